@@ -1,0 +1,46 @@
+# The commands of the project. Each sets up .venv by itself; Python 3.11+, git and make are enough.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+TYPES  := .build/types
+JOBS   ?= 2
+
+.PHONY: help install demo test lint format bench sim clean
+.DEFAULT_GOAL := help
+
+help:  ## show the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(STAMP)  ## make .venv with Barnabas and all it needs for work on it
+
+$(STAMP): pyproject.toml tools/setup_venv.sh
+	@bash tools/setup_venv.sh $(PYTHON) $(VENV)
+	@touch $@
+
+demo: $(STAMP)  ## a log line's way to a warehouse table; LOG=access.log[.gz] for your own
+	@$(BIN)/barnabas demo $(if $(LOG),--log "$(LOG)") $(if $(OUT),--out "$(OUT)")
+
+test: $(STAMP)  ## run the tests
+	@$(BIN)/pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+lint: $(STAMP)  ## style, types, import rules
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@mkdir -p $(TYPES) && ln -sfn "$(CURDIR)" $(TYPES)/barnabas
+	@cd $(TYPES) && MYPYPATH=".:$(CURDIR)/tests" "$(CURDIR)/$(BIN)/mypy" --config-file "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.mypy_cache" -p barnabas
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/pytest -q -p no:randomly tests/architecture
+
+format: $(STAMP)  ## put the code in the project's style
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(STAMP)  ## measure, as ratios of one run
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+sim: $(STAMP)  ## the whole broker under a seeded clock, network and disk; SEEDS=1000
+	@$(BIN)/pytest -n $(JOBS) -q tests/simulation --seeds $(or $(SEEDS),1000) $(ARGS)
+
+clean:  ## remove what the commands made
+	rm -rf $(VENV) .build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -1,0 +1,1 @@
+"""Use cases, configuration, composition, clients and the command line."""

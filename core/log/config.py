@@ -1,0 +1,44 @@
+"""The settings of one log (facts B6). Their Kafka keys are in `app.config`."""
+
+from attrs import field, frozen
+from attrs.validators import ge, in_
+
+LONG_MAX = 2**63 - 1
+
+
+@frozen(kw_only=True)
+class LogConfig:
+    """What a topic's partitions go by; immutable, replaced as a whole when a topic's configuration changes."""
+
+    segment_bytes: int = field(default=1_073_741_824, validator=ge(14))
+    segment_ms: int = field(default=604_800_000, validator=ge(1))
+    segment_jitter_ms: int = field(default=0, validator=ge(0))
+    segment_index_bytes: int = field(default=10_485_760, validator=ge(12))
+    index_interval_bytes: int = field(default=4096, validator=ge(0))
+    retention_ms: int = field(default=604_800_000, validator=ge(-1))
+    """-1 = for ever."""
+    retention_bytes: int = field(default=-1, validator=ge(-1))
+    """Per partition; -1 = no bound."""
+    max_message_bytes: int = field(default=1_048_588, validator=ge(0))
+    """Of a whole record batch, header included."""
+    flush_messages: int = field(default=LONG_MAX, validator=ge(1))
+    flush_ms: int = field(default=LONG_MAX, validator=ge(0))
+    file_delete_delay_ms: int = field(default=60_000, validator=ge(0))
+    delete_retention_ms: int = field(default=86_400_000, validator=ge(0))
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    """Of "delete" and "compact"."""
+    deletion_policy: str = "kafka"
+    """Name of the deletion-policy plugin."""
+    compression_type: str = "producer"
+    """"producer" keeps what the producer chose; a codec's name, or "uncompressed", makes the broker recompress."""
+    message_timestamp_type: str = field(default="CreateTime", validator=in_(("CreateTime", "LogAppendTime")))
+    message_timestamp_before_max_ms: int = field(default=LONG_MAX, validator=ge(0))
+    message_timestamp_after_max_ms: int = field(default=LONG_MAX, validator=ge(0))
+    min_insync_replicas: int = field(default=1, validator=ge(1))
+    message_format: str = field(default="v2", validator=in_(("v2", "classic")))
+    record_validation: bool = False
+    """Open every record on append, not only on compacted topics."""
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.cleanup_policy

@@ -1,0 +1,1 @@
+"""Messages and the sets of them that travel and rest as bytes."""

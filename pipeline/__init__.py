@@ -1,0 +1,1 @@
+"""From topics to a warehouse and back, on Spark."""

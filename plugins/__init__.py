@@ -1,0 +1,1 @@
+"""Hook specifications, the plugin host, and the built-in plugins."""

@@ -1,0 +1,1 @@
+"""What the domain needs from the world: interfaces, and the plain types in their signatures."""

@@ -1,0 +1,70 @@
+"""DescribeCluster (60) and DescribeLogDirs (35)."""
+
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+
+from ..error_codes import ErrorCode
+from .envelope import Request
+
+
+@frozen(kw_only=True)
+class BrokerNode:
+    """A broker and its address for the listener in question."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@frozen(kw_only=True)
+class DescribeCluster(Request["DescribeClusterResult"]):
+    endpoint_type: int = 1
+
+
+@frozen(kw_only=True)
+class DescribeClusterResult:
+    cluster_id: str
+    controller_id: int
+    brokers: Sequence[BrokerNode]
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    endpoint_type: int = 1
+    throttle_ms: int = 0
+
+
+@frozen(kw_only=True)
+class DescribeLogDirs(Request["DescribeLogDirsResult"]):
+    """`topics` (topic → partitions) None = everything."""
+
+    topics: Mapping[str, Sequence[int]] | None = None
+
+
+@frozen(kw_only=True)
+class LogDirReplica:
+    """One partition in a data folder; `lag` is how far it is behind the high watermark."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    lag: int = 0
+    is_future: bool = False
+
+
+@frozen(kw_only=True)
+class LogDirDescription:
+    """One data folder; volume sizes are -1 when unknown."""
+
+    path: str
+    replicas: Sequence[LogDirReplica]
+    error: ErrorCode = ErrorCode.NONE
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
+@frozen(kw_only=True)
+class DescribeLogDirsResult:
+    log_dirs: Sequence[LogDirDescription]
+    error: ErrorCode = ErrorCode.NONE
+    throttle_ms: int = 0

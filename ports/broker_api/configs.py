@@ -1,0 +1,139 @@
+"""DescribeConfigs (32) and IncrementalAlterConfigs (44)."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+from attrs import frozen
+
+from ..error_codes import ErrorCode
+from .envelope import Request
+
+
+class ResourceKind(IntEnum):
+    """What a config belongs to (facts C5)."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from (facts C5)."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class ConfigType(IntEnum):
+    """The type of a value (facts C5)."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigOp(IntEnum):
+    """What to do to a key (facts C5)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@frozen(kw_only=True)
+class ConfigResource:
+    """A topic, or a broker by its id as text ("" = the default of all brokers). `kind` may be a number we do not know."""
+
+    kind: int
+    name: str
+
+
+@frozen(kw_only=True)
+class ConfigSynonym:
+    """A value that would count if the ones before it were not there."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@frozen(kw_only=True)
+class ConfigEntry:
+    """One key; sensitive values are None."""
+
+    name: str
+    value: str | None
+    source: ConfigSource = ConfigSource.DEFAULT
+    read_only: bool = False
+    sensitive: bool = False
+    synonyms: Sequence[ConfigSynonym] = ()
+    type: ConfigType = ConfigType.UNKNOWN
+    documentation: str | None = None
+
+
+@frozen(kw_only=True)
+class ConfigDescription:
+    """Ask for the configs of one resource; `keys` None = all."""
+
+    resource: ConfigResource
+    keys: Sequence[str] | None = None
+
+
+@frozen(kw_only=True)
+class DescribeConfigs(Request["DescribeConfigsResult"]):
+    resources: Sequence[ConfigDescription]
+    include_synonyms: bool = False
+    include_documentation: bool = False
+
+
+@frozen(kw_only=True)
+class ResourceOutcome:
+    """The outcome for one resource; `entries` only for a description."""
+
+    resource: ConfigResource
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    entries: Sequence[ConfigEntry] = ()
+
+
+@frozen(kw_only=True)
+class DescribeConfigsResult:
+    resources: Sequence[ResourceOutcome]
+    throttle_ms: int = 0
+
+
+@frozen(kw_only=True)
+class ConfigAlteration:
+    """One change. `op` may be a number we do not know (answered with INVALID_REQUEST)."""
+
+    resource: ConfigResource
+    name: str
+    value: str | None
+    op: int = ConfigOp.SET
+
+
+@frozen(kw_only=True)
+class IncrementalAlterConfigs(Request["AlterConfigsResult"]):
+    """Changes grouped by resource: those of one resource are made all or none. `resources` also names those without changes."""
+
+    resources: Sequence[ConfigResource]
+    alterations: Sequence[ConfigAlteration]
+    validate_only: bool = False
+
+
+@frozen(kw_only=True)
+class AlterConfigsResult:
+    resources: Sequence[ResourceOutcome]
+    throttle_ms: int = 0

@@ -1,0 +1,52 @@
+"""How requests and answers pass: one call, one reply."""
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from attrs import frozen
+
+from ..errors import BarnabasError
+
+ResultT = TypeVar("ResultT")
+
+
+class Request(Generic[ResultT]):
+    """Base of every request; the parameter is the type of its result."""
+
+    __slots__ = ()
+
+
+Reply = Callable[[ResultT | BarnabasError], None]
+"""Takes the result, or the reason why there is none (connection lost, timed out, broken invariant)."""
+
+
+@frozen(kw_only=True)
+class Caller:
+    """Who asks."""
+
+    client_id: str | None = None
+    host: str = ""
+    """The peer's address, for logs and quotas."""
+    listener: str = ""
+    """The listener that the request came in on; brokers are told by their address for that listener."""
+
+
+class BrokerApi(Protocol):
+    """A broker, as seen by whoever sends it requests."""
+
+    def submit(self, request: Request[ResultT], caller: Caller, reply: Reply[ResultT]) -> None:
+        """Handle the request. `reply` is called exactly once, on the scheduler's owner thread, at once or later.
+
+        Never raises for what is wrong with the request: the result tells it, item by item. A service that does not
+        know the request replies with `ApiError(UNSUPPORTED_VERSION)`. Owner thread only. Memory of the request
+        (`ProducePartition.records`) is the callee's until `submit` returns.
+        """
+        ...
+
+
+class BrokerLink(BrokerApi, Protocol):
+    """A client's end: a `BrokerApi` that leads somewhere else and can be hung up."""
+
+    def close(self) -> None:
+        """Give up; replies still outstanding get a `TransportError`."""
+        ...

@@ -1,0 +1,67 @@
+"""Fetch (API key 1)."""
+
+from collections.abc import Sequence
+
+from attrs import field, frozen
+
+from ..error_codes import ErrorCode
+from ..storage import Region
+from ..words import Buffer
+from .envelope import Request
+
+
+@frozen
+class FetchPartition:
+    """Where to read, and at most how many bytes of it. `current_leader_epoch` -1 = not checked."""
+
+    topic: str
+    partition: int
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    log_start_offset: int = -1
+    last_fetched_epoch: int = -1
+
+
+@frozen(kw_only=True)
+class Fetch(Request["FetchResult"]):
+    """Read record batches; waits up to `max_wait_ms` for `min_bytes`. `replica_id` -1 = a consumer."""
+
+    partitions: Sequence[FetchPartition]
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 0x7FFFFFFF
+    isolation_level: int = 0
+    replica_id: int = -1
+    allows_zstd: bool = True
+    """False when the client's version predates zstd (Fetch < 10): zstd batches are then answered with error 76."""
+
+
+def _region_bytes(records: Buffer | Region) -> str:
+    return f"<{len(records) if isinstance(records, bytes | bytearray | memoryview) else records.size} bytes>"
+
+
+@frozen
+class FetchResultPartition:
+    """What was read from one partition.
+
+    `records` are whole record batches, except that the last may be cut short by the size limit, and the first may begin
+    before the offset asked for. High watermark and last stable offset are exclusive; -1 on error.
+    """
+
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Buffer | Region = field(default=b"", repr=_region_bytes)
+
+
+@frozen(kw_only=True)
+class FetchResult:
+    """Every requested partition, in the order of the request."""
+
+    partitions: Sequence[FetchResultPartition]
+    error: ErrorCode = ErrorCode.NONE
+    throttle_ms: int = 0

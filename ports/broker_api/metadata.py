@@ -1,0 +1,55 @@
+"""Metadata (API key 3)."""
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from ..error_codes import ErrorCode
+from .cluster import BrokerNode
+from .envelope import Request
+
+NO_TOPIC_ID = bytes(16)
+
+
+@frozen(kw_only=True)
+class Metadata(Request["MetadataResult"]):
+    """Who leads what. `topics` None = all topics, empty = none (brokers only); `topic_ids` asks by id besides."""
+
+    topics: Sequence[str] | None = None
+    topic_ids: Sequence[bytes] = ()
+    allow_auto_topic_creation: bool = True
+
+
+@frozen(kw_only=True)
+class PartitionMetadata:
+    """One partition; leader -1 = none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    offline_replicas: Sequence[int] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+
+@frozen(kw_only=True)
+class TopicMetadata:
+    """One topic; `name` is None when asked for by an unknown id."""
+
+    name: str | None
+    topic_id: bytes = NO_TOPIC_ID
+    error: ErrorCode = ErrorCode.NONE
+    internal: bool = False
+    partitions: Sequence[PartitionMetadata] = ()
+
+
+@frozen(kw_only=True)
+class MetadataResult:
+    """Brokers are told by their addresses for the listener that the caller came in on."""
+
+    brokers: Sequence[BrokerNode]
+    cluster_id: str | None
+    controller_id: int
+    topics: Sequence[TopicMetadata]
+    throttle_ms: int = 0

@@ -1,0 +1,51 @@
+"""ListOffsets (API key 2)."""
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from ..error_codes import ErrorCode
+from .envelope import Request
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+
+
+@frozen(kw_only=True)
+class ListOffsetsPartition:
+    """`timestamp` in ms, or LATEST, EARLIEST, MAX_TIMESTAMP."""
+
+    topic: str
+    partition: int
+    timestamp: int
+    current_leader_epoch: int = -1
+
+
+@frozen(kw_only=True)
+class ListOffsets(Request["ListOffsetsResult"]):
+    """The offset of the first record whose timestamp is at least the given one, per partition."""
+
+    partitions: Sequence[ListOffsetsPartition]
+    isolation_level: int = 0
+    replica_id: int = -1
+
+
+@frozen(kw_only=True)
+class ListOffsetsResultPartition:
+    """-1 for offset and timestamp when there is no such record."""
+
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+@frozen(kw_only=True)
+class ListOffsetsResult:
+    """The answers, in the order of the request."""
+
+    partitions: Sequence[ListOffsetsResultPartition]
+    throttle_ms: int = 0

@@ -1,0 +1,62 @@
+"""Produce (API key 0)."""
+
+from collections.abc import Sequence
+
+from attrs import field, frozen
+
+from ..error_codes import ErrorCode
+from .envelope import Request
+
+
+@frozen
+class ProducePartition:
+    """What to append to one partition.
+
+    `records` is one record batch as bytes, in memory that the broker may write to (it sets the offset in place).
+    """
+
+    topic: str
+    partition: int
+    records: memoryview = field(repr=len)
+
+
+@frozen(kw_only=True)
+class Produce(Request["ProduceResult"]):
+    """Append record batches. `acks`: 0 no answer wanted, 1 after the local append, -1 after the in-sync replicas."""
+
+    partitions: Sequence[ProducePartition]
+    acks: int = -1
+    timeout_ms: int = 30_000
+    transactional_id: str | None = None
+    allows_zstd: bool = True
+    """False when the client's version predates zstd (Produce < 7): zstd batches are then refused with error 76."""
+
+
+@frozen(kw_only=True)
+class RecordError:
+    """Which record of a batch was refused, and why."""
+
+    index: int
+    message: str | None = None
+
+
+@frozen
+class ProduceResultPartition:
+    """The outcome for one partition; `base_offset` is -1 on error, `log_append_time_ms` -1 for CreateTime topics."""
+
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+    record_errors: Sequence[RecordError] = ()
+
+
+@frozen(kw_only=True)
+class ProduceResult:
+    """The outcomes, in the order of the request."""
+
+    partitions: Sequence[ProduceResultPartition]
+    throttle_ms: int = 0

@@ -1,0 +1,15 @@
+"""Time, from outside."""
+
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two clocks. Both may be called from any thread and never block."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch; may jump when the machine's clock is set."""
+        ...
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds since an arbitrary start; never goes back. For timeouts and measured durations."""
+        ...

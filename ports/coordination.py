@@ -1,0 +1,108 @@
+"""A tree of small nodes that brokers and consumers agree through (ZooKeeper, etcd, an embedded file, or memory).
+
+Paths are absolute, parts separated by '/', no trailing slash; `ValueError` otherwise. Data is at most 1 MiB. Methods may
+block on the network: callers on the reactor go through `Scheduler.offload`, except with adapters that say
+`blocking = False`. Every method is callable from any thread. No exception of the technology behind escapes.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol
+
+from attrs import frozen
+
+from .errors import BarnabasError
+
+
+class CoordinationError(BarnabasError):
+    """The coordination service failed or cannot be reached."""
+
+
+class NodeExists(CoordinationError):
+    """There is already a node of this path."""
+
+
+class NoNode(CoordinationError):
+    """There is no node of this path."""
+
+
+class BadVersion(CoordinationError):
+    """The node has changed since the version that the caller expected."""
+
+
+class NotEmpty(CoordinationError):
+    """A node with children cannot be deleted."""
+
+
+class SessionExpired(CoordinationError):
+    """The session ended; its ephemeral nodes are gone and must be created again."""
+
+
+class SessionState(Enum):
+    """What a session listener is told."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    """The connection is lost; ephemeral nodes still stand until the session expires."""
+    EXPIRED = "expired"
+    """The session ended and a new one began: create ephemeral nodes again, read again what was watched."""
+
+
+@frozen(kw_only=True)
+class Node:
+    """The content of a node. `version` is 0 when created and grows by 1 with each `set`."""
+
+    data: bytes
+    version: int
+    ephemeral: bool = False
+
+
+Cancel = Callable[[], None]
+
+
+class Coordination(Protocol):
+    """One session with the tree."""
+
+    @property
+    def blocking(self) -> bool:
+        """True if calls may wait for a network, so that they do not belong on a reactor thread."""
+        ...
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        """Create a node, and missing parents as persistent nodes. Durable on return. Raises `NodeExists`.
+
+        An ephemeral node disappears when the session that made it ends, and only then; it cannot have children.
+        """
+        ...
+
+    def get(self, path: str) -> Node:
+        """The node as of now or a moment ago, never older than this session has already seen. Raises `NoNode`."""
+        ...
+
+    def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
+        """Replace the data; returns the new version. Raises `NoNode`; `BadVersion` unless `version` is None or current."""
+        ...
+
+    def delete(self, path: str, *, version: int | None = None) -> None:
+        """Remove the node. Raises `NoNode`, `NotEmpty`, and `BadVersion` as `set` does."""
+        ...
+
+    def children(self, path: str) -> list[str]:
+        """The names (not paths) of the direct children, sorted; empty for a node without any. Raises `NoNode`."""
+        ...
+
+    def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
+        """Call `changed` after every change of the node itself or of its set of children, also creation and deletion.
+
+        The node need not exist. Calls come from a thread of the adapter, one at a time; several changes may be told by
+        one call, but the last change is never missed: read again what you need. Also called after a new connection or session.
+        """
+        ...
+
+    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+        """Be told of every change of the session state, from a thread of the adapter."""
+        ...
+
+    def close(self) -> None:
+        """End the session; its ephemeral nodes are removed at once. Twice is harmless; other calls then raise `ClosedError`."""
+        ...

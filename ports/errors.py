@@ -1,0 +1,33 @@
+"""The root of every error that Barnabas raises on purpose.
+
+Branches: `ApiError` (a rule of the log or protocol, with its wire code), `StorageError`, `CoordinationError` and
+`TransportError` (the outside failed; defined beside their ports), `ConfigError` (the user's configuration), `ClosedError`
+(a call on something already closed). Adapters translate their technology's exceptions into these at their edge.
+"""
+
+from .error_codes import ErrorCode
+
+
+class BarnabasError(Exception):
+    """Something went wrong that a caller may want to handle. The text says what to do about it where possible."""
+
+
+class ApiError(BarnabasError):
+    """A request that the broker refuses, or an answer that says so; `code` is what travels on the wire."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(f"{code.name}: {message}" if message else code.name)
+        self.code = code
+        self.message = message
+
+    @property
+    def retriable(self) -> bool:
+        return self.code.retriable
+
+
+class ConfigError(BarnabasError):
+    """A configuration key or value that cannot be used; the text names the key and the allowed values."""
+
+
+class ClosedError(BarnabasError):
+    """The object was closed before or during the call."""

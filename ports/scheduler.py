@@ -1,0 +1,56 @@
+"""Timers and work off the reactor thread."""
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from attrs import frozen
+
+T = TypeVar("T")
+
+
+@frozen(kw_only=True)
+class Outcome(Generic[T]):
+    """What offloaded work came to: a value, or the exception it raised."""
+
+    value: T | None = None
+    error: BaseException | None = None
+
+    def get(self) -> T:
+        """The value. Raises the exception of the work if there was one."""
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]  # None is a legal T
+
+
+class Timer(Protocol):
+    """A callback that waits for its time."""
+
+    def cancel(self) -> None:
+        """Forget the callback; harmless when it has already run. Owner thread only."""
+        ...
+
+
+class Scheduler(Protocol):
+    """Runs callbacks on the one thread that owns the state (the reactor), one at a time, never nested.
+
+    A callback that raises is reported once by the scheduler's owner; it stops neither the timers nor the thread.
+    """
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        """Run `callback` on the owner thread after `delay_ms` (0: on the next turn). Owner thread only."""
+        ...
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` on the owner thread on its next turn, in the order of the calls. Callable from any thread.
+
+        Raises `ClosedError` when the scheduler has stopped.
+        """
+        ...
+
+    def offload(self, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> None:
+        """Run `work` on a worker thread (it may block, it must not touch state of the owner), then `done` on the owner.
+
+        Owner thread only. `done` is called exactly once, also when `work` raises. Two calls may run at the same time
+        and finish in any order.
+        """
+        ...

@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-TYPES  := .build/types
 JOBS   ?= 2
 
 .PHONY: help install demo test lint format bench sim clean
@@ -27,8 +26,7 @@ test: $(STAMP)  ## run the tests
 lint: $(STAMP)  ## style, types, import rules
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@mkdir -p $(TYPES) && ln -sfn "$(CURDIR)" $(TYPES)/barnabas
-	@cd $(TYPES) && MYPYPATH=".:$(CURDIR)/tests" "$(CURDIR)/$(BIN)/mypy" --config-file "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.mypy_cache" -p barnabas
+	@bash tools/check_types.sh $(BIN)
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/pytest -q -p no:randomly tests/architecture
 

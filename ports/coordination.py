@@ -1,7 +1,7 @@
 """A tree of small nodes that brokers and consumers agree through (ZooKeeper, etcd, an embedded file, or memory).
 
-Paths are absolute, parts separated by '/', no trailing slash; `ValueError` otherwise. Data is at most 1 MiB. Methods may
-block on the network: callers on the reactor go through `Scheduler.offload`, except with adapters that say
+Paths are absolute, parts separated by '/', no trailing slash; `ValueError` otherwise. Data is at most 1 MiB.
+Methods may block on the network: callers on the reactor go through `Scheduler.offload`, except with adapters that say
 `blocking = False`. Every method is callable from any thread. No exception of the technology behind escapes.
 """
 
@@ -80,7 +80,10 @@ class Coordination(Protocol):
         ...
 
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
-        """Replace the data; returns the new version. Raises `NoNode`; `BadVersion` unless `version` is None or current."""
+        """Replace the data; returns the new version.
+
+        Raises `NoNode`, and `BadVersion` unless `version` is None or the current one.
+        """
         ...
 
     def delete(self, path: str, *, version: int | None = None) -> None:
@@ -95,7 +98,8 @@ class Coordination(Protocol):
         """Call `changed` after every change of the node itself or of its set of children, also creation and deletion.
 
         The node need not exist. Calls come from a thread of the adapter, one at a time; several changes may be told by
-        one call, but the last change is never missed: read again what you need. Also called after a new connection or session.
+        one call, but the last change is never missed: read again what you need. Also called after a new connection or
+        a new session.
         """
         ...
 
@@ -104,5 +108,8 @@ class Coordination(Protocol):
         ...
 
     def close(self) -> None:
-        """End the session; its ephemeral nodes are removed at once. Twice is harmless; other calls then raise `ClosedError`."""
+        """End the session; its ephemeral nodes are removed at once.
+
+        Twice is harmless; other calls then raise `ClosedError`.
+        """
         ...

@@ -1,8 +1,8 @@
 """The root of every error that Barnabas raises on purpose.
 
-Branches: `ApiError` (a rule of the log or protocol, with its wire code), `StorageError`, `CoordinationError` and
-`TransportError` (the outside failed; defined beside their ports), `ConfigError` (the user's configuration), `ClosedError`
-(a call on something already closed). Adapters translate their technology's exceptions into these at their edge.
+Branches: `ApiError` (a rule of the log or protocol, with its wire code); `StorageError`, `CoordinationError` and
+`TransportError` (the outside failed; defined beside their ports); `ConfigError` (the user's configuration);
+`ClosedError` (a call on something already closed). Adapters translate their technology's exceptions at their edge.
 """
 
 from .error_codes import ErrorCode

@@ -27,7 +27,7 @@ class Metrics(Protocol):
     def histogram(self, name: str, description: str, **labels: str) -> Histogram: ...
 
     def gauge(self, name: str, description: str, read: Callable[[], float], **labels: str) -> None:
-        """Register a number that is read when the metrics are collected; replaces an earlier `read` of the same labels."""
+        """Register a number that is read on collection; replaces an earlier `read` of the same labels."""
         ...
 
     def forget(self, **labels: str) -> None:

@@ -96,7 +96,10 @@ class File(Protocol):
         ...
 
     def flush(self) -> None:
-        """Make everything appended before this call durable (fsync). Callable from any thread while the owner appends."""
+        """Make everything appended before this call durable (fsync).
+
+        Callable from any thread while the owner appends.
+        """
         ...
 
     def truncate(self, size: int) -> None:
@@ -123,11 +126,11 @@ class Folder(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Rename atomically; replaces `new` if it exists. Raises `FileMissing`. Open files and regions go on working."""
+        """Rename atomically; replaces `new` if it exists. Raises `FileMissing`. Open files and regions work on."""
         ...
 
     def delete(self, name: str) -> None:
-        """Remove a file; a missing one is not an error. Open files and regions go on working. Callable from any thread."""
+        """Remove a file; a missing one is not an error. Open files and regions work on. Callable from any thread."""
         ...
 
     def read_small(self, name: str) -> bytes:

@@ -65,7 +65,10 @@ class Connection(Protocol):
         ...
 
     def close(self, reason: str = "") -> None:
-        """Close after what was sent so far has gone out or cannot go out; `closed` of the handler follows. Twice is harmless."""
+        """Close after what was sent so far has gone out or cannot go out; `closed` of the handler follows.
+
+        Twice is harmless.
+        """
         ...
 
 

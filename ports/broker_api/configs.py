@@ -54,7 +54,10 @@ class ConfigOp(IntEnum):
 
 @frozen(kw_only=True)
 class ConfigResource:
-    """A topic, or a broker by its id as text ("" = the default of all brokers). `kind` may be a number we do not know."""
+    """A topic, or a broker by its id as text ("" = the default of all brokers).
+
+    `kind` is a `ResourceKind`, or a number we do not know.
+    """
 
     kind: int
     name: str
@@ -126,7 +129,7 @@ class ConfigAlteration:
 
 @frozen(kw_only=True)
 class IncrementalAlterConfigs(Request["AlterConfigsResult"]):
-    """Changes grouped by resource: those of one resource are made all or none. `resources` also names those without changes."""
+    """Changes, made all or none for each resource. `resources` also names those without changes."""
 
     resources: Sequence[ConfigResource]
     alterations: Sequence[ConfigAlteration]

@@ -17,7 +17,7 @@ class ProducePartition:
 
     topic: str
     partition: int
-    records: memoryview = field(repr=len)
+    records: memoryview = field(repr=lambda records: f"<{len(records)} bytes>")
 
 
 @frozen(kw_only=True)

@@ -11,7 +11,10 @@ from .envelope import Request
 
 @frozen(kw_only=True)
 class NewTopic:
-    """A topic to create. Counts of -1 mean the broker's defaults; `assignments` (partition → broker ids) excludes counts."""
+    """A topic to create.
+
+    Counts of -1 mean the broker's defaults; `assignments` (partition → broker ids) excludes counts.
+    """
 
     name: str
     partitions: int = -1

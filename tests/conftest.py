@@ -1,0 +1,43 @@
+"""What every test may use."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_CHECKOUT = Path(__file__).resolve().parents[1]
+
+settings.register_profile(
+    "quick", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False
+)
+settings.register_profile("long", settings.get_profile("quick"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seeds", type=int, default=20, help="how many seeds the simulation plays")
+
+
+@pytest.fixture(scope="session")
+def checkout() -> Path:
+    """The root of the project."""
+    return _CHECKOUT
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real data sets; tests that use it skip where it is absent."""
+    folder = Path(os.environ.get("BARNABAS_TEST_DATA", _CHECKOUT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip("the real data sets are not here; set BARNABAS_TEST_DATA to their folder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def command() -> Path:
+    """The installed `barnabas` command."""
+    path = _CHECKOUT / ".venv" / "bin" / "barnabas"
+    if not path.exists():
+        pytest.skip("the command is not installed; run `make install`")
+    return path

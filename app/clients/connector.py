@@ -1,0 +1,53 @@
+"""How a client reaches brokers: over TCP, to a broker object in the same process, or in a simulated network."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ...ports.broker_api import BrokerLink
+from ...ports.clock import Clock
+from ...ports.entropy import Entropy
+from ...ports.scheduler import Scheduler
+from ...ports.transport import Address, TransportError
+
+Opened = Callable[[BrokerLink | TransportError], None]
+
+
+class Connector(Protocol):
+    """What a client's shell needs from the outside. `app.compose` makes them; one connector serves one client."""
+
+    @property
+    def bootstrap(self) -> Sequence[Address]:
+        """The addresses to ask for metadata first; at least one."""
+        ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def entropy(self) -> Entropy: ...
+
+    def start(self) -> Scheduler:
+        """The scheduler of a running reactor, started in a background thread if this connector has one of its own.
+
+        Called once, from the user's thread, before anything else. Raises `TransportError` or `ClosedError`.
+        """
+        ...
+
+    def owns_thread(self) -> bool:
+        """True when the calling thread is the reactor's, so that waiting there would wait for ever."""
+        ...
+
+    def connect(self, address: Address, opened: Opened) -> None:
+        """Open a link to the broker at `address`. Owner thread only.
+
+        `opened` is called exactly once on the owner thread, at once or later, with the link or with the reason why
+        there is none. A link that breaks replies `TransportError` to everything outstanding and to every later request.
+        """
+        ...
+
+    def stop(self) -> None:
+        """End the reactor thread if it is this connector's own; all links are closed before. Any thread but the reactor's.
+
+        Returns when the thread has ended. Twice is harmless.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""The command line `barnabas`: one file per command, imported when it is called for."""

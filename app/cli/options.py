@@ -1,0 +1,74 @@
+"""Options that several commands share."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from ...ports.errors import ConfigError
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap", "-b", metavar="HOST:PORT", help="A broker of the cluster.", envvar="BARNABAS_BOOTSTRAP"
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration key; may be given again.")
+]
+
+
+def parse_settings(pairs: Iterable[str] | None) -> dict[str, str]:
+    """`["a=1", "b=x=y"]` → `{"a": "1", "b": "x=y"}`. Raises `ConfigError`."""
+    settings = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{pair!r} is not KEY=VALUE")
+        settings[key.strip()] = value
+    return settings
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """A table for a person: aligned columns, no frames, also readable by `awk`."""
+    header = [column.upper() for column in columns]
+    lines = [header, *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    for line in lines:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+Advance = Callable[[float], None]
+
+
+@contextmanager
+def progress(label: str, total: float | None) -> Iterator[Advance]:
+    """A progress bar on standard error where a person waits at a terminal; nothing otherwise.
+
+    Yields a function that takes how far the work has come, in the unit of `total` (None: unknown).
+    """
+    if not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    parts = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*parts, console=console, transient=False) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def describe(mapping: Mapping[str, object]) -> str:
+    """`{"a": 1, "b": 2}` → `a=1, b=2`."""
+    return ", ".join(f"{key}={value}" for key, value in sorted(mapping.items()))

@@ -1,0 +1,105 @@
+"""`barnabas topics`: list, create, describe, change and delete topics."""
+
+from typing import Annotated
+
+import typer
+
+from ..clients.admin import Admin
+from .options import AsJson, Bootstrap, describe, parse_settings, print_json, print_table
+
+topics = typer.Typer(help="List, create, describe, change and delete topics.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(topics, name="topics")
+
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC")]
+Configs = Annotated[
+    list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="A topic setting; may be given again.")
+]
+
+
+@topics.command("list")
+def list_topics(bootstrap: Bootstrap, as_json: AsJson = False) -> None:
+    """The topics, with their partition counts."""
+    with Admin(bootstrap) as admin:
+        found = sorted(admin.describe_topics(), key=lambda topic: topic.name or "")
+    rows = [(topic.name, len(topic.partitions)) for topic in found]
+    if as_json:
+        print_json([{"topic": name, "partitions": count} for name, count in rows])
+    else:
+        print_table(("topic", "partitions"), rows)
+
+
+@topics.command()
+def create(
+    bootstrap: Bootstrap,
+    name: Name,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's default.")] = -1,
+    replication_factor: Annotated[int, typer.Option("--replication-factor", help="-1: the broker's default.")] = -1,
+    config: Configs = None,
+) -> None:
+    """Make a topic."""
+    with Admin(bootstrap) as admin:
+        admin.create_topic(
+            name, partitions=partitions, replication_factor=replication_factor, configs=parse_settings(config)
+        )
+    typer.echo(f"created {name}")
+
+
+@topics.command("describe")
+def describe_topic(bootstrap: Bootstrap, name: Name, as_json: AsJson = False) -> None:
+    """The partitions of a topic, with leaders, offsets and the settings that differ from the defaults."""
+    with Admin(bootstrap) as admin:
+        topic = admin.describe_topics([name])[0]
+        first = admin.list_offsets({(name, p.partition): "earliest" for p in topic.partitions})
+        last = admin.list_offsets({(name, p.partition): "latest" for p in topic.partitions})
+        changed = admin.topic_overrides(name)
+    rows = [
+        {
+            "partition": p.partition,
+            "leader": p.leader,
+            "leader_epoch": p.leader_epoch,
+            "replicas": list(p.replicas),
+            "isr": list(p.isr),
+            "log_start_offset": first[name, p.partition],
+            "log_end_offset": last[name, p.partition],
+        }
+        for p in sorted(topic.partitions, key=lambda p: p.partition)
+    ]
+    if as_json:
+        print_json({"topic": name, "topic_id": topic.topic_id.hex(), "configs": changed, "partitions": rows})
+        return
+    typer.echo(f"{name}  id {topic.topic_id.hex()}  {describe(changed)}".rstrip())
+    print_table(rows[0].keys(), (row.values() for row in rows))
+
+
+@topics.command()
+def alter(
+    bootstrap: Bootstrap,
+    name: Name,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="The new number in all.")] = None,
+    config: Configs = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Back to the default; repeatable.")
+    ] = None,
+) -> None:
+    """Add partitions to a topic, or change its settings."""
+    settings: dict[str, str | None] = {**parse_settings(config), **dict.fromkeys(delete_config or ())}
+    if partitions is None and not settings:
+        raise typer.BadParameter("nothing to change: give --partitions, --config or --delete-config")
+    with Admin(bootstrap) as admin:
+        if partitions is not None:
+            admin.create_partitions(name, partitions)
+        if settings:
+            admin.alter_topic_configs(name, settings)
+    typer.echo(f"changed {name}")
+
+
+@topics.command()
+def delete(bootstrap: Bootstrap, name: Name) -> None:
+    """Delete a topic with all its messages."""
+    with Admin(bootstrap) as admin:
+        admin.delete_topics([name])
+    typer.echo(f"deleted {name}")

@@ -1,0 +1,159 @@
+"""What the benchmarks share: a broker in a process of its own, a bare Kafka client, and a way to say results."""
+
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from attrs import field, frozen
+
+MESSAGE_BYTES = 200
+
+
+@frozen
+class Result:
+    """One line of the report. `ratio` is what the line is about; `bound` is the goal and `at_least` its direction."""
+
+    name: str
+    ratio: float
+    unit: str = ""
+    bound: float | None = None
+    at_least: bool = True
+    details: dict[str, float] = field(factory=dict)
+
+    @property
+    def met(self) -> bool | None:
+        if self.bound is None:
+            return None
+        return self.ratio >= self.bound if self.at_least else self.ratio <= self.bound
+
+
+@frozen
+class RunningBroker:
+    """A `barnabas serve` process."""
+
+    process: psutil.Process
+    host: str
+    port: int
+    seconds_to_ready: float
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def cpu_seconds(self) -> float:
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+    def resident_bytes(self) -> int:
+        return int(self.process.memory_info().rss)
+
+
+@contextmanager
+def broker(data: Path | None = None, *settings: str) -> Iterator[RunningBroker]:
+    """Run a broker on a free port; its folder goes away afterwards unless it was given."""
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as scratch:
+        command = [str(Path(sys.executable).parent / "barnabas"), "serve", "--data", str(data or scratch)]
+        command += ["--listen", "kafka://127.0.0.1:0", "--log-level", "warning"]
+        for setting in settings:
+            command += ["--set", setting]
+        started = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            seconds = time.perf_counter() - started
+            if not line.startswith("barnabas ready "):
+                raise RuntimeError(f"the broker did not start: {line!r}")
+            host, _, port = line.split()[2].removeprefix("kafka://").rpartition(":")
+            yield RunningBroker(psutil.Process(process.pid), host, int(port), seconds)
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+class BareClient:
+    """Kafka requests as plain bytes, so that the client's own cost stays small and the same for every server."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.socket = socket.create_connection((host, port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = bytearray(4 * 1024 * 1024)
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def exchange(self, frame: bytes) -> memoryview:
+        """Send a frame (with its length), wait for the answer (without its length)."""
+        self.socket.sendall(frame)
+        self._fill(4)
+        size = int.from_bytes(self.buffer[:4], "big")
+        if size > len(self.buffer):
+            self.buffer = bytearray(size)
+        self._fill(size)
+        return memoryview(self.buffer)[:size]
+
+    def _fill(self, size: int) -> None:
+        view = memoryview(self.buffer)
+        done = 0
+        while done < size:
+            got = self.socket.recv_into(view[done:size])
+            if got == 0:
+                raise ConnectionError("the broker closed the connection")
+            done += got
+
+
+def _frame(api_key: int, version: int, body: bytes) -> bytes:
+    content = struct.pack(">hhih", api_key, version, 1, -1) + body
+    return struct.pack(">i", len(content)) + content
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode()
+    return struct.pack(">h", len(encoded)) + encoded
+
+
+def produce_frame(topic: str, partition: int, batch: bytes, acks: int = 1) -> bytes:
+    """Produce v3."""
+    body = struct.pack(">hhii", -1, acks, 30_000, 1) + _text(topic)
+    body += struct.pack(">iii", 1, partition, len(batch)) + batch
+    return _frame(0, 3, body)
+
+
+def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
+    """Fetch v4, answered at once."""
+    body = struct.pack(">iiiibi", -1, 0, 0, max_bytes, 0, 1) + _text(topic)
+    body += struct.pack(">iiqi", 1, partition, offset, max_bytes)
+    return _frame(1, 4, body)
+
+
+def records_of(answer: memoryview, topic: str) -> memoryview:
+    """The record bytes of a Fetch v4 answer about one partition."""
+    at = 4 + 4 + 4 + 2 + len(topic.encode()) + 4
+    _, error, _, _, _aborted, size = struct.unpack_from(">ihqqii", answer, at)
+    if error:
+        raise RuntimeError(f"fetch failed with error {error}")
+    return answer[at + 30 : at + 30 + size]
+
+
+def next_offset(records: memoryview) -> int:
+    """The offset after the last whole batch."""
+    at, offset = 0, -1
+    while at + 61 <= len(records):
+        base, length = struct.unpack_from(">qi", records, at)
+        if at + 12 + length > len(records):
+            break
+        offset = base + int(struct.unpack_from(">i", records, at + 23)[0]) + 1
+        at += 12 + length
+    return offset
+
+
+def best_of(times: int, measure: Callable[[], float]) -> float:
+    """The best rate of several runs; other work on the machine only ever makes a run slower."""
+    return max(measure() for _ in range(times))

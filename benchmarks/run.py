@@ -1,0 +1,45 @@
+"""`make bench`: every benchmark, one after the other, as ratios of one run.
+
+`ARGS="produce fetch"` chooses some. Exits with 0 whatever the figures are: a machine with other work on it measures low. The goals stand next to the figures.
+"""
+
+import json
+import platform
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from harness import Result
+
+BENCHMARKS = ("start", "produce", "fetch", "growth", "message_codec", "clients", "spark_read")
+
+
+def _line(result: Result) -> str:
+    figure = f"{result.ratio:.3g} {result.unit}".strip()
+    goal = ""
+    if result.bound is not None:
+        goal = f"{'≥' if result.at_least else '≤'} {result.bound:g}"
+    verdict = {None: "", True: "met", False: "MISSED"}[result.met]
+    details = "  ".join(f"{name} {value:,.4g}" for name, value in result.details.items())
+    return f"{result.name:<52} {figure:>12}  {goal:>8}  {verdict:<7} {details}".rstrip()
+
+
+def main(chosen: list[str]) -> None:
+    unknown = set(chosen) - set(BENCHMARKS)
+    if unknown:
+        sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(BENCHMARKS)}")
+    print(f"Python {platform.python_version()} on {platform.system()} {platform.machine()}", flush=True)
+    results: list[Result] = []
+    for name in chosen or BENCHMARKS:
+        for result in import_module(name).measure():
+            print(_line(result), flush=True)
+            results.append(result)
+    out = Path(__file__).resolve().parents[1] / ".build" / "bench.json"
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(
+        json.dumps([{"name": r.name, "ratio": r.ratio, "unit": r.unit, **r.details} for r in results], indent=1)
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,6 +1,7 @@
 """`make bench`: every benchmark, one after the other, as ratios of one run.
 
-`ARGS="produce fetch"` chooses some. Exits with 0 whatever the figures are: a machine with other work on it measures low. The goals stand next to the figures.
+`ARGS="produce fetch"` chooses some. Exits with 0 whatever the figures are, because a machine with other work on it
+measures low: the goals stand next to the figures.
 """
 
 import json

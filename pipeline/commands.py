@@ -1,0 +1,93 @@
+"""The commands that the pipeline adds to `barnabas`: load, report, demo."""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..app.cli.options import AsJson, Bootstrap, print_json, progress
+from ..ports.errors import ConfigError
+
+Into = Annotated[Path, typer.Option("--into", metavar="DIR", help="The table's folder; made when it is missing.")]
+
+
+def register_load(app: typer.Typer) -> None:
+    app.command("load")(load)
+
+
+def register_report(app: typer.Typer) -> None:
+    app.command("report")(report)
+
+
+def register_demo(app: typer.Typer) -> None:
+    app.command("demo")(demo)
+
+
+def load(
+    bootstrap: Bootstrap,
+    topics: Annotated[
+        list[str], typer.Option("--topics", metavar="TOPIC[,TOPIC...]", help="What to load; may be given again.")
+    ],
+    into: Into,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Load again from this time: 2026-01-31T12:00[:00][Z], or milliseconds."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring everything new since the last load into Parquet, each message exactly once."""
+    from .load import load as run
+
+    names = [name for group in topics for name in group.split(",") if name]
+    if not names:
+        raise ConfigError("--topics names no topic")
+    since_ms = None if since is None else parse_time(since)
+    with progress(f"load {', '.join(names)}", None) as advance:
+        done = run(bootstrap, names, into, since_ms=since_ms, progress=advance)
+    if as_json:
+        print_json({"rows": done.rows, "files": done.files, "into": str(into)})
+    else:
+        typer.echo(f"{done.rows} new rows in {done.files} files in {into}")
+
+
+def report(
+    table: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that `barnabas load` has filled.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: DIR.html")] = None,
+    topic: Annotated[str | None, typer.Option(help="Which topic of the table; needed when there are several.")] = None,
+) -> None:
+    """Turn a loaded access log (or loaded metrics) into one HTML page with charts."""
+    from .report import report as run
+
+    page = out or table.with_name(table.name + ".html")
+    run(table, page, topic=topic)
+    typer.echo(str(page.resolve()))
+
+
+def demo(
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", metavar="FILE", help="An access log, plain or .gz. Default: this machine's metrics."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where table and page go.")] = Path("demo-out"),
+    seconds: Annotated[float, typer.Option(min=1, help="How long to watch this machine when there is no log.")] = 8,
+) -> None:
+    """From a log line to a warehouse table: broker, producer, consumer, load and report in one go."""
+    from .demo import run
+
+    if not run(log, out, seconds):
+        raise typer.Exit(1)
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since the epoch of an ISO time (UTC unless it says otherwise) or of a number. Raises `ConfigError`."""
+    if re.fullmatch(r"\d{9,}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is no time; write 2026-01-31, 2026-01-31T12:00, or milliseconds") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)

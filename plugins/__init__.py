@@ -1,1 +1,5 @@
-"""Hook specifications, the plugin host, and the built-in plugins."""
+"""Extension points: hook specifications, the plugin host, and the built-in plugins."""
+
+from .specs import hookimpl
+
+__all__ = ["hookimpl"]

@@ -1,0 +1,23 @@
+"""What can go wrong on the client's side alone. Refusals by a broker are `ApiError`."""
+
+from ...ports.errors import BarnabasError
+
+
+class QueueFull(BarnabasError):
+    """The producer's buffer is full and stayed so for `max.block.ms`; the message was not taken."""
+
+
+class EncodeError(BarnabasError):
+    """A key or value could not be encoded or decoded, or a partitioner failed; the cause is attached."""
+
+
+class HookError(BarnabasError):
+    """A plugin's hook raised, or returned something unusable; the message it was called with has failed."""
+
+
+class ClientTimeout(BarnabasError):
+    """No answer within the time given. The call may still take effect."""
+
+
+class NoOffset(BarnabasError):
+    """A partition has no position, or one out of range, and `auto.offset.reset` is none."""

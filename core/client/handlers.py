@@ -1,0 +1,78 @@
+"""The classic hook points of a producer (facts A6), with the meaning that they were meant to have.
+
+With a handler configured, messages pass through one queue before they are encoded and routed: `before_enqueue` → queue →
+`after_enqueue`; then `after_dequeue` per message builds a batch, which `before_send` may change when it is full
+(`batch.size` messages) or `queue.time` has passed; the event handler gets it and normally hands it to `send`, which
+encodes, partitions and delivers. A hook that raises is reported; the messages it was called with fail (after
+`after_enqueue` they are on their way already, and go on), and the producer goes on.
+
+Unlike the 2011 producer, `CallbackHandler.close` is called after everything was sent, not before.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import define, field
+
+
+@define(kw_only=True, eq=False)
+class ProducerItem:
+    """One message on its way, before it is encoded; hooks may change every public field, or make new items."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    partition: int | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp_ms: int | None = None
+    token: object = field(default=None, repr=False)
+    """Whose handle is told of the delivery. An item made by a hook has None; a copy may carry it on, once."""
+
+
+class CallbackHandler:
+    """Watches and changes messages on their way. Subclass it and override what you need; this one changes nothing.
+
+    `before_enqueue` and `after_enqueue` run on the thread that sends, the others on the producer's own thread.
+    """
+
+    def before_enqueue(self, item: ProducerItem) -> ProducerItem:
+        """The item to put into the queue instead of `item`; may be the same."""
+        return item
+
+    def after_enqueue(self, item: ProducerItem, added: bool) -> None:
+        """`added` is False when the queue was full; the sender then gets `QueueFull`."""
+
+    def after_dequeue(self, item: ProducerItem | None) -> Sequence[ProducerItem]:
+        """What to add to the batch for this item: itself, nothing (dropped, or kept for later), or several.
+
+        Called with None when `queue.time` has passed without a full batch: time to give back what was kept.
+        """
+        return () if item is None else (item,)
+
+    def before_send(self, items: Sequence[ProducerItem]) -> Sequence[ProducerItem]:
+        """The batch to hand to the event handler instead of `items`."""
+        return items
+
+    def last_batch_before_close(self) -> Sequence[ProducerItem]:
+        """More items for the last batch, when the queue has been emptied for closing."""
+        return ()
+
+    def close(self) -> None:
+        """The producer is closed; nothing follows."""
+
+
+SendItems = Callable[[Sequence[ProducerItem]], None]
+
+
+class EventHandler:
+    """Gets each batch that is about to go out. This one, the default, sends it; runs on the producer's own thread."""
+
+    def handle(self, items: Sequence[ProducerItem], send: SendItems) -> None:
+        """Do with the batch what is to be done; `send` encodes, partitions and delivers the items it is given.
+
+        Items that are never given to `send` count as handled here: their handles tell offset -1.
+        """
+        send(items)
+
+    def close(self) -> None:
+        """The producer is closed; nothing follows."""

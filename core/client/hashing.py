@@ -1,0 +1,35 @@
+"""Hashes that clients in other languages use too, so that equal keys meet in the same partition."""
+
+import zlib
+from functools import lru_cache
+from struct import iter_unpack
+
+_M = 0x5BD1E995
+_SEED = 0x9747B28C
+_MASK = 0xFFFFFFFF
+
+
+@lru_cache(maxsize=4096)
+def murmur2(key: bytes) -> int:
+    """32-bit MurmurHash2 with the seed of Kafka's Java client, as an unsigned number (facts C6)."""
+    size = len(key)
+    whole = size & ~3
+    h = _SEED ^ size
+    for (k,) in iter_unpack("<I", key[:whole]):
+        k = (k * _M) & _MASK  # noqa: PLW2901
+        k = ((k ^ (k >> 24)) * _M) & _MASK  # noqa: PLW2901
+        h = ((h * _M) & _MASK) ^ k
+    if whole < size:
+        h = ((h ^ int.from_bytes(key[whole:], "little")) * _M) & _MASK
+    h = ((h ^ (h >> 13)) * _M) & _MASK
+    return h ^ (h >> 15)
+
+
+def murmur2_partition(key: bytes, partitions: int) -> int:
+    """As Java's default partitioner: the sign bit is masked away before the remainder is taken."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def crc32_partition(key: bytes, partitions: int) -> int:
+    """As librdkafka's `consistent`: CRC-32 (the zlib one) of the key."""
+    return zlib.crc32(key) % partitions

@@ -1,0 +1,87 @@
+"""The plugins that come with Barnabas; each is asked last, so that a user's own of the same name wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..specs import hookimpl
+
+if TYPE_CHECKING:
+    from ...core.client.handlers import CallbackHandler, EventHandler
+    from ...core.client.partitioner import Partitioner
+    from ...core.client.rebalance import RebalanceStrategy
+    from ...core.client.serde import Decoder, Encoder
+    from ...core.log.retention import DeletionPolicy
+    from ...core.message.codec import Codec
+
+
+class BuiltIn:
+    """The built-in names. What is behind them is imported when it is asked for: a broker starts without the clients' parts."""
+
+    @hookimpl(trylast=True)
+    def barnabas_names(self, kind: str) -> Sequence[str]:
+        from .deletion import DELETION_POLICY_NAMES
+        from .encoders import SERDE_NAMES
+        from .handlers import HANDLER_NAMES
+        from .partitioners import PARTITIONER_NAMES
+        from .rebalance import REBALANCE_NAMES
+
+        names: dict[str, Sequence[str]] = {
+            "encoder": SERDE_NAMES,
+            "decoder": SERDE_NAMES,
+            "partitioner": PARTITIONER_NAMES,
+            "event_handler": HANDLER_NAMES,
+            "callback_handler": HANDLER_NAMES,
+            "deletion_policy": DELETION_POLICY_NAMES,
+            "rebalance_strategy": REBALANCE_NAMES,
+        }
+        return names.get(kind, ())
+
+    @hookimpl(trylast=True)
+    def barnabas_codecs(self) -> Sequence[Codec]:
+        from .codecs import builtin_codecs
+
+        return list(builtin_codecs())
+
+    @hookimpl(trylast=True)
+    def barnabas_encoder(self, name: str) -> Encoder | None:
+        from .encoders import builtin_serde
+
+        return builtin_serde(name)
+
+    @hookimpl(trylast=True)
+    def barnabas_decoder(self, name: str) -> Decoder | None:
+        from .encoders import builtin_serde
+
+        return builtin_serde(name)
+
+    @hookimpl(trylast=True)
+    def barnabas_partitioner(self, name: str) -> Partitioner | None:
+        from .partitioners import builtin_partitioner
+
+        return builtin_partitioner(name)
+
+    @hookimpl(trylast=True)
+    def barnabas_event_handler(self, name: str, config: Mapping[str, object]) -> EventHandler | None:  # noqa: ARG002
+        from .handlers import builtin_event_handler
+
+        return builtin_event_handler(name)
+
+    @hookimpl(trylast=True)
+    def barnabas_callback_handler(self, name: str, config: Mapping[str, object]) -> CallbackHandler | None:  # noqa: ARG002
+        from .handlers import builtin_callback_handler
+
+        return builtin_callback_handler(name)
+
+    @hookimpl(trylast=True)
+    def barnabas_deletion_policy(self, name: str) -> DeletionPolicy | None:
+        from .deletion import builtin_deletion_policy
+
+        return builtin_deletion_policy(name)
+
+    @hookimpl(trylast=True)
+    def barnabas_rebalance_strategy(self, name: str) -> RebalanceStrategy | None:
+        from .rebalance import builtin_rebalance_strategy
+
+        return builtin_rebalance_strategy(name)

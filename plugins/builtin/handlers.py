@@ -1,0 +1,15 @@
+"""The built-in handlers: those that change nothing."""
+
+from ...core.client.handlers import CallbackHandler, EventHandler
+
+HANDLER_NAMES = ("default",)
+
+
+def builtin_event_handler(name: str) -> EventHandler | None:
+    """The event handler of that name, or None."""
+    return EventHandler() if name == "default" else None
+
+
+def builtin_callback_handler(name: str) -> CallbackHandler | None:
+    """The callback handler of that name, or None."""
+    return CallbackHandler() if name == "default" else None

@@ -1,0 +1,113 @@
+"""The built-in partitioners."""
+
+from collections.abc import Callable, Sequence
+
+from ...core.client.hashing import crc32_partition, murmur2_partition
+from ...core.client.partitioner import Partitioner
+from ...ports.entropy import Entropy
+
+
+class RandomPartitioner(Partitioner):
+    """A partition with a leader, at random, for each message."""
+
+    _entropy: Entropy
+
+    def start(self, entropy: Entropy) -> None:
+        self._entropy = entropy
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
+    ) -> int:
+        return available[self._entropy.below(len(available))]
+
+
+class RoundRobinPartitioner(Partitioner):
+    """The partitions with a leader in turn, per topic, beginning at a random one."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def start(self, entropy: Entropy) -> None:
+        self._entropy = entropy
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
+    ) -> int:
+        turn = self._next.get(topic)
+        if turn is None:
+            turn = self._entropy.below(len(available))
+        self._next[topic] = turn + 1
+        return available[turn % len(available)]
+
+
+class StickyPartitioner(Partitioner):
+    """One partition until a batch of it is complete, then another at random (KIP-480): full batches, even spread."""
+
+    def __init__(self) -> None:
+        self._current: dict[str, int] = {}
+
+    def start(self, entropy: Entropy) -> None:
+        self._entropy = entropy
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
+    ) -> int:
+        current = self._current.get(topic, -1)
+        if current in available:
+            return current
+        others = [p for p in available if p != ~current] or available
+        self._current[topic] = chosen = others[self._entropy.below(len(others))]
+        return chosen
+
+    def next_batch(self, topic: str, partition: int) -> None:
+        if self._current.get(topic) == partition:
+            self._current[topic] = ~partition  # a negative number: the one to avoid next time
+
+
+class KeyedPartitioner(Partitioner):
+    """A hash of the key; what has no key goes through another partitioner."""
+
+    def __init__(
+        self, hashed: Callable[[bytes, int], int], without_key: Partitioner | None, *, empty_is_none: bool = False
+    ) -> None:
+        """`without_key` None hashes a missing key like an empty one; `empty_is_none` treats an empty key as missing."""
+        self._hashed = hashed
+        self._without_key = without_key
+        self._empty_is_none = empty_is_none
+
+    def start(self, entropy: Entropy) -> None:
+        if self._without_key is not None:
+            self._without_key.start(entropy)
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
+    ) -> int:
+        if self._without_key is not None and (key is None or (self._empty_is_none and not key)):
+            return self._without_key.partition(topic, key, value, partitions, available)
+        return self._hashed(key or b"", partitions)
+
+    def next_batch(self, topic: str, partition: int) -> None:
+        if self._without_key is not None:
+            self._without_key.next_batch(topic, partition)
+
+
+_MAKERS: dict[str, Callable[[], Partitioner]] = {
+    # As Java's client: murmur2 of the key; sticky without one.
+    "murmur2": lambda: KeyedPartitioner(murmur2_partition, StickyPartitioner()),
+    # As librdkafka's partitioner of the same name.
+    "murmur2_random": lambda: KeyedPartitioner(murmur2_partition, RandomPartitioner()),
+    "crc32": lambda: KeyedPartitioner(crc32_partition, None),
+    "consistent": lambda: KeyedPartitioner(crc32_partition, None),
+    "consistent_random": lambda: KeyedPartitioner(crc32_partition, RandomPartitioner(), empty_is_none=True),
+    "random": RandomPartitioner,
+    "round_robin": RoundRobinPartitioner,
+    "sticky": StickyPartitioner,
+}
+
+PARTITIONER_NAMES = tuple(_MAKERS)
+
+
+def builtin_partitioner(name: str) -> Partitioner | None:
+    """A new partitioner of that name, or None."""
+    maker = _MAKERS.get(name)
+    return None if maker is None else maker()

@@ -1,0 +1,157 @@
+"""Finds plugins and asks them for what a name stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from ..ports.errors import ConfigError
+from .specs import PROJECT, Specs
+
+if TYPE_CHECKING:
+    from ..core.client.handlers import CallbackHandler, EventHandler
+    from ..core.client.partitioner import Partitioner
+    from ..core.client.rebalance import RebalanceStrategy
+    from ..core.client.serde import Decoder, Encoder
+    from ..core.log.retention import DeletionPolicy
+    from ..core.message.codec import Codecs
+
+
+class PluginHost:
+    """The plugins of one composition: those given, those installed (entry points of the group `barnabas`), the built-in.
+
+    What is registered here is asked when something is composed. Raises `ConfigError` for a plugin that cannot be
+    loaded, that has a hook which does not exist, or that raises when asked; the text names the plugin.
+    """
+
+    def __init__(
+        self, plugins: Sequence[object] = (), *, load_entry_points: bool = True, blocked: Sequence[str] = ()
+    ) -> None:
+        """`plugins` are modules, objects with hooks, or dotted names of modules; `blocked` are names never to be loaded."""
+        self._manager = pluggy.PluginManager(PROJECT)
+        self._manager.add_hookspecs(Specs)
+        self._register_builtin()
+        for name in blocked:
+            self._manager.set_blocked(name)
+        if load_entry_points:
+            self._load_entry_points()
+        for plugin in plugins:
+            self._register(_loaded(plugin) if isinstance(plugin, str) else plugin)
+        try:
+            self._manager.check_pending()
+        except pluggy.PluginValidationError as error:
+            raise ConfigError(f"plugin {self._name_of(error.plugin)}: {error}") from error
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the registered plugins, the built-in ones included."""
+        return [name for name, plugin in self._manager.list_name_plugin() if plugin is not None]
+
+    def codecs(self) -> Codecs:
+        """Every compression codec; a plugin's takes the place of a built-in one with the same id."""
+        from ..core.message.codec import Codecs
+
+        found = self._ask("codecs")
+        by_id = {codec.id: codec for group in reversed(found) for codec in group}
+        return Codecs(list(by_id.values()))
+
+    def encoder(self, name: str) -> Encoder:
+        """Raises `ConfigError` for an unknown name, listing the known ones; so do all below."""
+        encoder: Encoder = self._require("encoder", name)
+        return encoder
+
+    def decoder(self, name: str) -> Decoder:
+        decoder: Decoder = self._require("decoder", name)
+        return decoder
+
+    def partitioner(self, name: str) -> Partitioner:
+        partitioner: Partitioner = self._require("partitioner", name)
+        return partitioner
+
+    def event_handler(self, name: str, config: Mapping[str, object] | None = None) -> EventHandler:
+        handler: EventHandler = self._require("event_handler", name, config=config or {})
+        return handler
+
+    def callback_handler(self, name: str, config: Mapping[str, object] | None = None) -> CallbackHandler:
+        handler: CallbackHandler = self._require("callback_handler", name, config=config or {})
+        return handler
+
+    def deletion_policy(self, name: str) -> DeletionPolicy:
+        policy: DeletionPolicy = self._require("deletion_policy", name)
+        return policy
+
+    def rebalance_strategy(self, name: str) -> RebalanceStrategy:
+        strategy: RebalanceStrategy = self._require("rebalance_strategy", name)
+        return strategy
+
+    def known(self, kind: str) -> list[str]:
+        """The names that plugins say they answer to, sorted."""
+        return sorted({name for names in self._ask("names", kind=kind) for name in names})
+
+    def _require(self, kind: str, name: str, **arguments: Any) -> Any:
+        made = self._ask(kind, name=name, **arguments)
+        if made is None:
+            known = ", ".join(self.known(kind)) or "none"
+            raise ConfigError(f"unknown {kind.replace('_', ' ')} {name!r}; known: {known}")
+        return made
+
+    def _ask(self, hook: str, **arguments: Any) -> Any:
+        caller = getattr(self._manager.hook, f"barnabas_{hook}")
+        try:
+            return caller(**arguments)
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise ConfigError(f"plugin {self._culprit(caller, error)}: barnabas_{hook} failed: {error!r}") from error
+
+    def _culprit(self, caller: pluggy.HookCaller, error: BaseException) -> str:
+        """The name of the plugin whose function stands in the traceback."""
+        codes = {getattr(i.function, "__code__", None): i.plugin_name for i in caller.get_hookimpls()}
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code in codes:
+                return codes[trace.tb_frame.f_code]
+            trace = trace.tb_next
+        return "(unknown)"
+
+    def _register_builtin(self) -> None:
+        from .builtin import BuiltIn
+
+        self._manager.register(BuiltIn(), name="builtin")
+
+    def _register(self, plugin: object, name: str | None = None) -> None:
+        try:
+            self._manager.register(plugin, name=name or _name_for(plugin))
+        except (ValueError, pluggy.PluginValidationError) as error:
+            raise ConfigError(f"plugin {name or _name_for(plugin)}: {error}") from error
+
+    def _load_entry_points(self) -> None:
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group=PROJECT):
+            if self._manager.is_blocked(entry.name):
+                continue
+            try:
+                plugin = entry.load()
+            except Exception as error:
+                raise ConfigError(
+                    f"plugin {entry.name}: cannot be loaded from {entry.value}: {error!r}; block it to go on without it"
+                ) from error
+            self._register(plugin, entry.name)
+
+    def _name_of(self, plugin: object) -> str:
+        return self._manager.get_name(plugin) or _name_for(plugin)
+
+
+def _loaded(module: str) -> object:
+    try:
+        return import_module(module)
+    except Exception as error:
+        raise ConfigError(f"plugin {module}: cannot be imported: {error!r}") from error
+
+
+def _name_for(plugin: object) -> str:
+    return getattr(plugin, "__name__", None) or type(plugin).__name__

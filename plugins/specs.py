@@ -1,0 +1,77 @@
+"""The hooks that a plugin may implement (facts: pluggy, entry-point group `barnabas`).
+
+Every hook is a factory, called when something is composed and never on the way of a message: it returns a new object for
+a name it knows, or None. The first that answers wins; plugins are asked before the built-in ones.
+
+    from barnabas.plugins import hookimpl
+
+    @hookimpl
+    def barnabas_partitioner(name): return MyPartitioner() if name == "mine" else None
+
+    @hookimpl
+    def barnabas_names(kind): return ["mine"] if kind == "partitioner" else []
+"""
+
+# Annotations stay text here, so that making the specs imports none of the rooms they speak of.
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from ..core.client.handlers import CallbackHandler, EventHandler
+    from ..core.client.partitioner import Partitioner
+    from ..core.client.rebalance import RebalanceStrategy
+    from ..core.client.serde import Decoder, Encoder
+    from ..core.log.retention import DeletionPolicy
+    from ..core.message.codec import Codec
+
+PROJECT = "barnabas"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+class Specs:
+    """The hook specifications."""
+
+    @hookspec
+    def barnabas_names(self, kind: str) -> Sequence[str]:
+        """The names this plugin answers to for a kind ("encoder", "decoder", "partitioner", ...), for error messages."""
+        raise NotImplementedError
+
+    @hookspec
+    def barnabas_codecs(self) -> Sequence[Codec]:
+        """Compression codecs; one with the id of a built-in codec replaces it."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_encoder(self, name: str) -> Encoder | None:
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_decoder(self, name: str) -> Decoder | None:
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_partitioner(self, name: str) -> Partitioner | None:
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_event_handler(self, name: str, config: Mapping[str, object]) -> EventHandler | None:
+        """`config` is what the user gave as `event.handler.props`."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_callback_handler(self, name: str, config: Mapping[str, object]) -> CallbackHandler | None:
+        """`config` is what the user gave as `callback.handler.props`."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_deletion_policy(self, name: str) -> DeletionPolicy | None:
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_rebalance_strategy(self, name: str) -> RebalanceStrategy | None:
+        raise NotImplementedError

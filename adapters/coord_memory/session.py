@@ -1,0 +1,156 @@
+"""One client's view of the shared tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from traceback import format_exc
+from typing import TYPE_CHECKING
+
+from ...core.cluster.tree import check_path
+from ...core.cluster.watchers import Watchers
+from ...ports.coordination import Cancel, CoordinationError, Node, SessionState
+from ...ports.errors import ClosedError
+from .callbacks import CallbackThread
+
+if TYPE_CHECKING:
+    from .tree import Deliver, MemoryTree
+
+
+class MemorySession:
+    """Fulfils `ports.coordination.Coordination`; made by `MemoryTree.session`."""
+
+    blocking = False
+
+    def __init__(self, tree: MemoryTree, deliver: Deliver | None) -> None:
+        self._tree = tree
+        self._session_id = tree.new_session_id()
+        self._watchers = Watchers()
+        self._thread = CallbackThread("coordination-callbacks")
+        self._deliver = self._thread if deliver is None else deliver
+        self._delivering = False
+        self._connected = True
+        self._expired_unseen = False
+        self._closed = False
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        with self._tree.lock:
+            self._check_usable()
+            owner = self._session_id if ephemeral else None
+            self._tree.change(self._tree.nodes.plan_create(path, data, owner))
+
+    def get(self, path: str) -> Node:
+        with self._tree.lock:
+            self._check_usable()
+            return self._tree.nodes.get(path)
+
+    def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
+        with self._tree.lock:
+            self._check_usable()
+            plan = self._tree.nodes.plan_set(path, data, version)
+            self._tree.change(plan)
+            return plan[-1].version
+
+    def delete(self, path: str, *, version: int | None = None) -> None:
+        with self._tree.lock:
+            self._check_usable()
+            self._tree.change(self._tree.nodes.plan_delete(path, version))
+
+    def children(self, path: str) -> list[str]:
+        with self._tree.lock:
+            self._check_usable()
+            return self._tree.nodes.children(path)
+
+    def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
+        check_path(path)
+        with self._tree.lock:
+            self._check_open()
+            return partial(self._cancel, self._watchers.watch(path, changed))
+
+    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+        with self._tree.lock:
+            self._check_open()
+            return partial(self._cancel, self._watchers.listen(state_changed))
+
+    def close(self) -> None:
+        with self._tree.lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._watchers = Watchers()
+            self._tree.forget(self)
+            self._tree.change(self._tree.nodes.plan_end(self._session_id))
+        self._thread.close()
+
+    def touched(self, paths: Collection[str]) -> None:
+        """These paths changed. The caller holds the lock."""
+        if self._connected and self._watchers.touch(paths):
+            self._start_delivery()
+
+    def expire(self) -> None:
+        """See `MemoryTree.expire`."""
+        with self._tree.lock:
+            self._check_open()
+            self._tree.change(self._tree.nodes.plan_end(self._session_id))
+            self._expired_unseen = True
+            if self._connected:
+                self._begin_again()
+
+    def disconnect(self) -> None:
+        """See `MemoryTree.disconnect`."""
+        with self._tree.lock:
+            self._check_open()
+            if self._connected:
+                self._connected = False
+                self._watchers.touch_all(SessionState.SUSPENDED, watches=False)
+                self._start_delivery()
+
+    def reconnect(self) -> None:
+        """See `MemoryTree.reconnect`."""
+        with self._tree.lock:
+            self._check_open()
+            if not self._connected:
+                self._connected = True
+                self._begin_again()
+
+    def _begin_again(self) -> None:
+        state = SessionState.CONNECTED
+        if self._expired_unseen:
+            self._expired_unseen = False
+            self._session_id = self._tree.new_session_id()
+            state = SessionState.EXPIRED
+        self._watchers.touch_all(state, watches=True)
+        self._start_delivery()
+
+    def _start_delivery(self) -> None:
+        if self._watchers.due and not self._delivering:
+            self._delivering = True
+            try:
+                self._deliver(self._tell)
+            except ClosedError as error:  # the scheduler behind it has stopped: whom to tell is gone, the change stands
+                self._tree.report(f"coordination callbacks are no longer told: {error}")
+
+    def _tell(self) -> None:
+        while True:
+            with self._tree.lock:
+                call = self._watchers.next_call()
+                if call is None:
+                    self._delivering = False
+                    return
+            try:
+                call()
+            except Exception:  # noqa: BLE001  a watcher's fault must not silence the others: reported, with its traceback
+                self._tree.report(f"a coordination callback failed: {format_exc()}")
+
+    def _cancel(self, token: int) -> None:
+        with self._tree.lock:
+            self._watchers.remove(token)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this coordination session is closed")
+
+    def _check_usable(self) -> None:
+        self._check_open()
+        if not self._connected:
+            raise CoordinationError("not connected to the coordination service")

@@ -1,0 +1,153 @@
+"""The tree of nodes as plain data: what the coordination adapters of one process keep in memory.
+
+A change is planned first, which checks it and changes nothing, and then applied: an adapter can make the planned
+changes durable in between. No locks, no threads: the adapter brings them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from attrs import define, frozen
+
+from ...ports.coordination import BadVersion, CoordinationError, Node, NodeExists, NoNode, NotEmpty
+
+DATA_BYTES_MAX = 1_048_576
+
+
+def check_path(path: str) -> None:
+    """Raise `ValueError` for a path that the port does not allow.
+
+    Besides, parts '.' and '..' and characters that cannot be printed are refused, as ZooKeeper does.
+    """
+    if not path.startswith("/"):
+        raise ValueError(f"a node's path begins with '/': {path!r}")
+    parts = path[1:].split("/")
+    if "" in parts:
+        raise ValueError(f"a node's path has no empty part and no trailing '/': {path!r}")
+    if "." in parts or ".." in parts:
+        raise ValueError(f"a node's path has no part '.' or '..': {path!r}")
+    if not path.isprintable():
+        raise ValueError(f"a node's path has printable characters only: {path!r}")
+
+
+def check_data(data: bytes) -> None:
+    """Raise `ValueError` when the data is longer than a node may hold."""
+    if len(data) > DATA_BYTES_MAX:
+        raise ValueError(f"a node holds at most {DATA_BYTES_MAX} bytes, not {len(data)}")
+
+
+def parent_of(path: str) -> str:
+    """The path of the parent; "" for a node at the top."""
+    return path[: path.rindex("/")]
+
+
+@frozen(kw_only=True)
+class Put:
+    """A node's new content. `owner` is the session of an ephemeral node, None for a persistent one."""
+
+    path: str
+    data: bytes
+    version: int
+    owner: int | None = None
+
+
+@frozen(kw_only=True)
+class Remove:
+    """The end of a node."""
+
+    path: str
+
+
+Change = Put | Remove
+
+
+@define
+class _Entry:
+    data: bytes
+    version: int
+    owner: int | None
+    children: set[str]
+
+
+class Tree:
+    """The nodes by path."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {"": _Entry(b"", 0, None, set())}
+
+    def plan_create(self, path: str, data: bytes, owner: int | None = None) -> list[Put]:
+        """The missing parents, topmost first, then the node.
+
+        Raises `NodeExists`, and `CoordinationError` below an ephemeral node.
+        """
+        check_path(path)
+        check_data(data)
+        if path in self._entries:
+            raise NodeExists(path)
+        plan = [Put(path=path, data=data, version=0, owner=owner)]
+        parent = parent_of(path)
+        while parent not in self._entries:
+            plan.append(Put(path=parent, data=b"", version=0))
+            parent = parent_of(parent)
+        if self._entries[parent].owner is not None:
+            raise CoordinationError(f"{parent} is ephemeral and cannot have children")
+        plan.reverse()
+        return plan
+
+    def plan_set(self, path: str, data: bytes, version: int | None) -> list[Put]:
+        """The node with new data. Raises `NoNode`, `BadVersion`."""
+        check_data(data)
+        entry = self._checked(path, version)
+        return [Put(path=path, data=data, version=entry.version + 1, owner=entry.owner)]
+
+    def plan_delete(self, path: str, version: int | None) -> list[Remove]:
+        """Raises `NoNode`, `BadVersion`, `NotEmpty`."""
+        if self._checked(path, version).children:
+            raise NotEmpty(path)
+        return [Remove(path=path)]
+
+    def plan_end(self, owner: int) -> list[Remove]:
+        """The removal of everything a session owns."""
+        return [Remove(path=path) for path, entry in self._entries.items() if entry.owner == owner]
+
+    def apply(self, changes: Sequence[Change]) -> set[str]:
+        """Make planned changes; returns the paths whose content or children changed."""
+        touched = set()
+        for change in changes:
+            path = change.path
+            touched.add(path)
+            known = self._entries.get(path)
+            if isinstance(change, Put) and known is not None:
+                known.data, known.version = change.data, change.version
+                continue
+            parent, name = parent_of(path), path[path.rindex("/") + 1 :]
+            touched.add(parent)
+            if isinstance(change, Put):
+                self._entries[path] = _Entry(change.data, change.version, change.owner, set())
+                self._entries[parent].children.add(name)
+            else:
+                del self._entries[path]
+                self._entries[parent].children.discard(name)
+        return touched
+
+    def restore(self, nodes: Iterable[tuple[str, bytes, int]]) -> None:
+        """Fill the tree with (path, data, version) that were stored before, in any order."""
+        for path, data, version in sorted(nodes):
+            self.apply([*self.plan_create(path, data)[:-1], Put(path=path, data=data, version=version)])
+
+    def get(self, path: str) -> Node:
+        """Raises `NoNode`."""
+        entry = self._checked(path, None)
+        return Node(data=entry.data, version=entry.version, ephemeral=entry.owner is not None)
+
+    def children(self, path: str) -> list[str]:
+        """Sorted names. Raises `NoNode`."""
+        return sorted(self._checked(path, None).children)
+
+    def _checked(self, path: str, version: int | None) -> _Entry:
+        check_path(path)
+        entry = self._entries.get(path)
+        if entry is None:
+            raise NoNode(path)
+        if version is not None and version != entry.version:
+            raise BadVersion(f"{path} has version {entry.version}, not {version}")
+        return entry

@@ -1,0 +1,185 @@
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from contracts.coordination import CoordinationContract, Opened, machine_for
+from hypothesis import settings
+
+from barnabas.adapters.coord_embedded import EmbeddedCoordination
+from barnabas.ports.coordination import Coordination, CoordinationError, Node, NoNode
+
+
+def _ignore(text: str) -> None:
+    """The suite makes watches raise on purpose."""
+
+
+class EmbeddedHarness:
+    several_sessions = False
+    faults: frozenset[str] = frozenset()
+
+    def __init__(self, path: Path) -> None:
+        self._session = EmbeddedCoordination(str(path), report=_ignore)
+
+    def session(self) -> EmbeddedCoordination:
+        return self._session
+
+    def expire_session(self, session: Coordination) -> None:
+        raise NotImplementedError("the session of a file does not expire")
+
+    def disconnect(self, session: Coordination) -> None:
+        raise NotImplementedError("there is no connection")
+
+    def reconnect(self, session: Coordination) -> None:
+        raise NotImplementedError("there is no connection")
+
+    def restart_server(self) -> None:
+        raise NotImplementedError("there is no server")
+
+    def close(self) -> None:
+        self._session.close()
+
+
+class TestEmbeddedCoordination(CoordinationContract):
+    @pytest.fixture
+    def harness(self, tmp_path: Path) -> Iterator[EmbeddedHarness]:
+        harness = EmbeddedHarness(tmp_path / "coordination.db")
+        yield harness
+        harness.close()
+
+
+class _OpenedFile:
+    def __init__(self) -> None:
+        self._folder = TemporaryDirectory()
+        self._path = f"{self._folder.name}/coordination.db"
+        self.session = EmbeddedCoordination(self._path)
+
+    def reopen(self) -> EmbeddedCoordination:
+        self.session.close()
+        self.session = EmbeddedCoordination(self._path)
+        return self.session
+
+    def close(self) -> None:
+        self.session.close()
+        self._folder.cleanup()
+
+
+def _open_fresh() -> Opened:
+    opened = _OpenedFile()
+    return Opened(opened.session, opened.reopen, opened.close)
+
+
+TestEmbeddedMachine = machine_for(_open_fresh).TestCase
+TestEmbeddedMachine.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+
+
+def _in_another_process(code: str, path: Path) -> "subprocess.CompletedProcess[str]":
+    program = f"from barnabas.adapters.coord_embedded import EmbeddedCoordination\nimport os, signal, sys\n{code}"
+    return subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
+
+
+def test_a_killed_process_leaves_what_it_wrote_but_no_ephemeral_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "coordination.db"
+    code = """
+session = EmbeddedCoordination(sys.argv[1])
+session.create("/a/b", b"0")
+session.set("/a/b", b"1")
+session.create("/a/registered", ephemeral=True)
+session.create("/brokers/ids/1", ephemeral=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert _in_another_process(code, path).returncode == -9
+    session = EmbeddedCoordination(str(path))
+    assert session.get("/a/b") == Node(data=b"1", version=1)
+    assert session.children("/a") == ["b"]
+    assert session.children("/brokers/ids") == []
+    session.close()
+
+
+def test_two_processes_cannot_share_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "coordination.db"
+    session = EmbeddedCoordination(str(path))
+    other = _in_another_process("EmbeddedCoordination(sys.argv[1])", path)
+    assert other.returncode == 1
+    assert "CoordinationError" in other.stderr
+    assert "in use by another broker" in other.stderr
+    session.create("/a")
+    session.close()
+    assert _in_another_process("EmbeddedCoordination(sys.argv[1]).get('/a')", path).returncode == 0
+
+
+def test_one_process_cannot_open_a_file_twice(tmp_path: Path) -> None:
+    path = str(tmp_path / "coordination.db")
+    session = EmbeddedCoordination(path)
+    with pytest.raises(CoordinationError, match="in use by another broker"):
+        EmbeddedCoordination(path)
+    session.create("/a")
+    session.close()
+    again = EmbeddedCoordination(path)
+    assert again.children("/a") == []
+    again.close()
+
+
+def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(CoordinationError, match="nowhere/coordination"):
+        EmbeddedCoordination(str(tmp_path / "nowhere" / "coordination.db"))
+
+
+def test_a_damaged_file_is_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "coordination.db"
+    path.write_bytes(b"something else " * 1000)
+    with pytest.raises(CoordinationError, match="cannot be used"):
+        EmbeddedCoordination(str(path))
+    assert path.read_bytes() == b"something else " * 1000
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE theirs (id)")
+    other.commit()
+    other.close()
+    with pytest.raises(CoordinationError, match="another program"):
+        EmbeddedCoordination(str(path))
+    other = sqlite3.connect(path)
+    assert other.execute("SELECT name FROM sqlite_schema").fetchall() == [("theirs",)]
+    other.close()
+
+
+def test_a_file_of_a_later_format_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "coordination.db")
+    EmbeddedCoordination(path).close()
+    raw = sqlite3.connect(path)
+    raw.execute("PRAGMA user_version = 99")
+    raw.close()
+    with pytest.raises(CoordinationError, match="99"):
+        EmbeddedCoordination(path)
+
+
+@pytest.mark.parametrize("row", [("no/slash", b"", 0), ("/a//b", b"", 0), ("/a", 5, 0)])
+def test_rows_that_make_no_sense_are_a_clear_error(tmp_path: Path, row: tuple[object, object, object]) -> None:
+    path = str(tmp_path / "coordination.db")
+    EmbeddedCoordination(path).close()
+    raw = sqlite3.connect(path)
+    raw.execute("INSERT INTO node VALUES (?, ?, ?)", row)
+    raw.commit()
+    raw.close()
+    with pytest.raises(CoordinationError, match="damaged"):
+        EmbeddedCoordination(path)
+
+
+def test_a_failed_write_changes_nothing(tmp_path: Path) -> None:
+    session = EmbeddedCoordination(str(tmp_path / "coordination.db"))
+    session.create("/a", b"0")
+    connection = session._store._connection
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.raises(CoordinationError, match="full"):
+        session.create("/big/node", bytes(100_000))
+    with pytest.raises(NoNode):
+        session.get("/big")
+    assert session.set("/a", b"1") == 1
+    session.close()

@@ -1,0 +1,134 @@
+"""What every adapter of `ports.coordination` promises.
+
+An adapter's test file subclasses `CoordinationContract` with a fixture `harness`, and makes a state machine with
+`machine_for`. What another thread tells is waited for, as adapters over a network take their time.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from contracts.coordination_harness import Harness
+from contracts.coordination_nodes import NodeSuite
+from contracts.coordination_sessions import SessionSuite
+from contracts.coordination_watches import WatchSuite
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from barnabas.ports.coordination import BadVersion, Coordination, CoordinationError, NodeExists, NoNode, NotEmpty
+
+__all__ = ["CoordinationContract", "Harness", "Opened", "machine_for"]
+
+
+class CoordinationContract(NodeSuite, WatchSuite, SessionSuite):
+    """All of it."""
+
+
+PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
+TOPS: list[str] = ["/a", "/b", "/c"]
+VERSIONS = st.none() | st.integers(0, 3)
+
+
+class Opened:
+    """A fresh tree for one example of the machine: `session`, and how to begin again on the same data."""
+
+    def __init__(self, session: Coordination, reopen: Callable[[], Coordination], close: Callable[[], None]) -> None:
+        self.session = session
+        self.reopen = reopen
+        """Ends the session in order, and opens a new one on what is stored."""
+        self.close = close
+
+
+class _Expected:
+    """The tree as a plain dict: path to (data, version, ephemeral)."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, tuple[bytes, int, bool]] = {}
+
+    def children(self, path: str) -> list[str]:
+        depth = path.count("/") + 1
+        return sorted(p.split("/")[-1] for p in self.nodes if p.startswith(path + "/") and p.count("/") == depth)
+
+    def create(self, path: str, data: bytes, ephemeral: bool) -> type[CoordinationError] | None:
+        if path in self.nodes:
+            return NodeExists
+        parts = path.split("/")
+        parents = ["/".join(parts[:count]) for count in range(2, len(parts))]
+        if any(self.nodes.get(parent, (b"", 0, False))[2] for parent in parents):
+            return CoordinationError
+        for parent in parents:
+            self.nodes.setdefault(parent, (b"", 0, False))
+        self.nodes[path] = (data, 0, ephemeral)
+        return None
+
+    def refusal(self, path: str, version: int | None) -> type[CoordinationError] | None:
+        if path not in self.nodes:
+            return NoNode
+        return BadVersion if version not in (None, self.nodes[path][1]) else None
+
+
+def machine_for(open_fresh: Callable[[], Opened]) -> type[RuleBasedStateMachine]:
+    """A state machine that compares an adapter with a plain dict, over reopening."""
+
+    class CoordinationMachine(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.opened = open_fresh()
+            self.session = self.opened.session
+            self.expected = _Expected()
+
+        def teardown(self) -> None:
+            self.opened.close()
+
+        def check(self, call: Callable[[], object], refusal: type[CoordinationError] | None) -> None:
+            try:
+                call()
+            except CoordinationError as error:
+                assert refusal is not None and type(error) is refusal, f"{error!r}, expected {refusal}"
+            else:
+                assert refusal is None, f"expected {refusal}"
+
+        @rule(path=PATHS, data=st.binary(max_size=4), ephemeral=st.booleans())
+        def create(self, path: str, data: bytes, ephemeral: bool) -> None:
+            refusal = self.expected.create(path, data, ephemeral)
+            self.check(lambda: self.session.create(path, data, ephemeral=ephemeral), refusal)
+
+        @rule(path=PATHS, data=st.binary(max_size=4), version=VERSIONS)
+        def set(self, path: str, data: bytes, version: int | None) -> None:
+            refusal = self.expected.refusal(path, version)
+            self.check(lambda: self.session.set(path, data, version=version), refusal)
+            if refusal is None:
+                _, old_version, ephemeral = self.expected.nodes[path]
+                self.expected.nodes[path] = (data, old_version + 1, ephemeral)
+
+        @rule(path=PATHS, version=VERSIONS)
+        def delete(self, path: str, version: int | None) -> None:
+            refusal = self.expected.refusal(path, version)
+            if refusal is None and self.expected.children(path):
+                refusal = NotEmpty
+            self.check(lambda: self.session.delete(path, version=version), refusal)
+            if refusal is None:
+                del self.expected.nodes[path]
+
+        @rule()
+        def reopen(self) -> None:
+            self.session = self.opened.reopen()
+            kept = {path: node for path, node in self.expected.nodes.items() if not node[2]}
+            self.expected.nodes = kept
+
+        @invariant()
+        def same_tree(self) -> None:
+            found: dict[str, tuple[bytes, int, bool]] = {}
+            pending = [path for path in TOPS if path in self.expected.nodes]
+            missing = [path for path in TOPS if path not in self.expected.nodes]
+            while pending:
+                path = pending.pop()
+                node = self.session.get(path)
+                found[path] = (node.data, node.version, node.ephemeral)
+                names = self.session.children(path)
+                assert names == self.expected.children(path)
+                pending.extend(f"{path}/{name}" for name in names)
+            assert found == self.expected.nodes
+            for path in missing:
+                self.check(partial(self.session.get, path), NoNode)
+
+    return CoordinationMachine

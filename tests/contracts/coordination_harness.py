@@ -1,0 +1,101 @@
+"""What the suites of `ports.coordination` share: the harness that an adapter brings, and ways to wait."""
+
+import threading
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from barnabas.ports.coordination import Coordination, CoordinationError, NoNode
+from barnabas.ports.errors import ClosedError
+
+WAIT_S = 30.0
+T = TypeVar("T")
+
+
+class Harness(Protocol):
+    """What an adapter brings to the suite: sessions with one empty tree, and the faults that it can cause.
+
+    `faults` holds the names of the methods that work, of: expire_session, disconnect, reconnect, restart_server.
+    """
+
+    several_sessions: bool
+    faults: frozenset[str]
+
+    def session(self) -> Coordination:
+        """A session with the tree, closed by the harness at the end. Only one unless `several_sessions`."""
+        ...
+
+    def expire_session(self, session: Coordination) -> None:
+        """Make the service end the session behind its back."""
+        ...
+
+    def disconnect(self, session: Coordination) -> None:
+        """Cut the session from the service, for less than the session's time."""
+        ...
+
+    def reconnect(self, session: Coordination) -> None:
+        """Let a disconnected session reach the service again."""
+        ...
+
+    def restart_server(self) -> None:
+        """Stop the service and start it on the same data; the sessions find it again by themselves."""
+        ...
+
+
+class Recorder(Generic[T]):
+    """Notes what it is told, from any thread, and waits for it."""
+
+    def __init__(self) -> None:
+        self.told: list[T] = []
+        self.threads: set[int] = set()
+        self._changed = threading.Condition()
+
+    def __call__(self, what: T) -> None:
+        with self._changed:
+            self.told.append(what)
+            self.threads.add(threading.get_ident())
+            self._changed.notify_all()
+
+    def wait(self, condition: Callable[[list[T]], bool]) -> None:
+        """Return once `condition(told)` holds."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: condition(self.told), WAIT_S):
+                raise AssertionError(f"not told in {WAIT_S} s; told so far: {self.told}")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Return once `condition()` holds; for what nobody tells."""
+    pause = threading.Event()
+    for _ in range(int(WAIT_S * 100)):
+        if condition():
+            return
+        pause.wait(0.01)
+    raise AssertionError("the condition did not come true")
+
+
+def exists(session: Coordination, path: str) -> bool:
+    try:
+        session.get(path)
+    except NoNode:
+        return False
+    return True
+
+
+class Watch:
+    """A watch that reads its node, as users do; notes (data or None, children or None)."""
+
+    def __init__(self, session: Coordination, path: str) -> None:
+        self._session = session
+        self._path = path
+        self.seen: Recorder[tuple[bytes | None, list[str] | None]] = Recorder()
+        self.cancel = session.watch(path, self._changed)
+
+    def _changed(self) -> None:
+        try:
+            self.seen((self._session.get(self._path).data, self._session.children(self._path)))
+        except NoNode:
+            self.seen((None, None))
+        except (CoordinationError, ClosedError):
+            return  # disconnected again, or the test is over
+
+    def wait(self, data: bytes | None, children: list[str] | None) -> None:
+        self.seen.wait(lambda seen: bool(seen) and seen[-1] == (data, children))

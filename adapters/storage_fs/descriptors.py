@@ -1,0 +1,61 @@
+"""File descriptors: each closes itself with its last user, and only so many stay open for files at rest."""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+from weakref import ReferenceType, ref
+
+
+class Descriptor:
+    """An open descriptor that is closed when nothing refers to it any more: the file, regions, a flush under way."""
+
+    __slots__ = ("fd", "writable")
+
+    def __init__(self, fd: int, *, writable: bool) -> None:
+        self.fd = fd
+        self.writable = writable
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.fd)
+
+
+class Holder(Protocol):
+    """A file that keeps a descriptor and can open it again. `used` is set by each use and cleared by the pool."""
+
+    used: bool
+
+    def release(self) -> None: ...
+
+
+class DescriptorPool:
+    """Bounds how many files keep a descriptor: beyond `limit`, files not used of late give theirs back (CLOCK).
+
+    Callable from any thread.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._holders: deque[ReferenceType[Holder]] = deque()
+        self._lock = threading.Lock()
+
+    def opened(self, holder: Holder) -> None:
+        """`holder` has just opened its descriptor."""
+        with self._lock:
+            holder.used = True
+            self._holders.append(ref(holder))
+            second_chances = len(self._holders)
+            while len(self._holders) > self._limit:
+                oldest = self._holders.popleft()
+                file = oldest()
+                if file is None:
+                    continue
+                if file.used and file is not holder and second_chances > 0:
+                    second_chances -= 1
+                    file.used = False
+                    self._holders.append(oldest)
+                elif file is holder:
+                    self._holders.append(oldest)
+                else:
+                    file.release()

@@ -1,0 +1,229 @@
+"""One file that grows at its end."""
+
+import fcntl
+import os
+from errno import EACCES, EPERM, EROFS
+from pathlib import Path
+from typing import Protocol
+
+from ...ports.errors import ClosedError
+from ...ports.storage import StorageReadOnly
+from ...ports.words import Buffer, Position
+from .descriptors import Descriptor, DescriptorPool
+from .errors import storage_error
+
+_BUFFERS_PER_CALL = 1024  # IOV_MAX on Linux and macOS
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
+
+
+def sync(fd: int) -> None:
+    """Make what was written through any descriptor of this file durable. Raises `OSError`."""
+    if _FULL_SYNC is None:
+        os.fsync(fd)
+    else:
+        fcntl.fcntl(fd, _FULL_SYNC)
+
+
+class Place(Protocol):
+    """Where a file lies: its folder, which may be renamed while the file is open."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def pool(self) -> DescriptorPool: ...
+
+
+class FsRegion:
+    """A range of a file; holds the descriptor, so the bytes stay readable after the file is renamed or unlinked."""
+
+    __slots__ = ("_descriptor", "_position", "_size")
+
+    def __init__(self, descriptor: Descriptor, position: int, size: int) -> None:
+        self._descriptor = descriptor
+        self._position = position
+        self._size = size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def position(self) -> Position:
+        return Position(self._position)
+
+    def fileno(self) -> int:
+        return self._descriptor.fd
+
+    def read(self, start: int = 0, size: int | None = None) -> bytes:
+        left = self._size - start
+        try:
+            return _read(self._descriptor.fd, self._position + start, left if size is None else min(size, left))
+        except OSError as error:
+            raise storage_error(error, f"cannot read {left} bytes at {self._position + start}") from error
+
+
+class FsFile:
+    """A file of a folder. Its descriptor may be closed and opened again behind the scenes; regions keep theirs."""
+
+    __slots__ = ("__weakref__", "_closed", "_descriptor", "_pinned", "_place", "_size", "_torn", "name", "used")
+
+    def __init__(self, place: Place, name: str, *, create: bool) -> None:
+        self.name = name
+        self.used = False
+        self._place = place
+        self._closed = False
+        self._pinned = False
+        self._torn = False
+        self._descriptor: Descriptor | None = None
+        try:
+            descriptor = self._open(create=create)
+            self._size = os.fstat(descriptor.fd).st_size
+        except OSError as error:
+            raise storage_error(error, f"cannot open {self._path}") from error
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def _path(self) -> Path:
+        return self._place.path / self.name
+
+    def append(self, *buffers: Buffer) -> Position:
+        position = self._size
+        wanted = sum(map(len, buffers))
+        if not wanted:
+            return Position(position)
+        fd = self._writable()
+        if self._torn:
+            self._cut(fd)
+        if len(buffers) > _BUFFERS_PER_CALL:
+            buffers = (b"".join(buffers),)
+        try:
+            written = os.writev(fd, buffers)
+            if written < wanted:
+                _write_rest(fd, memoryview(b"".join(buffers))[written:])
+        except OSError as error:
+            failure = storage_error(error, f"cannot append {wanted} bytes to {self._path}")
+            try:
+                os.ftruncate(fd, position)
+            except OSError:
+                self._torn = True  # what lies beyond `size` is cut off before the next append
+            raise failure from error
+        self._size = position + wanted
+        return Position(position)
+
+    def read(self, position: int, size: int) -> bytes:
+        if position < 0 or size < 0:
+            raise ValueError(f"cannot read {size} bytes at {position}")
+        try:
+            return _read(self._hold().fd, position, min(size, self._size - position))
+        except OSError as error:
+            raise storage_error(error, f"cannot read {self._path}") from error
+
+    def region(self, position: int, size: int) -> FsRegion:
+        if position < 0 or size < 0:
+            raise ValueError(f"no region of {size} bytes at {position}")
+        start = min(position, self._size)
+        return FsRegion(self._hold(), start, min(size, self._size - start))
+
+    def flush(self) -> None:
+        descriptor = self._hold()
+        try:
+            sync(descriptor.fd)
+        except OSError as error:
+            raise storage_error(error, f"cannot flush {self._path}") from error
+
+    def truncate(self, size: int) -> None:
+        if not 0 <= size <= self._size:
+            raise ValueError(f"cannot truncate {self._path} of {self._size} bytes to {size}")
+        fd = self._writable()
+        try:
+            os.ftruncate(fd, size)
+        except OSError as error:
+            raise storage_error(error, f"cannot truncate {self._path}") from error
+        self._size = size
+        self._torn = False
+
+    def close(self) -> None:
+        self._closed = True
+        self._descriptor = None
+
+    def release(self) -> None:
+        """Give the descriptor back; the next use opens the file again."""
+        if not self._pinned:
+            self._descriptor = None
+
+    def pin(self) -> None:
+        """Hold the descriptor until closed: the name is about to go away."""
+        if not self._closed:
+            self._pinned = True
+            self._hold()
+
+    def _hold(self) -> Descriptor:
+        descriptor = self._descriptor
+        if descriptor is None:
+            try:
+                descriptor = self._open(create=False)
+            except OSError as error:
+                raise storage_error(error, f"cannot open {self._path}") from error
+        self.used = True
+        return descriptor
+
+    def _open(self, *, create: bool) -> Descriptor:
+        if self._closed:
+            raise ClosedError(f"{self._path} was closed")
+        flags = os.O_APPEND | os.O_CLOEXEC
+        try:
+            fd = os.open(self._path, os.O_RDWR | flags | (os.O_CREAT if create else 0), 0o644)
+            descriptor = Descriptor(fd, writable=True)
+        except OSError as error:
+            if error.errno not in (EROFS, EACCES, EPERM):
+                raise
+            try:
+                descriptor = Descriptor(os.open(self._path, os.O_RDONLY | flags), writable=False)
+            except FileNotFoundError:
+                raise error from None
+        self._descriptor = descriptor
+        self._place.pool.opened(self)
+        return descriptor
+
+    def _writable(self) -> int:
+        """A descriptor to write to. Raises `StorageReadOnly`; asks again each time, the volume may be writable now."""
+        descriptor = self._hold()
+        if not descriptor.writable:
+            if not self._pinned:
+                self._descriptor = None
+                descriptor = self._hold()
+            if not descriptor.writable:
+                raise StorageReadOnly(f"{self._path} cannot be written to; check permissions and mount options")
+        return descriptor.fd
+
+    def _cut(self, fd: int) -> None:
+        try:
+            os.ftruncate(fd, self._size)
+        except OSError as error:
+            raise storage_error(error, f"cannot cut a half-written end off {self._path}") from error
+        self._torn = False
+
+
+def _read(fd: int, position: int, size: int) -> bytes:
+    if size <= 0:
+        return b""
+    data = os.pread(fd, size, position)
+    while 0 < len(data) < size:
+        more = os.pread(fd, size - len(data), position + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _write_rest(fd: int, rest: memoryview) -> None:
+    """After a short write: go on until all is written or the system says why not. Raises `OSError`."""
+    while rest:
+        written = os.writev(fd, (rest,))
+        if not written:
+            raise OSError("the system wrote nothing and gave no reason")
+        rest = rest[written:]

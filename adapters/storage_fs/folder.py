@@ -1,0 +1,116 @@
+"""The files of one folder."""
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from weakref import WeakSet
+
+from ...ports.storage import FileInfo
+from .descriptors import DescriptorPool
+from .errors import plain_name, storage_error
+from .file import FsFile, sync
+
+
+def sync_folder(path: Path) -> None:
+    """Make the entries of a folder durable. Raises `OSError`."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """System errors inside become those of the port."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(error, what) from error
+
+
+class FsFolder:
+    """A folder on disk. Open files follow their folder and their own name when these are renamed."""
+
+    def __init__(self, path: Path, pool: DescriptorPool) -> None:
+        self.path = path
+        self.pool = pool
+        self._open: WeakSet[FsFile] = WeakSet()
+        self._lock = threading.Lock()
+        self._small_lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def files(self) -> Mapping[str, FileInfo]:
+        found: dict[str, FileInfo] = {}
+        with translated(f"cannot list {self.path}"), os.scandir(self.path) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False):
+                    stat = entry.stat(follow_symlinks=False)
+                    found[entry.name] = FileInfo(size=stat.st_size, modified_ms=stat.st_mtime_ns // 1_000_000)
+        return found
+
+    def open(self, name: str, *, create: bool = True) -> FsFile:
+        file = FsFile(self, plain_name(name), create=create)
+        with self._lock:
+            self._open.add(file)
+        return file
+
+    def rename(self, old: str, new: str) -> None:
+        old_path, new_path = self.path / plain_name(old), self.path / plain_name(new)
+        with self._lock, translated(f"cannot rename {old_path} to {new}"):
+            if old_path != new_path and old_path.exists():
+                self._pin(new)
+            old_path.replace(new_path)
+            for file in self._open:
+                if file.name == old:
+                    file.name = new
+
+    def delete(self, name: str) -> None:
+        path = self.path / plain_name(name)
+        with self._lock, translated(f"cannot delete {path}"):
+            if path.exists():
+                self._pin(name)
+            path.unlink(missing_ok=True)
+
+    def read_small(self, name: str) -> bytes:
+        path = self.path / plain_name(name)
+        with translated(f"cannot read {path}"):
+            return path.read_bytes()
+
+    def write_small(self, name: str, content: bytes) -> None:
+        path = self.path / plain_name(name)
+        temporary = self.path / f"{name}.tmp"
+        with self._small_lock, translated(f"cannot write {path}"):
+            try:
+                with temporary.open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    sync(file.fileno())
+                temporary.replace(path)
+            except OSError:
+                _discard(temporary)
+                raise
+            sync_folder(self.path)
+
+    def flush(self) -> None:
+        with translated(f"cannot flush {self.path}"):
+            sync_folder(self.path)
+
+    def _pin(self, name: str) -> None:
+        """Open files of this name keep their descriptor, since nobody can open them again soon."""
+        for file in self._open:
+            if file.name == name:
+                file.pin()
+
+
+def _discard(path: Path) -> None:
+    """Remove a half-written temporary file; if even that fails it is harmless, the next write replaces it."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return

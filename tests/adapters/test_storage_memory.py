@@ -1,0 +1,68 @@
+"""Storage in memory keeps the storage contract."""
+
+import pytest
+from contracts.storage import Reopen, StorageContract, check_failed_append_leaves_nothing, machine_for
+
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
+from barnabas.ports.storage import LogDir, StorageFull, StorageReadOnly
+
+
+def _fresh() -> Reopen:
+    disk = MemoryDisk()
+    return lambda: MemoryLogDir(disk)
+
+
+class TestMemoryStorage(StorageContract):
+    @pytest.fixture
+    def reopen(self) -> Reopen:
+        return _fresh()
+
+
+TestMemoryStorageMachine = machine_for(_fresh).TestCase
+
+
+def _typed() -> LogDir:
+    return MemoryLogDir()
+
+
+def test_full() -> None:
+    disk = MemoryDisk(capacity=50_000)
+    file = MemoryLogDir(disk).folder("t-0").open("a.log")
+    file.append(b"x" * 40_000)
+    check_failed_append_leaves_nothing(file, StorageFull, lambda: None)
+    disk.capacity = None
+    file.append(b"y" * 100_000)
+    assert disk.used == 140_000
+
+
+def test_read_only() -> None:
+    disk = MemoryDisk()
+    log_dir = MemoryLogDir(disk)
+    folder = log_dir.folder("t-0")
+    file = folder.open("a.log")
+    file.append(b"abc")
+
+    def protect() -> None:
+        disk.read_only = True
+
+    check_failed_append_leaves_nothing(file, StorageReadOnly, protect)
+    for call in (
+        lambda: folder.open("b"),
+        lambda: folder.write_small("c", b""),
+        lambda: folder.delete("a.log"),
+        lambda: folder.rename("a.log", "b"),
+        lambda: log_dir.folder("t-1"),
+        lambda: file.truncate(0),
+    ):
+        with pytest.raises(StorageReadOnly):
+            call()
+    assert folder.open("a.log").read(0, 9) == b"abc"
+
+
+def test_times_come_from_the_disk() -> None:
+    now = 5
+    folder = MemoryLogDir(MemoryDisk(now_ms=lambda: now)).folder("t-0")
+    file = folder.open("a")
+    now = 7
+    file.append(b"x")
+    assert folder.files()["a"].modified_ms == 7

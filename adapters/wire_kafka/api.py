@@ -1,0 +1,45 @@
+"""What the table of the protocol says of one API."""
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import frozen
+
+from .schema import Codec
+from .wire import CompactReader, CompactWriter, Reader, Writer
+
+
+@frozen(kw_only=True)
+class Api:
+    """One API: its key, the versions we speak (both ends), and how its request and its result travel.
+
+    advertised_from: the lowest version named in ApiVersions, where it is lower than what we speak.
+    least_version:   the lowest version that can express a request; a client refuses to send less.
+    by_partition:    request and result have `partitions`, and a client gets its results in the order of the request.
+    """
+
+    key: int
+    versions: tuple[int, int]
+    flexible_from: int
+    request_type: type[Any]
+    request: Codec[Any]
+    result: Codec[Any]
+    advertised_from: int | None = None
+    least_version: Callable[[Any], int] | None = None
+    by_partition: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.request_type.__name__
+
+    @property
+    def advertised(self) -> tuple[int, int]:
+        low, high = self.versions
+        return (low if self.advertised_from is None else self.advertised_from, high)
+
+    def reader(self, version: int, frame: memoryview, position: int, items_max: int) -> Reader:
+        kind = CompactReader if version >= self.flexible_from else Reader
+        return kind(frame, position, items_max)
+
+    def writer(self, version: int) -> Writer:
+        return CompactWriter() if version >= self.flexible_from else Writer()

@@ -1,0 +1,313 @@
+"""The client's end: a `BrokerLink` to any broker of the Kafka protocol."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from math import ceil
+from struct import Struct
+from typing import Any
+
+from attrs import evolve
+
+from ...ports.broker_api import Caller, Fetch, Produce, ProduceResult, ProduceResultPartition, Reply, Request
+from ...ports.broker_api.envelope import ResultT
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.scheduler import Scheduler, Timer
+from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Piece, Transport, TransportError
+from . import versions, wire
+from .api import Api
+from .table import BY_REQUEST
+from .wire import DECODE_ERRORS, ENCODE_ERRORS, Malformed
+
+ITEMS_MAX = 10_000_000
+"""Elements of all arrays of one answer together."""
+FIRST_API_VERSIONS = 3
+"""The version of ApiVersions that is tried first: what brokers of 2.4 and later know."""
+SOFTWARE = "barnabas"
+TICKS = 8
+"""A request timeout is noticed after at most 1 / TICKS more than it says."""
+
+_HEADER = Struct(">hhi")
+_CORRELATION_MASK = 0x7FFF_FFFF
+
+Opened = Callable[["KafkaLink | TransportError"], None]
+
+
+def connect_kafka(
+    transport: Transport,
+    scheduler: Scheduler,
+    address: Address,
+    *,
+    client_id: str | None,
+    request_timeout_ms: float,
+    connect_timeout_ms: float,
+    opened: Opened,
+    limits: Limits | None = None,
+    software_version: str = "unknown",
+) -> None:
+    """Connect and agree on versions; `opened` is called once, later, with the link or the reason why there is none.
+
+    The connection, and then the negotiation, may take `connect_timeout_ms` each. `limits` bound the answers, by default
+    without a limit of idle time, which is the broker's to set. `software_version` is told to the broker. Owner thread
+    only. Raises `ValueError` for a client id that the protocol cannot carry.
+    """
+    if client_id is not None and len(client_id.encode()) > wire.TEXT_BYTES_MAX:
+        raise ValueError(f"a client id has at most {wire.TEXT_BYTES_MAX} bytes")
+
+    def connected(outcome: Connection | TransportError) -> ConnectionHandler | None:
+        if isinstance(outcome, TransportError):
+            opened(outcome)
+            return None
+        link = KafkaLink(outcome, scheduler, client_id=client_id, request_timeout_ms=request_timeout_ms, opened=opened)
+        link.negotiate(connect_timeout_ms, software_version)
+        return link
+
+    transport.connect(address, connected, timeout_ms=connect_timeout_ms, limits=limits or Limits(idle_ms=0))
+
+
+class _Waiting:
+    """A request on its way."""
+
+    __slots__ = ("api", "correlation_id", "last_tick", "reply", "request", "version")
+
+    def __init__(
+        self, correlation_id: int, api: Api, version: int, request: Any, reply: Reply[Any], last_tick: int
+    ) -> None:
+        self.correlation_id = correlation_id
+        self.api = api
+        self.version = version
+        self.request = request
+        self.reply = reply
+        self.last_tick = last_tick
+
+
+class KafkaLink:
+    """A connection to one broker. Made by `connect_kafka`; usable from the moment `opened` gets it.
+
+    Answers come in the order of the requests. One that takes longer than the request timeout (a fetch: and its own
+    waiting time) means that the connection is dead: it is closed, and every request on it fails.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        scheduler: Scheduler,
+        *,
+        client_id: str | None,
+        request_timeout_ms: float,
+        opened: Opened,
+    ) -> None:
+        self._connection = connection
+        self._scheduler = scheduler
+        self._client_id = client_id
+        self._opened: Opened | None = opened
+        self._ranges: versions.Ranges = {}
+        self._negotiating = FIRST_API_VERSIONS
+        self._software_version = ""
+        self._waiting: deque[_Waiting] = deque()
+        self._correlation_id = 0
+        self._failure: TransportError | None = None
+        self._tick_ms = max(1.0, request_timeout_ms / TICKS)
+        self._tick = 0
+        self._timer: Timer | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """False once the connection is gone; requests then fail at once."""
+        return self._failure is None
+
+    @property
+    def address(self) -> Address:
+        """The broker's end of the connection."""
+        return self._connection.peer
+
+    def submit(self, request: Request[ResultT], caller: Caller, reply: Reply[ResultT]) -> None:
+        """Send the request; see `BrokerApi.submit`. The caller's client id takes the place of the link's if it has one.
+
+        Replies with `TransportError` when the link is closed or breaks, `ApiError(UNSUPPORTED_VERSION)` when the broker
+        has no version of the API that can express the request, `ApiError(INVALID_REQUEST)` for values that the protocol
+        cannot carry. Records of a request are kept until it has been sent.
+        """
+        if self._failure is not None:
+            reply(self._failure)
+            return
+        try:
+            api, version = self._choose(request)
+            client_id = self._client_id if caller.client_id is None else caller.client_id
+            self._correlation_id = (self._correlation_id + 1) & _CORRELATION_MASK
+            pieces = self._encode(api, version, self._correlation_id, client_id, request)
+        except ApiError as error:
+            reply(error)
+            return
+        except ENCODE_ERRORS as error:
+            reply(ApiError(ErrorCode.INVALID_REQUEST, f"{type(request).__name__} cannot be encoded: {error}"))
+            return
+        if isinstance(request, Produce) and request.acks == 0:
+            self._connection.send(pieces)
+            nothing_known = [ProduceResultPartition(part.topic, part.partition) for part in request.partitions]
+            reply(ProduceResult(partitions=nothing_known))  # type: ignore[arg-type]  # the result type of Produce
+            return
+        self._waiting.append(
+            _Waiting(self._correlation_id, api, version, request, reply, self._tick + self._patience(request))
+        )
+        self._connection.send(pieces)
+        if self._timer is None:
+            self._timer = self._scheduler.call_later(self._tick_ms, self._next_tick)
+
+    def close(self) -> None:
+        """Hang up; requests on their way fail with `TransportError`. Twice is harmless."""
+        self._fail("closed by this side")
+
+    def negotiate(self, timeout_ms: float, software_version: str) -> None:
+        """Ask for the broker's versions; `opened` is called when they are there. Called once, by `connect_kafka`."""
+        self._software_version = software_version
+        self._timer = self._scheduler.call_later(timeout_ms, self._negotiation_timed_out)
+        self._ask_versions()
+
+    def frame(self, content: memoryview) -> None:
+        if self._failure is not None:
+            return
+        if self._opened is not None:
+            self._negotiated(content)
+            return
+        try:
+            waiting, result = self._read(content)
+        except (Malformed, *DECODE_ERRORS) as error:
+            self._fail(f"malformed answer: {error}")
+            return
+        self._waiting.popleft()
+        waiting.reply(result)
+
+    def closed(self, error: TransportError | None) -> None:
+        self._fail(str(error) if error is not None else "closed by the broker")
+
+    def _choose(self, request: Request[Any]) -> tuple[Api, int]:
+        api = BY_REQUEST.get(type(request))
+        if api is None:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is not part of the protocol")
+        broker_low, broker_high = self._ranges.get(api.key, (0, -1))
+        version = min(api.versions[1], broker_high)
+        least = max(api.versions[0], broker_low, api.least_version(request) if api.least_version else 0)
+        if version < least:
+            offers = f"offers {broker_low} to {broker_high}" if broker_high >= 0 else "does not offer it"
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, f"{api.name} needs version {least} or later; the broker {offers}"
+            )
+        return api, version
+
+    def _encode(
+        self, api: Api, version: int, correlation_id: int, client_id: str | None, request: Request[Any]
+    ) -> Sequence[Piece]:
+        writer = api.writer(version)
+        writer.out += self._header(api.key, version, correlation_id, client_id)
+        if version >= api.flexible_from:
+            writer.end()
+        api.request.write(writer, version, request)
+        return writer.pieces()
+
+    def _header(self, key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
+        header = _HEADER.pack(key, version, correlation_id)
+        if client_id is None:
+            return header + wire.I16.pack(-1)
+        client = client_id.encode()
+        return header + wire.I16.pack(len(client)) + client
+
+    def _ask_versions(self) -> None:
+        version = self._negotiating
+        self._correlation_id += 1
+        header = self._header(versions.KEY, version, self._correlation_id, self._client_id)
+        tags = b"\x00" if version >= versions.FLEXIBLE else b""
+        body = versions.request_body(version, SOFTWARE, self._software_version)
+        self._connection.send([header + tags + body])
+
+    def _negotiated(self, content: memoryview) -> None:
+        try:
+            (correlation_id,) = wire.I32.unpack_from(content)
+            if correlation_id != self._correlation_id:
+                raise Malformed(f"the answer to request {correlation_id} where {self._correlation_id} was due")
+            error, ranges = versions.read_response(content, 4, self._negotiating, ITEMS_MAX)
+        except (Malformed, *DECODE_ERRORS) as cause:
+            self._fail(f"malformed answer: {cause}")
+            return
+        if error == ErrorCode.UNSUPPORTED_VERSION and self._negotiating > 0:
+            # Brokers before KIP-511 leave out which versions they know.
+            known = ranges.get(versions.KEY, (0, 0))[1]
+            self._negotiating = max(0, min(self._negotiating - 1, known))
+            self._ask_versions()
+            return
+        if error != ErrorCode.NONE:
+            self._fail(f"the broker refused to tell its versions with error {error}")
+            return
+        self._stop_timer()
+        self._ranges = ranges
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened(self)
+
+    def _negotiation_timed_out(self) -> None:
+        self._timer = None
+        self._fail("the broker did not tell its versions in time")
+
+    def _read(self, content: memoryview) -> tuple[_Waiting, Any]:
+        (correlation_id,) = wire.I32.unpack_from(content)
+        if not self._waiting or self._waiting[0].correlation_id != correlation_id:
+            raise Malformed(f"the answer to request {correlation_id} was not due")
+        waiting = self._waiting[0]
+        if waiting.api.request_type is Fetch:
+            content = memoryview(bytes(content))  # the records outlive the frame
+        reader = waiting.api.reader(waiting.version, content, 4, ITEMS_MAX)
+        if waiting.version >= waiting.api.flexible_from:
+            reader.skip_tags()
+        result = waiting.api.result.read(reader, waiting.version)
+        if waiting.api.by_partition:
+            result = _in_order(waiting.request, result)
+        return waiting, result
+
+    def _patience(self, request: Request[Any]) -> int:
+        own_wait_ms = max(0, request.max_wait_ms) if isinstance(request, Fetch) else 0
+        return TICKS + 1 + ceil(own_wait_ms / self._tick_ms)
+
+    def _next_tick(self) -> None:
+        self._timer = None
+        self._tick += 1
+        if not self._waiting:
+            return
+        first = self._waiting[0]
+        if first.last_tick <= self._tick:
+            self._fail(f"{first.api.name} was not answered within the request timeout")
+            return
+        self._timer = self._scheduler.call_later(self._tick_ms, self._next_tick)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fail(self, reason: str) -> None:
+        if self._failure is not None:
+            return
+        host, port = self._connection.peer
+        failure = self._failure = TransportError(f"connection to {host}:{port}: {reason}")
+        self._stop_timer()
+        self._connection.close(reason)
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened(failure)
+        while self._waiting:
+            self._waiting.popleft().reply(failure)
+
+
+def _in_order(request: Any, result: Any) -> Any:
+    """The result with its partitions in the order of the request; brokers may answer in another (Produce does)."""
+    asked, told = request.partitions, result.partitions
+    if getattr(result, "error", ErrorCode.NONE) is not ErrorCode.NONE:
+        return result
+    if len(asked) == len(told) and all(
+        a.partition == t.partition and a.topic == t.topic for a, t in zip(asked, told, strict=True)
+    ):
+        return result
+    found = {(part.topic, part.partition): part for part in told}
+    try:
+        return evolve(result, partitions=[found[part.topic, part.partition] for part in asked])
+    except KeyError as error:
+        raise Malformed(f"the answer leaves out {error.args[0]}") from None

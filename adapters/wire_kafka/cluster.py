@@ -1,0 +1,96 @@
+"""DescribeCluster (60) and DescribeLogDirs (35)."""
+
+from ...ports.broker_api import (
+    BrokerNode,
+    DescribeCluster,
+    DescribeClusterResult,
+    DescribeLogDirs,
+    DescribeLogDirsResult,
+    LogDirDescription,
+    LogDirReplica,
+)
+from .api import Api
+from .schema import (
+    BOOL,
+    ERROR,
+    I8,
+    I32,
+    I64,
+    NO_AUTHORIZED_OPERATIONS,
+    NULLABLE_TEXT,
+    TEXT,
+    Array,
+    ByTopic,
+    Field,
+    Filler,
+    Missing,
+    Pairs,
+    Struct,
+)
+
+DESCRIBE_CLUSTER = Api(
+    key=60,
+    versions=(0, 1),
+    flexible_from=0,
+    request_type=DescribeCluster,
+    request=Struct(DescribeCluster, Filler(BOOL, False), Field("endpoint_type", I8, since=1)),
+    result=Struct(
+        DescribeClusterResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("error_message", NULLABLE_TEXT),
+        Field("endpoint_type", I8, since=1),
+        Field("cluster_id", TEXT),
+        Field("controller_id", I32),
+        Field(
+            "brokers",
+            Array(
+                Struct(
+                    BrokerNode,
+                    Field("node_id", I32),
+                    Field("host", TEXT),
+                    Field("port", I32),
+                    Field("rack", NULLABLE_TEXT),
+                )
+            ),
+        ),
+        Filler(I32, NO_AUTHORIZED_OPERATIONS),
+    ),
+)
+
+DESCRIBE_LOG_DIRS = Api(
+    key=35,
+    versions=(0, 4),
+    flexible_from=2,
+    request_type=DescribeLogDirs,
+    request=Struct(DescribeLogDirs, Field("topics", Pairs(TEXT, Array(I32), Missing.NULL))),
+    result=Struct(
+        DescribeLogDirsResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR, since=3),
+        Field(
+            "log_dirs",
+            Array(
+                Struct(
+                    LogDirDescription,
+                    Field("error", ERROR),
+                    Field("path", TEXT),
+                    Field(
+                        "replicas",
+                        ByTopic(
+                            LogDirReplica,
+                            Field("partition", I32),
+                            Field("size_bytes", I64),
+                            Field("lag", I64),
+                            Field("is_future", BOOL),
+                        ),
+                    ),
+                    Field("total_bytes", I64, since=4),
+                    Field("usable_bytes", I64, since=4),
+                )
+            ),
+        ),
+    ),
+)
+
+APIS = (DESCRIBE_CLUSTER, DESCRIBE_LOG_DIRS)

@@ -1,0 +1,133 @@
+"""DescribeConfigs (32) and IncrementalAlterConfigs (44)."""
+
+from ...ports.broker_api import (
+    AlterConfigsResult,
+    ConfigAlteration,
+    ConfigDescription,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    DescribeConfigs,
+    DescribeConfigsResult,
+    IncrementalAlterConfigs,
+    ResourceOutcome,
+)
+from . import wire
+from .api import Api
+from .schema import BOOL, ERROR, I8, I32, NULLABLE_TEXT, TEXT, Array, Choice, Field, NullableArray, Struct
+from .wire import Reader, Writer
+
+_RESOURCE = Struct(ConfigResource, Field("kind", I8), Field("name", TEXT), inline=True)
+_SOURCE = Choice(wire.I8, ConfigSource, ConfigSource.UNKNOWN)
+_TYPE = Choice(wire.I8, ConfigType, ConfigType.UNKNOWN)
+
+_ENTRY = Struct(
+    ConfigEntry,
+    Field("name", TEXT),
+    Field("value", NULLABLE_TEXT),
+    Field("read_only", BOOL),
+    Field("source", _SOURCE),
+    Field("sensitive", BOOL),
+    Field(
+        "synonyms",
+        Array(Struct(ConfigSynonym, Field("name", TEXT), Field("value", NULLABLE_TEXT), Field("source", _SOURCE))),
+    ),
+    Field("type", _TYPE, since=3),
+    Field("documentation", NULLABLE_TEXT, since=3),
+)
+
+DESCRIBE_CONFIGS = Api(
+    key=32,
+    versions=(1, 4),
+    flexible_from=4,
+    request_type=DescribeConfigs,
+    request=Struct(
+        DescribeConfigs,
+        Field(
+            "resources",
+            Array(Struct(ConfigDescription, Field("resource", _RESOURCE), Field("keys", NullableArray(TEXT)))),
+        ),
+        Field("include_synonyms", BOOL),
+        Field("include_documentation", BOOL, since=3),
+    ),
+    result=Struct(
+        DescribeConfigsResult,
+        Field("throttle_ms", I32),
+        Field(
+            "resources",
+            Array(
+                Struct(
+                    ResourceOutcome,
+                    Field("error", ERROR),
+                    Field("error_message", NULLABLE_TEXT),
+                    Field("resource", _RESOURCE),
+                    Field("entries", Array(_ENTRY)),
+                )
+            ),
+        ),
+    ),
+)
+
+
+class AlterConfigsRequest:
+    """The request: resources with their changes, which we hold as one flat sequence."""
+
+    def read(self, reader: Reader, version: int) -> IncrementalAlterConfigs:
+        resources: list[ConfigResource] = []
+        alterations: list[ConfigAlteration] = []
+        for _ in range(reader.count()):
+            resource = _RESOURCE.read(reader, version)
+            resources.append(resource)
+            for _ in range(reader.count()):
+                name, op, value = reader.text(), I8.read(reader, version), reader.nullable_text()
+                alterations.append(ConfigAlteration(resource=resource, name=name, value=value, op=op))
+                reader.skip_tags()
+            reader.skip_tags()
+        validate_only = BOOL.read(reader, version)
+        reader.skip_tags()
+        return IncrementalAlterConfigs(resources=resources, alterations=alterations, validate_only=validate_only)
+
+    def write(self, writer: Writer, version: int, value: IncrementalAlterConfigs) -> None:
+        changes: dict[ConfigResource, list[ConfigAlteration]] = {resource: [] for resource in value.resources}
+        for alteration in value.alterations:
+            changes.setdefault(alteration.resource, []).append(alteration)
+        writer.count(len(changes))
+        for resource, alterations in changes.items():
+            _RESOURCE.write(writer, version, resource)
+            writer.count(len(alterations))
+            for alteration in alterations:
+                writer.text(alteration.name)
+                writer.put(wire.I8, alteration.op)
+                writer.nullable_text(alteration.value)
+                writer.end()
+            writer.end()
+        BOOL.write(writer, version, value.validate_only)
+        writer.end()
+
+
+INCREMENTAL_ALTER_CONFIGS = Api(
+    key=44,
+    versions=(0, 1),
+    flexible_from=1,
+    request_type=IncrementalAlterConfigs,
+    request=AlterConfigsRequest(),
+    result=Struct(
+        AlterConfigsResult,
+        Field("throttle_ms", I32),
+        Field(
+            "resources",
+            Array(
+                Struct(
+                    ResourceOutcome,
+                    Field("error", ERROR),
+                    Field("error_message", NULLABLE_TEXT),
+                    Field("resource", _RESOURCE),
+                )
+            ),
+        ),
+    ),
+)
+
+APIS = (DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS)

@@ -1,0 +1,189 @@
+"""ListOffsets (2) and Metadata (3)."""
+
+from ...ports.broker_api import (
+    MAX_TIMESTAMP,
+    BrokerNode,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsResult,
+    ListOffsetsResultPartition,
+    Metadata,
+    MetadataResult,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from ...ports.broker_api.metadata import NO_TOPIC_ID
+from .api import Api
+from .schema import (
+    BOOL,
+    ERROR,
+    I8,
+    I32,
+    I64,
+    NO_AUTHORIZED_OPERATIONS,
+    NULLABLE_TEXT,
+    TEXT,
+    UUID,
+    Array,
+    ByTopic,
+    Field,
+    Filler,
+    Struct,
+)
+from .wire import Malformed, Reader, Writer
+
+
+def _least_list_offsets(request: ListOffsets) -> int:
+    return 7 if any(part.timestamp == MAX_TIMESTAMP for part in request.partitions) else 1
+
+
+LIST_OFFSETS = Api(
+    key=2,
+    versions=(1, 7),
+    flexible_from=6,
+    request_type=ListOffsets,
+    request=Struct(
+        ListOffsets,
+        Field("replica_id", I32),
+        Field("isolation_level", I8, since=2),
+        Field(
+            "partitions",
+            ByTopic(
+                ListOffsetsPartition,
+                Field("partition", I32),
+                Field("current_leader_epoch", I32, since=4),
+                Field("timestamp", I64),
+            ),
+        ),
+    ),
+    result=Struct(
+        ListOffsetsResult,
+        Field("throttle_ms", I32, since=2),
+        Field(
+            "partitions",
+            ByTopic(
+                ListOffsetsResultPartition,
+                Field("partition", I32),
+                Field("error", ERROR),
+                Field("timestamp", I64),
+                Field("offset", I64),
+                Field("leader_epoch", I32, since=4),
+            ),
+        ),
+    ),
+    least_version=_least_list_offsets,
+    by_partition=True,
+)
+
+
+class MetadataRequest:
+    """The request: topics by name, from version 10 with ids, which may replace the name from 12."""
+
+    def read(self, reader: Reader, version: int) -> Metadata:
+        names: list[str] = []
+        ids: list[bytes] = []
+        count = reader.count()
+        for _ in range(count):
+            topic_id = bytes(reader.span(16)) if version >= 10 else NO_TOPIC_ID
+            name = reader.nullable_text() if version >= 10 else reader.text()
+            if name is not None:
+                names.append(name)
+            elif version >= 12 and topic_id != NO_TOPIC_ID:
+                ids.append(topic_id)
+            else:
+                raise Malformed("a topic without a name")
+            reader.skip_tags()
+        allow_creation = version < 4 or BOOL.read(reader, version)
+        if version >= 8:
+            reader.span(2 if version <= 10 else 1)  # whether authorized operations are wanted
+        reader.skip_tags()
+        wants_all = count < 0 or (count == 0 and version == 0)
+        return Metadata(topics=None if wants_all else names, topic_ids=ids, allow_auto_topic_creation=allow_creation)
+
+    def write(self, writer: Writer, version: int, value: Metadata) -> None:
+        if value.topics is None:
+            writer.count(0 if version == 0 else -1)
+        else:
+            writer.count(len(value.topics) + len(value.topic_ids))
+            for name in value.topics:
+                if version >= 10:
+                    writer.out += NO_TOPIC_ID
+                writer.text(name)
+                writer.end()
+            for topic_id in value.topic_ids:
+                UUID.write(writer, version, topic_id)
+                writer.nullable_text(None)
+                writer.end()
+        if version >= 4:
+            BOOL.write(writer, version, value.allow_auto_topic_creation)
+        if version >= 8:
+            writer.out += bytes(2 if version <= 10 else 1)
+        writer.end()
+
+
+def _least_metadata(request: Metadata) -> int:
+    if request.topic_ids:
+        return 12
+    if not request.allow_auto_topic_creation:
+        return 4
+    return 0 if request.topics is None or request.topics else 1
+
+
+METADATA = Api(
+    key=3,
+    versions=(0, 12),
+    flexible_from=9,
+    request_type=Metadata,
+    request=MetadataRequest(),
+    result=Struct(
+        MetadataResult,
+        Field("throttle_ms", I32, since=3),
+        Field(
+            "brokers",
+            Array(
+                Struct(
+                    BrokerNode,
+                    Field("node_id", I32),
+                    Field("host", TEXT),
+                    Field("port", I32),
+                    Field("rack", NULLABLE_TEXT, since=1),
+                )
+            ),
+        ),
+        Field("cluster_id", NULLABLE_TEXT, since=2, absent=None),
+        Field("controller_id", I32, since=1, absent=-1),
+        Field(
+            "topics",
+            Array(
+                Struct(
+                    TopicMetadata,
+                    Field("error", ERROR),
+                    Field("name", TEXT, until=11),
+                    Field("name", NULLABLE_TEXT, since=12),
+                    Field("topic_id", UUID, since=10),
+                    Field("internal", BOOL, since=1),
+                    Field(
+                        "partitions",
+                        Array(
+                            Struct(
+                                PartitionMetadata,
+                                Field("error", ERROR),
+                                Field("partition", I32),
+                                Field("leader", I32),
+                                Field("leader_epoch", I32, since=7, absent=-1),
+                                Field("replicas", Array(I32)),
+                                Field("isr", Array(I32)),
+                                Field("offline_replicas", Array(I32), since=5),
+                            )
+                        ),
+                    ),
+                    Filler(I32, NO_AUTHORIZED_OPERATIONS, since=8),
+                )
+            ),
+        ),
+        Filler(I32, NO_AUTHORIZED_OPERATIONS, since=8, until=10),
+    ),
+    least_version=_least_metadata,
+)
+
+APIS = (LIST_OFFSETS, METADATA)

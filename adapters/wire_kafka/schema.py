@@ -1,0 +1,336 @@
+"""Descriptions of structs that read and write themselves: one description serves the broker and the client.
+
+The field tables of the protocol (facts E1) are stated with these as data. `Struct` names the attribute of our value
+that each field of the wire belongs to, in wire order, with the versions that have it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum, IntEnum
+from struct import Struct as Layout
+from typing import Any, Generic, Protocol, TypeVar
+
+from attrs import field, frozen
+
+from ...ports.error_codes import ErrorCode
+from . import wire
+from .wire import Malformed, Reader, Writer
+
+T = TypeVar("T")
+EnumT = TypeVar("EnumT", bound=IntEnum)
+NEWEST = 0x7FFF
+NO_AUTHORIZED_OPERATIONS = -0x8000_0000
+"""What stands for "not requested" in the fields of authorized operations."""
+
+
+class Codec(Protocol[T]):
+    """How a value of one type travels in each version."""
+
+    def read(self, reader: Reader, version: int) -> T:
+        """Raises `Malformed` or one of `wire.DECODE_ERRORS`."""
+        ...
+
+    def write(self, writer: Writer, version: int, value: T) -> None:
+        """Raises one of `wire.ENCODE_ERRORS`."""
+        ...
+
+
+class Number:
+    """An integer of fixed width."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def read(self, reader: Reader, version: int) -> int:  # noqa: ARG002
+        number: int = reader.take(self._layout)[0]
+        return number
+
+    def write(self, writer: Writer, version: int, value: int) -> None:  # noqa: ARG002
+        writer.out += self._layout.pack(value)
+
+
+class Bool:
+    """A byte, 0 or 1."""
+
+    def read(self, reader: Reader, version: int) -> bool:  # noqa: ARG002
+        return bool(reader.take(wire.I8)[0])
+
+    def write(self, writer: Writer, version: int, value: bool) -> None:  # noqa: ARG002
+        writer.out.append(1 if value else 0)
+
+
+class Text:
+    """A string."""
+
+    def read(self, reader: Reader, version: int) -> str:  # noqa: ARG002
+        return reader.text()
+
+    def write(self, writer: Writer, version: int, value: str) -> None:  # noqa: ARG002
+        writer.text(value)
+
+
+class NullableText:
+    """A string or null."""
+
+    def read(self, reader: Reader, version: int) -> str | None:  # noqa: ARG002
+        return reader.nullable_text()
+
+    def write(self, writer: Writer, version: int, value: str | None) -> None:  # noqa: ARG002
+        writer.nullable_text(value)
+
+
+class Uuid:
+    """16 bytes; all zero means none."""
+
+    def read(self, reader: Reader, version: int) -> bytes:  # noqa: ARG002
+        return bytes(reader.span(16))
+
+    def write(self, writer: Writer, version: int, value: bytes) -> None:  # noqa: ARG002
+        if len(value) != 16:
+            raise ValueError(f"an id has 16 bytes, not {len(value)}")
+        writer.out += value
+
+
+class Choice(Generic[EnumT]):
+    """An integer that means one of an enumeration; a number we do not know is read as `unknown`."""
+
+    def __init__(self, layout: Layout, kind: type[EnumT], unknown: EnumT) -> None:
+        self._layout = layout
+        self._known = {int(member): member for member in kind}
+        self._unknown = unknown
+
+    def of(self, number: int) -> EnumT:
+        return self._known.get(number, self._unknown)
+
+    def read(self, reader: Reader, version: int) -> EnumT:  # noqa: ARG002
+        return self.of(reader.take(self._layout)[0])
+
+    def write(self, writer: Writer, version: int, value: EnumT) -> None:  # noqa: ARG002
+        writer.out += self._layout.pack(value)
+
+
+I8 = Number(wire.I8)
+I16 = Number(wire.I16)
+I32 = Number(wire.I32)
+I64 = Number(wire.I64)
+BOOL = Bool()
+TEXT = Text()
+NULLABLE_TEXT = NullableText()
+UUID = Uuid()
+ERROR = Choice(wire.I16, ErrorCode, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _read_items(codec: Codec[T], reader: Reader, version: int, count: int) -> list[T]:
+    read = codec.read
+    return [read(reader, version) for _ in range(count)]
+
+
+def _present(count: int) -> int:
+    if count < 0:
+        raise Malformed("null where an array must be")
+    return count
+
+
+class Array(Generic[T]):
+    """A sequence."""
+
+    def __init__(self, item: Codec[T]) -> None:
+        self._item = item
+
+    def read(self, reader: Reader, version: int) -> Sequence[T]:
+        return _read_items(self._item, reader, version, _present(reader.count()))
+
+    def write(self, writer: Writer, version: int, value: Sequence[T]) -> None:
+        writer.count(len(value))
+        for item in value:
+            self._item.write(writer, version, item)
+
+
+class NullableArray(Generic[T]):
+    """A sequence or null."""
+
+    def __init__(self, item: Codec[T]) -> None:
+        self._item = item
+
+    def read(self, reader: Reader, version: int) -> Sequence[T] | None:
+        count = reader.count()
+        return None if count < 0 else _read_items(self._item, reader, version, count)
+
+    def write(self, writer: Writer, version: int, value: Sequence[T] | None) -> None:
+        writer.count(-1 if value is None else len(value))
+        for item in value or ():
+            self._item.write(writer, version, item)
+
+
+class Row(Generic[T]):
+    """A struct of a single field that we hold as just its value."""
+
+    def __init__(self, item: Codec[T]) -> None:
+        self._item = item
+
+    def read(self, reader: Reader, version: int) -> T:
+        value = self._item.read(reader, version)
+        reader.skip_tags()
+        return value
+
+    def write(self, writer: Writer, version: int, value: T) -> None:
+        self._item.write(writer, version, value)
+        writer.end()
+
+
+class Missing(Enum):
+    """How the wire says that there is no mapping, which we hold as None."""
+
+    REFUSED = "it cannot"
+    NULL = "a null array"
+    EMPTY = "an empty array"
+
+
+class Pairs:
+    """An array of structs of two fields, which we hold as a mapping."""
+
+    def __init__(self, key: Codec[Any], value: Codec[Any], missing: Missing = Missing.REFUSED) -> None:
+        self._key = key
+        self._value = value
+        self._missing = missing
+
+    def read(self, reader: Reader, version: int) -> Mapping[Any, Any] | None:
+        count = reader.count()
+        if (count < 0 and self._missing is Missing.NULL) or (count == 0 and self._missing is Missing.EMPTY):
+            return None
+        found = {}
+        for _ in range(_present(count)):
+            key = self._key.read(reader, version)
+            found[key] = self._value.read(reader, version)
+            reader.skip_tags()
+        return found
+
+    def write(self, writer: Writer, version: int, value: Mapping[Any, Any] | None) -> None:
+        if value is None:
+            if self._missing is Missing.REFUSED:
+                raise ValueError("null where a mapping must be")
+            writer.count(0 if self._missing is Missing.EMPTY else -1)
+            return
+        writer.count(len(value))
+        for key, item in value.items():
+            self._key.write(writer, version, key)
+            self._value.write(writer, version, item)
+            writer.end()
+
+
+_REQUIRED: Any = object()
+
+
+@frozen
+class Field:
+    """One field: the attribute it belongs to, its type, the versions that have it, and the value where they do not
+    (without `absent`: the default of our type)."""
+
+    name: str
+    codec: Codec[Any]
+    since: int = field(default=0, kw_only=True)
+    until: int = field(default=NEWEST, kw_only=True)
+    absent: Any = field(default=_REQUIRED, kw_only=True)
+
+
+@frozen
+class Filler:
+    """A field that our types leave out: always written as `value`, read and dropped."""
+
+    codec: Codec[Any]
+    value: Any
+    since: int = field(default=0, kw_only=True)
+    until: int = field(default=NEWEST, kw_only=True)
+
+
+class _Plan:
+    """The fields that a version has, in order: attribute name ("" for a filler), codec, filler value."""
+
+    __slots__ = ("absent", "parts")
+
+    def __init__(self, fields: Sequence[Field | Filler], version: int) -> None:
+        present = [part for part in fields if part.since <= version <= part.until]
+        self.parts: list[tuple[str, Codec[Any], Any]] = [
+            (part.name, part.codec, None) if isinstance(part, Field) else ("", part.codec, part.value)
+            for part in present
+        ]
+        names = {name for name, _, _ in self.parts}
+        self.absent = {
+            part.name: part.absent
+            for part in fields
+            if isinstance(part, Field) and part.name not in names and part.absent is not _REQUIRED
+        }
+
+
+class Struct(Generic[T]):
+    """A struct and the type that holds it. An `inline` one is fields among others, without tagged fields of its own."""
+
+    def __init__(self, kind: Callable[..., T], *fields: Field | Filler, inline: bool = False) -> None:
+        self._kind = kind
+        self._fields = fields
+        self._inline = inline
+        self._plans: dict[int, _Plan] = {}
+
+    def read(self, reader: Reader, version: int) -> T:
+        return self.read_with(reader, version, {})
+
+    def read_with(self, reader: Reader, version: int, given: dict[str, Any]) -> T:
+        """The value, with attributes that are `given` from elsewhere."""
+        plan = self._plan(version)
+        values = {**plan.absent, **given}
+        for name, codec, _ in plan.parts:
+            value = codec.read(reader, version)
+            if name:
+                values[name] = value
+        if not self._inline:
+            reader.skip_tags()
+        return self._kind(**values)
+
+    def write(self, writer: Writer, version: int, value: T) -> None:
+        for name, codec, filler in self._plan(version).parts:
+            codec.write(writer, version, getattr(value, name) if name else filler)
+        if not self._inline:
+            writer.end()
+
+    def _plan(self, version: int) -> _Plan:
+        plan = self._plans.get(version)
+        if plan is None:
+            plan = self._plans[version] = _Plan(self._fields, version)
+        return plan
+
+
+class ByTopic(Generic[T]):
+    """Topics with their partitions, which we hold as one flat sequence of values that have a `topic`."""
+
+    def __init__(self, kind: Callable[..., T], *fields: Field | Filler) -> None:
+        self._item = Struct(kind, *fields)
+
+    def read(self, reader: Reader, version: int) -> Sequence[T]:
+        flat: list[T] = []
+        for _ in range(_present(reader.count())):
+            given = {"topic": reader.text()}
+            for _ in range(_present(reader.count())):
+                flat.append(self._item.read_with(reader, version, given))
+            reader.skip_tags()
+        return flat
+
+    def write(self, writer: Writer, version: int, value: Sequence[T]) -> None:
+        topics = by_topic(value)
+        writer.count(len(topics))
+        for topic, items in topics.items():
+            writer.text(topic)
+            writer.count(len(items))
+            for item in items:
+                self._item.write(writer, version, item)
+            writer.end()
+
+
+def by_topic(items: Iterable[Any]) -> dict[str, list[Any]]:
+    """The items of each topic, topics in the order in which they first appear."""
+    topics: dict[str, list[Any]] = {}
+    for item in items:
+        found = topics.get(item.topic)
+        if found is None:
+            topics[item.topic] = [item]
+        else:
+            found.append(item)
+    return topics

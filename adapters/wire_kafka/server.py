@@ -1,0 +1,221 @@
+"""The broker's end: frames become requests to a `BrokerApi`, its results frames, in the order of the requests."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any, cast
+
+from ...ports.broker_api import BrokerApi, Caller, Produce, ProduceResult
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import BarnabasError
+from ...ports.transport import Connection, ConnectionHandler, Piece, TransportError
+from . import versions, wire
+from .api import Api
+from .hot import Answered
+from .table import BY_KEY
+from .wire import DECODE_ERRORS, ENCODE_ERRORS, CompactReader, Malformed
+
+IN_FLIGHT_MAX = 64
+ITEMS_MAX = 100_000
+"""Elements of all arrays of one request together; a request for more than that many partitions is refused."""
+
+_HEADER = Struct(">hhih")
+_NO_ANSWER: Sequence[Piece] = ()
+
+
+class KafkaServer:
+    """Serves a broker to connections of the Kafka protocol.
+
+    listener: the name that the broker knows the listener by (`Caller.listener`).
+    report:   takes one line for each connection that is closed because of what came over it.
+    max_in_flight: requests of one connection that wait for their answers before no more are read from it.
+    """
+
+    def __init__(
+        self,
+        api: BrokerApi,
+        *,
+        listener: str,
+        report: Callable[[str], None],
+        max_in_flight: int = IN_FLIGHT_MAX,
+    ) -> None:
+        if max_in_flight < 1:
+            raise ValueError("max_in_flight must be at least 1")
+        self.api = api
+        self.listener = listener
+        self.report = report
+        self.max_in_flight = max_in_flight
+        ranges = [(api.key, *api.advertised) for api in BY_KEY.values()]
+        ranges.append((versions.KEY, *versions.VERSIONS))
+        low, high = versions.VERSIONS
+        self._api_versions = {version: versions.response_body(version, ranges) for version in range(low, high + 1)}
+        self._api_versions_unknown = versions.unknown_version_body()
+
+    def accept(self, connection: Connection) -> ConnectionHandler:
+        """The handler of a new connection, for `Transport.listen`."""
+        return _ServerConnection(self, connection)
+
+    def api_versions(self, version: int) -> bytes:
+        """The body of the answer to ApiVersions."""
+        return self._api_versions.get(version, self._api_versions_unknown)
+
+
+class _ServerConnection:
+    """One client. Answers that are ready before their turn are held in `_in_flight`, oldest request first."""
+
+    def __init__(self, server: KafkaServer, connection: Connection) -> None:
+        self._server = server
+        self._api = server.api
+        self._connection = connection
+        self._in_flight: deque[_InFlight] = deque()
+        self._max_in_flight = server.max_in_flight
+        self._paused = False
+        self._open = True
+        self._client = b""
+        self._caller = Caller(client_id="", host=connection.peer[0], listener=server.listener)
+
+    def frame(self, content: memoryview) -> None:
+        if not self._open:
+            return
+        try:
+            slot, request = self._read(content)
+        except (Malformed, *DECODE_ERRORS) as error:
+            self._hang_up(f"refused a request: {error}")
+            return
+        self._in_flight.append(slot)
+        if request is not None:
+            self._api.submit(request, self._caller, slot.reply)
+        else:
+            self._flush()
+        if not self._paused and len(self._in_flight) >= self._max_in_flight and self._open:
+            self._paused = True
+            self._connection.pause()
+
+    def closed(self, error: TransportError | None) -> None:  # noqa: ARG002
+        self._open = False
+        self._in_flight.clear()
+
+    def _read(self, content: memoryview) -> tuple["_InFlight", Any]:
+        """The place of the request in the queue, and the request; None where the answer is already known."""
+        key, version, correlation_id, client_size = _HEADER.unpack_from(content)
+        api = BY_KEY.get(key)
+        if api is None:
+            if key != versions.KEY:
+                raise Malformed(f"API key {key} is not known")
+            return self._read_api_versions(content, version, correlation_id, client_size), None
+        low, high = api.versions
+        if not low <= version <= high:
+            raise Malformed(f"version {version} of {api.name} is not supported, {low} to {high} are")
+        body = self._read_client(content, client_size)
+        reader = api.reader(version, content, body, ITEMS_MAX)
+        if version >= api.flexible_from:
+            reader.skip_tags()
+        slot = _InFlight(self, api, version, correlation_id)
+        try:
+            request = api.request.read(reader, version)
+        except Answered as answered:
+            slot.pieces = slot.encode(answered.result)
+            return slot, None
+        slot.silent = type(request) is Produce and request.acks == 0
+        return slot, request
+
+    def _read_api_versions(self, content: memoryview, version: int, correlation_id: int, size: int) -> "_InFlight":
+        low, high = versions.VERSIONS
+        if low <= version <= high:
+            body = self._read_client(content, size)
+            if version >= versions.FLEXIBLE:
+                reader = CompactReader(content, body, ITEMS_MAX)
+                reader.skip_tags()
+                versions.check_request(reader)
+        slot = _InFlight(self, None, version, correlation_id)
+        slot.pieces = [wire.I32.pack(correlation_id) + self._server.api_versions(version)]
+        return slot
+
+    def _read_client(self, content: memoryview, size: int) -> int:
+        """Takes the client id, which has the old encoding in every version of the header; returns where it ends."""
+        end = _HEADER.size + max(size, 0)
+        if size < -1 or end > len(content):
+            raise Malformed(f"a client id of {size} bytes is claimed")
+        client = content[_HEADER.size : end]
+        if client != self._client or size < 1:
+            self._client = bytes(client)
+            client_id = None if size < 0 else str(client, "utf-8")
+            if client_id != self._caller.client_id:
+                self._caller = Caller(client_id=client_id, host=self._caller.host, listener=self._caller.listener)
+        return end
+
+    def answered(self, slot: "_InFlight", result: object) -> None:
+        """The broker has answered; ignored when the connection has gone meanwhile."""
+        if not self._open or slot.pieces is not None:
+            return
+        if isinstance(result, BarnabasError):
+            self._hang_up(f"{slot.name} failed: {result}")
+        elif slot.silent:
+            slot.pieces = _NO_ANSWER
+            refused = next((p for p in cast(ProduceResult, result).partitions if p.error is not ErrorCode.NONE), None)
+            if refused is not None:
+                # Without an answer, this is how a producer learns that messages are lost.
+                where = f"{refused.topic}-{refused.partition}"
+                self._hang_up(f"Produce without acknowledgement to {where} failed: {refused.error.name}")
+                return
+            self._flush()
+        else:
+            try:
+                slot.pieces = slot.encode(result)
+            except ENCODE_ERRORS as error:
+                self._hang_up(f"the answer to {slot.name} cannot be encoded: {error}")
+                return
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send the answers whose turn it is."""
+        waiting = self._in_flight
+        while waiting:
+            pieces = waiting[0].pieces
+            if pieces is None:
+                break
+            waiting.popleft()
+            if pieces:
+                self._connection.send(pieces)
+        if self._paused and len(waiting) < self._max_in_flight:
+            self._paused = False
+            self._connection.resume()
+
+    def _hang_up(self, reason: str) -> None:
+        self._open = False
+        self._in_flight.clear()
+        host, port = self._connection.peer
+        self._server.report(f"closing the connection from {host}:{port} on {self._server.listener}: {reason}")
+        self._connection.close(reason)
+
+
+class _InFlight:
+    """A request that waits for its answer, or for its turn."""
+
+    __slots__ = ("_api", "_connection", "_correlation_id", "_version", "pieces", "silent")
+
+    def __init__(self, connection: _ServerConnection, api: Api | None, version: int, correlation_id: int) -> None:
+        self._connection = connection
+        self._api = api
+        self._version = version
+        self._correlation_id = correlation_id
+        self.silent = False
+        self.pieces: Sequence[Piece] | None = None
+
+    @property
+    def name(self) -> str:
+        return self._api.name if self._api else "ApiVersions"
+
+    def reply(self, result: object) -> None:
+        """The `Reply` given to the broker."""
+        self._connection.answered(self, result)
+
+    def encode(self, result: object) -> Sequence[Piece]:
+        api = self._api
+        assert api is not None
+        writer = api.writer(self._version)
+        writer.out += wire.I32.pack(self._correlation_id)
+        if self._version >= api.flexible_from:
+            writer.end()
+        api.result.write(writer, self._version, result)
+        return writer.pieces()

@@ -1,0 +1,12 @@
+"""Every API that we speak, as data. A family is a module with its `APIS`; named here, it is known to both ends."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from . import cluster, configs, hot, offsets_metadata, topics
+from .api import Api
+
+_FAMILIES: tuple[Iterable[Api], ...] = (hot.APIS, offsets_metadata.APIS, topics.APIS, configs.APIS, cluster.APIS)
+
+BY_KEY: dict[int, Api] = {api.key: api for family in _FAMILIES for api in family}
+BY_REQUEST: dict[type[Any], Api] = {api.request_type: api for api in BY_KEY.values()}

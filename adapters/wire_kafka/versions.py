@@ -1,0 +1,76 @@
+"""ApiVersions (18): how both ends agree on versions (facts C2). Its response header is always the old one."""
+
+from collections.abc import Iterable
+
+from ...ports.error_codes import ErrorCode
+from . import wire
+from .wire import CompactReader, CompactWriter, Malformed, Reader, Writer
+
+KEY = 18
+VERSIONS = (0, 4)
+FLEXIBLE = 3
+
+Ranges = dict[int, tuple[int, int]]
+"""API key → lowest and highest version."""
+
+
+def check_request(reader: CompactReader) -> None:
+    """Go through the body of a flexible request: which software the client is, not used. Raises as readers do."""
+    reader.text()
+    reader.text()
+    reader.skip_tags()
+
+
+def request_body(version: int, software: str, software_version: str) -> bytes:
+    """The request, without its header."""
+    if version < FLEXIBLE:
+        return b""
+    writer = CompactWriter()
+    writer.text(software)
+    writer.text(software_version)
+    writer.end()
+    return bytes(writer.out)
+
+
+def response_body(version: int, ranges: Iterable[tuple[int, int, int]]) -> bytes:
+    """The answer for (key, lowest, highest) of each API. No features are advertised, so that the rule about features
+    whose minimum is 0 (before version 4) has nothing to leave out."""
+    writer = CompactWriter() if version >= FLEXIBLE else Writer()
+    writer.out += wire.I16.pack(ErrorCode.NONE)
+    _write_ranges(writer, ranges)
+    if version >= 1:
+        writer.out += wire.I32.pack(0)  # the throttle time
+    writer.end()
+    return bytes(writer.out)
+
+
+def unknown_version_body() -> bytes:
+    """The answer to a version of ApiVersions that we do not know: error 35 and those we do, as version 0 (KIP-511)."""
+    writer = Writer()
+    writer.out += wire.I16.pack(ErrorCode.UNSUPPORTED_VERSION)
+    _write_ranges(writer, [(KEY, *VERSIONS)])
+    return bytes(writer.out)
+
+
+def _write_ranges(writer: Writer, ranges: Iterable[tuple[int, int, int]]) -> None:
+    entries = sorted(ranges)
+    writer.count(len(entries))
+    for key, low, high in entries:
+        writer.out += wire.I16.pack(key) + wire.I16.pack(low) + wire.I16.pack(high)
+        writer.end()
+
+
+def read_response(frame: memoryview, position: int, version: int, items_max: int) -> tuple[int, Ranges]:
+    """(error number, ranges) of an answer to `version`; with error 35 the body is of version 0. Raises as readers."""
+    (error,) = wire.I16.unpack_from(frame, position)
+    flexible = version >= FLEXIBLE and error != ErrorCode.UNSUPPORTED_VERSION
+    reader = (CompactReader if flexible else Reader)(frame, position + 2, items_max)
+    ranges: Ranges = {}
+    count = reader.count()
+    if count < 0:
+        raise Malformed("ApiVersions answered without versions")
+    for _ in range(count):
+        key, low, high = (reader.take(wire.I16)[0] for _ in range(3))
+        ranges[key] = (low, high)
+        reader.skip_tags()
+    return error, ranges

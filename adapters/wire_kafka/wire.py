@@ -1,0 +1,248 @@
+"""The types of the protocol as bytes (facts C1): readers that trust nothing, writers that copy no records.
+
+There are two encodings of strings, bytes and arrays: the classic one and the compact one of flexible versions. A
+version of an API uses one of them throughout its body, so `Reader` and `Writer` are the classic ones and their
+subclasses the compact ones, and what reads or writes an API rarely needs to know which it has.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from struct import error as StructError
+from typing import Any
+
+from ...ports.errors import BarnabasError
+from ...ports.storage import Region
+from ...ports.transport import Piece
+from ...ports.words import Buffer
+
+I8 = Struct(">b")
+I16 = Struct(">h")
+I32 = Struct(">i")
+I64 = Struct(">q")
+
+TEXT_BYTES_MAX = 0x7FFF
+"""No string is longer, in either encoding."""
+TAGS_MAX = 1_000
+"""Tagged fields accepted in one struct; the protocol defines fewer than ten."""
+UVARINT_BYTES_MAX = 5
+UVARINT_MAX = 0xFFFF_FFFF
+
+
+class Malformed(BarnabasError):
+    """Bytes that are not what they claim to be. There is no answer to them but to close the connection."""
+
+
+DECODE_ERRORS = (StructError, IndexError, ValueError, OverflowError)
+"""What the plain operations of a reader raise on bytes that end early or are no UTF-8: as good as `Malformed`."""
+
+ENCODE_ERRORS = (StructError, ValueError, TypeError, OverflowError)
+"""What a writer raises on a value that the protocol cannot carry: too large, too long, null where it must not be."""
+
+
+class Reader:
+    """Takes values off a buffer, classic encoding. Slices share the buffer's memory; text is copied.
+
+    `items_max` bounds the elements of all arrays together, so that a frame of tiny elements cannot become gigabytes of
+    objects; no count makes anything be allocated before its elements are there.
+    """
+
+    __slots__ = ("buffer", "items_left", "position", "size")
+
+    def __init__(self, buffer: memoryview, position: int, items_max: int) -> None:
+        self.buffer = buffer
+        self.position = position
+        self.size = len(buffer)
+        self.items_left = items_max
+
+    def take(self, layout: Struct) -> tuple[Any, ...]:
+        """The fixed-width fields of `layout`."""
+        values = layout.unpack_from(self.buffer, self.position)
+        self.position += layout.size
+        return values
+
+    def span(self, size: int) -> memoryview:
+        """The next `size` bytes."""
+        start = self.position
+        end = start + size
+        if size < 0 or end > self.size:
+            raise Malformed(f"{size} bytes are claimed at {start}, {self.size - start} are there")
+        self.position = end
+        return self.buffer[start:end]
+
+    def nullable_text(self) -> str | None:
+        (size,) = I16.unpack_from(self.buffer, self.position)
+        self.position += 2
+        return None if size == -1 else str(self.span(size), "utf-8")
+
+    def text(self) -> str:
+        text = self.nullable_text()
+        if text is None:
+            raise Malformed(f"null string before {self.position}")
+        return text
+
+    def nullable_data(self) -> memoryview | None:
+        (size,) = I32.unpack_from(self.buffer, self.position)
+        self.position += 4
+        return None if size == -1 else self.span(size)
+
+    def count(self) -> int:
+        """The number of elements of an array; -1 for null."""
+        (count,) = I32.unpack_from(self.buffer, self.position)
+        self.position += 4
+        return self._allowed(count)
+
+    def skip_tags(self) -> None:
+        """Pass over the tagged fields at the end of a struct; the classic encoding has none."""
+
+    def _allowed(self, count: int) -> int:
+        self.items_left -= count
+        # An element takes at least one byte.
+        if count < -1 or count > self.size - self.position or self.items_left < 0:
+            raise Malformed(f"an array of {count} elements is claimed before {self.position}")
+        return count
+
+
+class CompactReader(Reader):
+    """The same, compact encoding."""
+
+    __slots__ = ()
+
+    def uvarint(self) -> int:
+        """An unsigned base-128 number of at most 32 bits."""
+        buffer, position = self.buffer, self.position
+        value = buffer[position]
+        position += 1
+        if value > 0x7F:
+            value &= 0x7F
+            for shift in range(7, 7 * UVARINT_BYTES_MAX, 7):
+                byte = buffer[position]
+                position += 1
+                value |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+            else:
+                raise Malformed(f"a number before {position} does not end")
+            if value > UVARINT_MAX:
+                raise Malformed(f"a number before {position} has more than 32 bits")
+        self.position = position
+        return value
+
+    def nullable_text(self) -> str | None:
+        size = self.uvarint() - 1
+        if size > TEXT_BYTES_MAX:
+            raise Malformed(f"a string of {size} bytes is claimed before {self.position}")
+        return None if size == -1 else str(self.span(size), "utf-8")
+
+    def nullable_data(self) -> memoryview | None:
+        size = self.uvarint() - 1
+        return None if size == -1 else self.span(size)
+
+    def count(self) -> int:
+        return self._allowed(self.uvarint() - 1)
+
+    def skip_tags(self) -> None:
+        count = self.uvarint()
+        if count:
+            if count > TAGS_MAX:
+                raise Malformed(f"{count} tagged fields are claimed before {self.position}")
+            for _ in range(count):
+                self.uvarint()
+                self.span(self.uvarint())
+
+
+class Writer:
+    """Collects one frame as pieces, classic encoding: records by reference, all else in buffers between them."""
+
+    __slots__ = ("_pieces", "out")
+
+    def __init__(self) -> None:
+        self.out = bytearray()
+        self._pieces: list[Piece] = []
+
+    def put(self, layout: Struct, *values: Any) -> None:
+        """The fixed-width fields of `layout`."""
+        self.out += layout.pack(*values)
+
+    def text(self, text: str) -> None:
+        content = text.encode()
+        self.out += I16.pack(len(content))
+        self.out += content
+
+    def nullable_text(self, text: str | None) -> None:
+        if text is None:
+            self.out += b"\xff\xff"
+        else:
+            self.text(text)
+
+    def data(self, data: Buffer | Region) -> None:
+        """Bytes with their length before them, by reference; the last field that the current piece holds."""
+        size = data_size(data)
+        self.out += I32.pack(size)
+        self._add(data, size)
+
+    def null_data(self) -> None:
+        self.out += b"\xff\xff\xff\xff"
+
+    def count(self, count: int) -> None:
+        """The number of elements of an array that follows; -1 for null."""
+        self.out += I32.pack(count)
+
+    def end(self) -> None:
+        """End a struct: no tagged fields; the classic encoding writes nothing."""
+
+    def pieces(self) -> Sequence[Piece]:
+        """The frame. The writer is used up."""
+        if self.out:
+            self._pieces.append(self.out)
+        return self._pieces
+
+    def _add(self, data: Buffer | Region, size: int) -> None:
+        if size:
+            self._pieces.append(self.out)
+            self._pieces.append(data)
+            self.out = bytearray()
+
+
+class CompactWriter(Writer):
+    """The same, compact encoding."""
+
+    __slots__ = ()
+
+    def uvarint(self, value: int) -> None:
+        out = self.out
+        while value > 0x7F:
+            out.append(value & 0x7F | 0x80)
+            value >>= 7
+        out.append(value)
+
+    def text(self, text: str) -> None:
+        content = text.encode()
+        if len(content) > TEXT_BYTES_MAX:
+            raise ValueError(f"a string of {len(content)} bytes is too long for the protocol")
+        self.uvarint(len(content) + 1)
+        self.out += content
+
+    def nullable_text(self, text: str | None) -> None:
+        if text is None:
+            self.out.append(0)
+        else:
+            self.text(text)
+
+    def data(self, data: Buffer | Region) -> None:
+        size = data_size(data)
+        self.uvarint(size + 1)
+        self._add(data, size)
+
+    def null_data(self) -> None:
+        self.out.append(0)
+
+    def count(self, count: int) -> None:
+        self.uvarint(count + 1)
+
+    def end(self) -> None:
+        self.out.append(0)
+
+
+def data_size(data: Buffer | Region) -> int:
+    """Bytes in a buffer or in a region."""
+    return len(data) if isinstance(data, bytes | bytearray | memoryview) else data.size

@@ -81,7 +81,7 @@ def demo(
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since the epoch of an ISO time (UTC unless it says otherwise) or of a number. Raises `ConfigError`."""
+    """Milliseconds since the epoch of an ISO time (UTC unless it says so) or of a number. Raises `ConfigError`."""
     if re.fullmatch(r"\d{9,}", text):
         return int(text)
     try:

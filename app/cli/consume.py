@@ -69,8 +69,9 @@ def _as_line(message: Message, separator: bytes | None) -> bytes:
     return (message.key or b"") + separator + value + b"\n"
 
 
-def _as_json(message: Message) -> bytes:
-    fields = {
+def message_fields(message: Message) -> dict[str, object]:
+    """Everything about a message, ready for JSON."""
+    return {
         "topic": message.topic,
         "partition": message.partition,
         "offset": message.offset,
@@ -80,7 +81,10 @@ def _as_json(message: Message) -> bytes:
         "value": _text(message.value),
         "headers": [[name, _text(value)] for name, value in message.headers],
     }
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+
+def _as_json(message: Message) -> bytes:
+    return json.dumps(message_fields(message), ensure_ascii=False).encode() + b"\n"
 
 
 def _text(data: bytes | None) -> str | dict[str, str] | None:

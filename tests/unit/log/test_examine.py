@@ -1,0 +1,74 @@
+"""What `barnabas log` finds in files."""
+
+from struct import pack
+
+from barnabas import Message
+from barnabas.core.log.examine import examine_index, examine_segment, examine_time_index, index_entries
+from barnabas.core.message.batch_header import stamp
+from barnabas.core.message.batch_writer import encode_batch
+
+BASE = 40
+
+
+def segment(batches: int = 3, per_batch: int = 2) -> bytearray:
+    content = bytearray()
+    for number in range(batches):
+        messages = [Message(value=b"%d" % i) for i in range(per_batch)]
+        batch = encode_batch(messages, now_ms=1_700_000_000_000 + number)
+        stamp(batch, BASE + number * per_batch, 5)
+        content += batch
+    return content
+
+
+def test_a_sound_segment_has_no_problems() -> None:
+    found = list(examine_segment(segment(), BASE))
+    assert [f.header.base_offset for f in found if f.header] == [40, 42, 44]
+    assert not any(f.problem for f in found)
+
+
+def test_a_flipped_bit_in_the_records_is_a_crc_problem_and_the_rest_is_still_read() -> None:
+    content = segment()
+    size = len(content) // 3
+    content[size + 65] ^= 1
+    found = list(examine_segment(content, BASE))
+    assert [bool(f.problem) for f in found] == [False, True, False]
+    assert "CRC" in str(found[1].problem)
+
+
+def test_a_cut_tail_is_told_with_its_position() -> None:
+    content = segment()
+    found = list(examine_segment(content[:-3], BASE))
+    assert found[-1].position == len(content) // 3 * 2
+    assert "cut" in str(found[-1].problem)
+
+
+def test_garbage_ends_the_walk() -> None:
+    found = list(examine_segment(bytes(segment()) + b"\0" * 100, BASE))
+    assert found[-1].header is None
+    assert "no batch begins here" in str(found[-1].problem)
+
+
+def test_offsets_that_go_back_are_told() -> None:
+    content = segment()
+    stamp(memoryview(content)[len(content) // 3 * 2 :], 41, 5)
+    assert "at least 44" in str(list(examine_segment(content, BASE))[-1].problem)
+
+
+def test_index_entries_must_name_batches() -> None:
+    content = segment()
+    size = len(content) // 3
+    good = pack(">iiii", 3, size, 5, size * 2)
+    assert index_entries(good, BASE) == [(43, size), (45, size * 2)]
+    assert examine_index(good, content, BASE) is None
+    assert "no multiple" in str(examine_index(good[:-1], content, BASE))
+    assert "no batch begins" in str(examine_index(pack(">ii", 3, size + 1), content, BASE))
+    assert "outside" in str(examine_index(pack(">ii", 3, 10_000), content, BASE))
+    assert "does not come after" in str(examine_index(good + good, content, BASE))
+    assert "points to the batch" in str(examine_index(pack(">ii", 5, size), content, BASE))
+
+
+def test_time_index_entries_must_grow_and_stay_inside() -> None:
+    good = pack(">qiqi", 1000, 1, 2000, 5)
+    assert examine_time_index(good, BASE, 46) is None
+    assert "outside" in str(examine_time_index(pack(">qi", 1000, 9), BASE, 46))
+    assert "does not come after" in str(examine_time_index(good + pack(">qi", 1500, 5), BASE, 46))

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -81,10 +82,8 @@ def test_random_frames(broker: Broker, data: bytes) -> None:
     with RawConnection(broker.bootstrap) as connection:
         connection.send(struct.pack(">i", len(data)) + data)
         connection.send(frame(18, 0, b""))
-        try:
+        with suppress(ConnectionError):  # closing is one of the two right answers
             connection.answer()
-        except ConnectionError:
-            pass  # closing is one of the two right answers
     assert still_serves(broker)
 
 
@@ -95,10 +94,8 @@ def test_a_flipped_bit_anywhere_in_a_produce_request(broker: Broker, position: i
     with RawConnection(broker.bootstrap) as connection:
         connection.send(bytes(request))
         connection.send(frame(18, 0, b""))
-        try:
+        with suppress(ConnectionError):
             connection.answer()
-        except ConnectionError:
-            pass
     assert still_serves(broker)
 
 

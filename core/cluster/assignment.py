@@ -1,0 +1,123 @@
+"""Which brokers hold the replicas of new partitions (facts D7)."""
+
+from collections.abc import Mapping, Sequence
+
+from ...ports.entropy import Entropy
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+
+Replicas = tuple[int, ...]
+Racks = Mapping[int, str | None]
+"""Broker id to rack, None where the broker has none."""
+
+
+def assign_replicas(
+    racks: Racks,
+    partitions: int,
+    replication_factor: int,
+    *,
+    start: int,
+    shift: int,
+    first_partition: int = 0,
+) -> dict[int, Replicas]:
+    """Spread `partitions` new partitions, numbered from `first_partition`, over the brokers.
+
+    Leaders go round from `start`; the distance of followers grows by one each time round, from `shift`. When every
+    broker has a rack, the replicas of a partition go to different racks as far as there are enough; when only some have
+    one, racks do not count. Raises `ApiError` INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
+    """
+    check_counts(partitions, replication_factor, len(racks))
+    rack_of = {broker: rack for broker, rack in racks.items() if rack is not None}
+    aware = len(rack_of) == len(racks)
+    brokers = _alternate_racks(rack_of) if aware else sorted(racks)
+    assigned = {}
+    for partition in range(first_partition, first_partition + partitions):
+        if partition > 0 and partition % len(brokers) == 0:
+            shift += 1
+        first = (partition + start) % len(brokers)
+        if aware:
+            assigned[partition] = _replicas_on_racks(brokers, rack_of, first, shift, replication_factor)
+        else:
+            followers = (_follower(first, shift, j, len(brokers)) for j in range(replication_factor - 1))
+            assigned[partition] = (brokers[first], *(brokers[index] for index in followers))
+    return assigned
+
+
+def assign_new_topic(racks: Racks, partitions: int, replication_factor: int, entropy: Entropy) -> dict[int, Replicas]:
+    """The partitions of a new topic, from a random start."""
+    check_counts(partitions, replication_factor, len(racks))
+    start, shift = entropy.below(len(racks)), entropy.below(len(racks))
+    return assign_replicas(racks, partitions, replication_factor, start=start, shift=shift)
+
+
+def assign_added(racks: Racks, existing: Mapping[int, Replicas], added: int) -> dict[int, Replicas]:
+    """Further partitions of a topic, going on where its first ones began."""
+    brokers = sorted(racks)
+    start = next((index for index, broker in enumerate(brokers) if broker >= existing[0][0]), 0)
+    return assign_replicas(racks, added, len(existing[0]), start=start, shift=start, first_partition=len(existing))
+
+
+def check_counts(partitions: int, replication_factor: int, brokers: int) -> None:
+    """Raise `ApiError` INVALID_PARTITIONS or INVALID_REPLICATION_FACTOR for counts that cannot be."""
+    if partitions < 1:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"the number of partitions must be at least 1, not {partitions}")
+    if replication_factor < 1:
+        text = f"the replication factor must be at least 1, not {replication_factor}"
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+    if replication_factor > brokers:
+        text = f"the replication factor {replication_factor} is larger than the number of live brokers, {brokers}"
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+
+
+def check_manual(
+    assignments: Sequence[Sequence[int]], racks: Racks, *, replication_factor: int | None = None
+) -> list[Replicas]:
+    """An assignment by hand: the same number of different, live brokers for each partition.
+
+    `replication_factor` None = that of the first. Raises `ApiError(INVALID_REPLICA_ASSIGNMENT)`.
+    """
+    for index, replicas in enumerate(assignments):
+        wanted = replication_factor or len(assignments[0])
+        unknown = sorted(set(replicas) - set(racks))
+        fault = ""
+        if not replicas:
+            fault = "has no replicas"
+        elif len(replicas) != wanted:
+            fault = f"has {len(replicas)} replicas where the others have {wanted}"
+        elif len(set(replicas)) != len(replicas):
+            fault = f"names a broker twice: {list(replicas)}"
+        elif unknown:
+            fault = f"names brokers that are not alive: {unknown}"
+        if fault:
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"entry {index} of the assignment {fault}")
+    return [tuple(replicas) for replicas in assignments]
+
+
+def _follower(first: int, shift: int, number: int, brokers: int) -> int:
+    return (first + 1 + (shift + number) % (brokers - 1)) % brokers
+
+
+def _alternate_racks(rack_of: Mapping[int, str]) -> list[int]:
+    """The brokers, one from each rack in turn, racks by name and brokers by id."""
+    rows: dict[str, list[int]] = {}
+    for broker in sorted(rack_of):
+        rows.setdefault(rack_of[broker], []).append(broker)
+    depth = max(len(row) for row in rows.values())
+    return [rows[rack][turn] for turn in range(depth) for rack in sorted(rows) if turn < len(rows[rack])]
+
+
+def _replicas_on_racks(
+    brokers: Sequence[int], rack_of: Mapping[int, str], first: int, shift: int, replication_factor: int
+) -> Replicas:
+    racks = len(set(rack_of.values()))
+    chosen = [brokers[first]]
+    used_racks = {rack_of[brokers[first]]}
+    tries = 0
+    while len(chosen) < replication_factor:
+        broker = brokers[_follower(first, shift * racks, tries, len(brokers))]
+        tries += 1
+        rack_free = rack_of[broker] not in used_racks or len(used_racks) == racks
+        if rack_free and broker not in chosen:
+            chosen.append(broker)
+            used_racks.add(rack_of[broker])
+    return tuple(chosen)

@@ -1,0 +1,114 @@
+"""The cluster's id, its live brokers, and the configs of brokers, as the coordination tree has them."""
+
+from collections.abc import Callable, Mapping
+
+from ...ports.coordination import Coordination, CoordinationError, NodeExists, NoNode
+from ...ports.entropy import Entropy
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from . import layout
+from .topics import BrokerRegistration
+
+
+def cluster_id(coordination: Coordination, entropy: Entropy) -> str:
+    """The id of the cluster: 22 characters, made by the first broker that asks. Raises `CoordinationError`."""
+    while True:
+        try:
+            data = coordination.get(layout.CLUSTER_ID).data
+        except NoNode:
+            made = layout.encode_id(random_uuid(entropy))
+            try:
+                coordination.create(layout.CLUSTER_ID, layout.encode_cluster_id(made))
+            except NodeExists:
+                continue
+            return made
+        try:
+            return layout.decode_cluster_id(data)
+        except ValueError as error:
+            raise CoordinationError(f"{layout.CLUSTER_ID} does not hold a cluster id: {error}") from error
+
+
+def random_uuid(entropy: Entropy) -> bytes:
+    """A random (version 4) uuid, which is never zero."""
+    token = bytearray(entropy.token(16))
+    token[6] = token[6] & 0x0F | 0x40
+    token[8] = token[8] & 0x3F | 0x80
+    return bytes(token)
+
+
+def register_broker(coordination: Coordination, broker: BrokerRegistration) -> None:
+    """Show the broker as alive until its session ends.
+
+    Raises `ApiError(DUPLICATE_BROKER_REGISTRATION)` when a live broker has the same id.
+    """
+    try:
+        coordination.create(layout.broker_path(broker.broker_id), layout.encode_broker(broker), ephemeral=True)
+    except NodeExists as error:
+        text = f"a broker with broker.id {broker.broker_id} is alive already; give this one another"
+        raise ApiError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text) from error
+
+
+def live_brokers(coordination: Coordination, report: Callable[[str], None]) -> list[BrokerRegistration]:
+    """The brokers that are registered now, by id. A node that makes no sense is reported and skipped."""
+    found = []
+    for name in children(coordination, layout.BROKER_IDS):
+        path = f"{layout.BROKER_IDS}/{name}"
+        try:
+            found.append(layout.decode_broker(name, coordination.get(path).data))
+        except NoNode:
+            continue
+        except ValueError as error:
+            report(f"skipped {path}, which does not describe a broker: {error}")
+    return sorted(found, key=lambda broker: broker.broker_id)
+
+
+def broker_configs(coordination: Coordination, broker_id: int | None, report: Callable[[str], None]) -> dict[str, str]:
+    """What was set for one broker while it ran, or with None for all brokers."""
+    return read_configs(coordination, layout.broker_config_path(broker_id), report)
+
+
+def set_broker_configs(coordination: Coordination, broker_id: int | None, configs: Mapping[str, str]) -> None:
+    """Replace what `broker_configs` tells."""
+    put(coordination, layout.broker_config_path(broker_id), layout.encode_configs(configs))
+
+
+def read_configs(coordination: Coordination, path: str, report: Callable[[str], None]) -> dict[str, str]:
+    """The configs in a node; none when it is missing, or reported when it makes no sense."""
+    try:
+        return layout.decode_configs(coordination.get(path).data)
+    except NoNode:
+        return {}
+    except ValueError as error:
+        report(f"ignored {path}, which does not hold configs: {error}")
+        return {}
+
+
+def children(coordination: Coordination, path: str) -> list[str]:
+    """The children of a node; none when it is missing."""
+    try:
+        return coordination.children(path)
+    except NoNode:
+        return []
+
+
+def put(coordination: Coordination, path: str, data: bytes) -> None:
+    """Set the data of a node, which need not exist."""
+    while True:
+        try:
+            coordination.set(path, data)
+            return
+        except NoNode:
+            pass
+        try:
+            coordination.create(path, data)
+            return
+        except NodeExists:
+            continue
+
+
+def remove(coordination: Coordination, path: str) -> None:
+    """Delete a node, which need not exist."""
+    try:
+        coordination.delete(path)
+    except NoNode:
+        return

@@ -1,0 +1,354 @@
+import json
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from barnabas.adapters.coord_memory import MemorySession, MemoryTree
+from barnabas.adapters.system import SeededEntropy
+from barnabas.core.cluster.registry import TopicRegistry
+from barnabas.core.cluster.topics import PartitionState, Topic, check_topic_name
+from barnabas.ports.broker_api import NewTopic
+from barnabas.ports.coordination import BadVersion, CoordinationError, NoNode
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+from barnabas.ports.words import TopicPartition
+
+
+class House:
+    """A registry over a tree in memory, and what it reported."""
+
+    def __init__(self, brokers: int = 1) -> None:
+        self.session: MemorySession = MemoryTree().session()
+        self.reports: list[str] = []
+        self.racks: dict[int, str | None] = dict.fromkeys(range(1, brokers + 1))
+        self.registry = self.reopened()
+
+    def reopened(self) -> TopicRegistry:
+        registry = TopicRegistry(self.session, SeededEntropy(7), self.reports.append)
+        registry.load()
+        return registry
+
+    def plan(self, new: NewTopic, **configs: str) -> Topic:
+        return self.registry.plan_topic(
+            new, self.racks, default_partitions=2, default_replication_factor=1, configs=configs
+        )
+
+    def create(self, name: str, partitions: int = -1, **configs: str) -> Topic:
+        topic = self.plan(NewTopic(name=name, partitions=partitions), **configs)
+        self.registry.create(topic)
+        return topic
+
+    def tree(self, path: str = "/barnabas") -> dict[str, bytes]:
+        nodes = {path: self.session.get(path).data}
+        for name in self.session.children(path):
+            nodes.update(self.tree(f"{path}/{name}"))
+        return nodes
+
+
+def refused(code: ErrorCode, call: Callable[[], object], text: str | None = None) -> None:
+    with pytest.raises(ApiError, match=text) as error:
+        call()
+    assert error.value.code == code
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_c.9", "a" * 249, "...", "__consumer_offsets"])
+def test_legal_topic_names(name: str) -> None:
+    check_topic_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a/b", "../x", "a b", "ä", "a\n", "a\x00", "a:b"])
+def test_illegal_topic_names(name: str) -> None:
+    refused(ErrorCode.INVALID_TOPIC_EXCEPTION, lambda: check_topic_name(name))
+    house = House()
+    refused(ErrorCode.INVALID_TOPIC_EXCEPTION, lambda: house.create(name))
+
+
+def test_a_created_topic_survives() -> None:
+    house = House()
+    made = house.create("t", 3, **{"retention.ms": "5"})
+    assert made.partitions == {0: (1,), 1: (1,), 2: (1,)}
+    assert made.replication_factor == 1
+    assert any(made.topic_id)
+    again = house.reopened()
+    assert again.topics == house.registry.topics == {"t": made}
+    assert again.topic("t") == again.topic_by_id(made.topic_id) == made
+    assert house.reports == []
+
+
+def test_the_nodes_of_a_topic() -> None:
+    house = House()
+    house.create("t", 1, **{"retention.ms": "5"})
+    topic = json.loads(house.session.get("/barnabas/topics/t").data)
+    assert topic["version"] == 1
+    assert topic["partitions"] == {"0": [1]}
+    assert len(topic["topic_id"]) == 22
+    configs = json.loads(house.session.get("/barnabas/config/topics/t").data)
+    assert configs == {"version": 1, "config": {"retention.ms": "5"}}
+
+
+def test_planning_stores_nothing() -> None:
+    house = House()
+    topic = house.plan(NewTopic(name="t"))
+    assert len(topic.partitions) == 2
+    with pytest.raises(NoNode):
+        house.session.get("/barnabas")
+    assert house.registry.topics == {}
+
+
+def test_a_name_is_taken_once() -> None:
+    house = House()
+    planned = house.plan(NewTopic(name="t"))
+    house.create("t")
+    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.create("t"))
+    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.registry.create(planned))
+
+
+def test_a_topic_made_by_another_broker_meanwhile() -> None:
+    house = House()
+    other = house.reopened()
+    house.create("t")
+    planned = other.plan_topic(
+        NewTopic(name="t"), house.racks, default_partitions=1, default_replication_factor=1, configs={}
+    )
+    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: other.create(planned))
+
+
+def test_dots_and_underscores_collide() -> None:
+    house = House()
+    house.create("a.b_c")
+    for name in ("a_b_c", "a.b.c", "a_b.c"):
+        refused(ErrorCode.INVALID_TOPIC_EXCEPTION, partial(house.create, name), "collides with 'a.b_c'")
+    house.create("a-b-c")
+
+
+@pytest.mark.parametrize(
+    ("new", "code"),
+    [
+        (NewTopic(name="t", partitions=0), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic(name="t", partitions=-2), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic(name="t", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic(name="t", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic(name="t", partitions=10_001), ErrorCode.POLICY_VIOLATION),
+        (NewTopic(name="t", partitions=2**31 - 1), ErrorCode.POLICY_VIOLATION),
+        (NewTopic(name="t", assignments={}), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic(name="t", assignments={1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic(name="t", assignments={0: [1], 2: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic(name="t", assignments={0: [1], 1: [1, 2]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic(name="t", assignments={0: [9]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic(name="t", partitions=1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST),
+        (NewTopic(name="t", replication_factor=1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_requests_that_cannot_be(new: NewTopic, code: ErrorCode) -> None:
+    house = House(brokers=2)
+    refused(code, lambda: house.plan(new))
+
+
+def test_an_assignment_by_hand() -> None:
+    house = House(brokers=3)
+    topic = house.plan(NewTopic(name="t", assignments={1: [3, 1], 0: [2, 3]}))
+    assert topic.partitions == {0: (2, 3), 1: (3, 1)}
+
+
+def test_partitions_are_added() -> None:
+    house = House()
+    before = house.create("t", 1, **{"retention.ms": "5"})
+    house.registry.grow(house.registry.plan_partitions("t", 3, house.racks))
+    after = house.reopened().topic("t")
+    assert after.partitions == {0: (1,), 1: (1,), 2: (1,)}
+    assert (after.topic_id, after.configs) == (before.topic_id, before.configs)
+    assert house.registry.topic("t") == after
+
+
+def test_partitions_that_cannot_be_added() -> None:
+    house = House()
+    house.create("t", 2)
+    plan = house.registry.plan_partitions
+    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: plan("other", 3, house.racks))
+    for count in (2, 1, 0, -1):
+        refused(ErrorCode.INVALID_PARTITIONS, partial(plan, "t", count, house.racks))
+    refused(ErrorCode.POLICY_VIOLATION, lambda: plan("t", 2**31 - 1, house.racks))
+    wrong: list[list[list[int]]] = [[], [[1], [1]], [[1, 1]], [[2]], [[]]]
+    for assignments in wrong:
+        refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            partial(plan, "t", 3, house.racks, assignments=assignments),
+        )
+    assert plan("t", 3, house.racks, assignments=[[1]]).partitions[2] == (1,)
+
+
+def test_configs_are_replaced() -> None:
+    house = House()
+    house.create("t", 1, **{"retention.ms": "5"})
+    house.registry.set_configs("t", {"segment.bytes": "100"})
+    assert house.registry.topic("t").configs == {"segment.bytes": "100"}
+    assert house.reopened().topic("t").configs == {"segment.bytes": "100"}
+    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: house.registry.set_configs("u", {}))
+    refused(ErrorCode.INVALID_CONFIG, lambda: house.registry.set_configs("t", {"k": "x" * 2_000_000}))
+    assert house.registry.topic("t").configs == {"segment.bytes": "100"}
+
+
+def test_a_deleted_topic_leaves_nothing() -> None:
+    house = House()
+    house.create("kept", 1)
+    before = house.tree()
+    topic = house.create("t", 2)
+    house.registry.elect(TopicPartition("t", 1), {1})
+    assert house.registry.begin_delete("t") == topic
+    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: house.registry.topic("t"))
+    refused(ErrorCode.UNKNOWN_TOPIC_ID, lambda: house.registry.topic_by_id(topic.topic_id))
+    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.create("t"), "still being deleted")
+    house.registry.finish_delete("t")
+    house.registry.finish_delete("t")
+    assert {path for path in house.tree() if "partitions" not in path} == set(before)
+    again = house.create("t", 1)
+    assert again.topic_id != topic.topic_id
+    assert house.registry.state(TopicPartition("t", 0)).leader_epoch == 0
+
+
+def test_a_deletion_goes_on_after_a_crash_anywhere() -> None:
+    class PowerCut(Exception):
+        pass
+
+    class Failing:
+        """A session that dies before its n-th removal."""
+
+        def __init__(self, session: MemorySession, removals: int) -> None:
+            self._session = session
+            self._left = removals
+
+        def delete(self, path: str, *, version: int | None = None) -> None:
+            if self._left == 0:
+                raise PowerCut
+            self._left -= 1
+            self._session.delete(path, version=version)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._session, name)
+
+    for removals in range(10):
+        house = House()
+        topic = house.create("t", 2)
+        house.registry.elect(TopicPartition("t", 1), {1})
+        house.registry._coordination = Failing(house.session, removals)  # type: ignore[assignment]  # all else delegated
+        house.registry.begin_delete("t")
+        try:
+            house.registry.finish_delete("t")
+        except PowerCut:
+            again = house.reopened()
+            assert again.topics == {}
+            assert {name: found.topic_id for name, found in again.deleting.items()} == {"t": topic.topic_id}
+            again.finish_delete("t")
+            assert house.reopened().deleting == {}
+            continue
+        assert removals == 5  # state, its parent, the parent of those, configs, the topic
+        return
+    raise AssertionError("the deletion never came to its end")
+
+
+def test_a_new_topic_does_not_inherit_states() -> None:
+    house = House()
+    house.create("t", 1)
+    house.registry.elect(TopicPartition("t", 0), {1})
+    house.session.delete("/barnabas/topics/t")
+    house.registry.load()
+    house.create("t", 1)
+    assert house.reopened().state(TopicPartition("t", 0)).leader_epoch == 0
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"{}",
+        b"[" * 100_000,
+        b'{"version":2}',
+        b'{"version":1,"topic_id":"AAAAAAAAAAAAAAAAAAAAAA","partitions":{"0":[1]}}',
+        b'{"version":1,"topic_id":"short","partitions":{"0":[1]}}',
+        b'{"version":1,"topic_id":"x8TeJ3qHRTq1Yq0m0h5yJw","partitions":{}}',
+        b'{"version":1,"topic_id":"x8TeJ3qHRTq1Yq0m0h5yJw","partitions":[[1]]}',
+        b'{"version":1,"topic_id":"x8TeJ3qHRTq1Yq0m0h5yJw","partitions":{"1":[1]}}',
+        b'{"version":1,"topic_id":"x8TeJ3qHRTq1Yq0m0h5yJw","partitions":{"0":[]}}',
+        b'{"version":1,"topic_id":"x8TeJ3qHRTq1Yq0m0h5yJw","partitions":{"0":[1,1]}}',
+        b'{"version":1,"topic_id":"x8TeJ3qHRTq1Yq0m0h5yJw","partitions":{"0":["1"]}}',
+        b'{"version":1,"topic_id":"x8TeJ3qHRTq1Yq0m0h5yJw","partitions":{"0":"12"}}',
+    ],
+)
+def test_a_node_that_makes_no_sense_is_skipped_and_named(garbage: bytes) -> None:
+    house = House()
+    good = house.create("good", 1)
+    house.session.create("/barnabas/topics/bad", garbage)
+    house.registry.load()
+    assert house.registry.topics == {"good": good}
+    assert len(house.reports) == 1
+    assert "/barnabas/topics/bad" in house.reports[0]
+    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.create("bad"), "remove it first")
+    assert house.session.get("/barnabas/topics/bad").data == garbage
+
+
+def test_other_nodes_that_make_no_sense() -> None:
+    house = House()
+    made = house.create("t", 1, **{"retention.ms": "5"})
+    house.session.create("/barnabas/topics/not a topic", b"{}")
+    house.session.set("/barnabas/config/topics/t", b'{"version":1,"config":{"retention.ms":5}}')
+    house.session.create("/barnabas/partitions/t/0/state", b"junk")
+    house.session.create("/barnabas/partitions/t/7/state", b'{"version":1}')
+    house.session.create("/barnabas/partitions/t/x/state", b'{"version":1}')
+    house.registry.load()
+    assert house.registry.topics == {"t": made.with_configs({})}
+    assert house.registry.state(TopicPartition("t", 0)).leader_epoch == 0
+    for path in ("topics/not a topic", "config/topics/t", "t/0/state", "t/7/state", "t/x/state"):
+        assert sum(path in report for report in house.reports) == 1
+
+
+def test_states_and_elections() -> None:
+    house = House(brokers=3)
+    house.registry.create(house.plan(NewTopic(name="t", assignments={0: [2, 3, 1]})))
+    partition = TopicPartition("t", 0)
+    assert house.registry.state(partition) == PartitionState(leader=2, leader_epoch=0, isr=(2, 3, 1))
+    assert house.registry.elect(partition, {1, 3}) == PartitionState(leader=3, leader_epoch=1, isr=(3, 1), version=0)
+    assert house.registry.elect(partition, {1}) == PartitionState(leader=1, leader_epoch=2, isr=(1,), version=1)
+    assert house.registry.elect(partition, {2}) == PartitionState(leader=-1, leader_epoch=3, isr=(1,), version=2)
+    assert house.reopened().state(partition) == house.registry.state(partition)
+
+
+def test_a_state_is_written_by_one_only() -> None:
+    house = House()
+    house.create("t", 1)
+    partition = TopicPartition("t", 0)
+    other = house.reopened()
+    house.registry.elect(partition, {1})
+    with pytest.raises(BadVersion):
+        other.elect(partition, {1})
+    third = house.reopened()
+    house.registry.elect(partition, {1})
+    with pytest.raises(BadVersion):
+        third.elect(partition, {1})
+    for missing in (TopicPartition("t", 1), TopicPartition("u", 0)):
+        refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partial(house.registry.state, missing))
+
+
+def test_a_topic_that_fits_into_no_node() -> None:
+    house = House(brokers=9)
+    big = NewTopic(name="t", partitions=10_000, replication_factor=9)
+    house.registry.create(house.plan(big))
+    factors = house.registry.topic("t").replication_factor
+    assert factors == 9
+    with pytest.raises(ApiError) as error:
+        topic = house.registry.topic("t")
+        for _ in range(10):
+            topic = house.registry.plan_partitions("t", len(topic.partitions) + 10_000, house.racks)
+            house.registry.grow(topic)
+    assert error.value.code == ErrorCode.INVALID_PARTITIONS
+
+
+def test_the_coordination_failing_is_not_hidden() -> None:
+    tree = MemoryTree(deliver=lambda callback: None)
+    session = tree.session()
+    registry = TopicRegistry(session, SeededEntropy(1), lambda text: None)
+    tree.disconnect(session)
+    with pytest.raises(CoordinationError):
+        registry.load()

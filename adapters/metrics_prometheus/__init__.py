@@ -1,0 +1,5 @@
+"""Metrics for Prometheus."""
+
+from .metrics import PrometheusMetrics
+
+__all__ = ["PrometheusMetrics"]

@@ -1,0 +1,163 @@
+"""Metrics that `prometheus_client` writes out.
+
+The library is loaded when metrics are collected for the first time, not at the start. What is counted until then, and
+on the way of every request, are the plain numbers of `values`.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from .values import CounterValue, GaugeValue, HistogramValue, bounds_for
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
+_Value = CounterValue | HistogramValue | GaugeValue
+
+
+class _Family:
+    """All metrics of one name."""
+
+    def __init__(self, kind: type[_Value], name: str, description: str, label_names: tuple[str, ...]) -> None:
+        self.kind = kind
+        self.name = name
+        self.description = description
+        self.label_names = label_names
+        self.children: dict[tuple[str, ...], _Value] = {}
+
+    def labels_of(self, labels: dict[str, str]) -> tuple[str, ...]:
+        return tuple(labels[name] for name in self.label_names)
+
+
+class PrometheusMetrics:
+    """Fulfils `Metrics`. Ask for a counter once and keep it: its labels are resolved then.
+
+    Use `render` for an endpoint of our own, or give a registry of `prometheus_client` to appear in the pages of a
+    process that has one.
+    """
+
+    content_type = "text/plain; version=0.0.4; charset=utf-8"
+    """Of what `render` returns."""
+
+    def __init__(
+        self, registry: "CollectorRegistry | None" = None, report: Callable[[str], None] | None = None
+    ) -> None:
+        """`report` gets a line when a gauge cannot be read, once for each name."""
+        self._lock = Lock()
+        self._families: dict[str, _Family] = {}
+        self._registry = registry
+        self._report = report or (lambda _line: None)
+        self._reported: set[str] = set()
+        if registry is not None:
+            registry.register(self)
+
+    # --- Metrics
+
+    def counter(self, name: str, description: str, **labels: str) -> CounterValue:
+        """The counter of this name and these labels. Raises `ValueError` unless the name ends in `_total`."""
+        if not name.endswith("_total"):
+            raise ValueError(f"the name of a counter ends in _total, unlike {name!r}")
+        value = self._child(CounterValue, name, description, labels, CounterValue)
+        assert isinstance(value, CounterValue)
+        return value
+
+    def histogram(self, name: str, description: str, **labels: str) -> HistogramValue:
+        """The histogram of this name and these labels; the unit at the end of the name chooses its buckets."""
+        value = self._child(HistogramValue, name, description, labels, lambda: HistogramValue(bounds_for(name)))
+        assert isinstance(value, HistogramValue)
+        return value
+
+    def gauge(self, name: str, description: str, read: Callable[[], float], **labels: str) -> None:
+        """Register a number that is read when the metrics are collected."""
+        value = self._child(GaugeValue, name, description, labels, lambda: GaugeValue(read))
+        assert isinstance(value, GaugeValue)
+        value.read = read
+
+    def forget(self, **labels: str) -> None:
+        """Drop every metric that carries all these labels."""
+        with self._lock:
+            for family in self._families.values():
+                if labels.keys() <= set(family.label_names):
+                    where = [(family.label_names.index(name), value) for name, value in labels.items()]
+                    family.children = {
+                        key: child
+                        for key, child in family.children.items()
+                        if any(key[index] != value for index, value in where)
+                    }
+
+    def _child(
+        self, kind: type[_Value], name: str, description: str, labels: dict[str, str], make: Callable[[], _Value]
+    ) -> _Value:
+        label_names = tuple(sorted(labels))
+        with self._lock:
+            family = self._families.get(name)
+            if family is None:
+                family = self._families[name] = _Family(kind, name, description, label_names)
+            if family.kind is not kind or family.label_names != label_names:
+                raise ValueError(
+                    f"{name} is a {family.kind.__name__} with the labels {family.label_names}, "
+                    f"not a {kind.__name__} with {label_names}"
+                )
+            key = family.labels_of(labels)
+            child = family.children.get(key)
+            if child is None:
+                child = family.children[key] = make()
+            return child
+
+    # --- collecting
+
+    def render(self) -> bytes:
+        """All metrics in the text format of Prometheus. Reads the gauges: call it on the thread that owns them."""
+        from prometheus_client import CollectorRegistry, generate_latest
+
+        if self._registry is None:
+            self._registry = CollectorRegistry(auto_describe=False)
+            self._registry.register(self)
+        return generate_latest(self._registry)
+
+    def describe(self) -> "list[Metric]":
+        """Nothing in advance: `prometheus_client` asks when we register."""
+        return []
+
+    def collect(self) -> "Iterator[Metric]":
+        """The metrics as `prometheus_client` wants them."""
+        with self._lock:
+            families = [(family, list(family.children.items())) for family in self._families.values()]
+        for family, children in families:
+            if children:
+                yield self._collected(family, children)
+
+    def _collected(self, family: _Family, children: list[tuple[tuple[str, ...], _Value]]) -> "Metric":
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        names = family.label_names
+        if family.kind is CounterValue:
+            counters = CounterMetricFamily(family.name, family.description, labels=names)
+            for labels, child in children:
+                assert isinstance(child, CounterValue)
+                counters.add_metric(labels, child.value)
+            return counters
+        if family.kind is HistogramValue:
+            histograms = HistogramMetricFamily(family.name, family.description, labels=names)
+            for labels, child in children:
+                assert isinstance(child, HistogramValue)
+                buckets, total = child.buckets()
+                histograms.add_metric(labels, buckets, total)
+            return histograms
+        gauges = GaugeMetricFamily(family.name, family.description, labels=names)
+        for labels, child in children:
+            assert isinstance(child, GaugeValue)
+            gauges.add_metric(labels, self._read(family.name, child))
+        return gauges
+
+    def _read(self, name: str, gauge: GaugeValue) -> float:
+        try:
+            return float(gauge.read())
+        except Exception as error:  # noqa: BLE001  # reported; one bad gauge does not hide the others
+            if name not in self._reported:
+                self._reported.add(name)
+                self._report(f"the gauge {name} cannot be read: {type(error).__name__}: {error}")
+            return math.nan

@@ -1,0 +1,145 @@
+"""A scheduler without threads, under a manual clock: everything happens in one order, the same each time."""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import TypeVar
+
+from ...ports.entropy import Entropy
+from ...ports.errors import ClosedError
+from ...ports.scheduler import Outcome
+from .clock import ManualClock
+
+T = TypeVar("T")
+Callback = Callable[[], None]
+
+_CALLBACKS_MAX = 1_000_000
+"""So many callbacks at one moment are an endless loop."""
+
+
+class _ManualTimer:
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callback) -> None:
+        self.callback: Callback | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class ManualScheduler:
+    """Fulfils `Scheduler`. The calls below run what is due, in the order of time, then of the calls.
+
+    Offloaded work starts on a later turn; with `entropy` after 0 to `offload_ms_max` of simulated time, and its `done`
+    again as much later, so that two works finish in any order.
+    """
+
+    def __init__(
+        self,
+        clock: ManualClock,
+        entropy: Entropy | None = None,
+        report: Callable[[str], None] | None = None,
+        *,
+        offload_ms_max: float = 20.0,
+    ) -> None:
+        """`report` gets a line for each callback that raises; without it the exception leaves the driving call."""
+        self.clock = clock
+        self._entropy = entropy
+        self._report = report
+        self._offload_ms_max = offload_ms_max
+        self._queue: list[tuple[float, int, _ManualTimer]] = []
+        self._added = 0
+        self._stopped = False
+
+    # --- Scheduler
+
+    def call_later(self, delay_ms: float, callback: Callback) -> _ManualTimer:
+        """Run `callback` when the clock has advanced by `delay_ms`."""
+        if self._stopped:
+            raise ClosedError("the scheduler has stopped")
+        timer = _ManualTimer(callback)
+        self._added += 1
+        heappush(self._queue, (self.clock.monotonic_ms() + max(0.0, delay_ms), self._added, timer))
+        return timer
+
+    def call_soon(self, callback: Callback) -> None:
+        """Run `callback` after those that are due now."""
+        self.call_later(0.0, callback)
+
+    def offload(self, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> None:
+        """Run `work`, then `done`, each at a time of its own."""
+
+        def run() -> None:
+            try:
+                outcome = Outcome(value=work())
+            except BaseException as error:  # noqa: BLE001  # it travels to `done`
+                outcome = Outcome(error=error)
+            self.call_later(self._work_ms(), lambda: done(outcome))
+
+        self.call_later(self._work_ms(), run)
+
+    def _work_ms(self) -> float:
+        return 0.0 if self._entropy is None else self._entropy.fraction() * self._offload_ms_max
+
+    # --- driving
+
+    @property
+    def waiting(self) -> int:
+        """How many callbacks wait, without the cancelled."""
+        return sum(timer.callback is not None for _, _, timer in self._queue)
+
+    def next_due_ms(self) -> float | None:
+        """The monotonic time of the next callback; None when nothing waits."""
+        queue = self._queue
+        while queue and queue[0][2].callback is None:
+            heappop(queue)
+        return queue[0][0] if queue else None
+
+    def run_pending(self) -> int:
+        """Run all that is due now, also what that adds; returns how many callbacks ran. The clock stands still."""
+        ran = 0
+        while (due := self.next_due_ms()) is not None and due <= self.clock.monotonic_ms():
+            self._run_one()
+            ran += 1
+            if ran > _CALLBACKS_MAX:
+                raise RuntimeError(f"{ran} callbacks ran without time going on: an endless loop")
+        return ran
+
+    def advance(self, ms: float) -> None:
+        """Let `ms` of simulated time pass, running everything at its time."""
+        end = self.clock.monotonic_ms() + ms
+        self.run_pending()
+        while (due := self.next_due_ms()) is not None and due <= end:
+            self.clock.advance_to(due)
+            self.run_pending()
+        self.clock.advance_to(end)
+
+    def run_until(self, condition: Callable[[], bool], limit_ms: float = 60_000.0) -> None:
+        """Run, letting time pass as needed, until `condition` holds; it is asked after every callback.
+
+        Raises `TimeoutError` when it does not hold within `limit_ms` of simulated time, or nothing is left to run.
+        """
+        end = self.clock.monotonic_ms() + limit_ms
+        while not condition():
+            due = self.next_due_ms()
+            if due is None or due > end:
+                why = "nothing is left to run" if due is None else f"{limit_ms:.0f} ms of simulated time have passed"
+                raise TimeoutError(f"the condition does not hold and {why}")
+            self.clock.advance_to(due)
+            self._run_one()
+
+    def stop(self) -> None:
+        """Drop everything that waits; later calls raise `ClosedError`."""
+        self._stopped = True
+        self._queue.clear()
+
+    def _run_one(self) -> None:
+        callback = heappop(self._queue)[2].callback
+        if callback is None:
+            return
+        if self._report is None:
+            callback()
+            return
+        try:
+            callback()
+        except Exception as error:  # noqa: BLE001  # reported; the others go on
+            self._report(f"a callback raised {type(error).__name__}: {error}")

@@ -1,0 +1,221 @@
+"""The two ends of a connection inside the process."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...ports.errors import BarnabasError
+from ...ports.scheduler import Timer
+from ...ports.transport import Address, ConnectionHandler, Limits, Piece, TransportError
+
+if TYPE_CHECKING:
+    from .network import MemoryNetwork
+
+_GARBAGE = b"\xdd"
+"""What a frame's memory is filled with after the handler returned: who keeps a view of it notices."""
+
+
+class Pipe:
+    """One direction: frames that were sent and not delivered, in order."""
+
+    def __init__(self) -> None:
+        self.frames: deque[bytearray] = deque()
+        self.arrived = 0
+        """How many of `frames` have made the way; the network may have slowed the rest."""
+        self.ended = False
+        self.bytes = 0
+
+    def add(self, content: bytearray) -> None:
+        """Send a frame on its way."""
+        self.frames.append(content)
+        self.bytes += len(content) + 4
+
+    def take(self) -> bytearray | None:
+        """The next frame that has arrived."""
+        if not self.arrived:
+            return None
+        self.arrived -= 1
+        content = self.frames.popleft()
+        self.bytes -= len(content) + 4
+        return content
+
+    def clear(self) -> None:
+        """Forget what is on the way."""
+        self.frames.clear()
+        self.arrived = self.bytes = 0
+
+
+class MemoryConnection:
+    """Fulfils `Connection`: one end. What the other end has not taken counts as unsent."""
+
+    def __init__(
+        self, network: "MemoryNetwork", node: str, local: Address, peer: Address, limits: Limits, out: Pipe, into: Pipe
+    ) -> None:
+        self.node = node
+        self.local = local
+        self.peer = peer
+        self.other: MemoryConnection | None = None
+        self.closed = False
+        self._network = network
+        self._scheduler = network.scheduler
+        self._limits = limits
+        self._out = out
+        self._in = into
+        self._handler: ConnectionHandler | None = None
+        self._forget: Callable[[], None] | None = None
+        self._paused = False
+        self._delivering = False
+        self._pump_asked = False
+        self._used = False
+        self._idle_timer: Timer | None = None
+
+    def start(self, handler: ConnectionHandler, forget: Callable[[], None] | None = None) -> None:
+        """Deliver to `handler` from now on; call `forget` at the end."""
+        self._handler = handler
+        self._forget = forget
+        if self.closed:
+            self._release()
+            return
+        if self._limits.idle_ms:
+            self._idle_timer = self._scheduler.call_later(self._limits.idle_ms, self._check_idle)
+        self.ask_pump()
+
+    # --- Connection
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the other end has not taken yet."""
+        return self._out.bytes
+
+    def send(self, pieces: Sequence[Piece]) -> None:
+        """Send one frame; the buffers are copied here."""
+        if self.closed or (self.other is not None and self.other.closed):
+            return
+        try:
+            content = _joined(pieces)
+        except BarnabasError as error:
+            self._fail(error)
+            return
+        self._used = True
+        self._out.add(content)
+        self._network.carry(self, self._arrive)
+
+    def pause(self) -> None:
+        """Deliver no more frames until `resume`."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Undo `pause`; the next frame comes on a later turn."""
+        if self._paused:
+            self._paused = False
+            self.ask_pump()
+
+    def close(self, reason: str = "") -> None:
+        """Close; what was sent still reaches the other end."""
+        if self.closed:
+            return
+        if reason:
+            self._network.report(f"closing the connection to {self.peer[0]}:{self.peer[1]}: {reason}")
+        self._out.ended = True
+        self._end(None)
+        if self.other is not None:
+            self.other.ask_pump()
+
+    # --- the network's side
+
+    def lose(self, reason: str) -> None:
+        """Both ends lose the connection; frames under way are gone."""
+        for end in (self, self.other):
+            if end is not None and not end.closed:
+                end._out.clear()
+                end._end(TransportError(f"connection to {end.peer[0]}:{end.peer[1]} lost: {reason}"))
+
+    def ask_pump(self) -> None:
+        """Deliver what has arrived, on a later turn."""
+        if not self._pump_asked and not self._delivering:
+            self._pump_asked = True
+            self._scheduler.call_soon(self._pump)
+
+    def _arrive(self) -> None:
+        """A frame of this end has made its way to the other."""
+        if self._out.frames:
+            self._out.arrived += 1
+            if self.other is not None:
+                self.other.ask_pump()
+
+    def _pump(self) -> None:
+        self._pump_asked = False
+        handler = self._handler
+        if handler is None or self.closed or self._network.is_cut(self):
+            return
+        took = False
+        self._delivering = True
+        try:
+            while not (self._paused or self.closed or self._out.bytes > self._limits.unsent_bytes_max):
+                content = self._in.take()
+                if content is None:
+                    break
+                took = True
+                self._deliver(handler, content)
+        finally:
+            self._delivering = False
+        if took and self.other is not None:
+            self.other.ask_pump()  # it may have waited for its frames to be taken
+        if self._in.ended and not self._in.frames and not self.closed:
+            self._end(None)
+
+    def _deliver(self, handler: ConnectionHandler, content: bytearray) -> None:
+        self._used = True
+        size = len(content)
+        if not 0 < size <= self._limits.frame_bytes_max:
+            self._fail(TransportError(f"a frame of {size} bytes is not allowed (1 to {self._limits.frame_bytes_max})"))
+            return
+        try:
+            handler.frame(memoryview(content))
+        except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
+            self._fail(error)
+        content[:] = _GARBAGE * size
+
+    def _check_idle(self) -> None:
+        if self._used or self._paused:
+            self._used = False
+            self._idle_timer = self._scheduler.call_later(self._limits.idle_ms, self._check_idle)
+        else:
+            self.close()
+
+    def _fail(self, error: Exception) -> None:
+        text = str(error) if isinstance(error, TransportError) else f"{type(error).__name__}: {error}"
+        self._network.report(f"closing the connection to {self.peer[0]}:{self.peer[1]}: {text}")
+        self.lose(text)
+
+    def _end(self, error: TransportError | None) -> None:
+        self.closed = True
+        self._in.clear()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._network.forget(self)
+        self._release()
+        self._scheduler.call_soon(lambda: self._tell_closed(error))
+
+    def _release(self) -> None:
+        forget, self._forget = self._forget, None
+        if forget is not None:
+            forget()
+
+    def _tell_closed(self, error: TransportError | None) -> None:
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            handler.closed(error)
+
+
+def _joined(pieces: Sequence[Piece]) -> bytearray:
+    content = bytearray()
+    for piece in pieces:
+        if isinstance(piece, (bytes, bytearray, memoryview)):
+            content += piece
+        else:
+            part = piece.read()
+            if len(part) != piece.size:
+                raise TransportError(f"a file region of {piece.size} bytes ended after {len(part)}")
+            content += part
+    return content

@@ -1,0 +1,16 @@
+"""What the simulated network does to its users."""
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class Faults:
+    """The default is a perfect network: no delay, no loss. Delays need an `Entropy` unless both ends are equal."""
+
+    latency_ms_min: float = 0.0
+    latency_ms_max: float = 0.0
+    """Each frame, and each attempt to connect, takes a time between the two; frames of a connection stay in order."""
+    drop_chance: float = 0.0
+    """For each frame: how likely the connection is lost instead of the frame arriving."""
+    refuse_chance: float = 0.0
+    """For each attempt to connect: how likely it is refused."""

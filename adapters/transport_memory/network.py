@@ -1,0 +1,255 @@
+"""A network inside the process, with faults to order. Everything runs on one scheduler; a seed replays it."""
+
+from collections.abc import Callable
+from functools import partial
+
+from ...ports.entropy import Entropy
+from ...ports.scheduler import Scheduler
+from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, TransportError
+from .connection import MemoryConnection, Pipe
+from .faults import Faults
+
+Accept = Callable[[Connection], ConnectionHandler]
+Opened = Callable[[Connection | TransportError], ConnectionHandler | None]
+
+_FIRST_FREE_PORT = 40_000
+
+
+class MemoryListener:
+    """Fulfils `Listener`."""
+
+    def __init__(self, network: "MemoryNetwork", node: str, address: Address, accept: Accept, limits: Limits) -> None:
+        self.node = node
+        self.address = address
+        self.accept = accept
+        self.limits = limits
+        self.open_connections = 0
+        self.refusing = False
+        self._network = network
+
+    def close(self) -> None:
+        """Accept no more; twice is harmless."""
+        if self._network.listeners.get(self.address) is self:
+            del self._network.listeners[self.address]
+
+    def forget_one(self) -> None:
+        """A connection made here is gone."""
+        self.open_connections -= 1
+
+
+class _Attempt:
+    """An attempt to connect that has not come to anything."""
+
+    def __init__(self, network: "MemoryNetwork", node: str, address: Address, opened: Opened, limits: Limits) -> None:
+        self.node = node
+        self.address = address
+        self.limits = limits
+        self._network = network
+        self._opened: Opened | None = opened
+
+    def settle(self, result: MemoryConnection | str) -> None:
+        """Tell the result, once: the connection, or why there is none."""
+        opened, self._opened = self._opened, None
+        self._network.attempts.pop(self, None)
+        if opened is None:
+            if isinstance(result, MemoryConnection):
+                result.close()
+            return
+        host, port = self.address
+        failure = None if isinstance(result, MemoryConnection) else f"cannot connect to {host}:{port}: {result}"
+        handler = None
+        try:
+            handler = opened(TransportError(failure) if isinstance(result, str) else result)
+        except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
+            self._network.report(f"connection to {host}:{port}: {type(error).__name__}: {error}")
+        if isinstance(result, MemoryConnection):
+            if handler is None:
+                result.close()
+            else:
+                result.start(handler)
+
+    @property
+    def over(self) -> bool:
+        """True when the result was told."""
+        return self._opened is None
+
+
+class MemoryNetwork:
+    """Nodes with names, and what goes on between them. All calls belong to the scheduler's owner thread."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        entropy: Entropy | None = None,
+        faults: Faults | None = None,
+        report: Callable[[str], None] | None = None,
+    ) -> None:
+        """`report` gets one line for each thing that went wrong on a connection, as with TCP."""
+        self.scheduler = scheduler
+        self.faults = faults or Faults()
+        """May be replaced at any time."""
+        self.report: Callable[[str], None] = report or (lambda _line: None)
+        self.listeners: dict[Address, MemoryListener] = {}
+        self.connections: dict[MemoryConnection, None] = {}  # a set, in the order of their making
+        self.attempts: dict[_Attempt, None] = {}
+        self._entropy = entropy
+        self._cuts: set[frozenset[str]] = set()
+        self._last_port = _FIRST_FREE_PORT
+
+    def transport(self, node: str = "node") -> "MemoryTransport":
+        """The way into the network of the node `node`."""
+        return MemoryTransport(self, node)
+
+    # --- faults
+
+    def cut(self, one: str, other: str) -> None:
+        """Nothing passes between two nodes; connections stand, and frames wait, as with a lost route under TCP."""
+        self._cuts.add(frozenset((one, other)))
+
+    def heal(self, one: str, other: str) -> None:
+        """Undo `cut`: what waited goes on."""
+        self._cuts.discard(frozenset((one, other)))
+        for connection in list(self.connections):
+            connection.ask_pump()
+        for attempt in self.attempts:
+            self.scheduler.call_soon(partial(self._meet, attempt))
+
+    def heal_all(self) -> None:
+        """Undo every `cut`."""
+        for nodes in sorted(sorted(cut) for cut in self._cuts):
+            self.heal(nodes[0], nodes[-1])
+
+    def lose_connections(self, one: str, other: str | None = None) -> int:
+        """Reset the connections between two nodes (None: all of `one`); returns how many."""
+        lost = 0
+        for connection in list(self.connections):
+            ends = {connection.node, connection.other.node if connection.other is not None else ""}
+            if not connection.closed and one in ends and (other is None or ends == {one, other}):
+                connection.lose("reset")
+                lost += 1
+        return lost
+
+    def crash(self, node: str) -> None:
+        """What the others see when the process of a node is killed: its ports are closed, its connections reset."""
+        for listener in [each for each in self.listeners.values() if each.node == node]:
+            listener.close()
+        self.lose_connections(node)
+
+    # --- for transports and connections
+
+    def is_cut(self, connection: MemoryConnection) -> bool:
+        """True if nothing passes on the way of this connection."""
+        other = connection.other.node if connection.other is not None else connection.node
+        return self._is_cut(connection.node, other)
+
+    def carry(self, sender: MemoryConnection, arrive: Callable[[], None]) -> None:
+        """Take a frame from `sender`: call `arrive` when it has made its way, or lose the connection."""
+        if self.faults.drop_chance and self._entropy is not None and self._entropy.fraction() < self.faults.drop_chance:
+            self._after_latency(lambda: sender.lose("the network dropped it"))
+        else:
+            self._after_latency(arrive)
+
+    def forget(self, connection: MemoryConnection) -> None:
+        """The end is closed."""
+        self.connections.pop(connection, None)
+
+    def open_port(self, node: str, address: Address, accept: Accept, limits: Limits) -> MemoryListener:
+        """Listen; raises `TransportError` when the port is in use."""
+        host, port = address
+        address = (host, port or self._free_port())
+        if address in self.listeners:
+            raise TransportError(
+                f"cannot listen on {host}:{port}: the port is in use; stop who has it, or change `listeners`"
+            )
+        listener = MemoryListener(self, node, address, accept, limits)
+        self.listeners[address] = listener
+        return listener
+
+    def attempt(self, node: str, address: Address, opened: Opened, timeout_ms: float, limits: Limits) -> None:
+        """Start to connect."""
+        attempt = _Attempt(self, node, address, opened, limits)
+        self.attempts[attempt] = None
+        timer = self.scheduler.call_later(
+            timeout_ms, lambda: None if attempt.over else attempt.settle(f"no answer within {timeout_ms:.0f} ms")
+        )
+
+        def meet() -> None:
+            if not attempt.over:
+                self._meet(attempt)
+            if attempt.over:
+                timer.cancel()
+
+        self._after_latency(meet)
+
+    def _meet(self, attempt: _Attempt) -> None:
+        listener = self.listeners.get(attempt.address)
+        if attempt.over or (listener is not None and self._is_cut(attempt.node, listener.node)):
+            return
+        refused = self.faults.refuse_chance and self._entropy and self._entropy.fraction() < self.faults.refuse_chance
+        if listener is None or refused:
+            attempt.settle("Connection refused")
+            return
+        to_server, to_client = Pipe(), Pipe()
+        client_address = (attempt.node, self._free_port())
+        client = MemoryConnection(
+            self, attempt.node, client_address, attempt.address, attempt.limits, to_server, to_client
+        )
+        server = MemoryConnection(
+            self, listener.node, attempt.address, client_address, listener.limits, to_client, to_server
+        )
+        client.other, server.other = server, client
+        self.connections[client] = self.connections[server] = None
+        self._accept(listener, server)
+        attempt.settle(client)
+
+    def _accept(self, listener: MemoryListener, server: MemoryConnection) -> None:
+        if listener.open_connections >= listener.limits.connections_max:
+            if not listener.refusing:
+                listener.refusing = True
+                self.report(
+                    f"listener {listener.address[0]}:{listener.address[1]}: refusing connections while "
+                    f"{listener.limits.connections_max} are open; raise max.connections if they are wanted"
+                )
+            server.close()
+            return
+        listener.refusing = False
+        try:
+            handler = listener.accept(server)
+        except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
+            self.report(f"cannot serve {server.peer[0]}:{server.peer[1]}: {type(error).__name__}: {error}")
+            server.close()
+        else:
+            listener.open_connections += 1
+            server.start(handler, listener.forget_one)
+
+    def _is_cut(self, one: str, other: str) -> bool:
+        return frozenset((one, other)) in self._cuts
+
+    def _after_latency(self, callback: Callable[[], None]) -> None:
+        low, high = self.faults.latency_ms_min, self.faults.latency_ms_max
+        if high > low and self._entropy is not None:
+            low += (high - low) * self._entropy.fraction()
+        if low > 0:
+            self.scheduler.call_later(low, callback)
+        else:
+            self.scheduler.call_soon(callback)
+
+    def _free_port(self) -> int:
+        self._last_port += 1
+        return self._last_port
+
+
+class MemoryTransport:
+    """Fulfils `Transport` for one node of a `MemoryNetwork`."""
+
+    def __init__(self, network: MemoryNetwork, node: str) -> None:
+        self._network = network
+        self._node = node
+
+    def listen(self, address: Address, accept: Accept, limits: Limits) -> Listener:
+        """Open a port (0: any free one). Raises `TransportError` when it is in use."""
+        return self._network.open_port(self._node, address, accept, limits)
+
+    def connect(self, address: Address, opened: Opened, *, timeout_ms: float, limits: Limits) -> None:
+        """Connect; `opened` is called once, on a later turn, with the connection or a `TransportError`."""
+        self._network.attempt(self._node, address, opened, timeout_ms, limits)

@@ -1,0 +1,6 @@
+"""The reactor (scheduler and sockets are one loop) and TCP connections on it."""
+
+from .reactor import Reactor
+from .tcp import TcpTransport
+
+__all__ = ["Reactor", "TcpTransport"]

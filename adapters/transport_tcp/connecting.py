@@ -1,0 +1,131 @@
+"""Connecting to another process: resolve the name, then try its addresses one after the other."""
+
+import errno
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from ...ports.scheduler import Outcome
+from ...ports.transport import Address, Connection, ConnectionHandler, Limits, TransportError
+from .connection import Shared, TcpConnection, address_text
+from .reactor import WRITE
+from .reporting import one_line
+
+Opened = Callable[[Connection | TransportError], ConnectionHandler | None]
+_AddressInfo = tuple[Any, ...]  # what getaddrinfo returns: family, type, protocol, name, socket address
+
+_UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR}
+
+
+class Connecting:
+    """One attempt; calls `opened` exactly once, on a later turn, with a connection or an error."""
+
+    def __init__(self, shared: Shared, address: Address, opened: Opened, timeout_ms: float, limits: Limits) -> None:
+        self._shared = shared
+        self._reactor = shared.reactor
+        self._address = address
+        self._opened: Opened | None = opened
+        self._limits = limits
+        self._sock: socket.socket | None = None
+        self._targets: list[_AddressInfo] = []
+        self._failure = "no address found"
+        self._timer = self._reactor.call_later(timeout_ms, lambda: self.fail(f"no answer within {timeout_ms:.0f} ms"))
+        shared.attempts.add(self)
+        host, port = address
+        numeric = _resolve(host, port, socket.AI_NUMERICHOST)
+        if numeric is not None:
+            self._targets = numeric
+            self._reactor.call_soon(self._try_next)
+        else:
+            self._reactor.offload(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), self._resolved)
+
+    def fail(self, reason: str) -> None:
+        """Give up; harmless when it is over."""
+        self._drop_socket()
+        self._tell(TransportError(f"cannot connect to {address_text(self._address)}: {reason}"))
+
+    def _resolved(self, outcome: Outcome[list[_AddressInfo]]) -> None:
+        if outcome.error is not None:
+            reason = getattr(outcome.error, "strerror", None) or str(outcome.error)
+            self.fail(f"the name cannot be resolved ({reason})")
+        else:
+            self._targets = list(outcome.value or [])
+            self._try_next()
+
+    def _try_next(self) -> None:
+        while self._opened is not None:
+            if not self._targets:
+                self.fail(self._failure)
+                return
+            family, kind, protocol, _, target = self._targets.pop(0)
+            try:
+                self._sock = socket.socket(family, kind, protocol)
+                self._sock.setblocking(False)
+                code = self._sock.connect_ex(target)
+            except (OSError, OverflowError) as error:
+                self._failure = str(error)
+                self._drop_socket()
+                continue
+            if code in _UNDER_WAY:
+                self._reactor.watch(self._sock, WRITE, self._on_ready)
+                return
+            if self._check(code):
+                return
+
+    def _on_ready(self, _events: int) -> None:
+        if self._sock is not None and not self._check(self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)):
+            self._try_next()
+
+    def _check(self, code: int) -> bool:
+        """True if the connection stands; otherwise this address is done with."""
+        sock = self._sock
+        if sock is None:
+            return False
+        if not code:
+            try:
+                peer = sock.getpeername()
+                if peer != sock.getsockname():
+                    self._reactor.watch(sock, 0, self._on_ready)
+                    self._sock = None
+                    self._tell(TcpConnection(self._shared, sock, (peer[0], peer[1]), self._limits))
+                    return True
+                code = errno.ECONNREFUSED  # a socket on loopback can meet itself when nobody listens on the port
+            except OSError as error:
+                code = error.errno or errno.ENOTCONN
+        self._failure = os.strerror(code)
+        self._drop_socket()
+        return False
+
+    def _drop_socket(self) -> None:
+        if self._sock is not None:
+            self._reactor.watch(self._sock, 0, self._on_ready)
+            self._sock.close()
+            self._sock = None
+
+    def _tell(self, result: TcpConnection | TransportError) -> None:
+        opened, self._opened = self._opened, None
+        if opened is None:
+            if isinstance(result, TcpConnection):
+                result.abort(None)
+            return
+        self._timer.cancel()
+        self._shared.attempts.discard(self)
+        handler = None
+        try:
+            handler = opened(result)
+        except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
+            self._shared.report(f"connection to {address_text(self._address)}: {one_line(error)}")
+        if isinstance(result, TcpConnection):
+            if handler is None:
+                result.abort(None)
+            else:
+                result.start(handler)
+
+
+def _resolve(host: str, port: int, flags: int) -> list[_AddressInfo] | None:
+    """Addresses of a numeric host without asking anybody; None for a name."""
+    try:
+        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags))
+    except (OSError, UnicodeError):
+        return None

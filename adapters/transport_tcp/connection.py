@@ -1,0 +1,317 @@
+"""One TCP connection on the reactor."""
+
+import errno
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ...ports.errors import BarnabasError
+from ...ports.transport import Address, ConnectionHandler, Limits, Piece, TransportError
+from .inbound import Inbound, ReceiveBuffers
+from .outbound import Outbound
+from .reactor import READ, WRITE, Reactor
+from .reporting import one_line
+from .timers import HeapTimer
+
+if TYPE_CHECKING:
+    from .connecting import Connecting
+
+# Why no frames are delivered at present; any of them also stops reading.
+_PAUSED = 1  # the handler asked for it
+_UNSENT = 2  # too much waits to be sent
+_RESUMING = 4  # what was received meanwhile is delivered on the next turn
+_CLOSING = 8  # closes when what was sent has gone out
+_GONE = 16
+
+_FLUSH_EARLY_BYTES = 1_048_576
+"""Answers to frames received together leave together, unless they come to more than this."""
+_DISCARD_BYTES = 65_536
+_DISCARDS_MAX = 16
+
+_PEER_WENT_AWAY = {
+    errno.ECONNRESET,
+    errno.EPIPE,
+    errno.ECONNABORTED,
+    errno.ETIMEDOUT,
+    errno.EHOSTUNREACH,
+    errno.ENOTCONN,
+}
+
+
+def address_text(address: Address) -> str:
+    """host:port, with brackets around an IPv6 host."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Shared:
+    """What all connections of one transport have in common."""
+
+    def __init__(self, reactor: Reactor, report: Callable[[str], None]) -> None:
+        self.reactor = reactor
+        self.report = report
+        self.buffers = ReceiveBuffers()
+        self.connections: set[TcpConnection] = set()
+        self.attempts: set[Connecting] = set()
+
+
+class TcpConnection:
+    """Fulfils `Connection`. Delayed answers hold this object: its descriptor may long belong to another connection."""
+
+    __slots__ = (
+        "_delivering",
+        "_forget",
+        "_handler",
+        "_held",
+        "_idle_timer",
+        "_inbound",
+        "_interest",
+        "_last_active",
+        "_limits",
+        "_local",
+        "_outbound",
+        "_reactor",
+        "_shared",
+        "_sock",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        shared: Shared,
+        sock: socket.socket,
+        peer: Address,
+        limits: Limits,
+        forget: Callable[[], None] | None = None,
+    ) -> None:
+        """Takes over a connected, non-blocking socket; `forget` is called when it is closed."""
+        self.peer = peer
+        self._shared = shared
+        self._reactor = shared.reactor
+        self._sock = sock
+        self._limits = limits
+        self._forget = forget
+        self._handler: ConnectionHandler | None = None
+        self._inbound = Inbound(shared.buffers, limits.frame_bytes_max)
+        self._outbound = Outbound()
+        self._held = 0
+        self._interest = 0
+        self._delivering = False
+        self._local: Address | None = None
+        self._idle_timer: HeapTimer | None = None
+        self._last_active = self._reactor.turn_time
+        with suppress(OSError):  # fails when the peer is gone already; the first read tells
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        shared.connections.add(self)
+
+    def start(self, handler: ConnectionHandler) -> None:
+        """Deliver to `handler` from now on."""
+        self._handler = handler
+        if not self._held & _GONE:
+            if not self._held:
+                self._set_interest(self._interest | READ)
+            if self._limits.idle_ms:
+                self._idle_timer = self._reactor.call_later(self._limits.idle_ms, self._check_idle)
+
+    # --- Connection
+
+    @property
+    def local(self) -> Address:
+        """This end's address."""
+        if self._local is None:
+            self._local = ("", 0) if self._held & _GONE else self._sock.getsockname()[:2]
+        return self._local
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes given to `send` that have not gone out yet."""
+        return self._outbound.unsent_bytes
+
+    def send(self, pieces: Sequence[Piece]) -> None:
+        """Queue one frame; it goes out now, or together with the answers to the frames that came with this one."""
+        if self._held & (_CLOSING | _GONE):
+            return
+        try:
+            self._outbound.add(pieces)
+        except BarnabasError as error:
+            self._fail(error)
+            return
+        unsent = self._outbound.unsent_bytes
+        if (not self._delivering or unsent > _FLUSH_EARLY_BYTES) and not self._interest & WRITE:
+            self._flush()
+        elif unsent > self._limits.unsent_bytes_max:
+            self._held |= _UNSENT
+
+    def pause(self) -> None:
+        """Deliver no more frames until `resume`."""
+        self._held |= _PAUSED  # reading ends when the next bytes come: most pauses are over before
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        self._release(_PAUSED)
+
+    def close(self, reason: str = "") -> None:
+        """Close once what was sent has gone out; a `reason` is reported."""
+        if self._held & (_CLOSING | _GONE):
+            return
+        if reason:
+            self._shared.report(f"closing the connection to {address_text(self.peer)}: {reason}")
+        self._held |= _CLOSING
+        if not self._delivering:
+            self._flush()
+
+    def abort(self, error: TransportError | None) -> None:
+        """Close at once; what has not gone out is dropped."""
+        if self._held & _GONE:
+            return
+        self._held |= _GONE
+        self._set_interest(0)
+        self._sock.close()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._outbound.clear()
+        if not self._delivering:
+            self._inbound.clear()
+        self._shared.connections.discard(self)
+        if self._forget is not None:
+            self._forget()
+        self._reactor.call_soon(lambda: self._tell_closed(error))
+
+    def _tell_closed(self, error: TransportError | None) -> None:
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            handler.closed(error)
+
+    # --- events
+
+    def on_ready(self, events: int) -> None:
+        """The reactor found the socket readable or writable."""
+        if events & READ:
+            if self._held:
+                self._set_interest(self._interest & ~READ)
+            else:
+                self._receive()
+        if events & WRITE and not self._held & _GONE:
+            self._flush()
+
+    def _receive(self) -> None:
+        try:
+            got = self._inbound.receive(self._sock)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._lost(error)
+            return
+        if not got:
+            cut = self._inbound.pending_bytes
+            self.abort(self._error("the peer closed it in the middle of a frame") if cut else None)
+            return
+        self._last_active = self._reactor.turn_time
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Hand out the frames that are whole, then send the answers to them together."""
+        handler, inbound = self._handler, self._inbound
+        if handler is None:
+            return
+        self._delivering = True
+        try:
+            while not self._held:
+                content = inbound.next_frame()
+                if content is None:
+                    break
+                handler.frame(content)
+        except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
+            self._fail(error)
+        finally:
+            self._delivering = False
+            if self._held & _GONE:
+                inbound.clear()
+            else:
+                inbound.settle()
+        if self._held & _GONE or self._interest & WRITE:
+            return
+        if self._outbound.unsent_bytes or self._held & _CLOSING:
+            self._flush()
+
+    def _flush(self) -> None:
+        before = self._outbound.unsent_bytes
+        try:
+            done = self._outbound.flush(self._sock)
+        except OSError as error:
+            self._lost(error)
+            return
+        except BarnabasError as error:
+            self._fail(error)
+            return
+        unsent = self._outbound.unsent_bytes
+        if unsent != before:
+            self._last_active = self._reactor.turn_time
+        if done and self._held & _CLOSING:
+            self._close_in_order()
+            return
+        self._set_interest(self._interest & ~WRITE if done else self._interest | WRITE)
+        if unsent > self._limits.unsent_bytes_max:
+            self._held |= _UNSENT
+        else:
+            self._release(_UNSENT)
+
+    def _release(self, why: int) -> None:
+        """One reason less to hold frames back."""
+        if not self._held & why:
+            return
+        self._held &= ~why
+        if not self._held and not self._delivering:
+            self._held = _RESUMING
+            self._reactor.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._held &= ~_RESUMING
+        if not self._held:
+            self._deliver()
+        if not self._held:
+            self._set_interest(self._interest | READ)
+
+    def _check_idle(self) -> None:
+        idle_seconds = self._limits.idle_ms / 1000.0
+        quiet = self._reactor.turn_time - self._last_active
+        if self._held & _PAUSED and not self._held & _CLOSING:
+            quiet = 0.0  # the handler has requests in flight
+        if quiet < idle_seconds:
+            self._idle_timer = self._reactor.call_later((idle_seconds - quiet) * 1000.0, self._check_idle)
+        elif self._outbound.unsent_bytes:
+            self.abort(self._error(f"the peer took nothing for {quiet:.0f} s"))
+        else:
+            self.abort(None)
+
+    # --- ends
+
+    def _close_in_order(self) -> None:
+        # Closing with unread bytes makes the system send a reset, which can take the last answer from the peer.
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+            for _ in range(_DISCARDS_MAX):  # not into the shared buffer: a handler may be reading from it now
+                if not self._sock.recv(_DISCARD_BYTES):
+                    break
+        self.abort(None)
+
+    def _lost(self, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        if error.errno not in _PEER_WENT_AWAY:
+            self._shared.report(f"connection to {address_text(self.peer)}: {reason}")
+        self.abort(self._error(reason))
+
+    def _fail(self, error: Exception) -> None:
+        """Something that the peer or the handler did wrong: one line, and the connection is gone."""
+        text = str(error) if isinstance(error, TransportError) else one_line(error)
+        self._shared.report(f"closing the connection to {address_text(self.peer)}: {text}")
+        self.abort(self._error(text))
+
+    def _error(self, text: str) -> TransportError:
+        return TransportError(f"connection to {address_text(self.peer)} lost: {text}")
+
+    def _set_interest(self, interest: int) -> None:
+        if interest != self._interest:
+            self._interest = interest
+            self._reactor.watch(self._sock, interest, self.on_ready)

@@ -1,0 +1,138 @@
+"""Received bytes, cut into frames.
+
+All connections of a transport receive into one shared buffer: nothing is kept for a connection that is between two
+frames. The beginning of a frame is kept in a buffer of the connection that is at most four times what has come,
+whatever the length before it says. Long frames are received straight into that buffer.
+"""
+
+from struct import Struct
+from typing import Protocol
+
+from ...ports.transport import TransportError
+
+_LENGTH = Struct(">i")
+
+SHARED_BYTES = 262_144
+LARGE_BYTES = 65_536
+"""A frame of which so much has come without being whole gets a buffer of its own."""
+_GROWTH = 4
+_SPARE_BYTES_MAX = 2_097_152
+_SPARES_MAX = 4
+
+_NOTHING = memoryview(bytearray())
+
+
+class Receives(Protocol):
+    """The part of a socket that is needed here."""
+
+    def recv_into(self, buffer: memoryview, /) -> int: ...
+
+
+class ReceiveBuffers:
+    """The buffers that the connections of one transport share."""
+
+    def __init__(self) -> None:
+        self.shared = memoryview(bytearray(SHARED_BYTES))
+        self._spares: list[memoryview] = []
+
+    def take(self, size: int) -> memoryview:
+        """A buffer of at least `size` bytes for a long frame."""
+        for index, spare in enumerate(self._spares):
+            if len(spare) >= size:
+                return self._spares.pop(index)
+        return memoryview(bytearray(size))
+
+    def give_back(self, buffer: memoryview) -> None:
+        """Keep a buffer for the next long frame: fresh memory costs a page fault for every 4 KB."""
+        if len(self._spares) < _SPARES_MAX and len(buffer) <= _SPARE_BYTES_MAX:
+            self._spares.append(buffer)
+
+
+class Inbound:
+    """The receiving side of one connection.
+
+    Use: `receive`, then `next_frame` until None or as long as frames are wanted, then `settle`.
+    """
+
+    __slots__ = ("_buffer", "_buffers", "_bytes_max", "_end", "_limit", "_start")
+
+    def __init__(self, buffers: ReceiveBuffers, frame_bytes_max: int) -> None:
+        self._buffers = buffers
+        self._bytes_max = frame_bytes_max
+        self._buffer = _NOTHING
+        self._start = self._end = 0
+        self._limit = 0
+        """Where a long frame, or the present buffer for it, ends; 0 when no long frame is under way."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes received and not yet handed out."""
+        return self._end - self._start
+
+    def receive(self, sock: Receives) -> int:
+        """Receive once; returns the number of bytes, 0 at the end of the stream. Raises what the socket raises."""
+        if self._limit:
+            got = sock.recv_into(self._buffer[self._end : self._limit])
+            self._end += got
+            return got
+        shared, kept = self._buffers.shared, self._end - self._start
+        if kept:
+            shared[:kept] = self._buffer[self._start : self._end]
+            got = sock.recv_into(shared[kept:])
+        else:
+            got = sock.recv_into(shared)
+        if got:
+            self._buffer, self._start, self._end = shared, 0, kept + got
+        return got
+
+    def next_frame(self) -> memoryview | None:
+        """The content of the next whole frame, valid until the next call; None when more must come first.
+
+        Raises `TransportError` when the length is not one of a frame (facts A1: zero and negative ones are refused).
+        """
+        start = self._start
+        if self._end - start < 4:
+            return None
+        size: int = _LENGTH.unpack_from(self._buffer, start)[0]
+        if not 0 < size <= self._bytes_max:
+            raise TransportError(f"a frame of {size} bytes is not allowed (1 to {self._bytes_max})")
+        stop = start + 4 + size
+        if stop > self._end:
+            return None
+        self._start = stop
+        return self._buffer[start + 4 : stop]
+
+    def settle(self) -> None:
+        """Keep what was not handed out in a place of this connection's own."""
+        left = self._end - self._start
+        if not left:
+            self.clear()
+            return
+        shared = self._buffer is self._buffers.shared
+        need = 4 + _LENGTH.unpack_from(self._buffer, self._start)[0] if left >= 4 else 4
+        if self._limit:
+            if self._end == self._limit and left < need:
+                self._move(need)
+        elif left >= LARGE_BYTES and left < need:
+            self._move(need)
+        elif shared:
+            self._buffer = memoryview(bytearray(self._buffer[self._start : self._end]))
+            self._start, self._end = 0, left
+
+    def clear(self) -> None:
+        """Forget what was not handed out."""
+        if self._limit:
+            self._buffers.give_back(self._buffer)
+            self._limit = 0
+        self._buffer = _NOTHING
+        self._start = self._end = 0
+
+    def _move(self, need: int) -> None:
+        """Put the beginning of a long frame into a buffer that holds more of it."""
+        left = self._end - self._start
+        larger = self._buffers.take(min(need, left * _GROWTH))
+        larger[:left] = self._buffer[self._start : self._end]
+        if self._limit:
+            self._buffers.give_back(self._buffer)
+        self._buffer, self._start, self._end = larger, 0, left
+        self._limit = min(need, len(larger))

@@ -1,0 +1,127 @@
+"""An open port."""
+
+import errno
+import socket
+from collections.abc import Callable
+
+from ...ports.transport import Address, Connection, ConnectionHandler, Limits, TransportError
+from .connection import Shared, TcpConnection, address_text
+from .reactor import READ
+from .reporting import one_line
+
+_BACKLOG = 1024
+_ACCEPTS_PER_TURN = 64
+_BACK_OFF_MS = 500.0
+_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+Accept = Callable[[Connection], ConnectionHandler]
+
+
+class TcpListener:
+    """Fulfils `Listener`."""
+
+    def __init__(self, shared: Shared, address: Address, accept: Accept, limits: Limits) -> None:
+        self._shared = shared
+        self._accept = accept
+        self._limits = limits
+        self._open_connections = 0
+        self._refusing = False
+        self._out_of_resources = False
+        self._closed = False
+        self._sock = _open(address)
+        bound = self._sock.getsockname()
+        self.address: Address = (bound[0], bound[1])
+        """Where it listens, with the real port."""
+        self._shared.reactor.watch(self._sock, READ, self._on_ready)
+
+    def close(self) -> None:
+        """Accept no more; twice is harmless."""
+        if not self._closed:
+            self._closed = True
+            self._shared.reactor.watch(self._sock, 0, self._on_ready)
+            self._sock.close()
+
+    def _on_ready(self, _events: int) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            if self._closed:
+                return
+            try:
+                sock, peer = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._cannot_accept(error)
+                return
+            self._out_of_resources = False
+            self._take(sock, (peer[0], peer[1]))
+
+    def _take(self, sock: socket.socket, peer: Address) -> None:
+        sock.setblocking(False)
+        if self._open_connections >= self._limits.connections_max:
+            if not self._refusing:  # one line, not one for each of a flood
+                self._refusing = True
+                self._shared.report(
+                    f"listener {address_text(self.address)}: refusing {address_text(peer)} and all that follow while "
+                    f"{self._limits.connections_max} connections are open; raise max.connections if they are wanted"
+                )
+            sock.close()
+            return
+        self._refusing = False
+        self._open_connections += 1
+        connection = TcpConnection(self._shared, sock, peer, self._limits, self._forget_one)
+        try:
+            handler = self._accept(connection)
+        except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
+            self._shared.report(f"cannot serve {address_text(peer)}: {one_line(error)}")
+            connection.abort(None)
+        else:
+            connection.start(handler)
+
+    def _forget_one(self) -> None:
+        self._open_connections -= 1
+
+    def _cannot_accept(self, error: OSError) -> None:
+        """Wait a little: the connection stays in the backlog, so that the socket remains readable."""
+        if not self._out_of_resources:
+            self._out_of_resources = True
+            hint = "; raise the limit of open files (ulimit -n)" if error.errno in _OUT_OF_RESOURCES else ""
+            self._shared.report(f"listener {address_text(self.address)} cannot accept: {error.strerror}{hint}")
+        self._shared.reactor.watch(self._sock, 0, self._on_ready)
+        self._shared.reactor.call_later(_BACK_OFF_MS, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if not self._closed:
+            self._shared.reactor.watch(self._sock, READ, self._on_ready)
+
+
+def _open(address: Address) -> socket.socket:
+    host, port = address
+    where = address_text(address)
+    try:
+        found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise TransportError(f"cannot listen on {where}: {error}; check the host and port in `listeners`") from error
+    family, kind, protocol, _, target = found[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(target)
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+    except (OSError, OverflowError) as error:
+        sock.close()
+        code = error.errno if isinstance(error, OSError) else None
+        raise TransportError(f"cannot listen on {where}: {_advice(code, error)}") from error
+    return sock
+
+
+def _advice(code: int | None, error: Exception) -> str:
+    if code == errno.EADDRINUSE:
+        return "the port is in use; stop the process that has it, or change `listeners` (port 0 takes any free one)"
+    if code == errno.EACCES:
+        return "not permitted; take a port above 1023 in `listeners`, or give the process the right to this one"
+    if code == errno.EADDRNOTAVAIL:
+        return "this machine does not have the address; change the host in `listeners` (0.0.0.0 means all addresses)"
+    if code in _OUT_OF_RESOURCES:
+        return f"{error}; raise the limit of open files of the process (ulimit -n)"
+    return f"{error}; change `listeners`"

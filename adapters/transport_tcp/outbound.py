@@ -1,0 +1,148 @@
+"""Frames on their way out: gathered sends for buffers, `sendfile` for file regions."""
+
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import Sequence
+from struct import Struct
+
+from ...ports.storage import Region
+from ...ports.transport import Piece, TransportError
+from ...ports.words import Buffer
+
+_LENGTH = Struct(">i")
+
+_GATHER_MAX = 256
+"""Buffers in one call to the system; Linux takes 1024."""
+_INLINE_BYTES = 16_384
+"""A region up to this size is read and sent with the buffers around it: one call to the system less than `sendfile`."""
+_READ_BYTES = 262_144
+"""How much of a region without `sendfile` is in memory at a time."""
+_TURN_BYTES = 4_194_304
+"""What one connection may send before others have their turn."""
+
+_MORE: int = getattr(socket, "MSG_MORE", 0)
+_SENDFILE = sys.platform == "linux"  # elsewhere os.sendfile has another signature
+
+
+class _RegionTail:
+    """A region, and how much of it has gone out."""
+
+    __slots__ = ("by_file", "region", "sent", "size")
+
+    def __init__(self, region: Region, *, may_sendfile: bool) -> None:
+        self.region = region
+        self.size = region.size
+        self.sent = 0
+        self.by_file = may_sendfile and region.fileno() >= 0
+
+    def cut_short(self) -> TransportError:
+        return TransportError(f"a file region of {self.size} bytes ended after {self.sent}: its file was truncated")
+
+
+class Outbound:
+    """The sending side of one connection."""
+
+    __slots__ = ("_items", "_may_sendfile", "unsent_bytes")
+
+    def __init__(self, *, may_sendfile: bool = _SENDFILE) -> None:
+        self._items: deque[Buffer | _RegionTail] = deque()
+        self._may_sendfile = may_sendfile
+        self.unsent_bytes = 0
+
+    def add(self, pieces: Sequence[Piece]) -> None:
+        """Queue one frame. Raises `StorageError` or `TransportError` when a small region cannot be read whole."""
+        content_bytes = 0
+        frame: list[Buffer | _RegionTail] = [b""]
+        for piece in pieces:
+            if isinstance(piece, (bytes, bytearray, memoryview)):
+                size = len(piece)
+                if size:
+                    frame.append(piece)
+            else:
+                size = piece.size
+                if size > _INLINE_BYTES:
+                    frame.append(_RegionTail(piece, may_sendfile=self._may_sendfile))
+                elif size:
+                    frame.append(_read_whole(piece, size))
+            content_bytes += size
+        frame[0] = _LENGTH.pack(content_bytes)
+        self._items.extend(frame)
+        self.unsent_bytes += content_bytes + 4
+
+    def flush(self, sock: socket.socket) -> bool:
+        """Send what the socket takes, up to a turn's share; True when nothing is left.
+
+        Raises `OSError` from the socket, `StorageError` and `TransportError` for a region that cannot be read whole.
+        """
+        budget = _TURN_BYTES
+        while self._items:
+            if budget <= 0:
+                return False
+            head = self._items[0]
+            try:
+                if isinstance(head, _RegionTail):
+                    sent = self._send_region(sock, head)
+                else:
+                    sent = self._send_buffers(sock)
+            except (BlockingIOError, InterruptedError):
+                return False
+            self.unsent_bytes -= sent
+            budget -= sent
+        return True
+
+    def clear(self) -> None:
+        """Forget what has not gone out, and let go of its files."""
+        self._items.clear()
+        self.unsent_bytes = 0
+
+    def _send_buffers(self, sock: socket.socket) -> int:
+        items, batch, flags = self._items, [], 0
+        for item in items:
+            if isinstance(item, _RegionTail):
+                flags = _MORE  # the head of an answer leaves in one packet with the file behind it
+                break
+            batch.append(item)
+            if len(batch) == _GATHER_MAX:
+                break
+        sent = left = sock.sendmsg(batch, (), flags)
+        for buffer in batch:
+            if left < len(buffer):
+                if left:
+                    items[0] = memoryview(buffer)[left:]
+                break
+            left -= len(buffer)
+            items.popleft()
+        return sent
+
+    def _send_region(self, sock: socket.socket, tail: _RegionTail) -> int:
+        if not tail.by_file:
+            self._read_ahead(tail)
+            return self._send_buffers(sock)
+        position = tail.region.position + tail.sent
+        sent = os.sendfile(sock.fileno(), tail.region.fileno(), position, tail.size - tail.sent)
+        if not sent:
+            raise tail.cut_short()
+        tail.sent += sent
+        if tail.sent == tail.size:
+            self._items.popleft()
+        return sent
+
+    def _read_ahead(self, tail: _RegionTail) -> None:
+        """Put the next part of a region before it, in memory."""
+        part = tail.region.read(tail.sent, min(_READ_BYTES, tail.size - tail.sent))
+        if not part:
+            raise tail.cut_short()
+        tail.sent += len(part)
+        if tail.sent >= tail.size:
+            self._items[0] = part
+        else:
+            self._items.appendleft(part)
+
+
+def _read_whole(region: Region, size: int) -> bytes:
+    content = region.read(0, size)
+    if len(content) != size:
+        raise TransportError(f"a file region of {size} bytes ended after {len(content)}: its file was truncated")
+    return content

@@ -1,0 +1,233 @@
+"""The one thread that owns the state: sockets, timers and callbacks in one loop."""
+
+import selectors
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from time import monotonic
+from typing import TypeVar
+
+from ...ports.errors import ClosedError
+from ...ports.scheduler import Outcome
+from .reporting import one_line, to_the_log
+from .timers import Callback, HeapTimer, Timers
+
+T = TypeVar("T")
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+_LAST_TURNS_MAX = 1000
+"""Callbacks that go on adding callbacks while the reactor stops are cut off after so many turns."""
+
+
+class Reactor:
+    """Fulfils `Scheduler`, and tells sockets when they are readable or writable.
+
+    `run` makes the calling thread the owner. Without `run`, whoever calls `turn` is the owner (tests do).
+    """
+
+    def __init__(self, report: Callable[[str], None] = to_the_log, *, workers: int = 4) -> None:
+        """`report` gets a line for each callback that raises; `workers` is how many threads `offload` uses at most."""
+        self._report = report
+        self._workers = workers
+        self._selector = selectors.DefaultSelector()
+        self._timers = Timers()
+        self._ready: deque[Callback] = deque()
+        self._at_stop: list[Callback] = []
+        self._executor: Executor | None = None
+        self._offloaded = 0
+        self._sleeping = False
+        self._running = self._stopping = self._closed = False
+        self._state_lock = threading.RLock()  # re-entrant: a signal handler may call `stop`
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._selector.register(self._wake_in, READ, self._drain_wake_ups)
+        self.turn_time = monotonic()
+        """Seconds of the monotonic clock when the present turn began, for those who need it cheap and not exact."""
+
+    @property
+    def watched(self) -> int:
+        """How many sockets are watched."""
+        return 0 if self._closed else len(self._selector.get_map()) - 1
+
+    @property
+    def timers(self) -> int:
+        """How many timers wait."""
+        return len(self._timers)
+
+    # --- Scheduler
+
+    def call_later(self, delay_ms: float, callback: Callback) -> HeapTimer:
+        """Run `callback` after `delay_ms`, at the earliest on the next turn."""
+        if self._closed:
+            raise ClosedError("the reactor has stopped")
+        return self._timers.add(monotonic() + delay_ms / 1000.0, callback)
+
+    def call_soon(self, callback: Callback) -> None:
+        """Run `callback` on the next turn. Callable from any thread; raises `ClosedError` once it has stopped."""
+        # No lock: either the last turn sees what is appended here, or this thread sees `_closed` after appending.
+        self._ready.append(callback)
+        if self._closed:
+            with suppress(ValueError):
+                self._ready.remove(callback)
+                raise ClosedError("the reactor has stopped")
+        elif self._sleeping:
+            self._sleeping = False
+            self._wake()
+
+    def offload(self, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> None:
+        """Run `work` on a worker thread, then `done` on the reactor."""
+        if self._closed:
+            raise ClosedError("the reactor has stopped")
+        if self._executor is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._executor = ThreadPoolExecutor(self._workers, thread_name_prefix="barnabas-worker")
+        self._offloaded += 1
+
+        def finish(outcome: Outcome[T]) -> None:
+            self._offloaded -= 1
+            done(outcome)
+
+        def run() -> None:
+            try:
+                outcome = Outcome(value=work())
+            except BaseException as error:  # noqa: BLE001  # it travels to `done`
+                outcome = Outcome(error=error)
+            self.call_soon(lambda: finish(outcome))
+
+        self._executor.submit(run)
+
+    # --- sockets
+
+    def watch(self, sock: socket.socket, interest: int, ready: Callable[[int], None]) -> None:
+        """Call `ready(events)` whenever `sock` is ready for what `interest` asks (READ, WRITE, both; 0 = no more).
+
+        Events found in one turn are told even if an earlier callback of the turn ended the interest: `ready` checks.
+        """
+        known = sock.fileno() in self._selector.get_map()
+        if not interest:
+            if known:
+                self._selector.unregister(sock)
+        elif known:
+            self._selector.modify(sock, interest, ready)
+        else:
+            self._selector.register(sock, interest, ready)
+
+    # --- life
+
+    def run(self, *, switch_interval_ms: float | None = None) -> None:
+        """Turn until `stop`; then let the work under way finish, and close.
+
+        `switch_interval_ms` sets how long another Python thread may keep the interpreter from this one, for the whole
+        process and for as long as this runs (Python's own default is 5). A server process wants about 0.5.
+        """
+        with self._state_lock:
+            if self._closed:
+                return
+            self._running = True
+        interval_before = sys.getswitchinterval()
+        if switch_interval_ms is not None:
+            sys.setswitchinterval(switch_interval_ms / 1000.0)
+        try:
+            while not self._stopping:
+                self.turn()
+        finally:
+            sys.setswitchinterval(interval_before)
+            self._finish()
+
+    def stop(self) -> None:
+        """End `run` after the present turn. Callable from any thread and from a signal handler; twice is harmless.
+
+        When nothing runs, what is left is finished here, by the calling thread.
+        """
+        with self._state_lock:
+            if self._closed:
+                return
+            self._stopping = True
+            if self._running:
+                self._wake()
+            else:
+                self._running = True
+                self._finish()
+
+    def at_stop(self, callback: Callback) -> None:
+        """Run `callback` when the reactor stops, before its last turns: to close what watches sockets."""
+        self._at_stop.append(callback)
+
+    def turn(self, max_wait_ms: float | None = None) -> None:
+        """Wait for the next thing to happen, at most `max_wait_ms` (None: as long as it takes), and handle it."""
+        self._turn(self._wait_seconds(max_wait_ms))
+        for timer in self._timers.pop_due(self.turn_time):
+            callback = timer.take()
+            if callback is not None:
+                self._guard(callback)
+        self._run_ready()
+
+    def _wait_seconds(self, max_wait_ms: float | None) -> float | None:
+        if self._ready:
+            return 0.0
+        wait = None if max_wait_ms is None else max_wait_ms / 1000.0
+        due = self._timers.next_due()
+        if due is not None:
+            until_due = max(0.0, due - monotonic())
+            wait = until_due if wait is None else min(wait, until_due)
+        return wait
+
+    def _turn(self, wait: float | None) -> None:
+        """Wait for sockets and handle them."""
+        if wait != 0.0:
+            self._sleeping = True
+            if self._ready:  # it came before `_sleeping` could be seen
+                wait = 0.0
+        events = self._selector.select(wait)
+        self._sleeping = False
+        self.turn_time = monotonic()
+        for key, mask in events:
+            try:
+                key.data(mask)
+            except Exception as error:  # noqa: BLE001  # reported; the loop lives on
+                self._report(f"a socket callback raised {one_line(error)}")
+
+    def _run_ready(self) -> None:
+        ready = self._ready
+        for _ in range(len(ready)):
+            self._guard(ready.popleft())
+
+    def _guard(self, callback: Callback) -> None:
+        try:
+            callback()
+        except Exception as error:  # noqa: BLE001  # reported; the loop lives on
+            self._report(f"a callback raised {one_line(error)}")
+
+    def _finish(self) -> None:
+        for callback in self._at_stop:
+            self._guard(callback)
+        self._timers.clear()
+        turns = 0
+        while self._offloaded or (self._ready and turns < _LAST_TURNS_MAX):
+            self._turn(0.0 if self._ready else None)
+            self._run_ready()
+            turns += 1
+        if self._executor is not None:
+            self._executor.shutdown()
+        self._closed = True
+        self._run_ready()
+        self._selector.close()
+        self._wake_in.close()
+        self._wake_out.close()
+
+    def _wake(self) -> None:
+        with suppress(OSError):  # full: it wakes anyway; closed: nobody sleeps
+            self._wake_out.send(b"\0")
+
+    def _drain_wake_ups(self, _events: int) -> None:
+        with suppress(BlockingIOError):
+            while len(self._wake_in.recv(4096)) == 4096:
+                pass

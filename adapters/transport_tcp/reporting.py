@@ -1,0 +1,20 @@
+"""One line about what went wrong."""
+
+from pathlib import PurePath
+
+
+def one_line(error: BaseException) -> str:
+    """Kind, text and place of an exception, without line breaks."""
+    text = " ".join(str(error).split())
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f" ({PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})" if trace is not None else ""
+    return f"{type(error).__name__}: {text}{place}" if text else f"{type(error).__name__}{place}"
+
+
+def to_the_log(line: str) -> None:
+    """Report a line to Python's logging, where nobody asked for it."""
+    import logging
+
+    logging.getLogger("barnabas").error(line)

@@ -1,0 +1,51 @@
+"""TCP on the reactor."""
+
+from collections.abc import Callable
+
+from ...ports.errors import ClosedError
+from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Listener
+from .connecting import Connecting, Opened
+from .connection import Shared
+from .listener import TcpListener
+from .reactor import Reactor
+from .reporting import to_the_log
+
+
+class TcpTransport:
+    """Fulfils `Transport`. `report` gets one line for each thing that went wrong on a connection or listener."""
+
+    def __init__(self, reactor: Reactor, report: Callable[[str], None] = to_the_log) -> None:
+        self._shared = Shared(reactor, report)
+        self._listeners: list[TcpListener] = []
+        self._closed = False
+        reactor.at_stop(self.close)
+
+    @property
+    def open_connections(self) -> int:
+        """Connections of both directions that are open now."""
+        return len(self._shared.connections)
+
+    def listen(self, address: Address, accept: Callable[[Connection], ConnectionHandler], limits: Limits) -> Listener:
+        """Open a port (0: any free one). Raises `TransportError`; the text says what to change."""
+        if self._closed:
+            raise ClosedError("the transport is closed")
+        listener = TcpListener(self._shared, address, accept, limits)
+        self._listeners.append(listener)
+        return listener
+
+    def connect(self, address: Address, opened: Opened, *, timeout_ms: float, limits: Limits) -> None:
+        """Connect; `opened` is called once, on a later turn, with the connection or a `TransportError`."""
+        if self._closed:
+            raise ClosedError("the transport is closed")
+        Connecting(self._shared, address, opened, timeout_ms, limits)
+
+    def close(self) -> None:
+        """Close all listeners and, at once, all connections; the reactor does it when it stops."""
+        self._closed = True
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        for attempt in list(self._shared.attempts):
+            attempt.fail("the transport was closed")
+        for connection in list(self._shared.connections):
+            connection.abort(None)

@@ -1,0 +1,218 @@
+"""The 61 bytes before the records of a batch v2 (facts B1), and the checks that need no more and the CRC (facts B2)."""
+
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.words import Buffer
+from .codec import Codecs
+
+HEADER = Struct(">qiibIhiqqqhii")
+HEADER_SIZE = 61
+LENGTH_OVERHEAD = 12
+"""baseOffset and batchLength come before what batchLength counts."""
+BATCH_LENGTH_MIN = HEADER_SIZE - LENGTH_OVERHEAD
+MAGIC = 2
+MAGIC_AT = 16
+CRC_AT = 17
+CRC_COVERS_FROM = 21
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+ZSTD_ID = 4
+NO_TIMESTAMP = -1
+LONG_MAX = 2**63 - 1
+
+_LONG = Struct(">q")
+_INT = Struct(">i")
+_UNSIGNED = Struct(">I")
+_ATTRIBUTES = Struct(">h")
+_ATTRIBUTES_AT = 21
+_MAX_TIMESTAMP_AT = 35
+
+
+class BatchHeader(NamedTuple):
+    """The fields, parsed. A named tuple: one is made for every batch that passes through the broker."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int  # type: ignore[assignment]  # the format's word, more than tuple's method is
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return LENGTH_OVERHEAD + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record, -1 when there is none; after 2^31-1 comes 0."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def codec_id(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME_BIT)
+
+    @property
+    def transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+
+def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """The header at `pos`; the records need not be there.
+
+    Raises `ApiError`: CORRUPT_MESSAGE when there are fewer than 61 bytes or a field has a value that no batch has,
+    INVALID_RECORD when the magic byte is not 2.
+    """
+    header = _unpack(buf, pos)
+    if (
+        header.base_offset < 0
+        or header.last_offset_delta < 0
+        or header.count < 0
+        or header.base_offset + header.last_offset_delta >= LONG_MAX
+    ):
+        raise ApiError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"a batch header with base offset {header.base_offset}, last offset delta {header.last_offset_delta}"
+            f" and {header.count} records",
+        )
+    return header
+
+
+def check_batch(
+    buf: Buffer, *, codecs: Codecs | None = None, max_bytes: int | None = None, allows_zstd: bool = True
+) -> BatchHeader:
+    """Check what a client sent as the one batch for a partition (facts B2), without opening the records.
+
+    `max_bytes` bounds the whole batch (max.message.bytes). `codecs`, when given, must know the codec of the batch.
+    Raises `ApiError`: CORRUPT_MESSAGE (cut, CRC), INVALID_RECORD (magic, counts, not exactly one batch, control batch,
+    base offset, sequence), MESSAGE_TOO_LARGE, INVALID_TIMESTAMP (log-append time is the broker's to set),
+    UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    if not buf:
+        raise ApiError(ErrorCode.INVALID_RECORD, "there is no record batch")
+    header = _unpack(buf, 0)
+    size = header.size
+    if max_bytes is not None and size > max_bytes:
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes; at most {max_bytes} are allowed")
+    if size > len(buf):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes, of which {len(buf)} have come")
+    if size < len(buf):
+        raise ApiError(ErrorCode.INVALID_RECORD, f"{len(buf) - size} bytes after the batch; exactly one is allowed")
+    if not crc_valid(buf, header):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the CRC-32C of the batch does not match its content")
+    if header.base_offset != 0:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}; a client sends 0")
+    if header.count <= 0 or header.last_offset_delta + 1 != header.count:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"{header.count} records with last offset delta {header.last_offset_delta}",
+        )
+    _check_attributes(header, codecs, allows_zstd)
+    return header
+
+
+def _check_attributes(header: BatchHeader, codecs: Codecs | None, allows_zstd: bool) -> None:
+    if header.control:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a client may not write control batches")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"producer {header.producer_id} without a sequence number")
+    if header.log_append_time:
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a client may not set the timestamp type to LogAppendTime")
+    if header.codec_id == ZSTD_ID and not allows_zstd:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+    if codecs is not None and header.codec_id not in codecs:
+        codecs.by_id(header.codec_id)
+
+
+def check_timestamps(header: BatchHeader, *, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
+    """Check the first and the largest timestamp that the header claims against the window of a CreateTime topic.
+
+    Raises `ApiError` INVALID_TIMESTAMP. What stands in the records is checked by `validate_records`.
+    """
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        if timestamp != NO_TIMESTAMP and not now_ms - before_max_ms <= timestamp <= now_ms + after_max_ms:
+            raise ApiError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {timestamp} is outside [{now_ms - before_max_ms}, {now_ms + after_max_ms}]",
+            )
+
+
+def crc_valid(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
+    """True if the batch at `pos` has the CRC-32C that its header claims. All of it must be there."""
+    end = pos + header.size
+    return end <= len(buf) and bool(crc32c(memoryview(buf)[pos + CRC_COVERS_FROM : end]) == header.crc)
+
+
+def stamp(buf: bytearray | memoryview, base_offset: int, leader_epoch: int, pos: int = 0) -> None:
+    """Set offset and leader epoch in place; both stand outside the CRC."""
+    _LONG.pack_into(buf, pos, base_offset)
+    _INT.pack_into(buf, pos + LENGTH_OVERHEAD, leader_epoch)
+
+
+def stamp_time(buf: bytearray | memoryview, max_timestamp: int, *, log_append_time: bool, pos: int = 0) -> None:
+    """Set the largest timestamp and the timestamp type in place, and the CRC anew. No record is opened (facts B2)."""
+    header = _unpack(buf, pos)
+    if header.size > len(buf) - pos:
+        raise ApiError(
+            ErrorCode.CORRUPT_MESSAGE, f"a batch of {header.size} bytes, of which {len(buf) - pos} are there"
+        )
+    attributes = header.attributes & ~LOG_APPEND_TIME_BIT | (LOG_APPEND_TIME_BIT if log_append_time else 0)
+    _ATTRIBUTES.pack_into(buf, pos + _ATTRIBUTES_AT, attributes)
+    _LONG.pack_into(buf, pos + _MAX_TIMESTAMP_AT, max_timestamp)
+    write_crc(buf, pos, pos + header.size)
+
+
+def write_crc(buf: bytearray | memoryview, pos: int, end: int) -> None:
+    """Set the CRC-32C of the batch that fills [pos, end)."""
+    with memoryview(buf) as view, view[pos + CRC_COVERS_FROM : end] as covered:
+        crc = crc32c(covered)
+    _UNSIGNED.pack_into(buf, pos + CRC_AT, crc)
+
+
+def _unpack(buf: Buffer, pos: int) -> BatchHeader:
+    available = len(buf) - pos
+    if available > MAGIC_AT and buf[pos + MAGIC_AT] != MAGIC:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD, f"a batch with magic {buf[pos + MAGIC_AT]}; only record batches v2 are accepted"
+        )
+    if available < HEADER_SIZE:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{available} bytes are too few for a batch header")
+    header = BatchHeader._make(HEADER.unpack_from(buf, pos))
+    if header.batch_length < BATCH_LENGTH_MIN:
+        raise ApiError(
+            ErrorCode.CORRUPT_MESSAGE, f"a batch length of {header.batch_length}; {BATCH_LENGTH_MIN} at least"
+        )
+    return header

@@ -1,0 +1,220 @@
+"""Record batches v2 to messages, or to columns."""
+
+from collections.abc import Iterator
+from itertools import compress, repeat
+from typing import TypeVar, cast
+
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.words import Buffer
+from .batch_header import HEADER_SIZE, LENGTH_OVERHEAD, LONG_MAX, BatchHeader, crc_valid, parse_header
+from .codec import DECOMPRESSED_BYTES_MAX, Codecs
+from .message import CREATE_TIME, LOG_APPEND_TIME, Headers, Message
+from .record_parser import Records, parse_records
+
+LONG_MIN = -(2**63)
+T = TypeVar("T")
+
+
+class Columns:
+    """The records of some batches, column by column, for building tables; all lists have one length.
+
+    `headers` stays empty unless asked for. `next_offset` is where to go on reading: behind the last whole batch, also
+    when its records were skipped. `valid_bytes` counts the bytes of whole batches.
+    """
+
+    __slots__ = ("headers", "keys", "log_append_time", "next_offset", "offsets", "timestamps", "valid_bytes", "values")
+
+    def __init__(self, next_offset: int = 0) -> None:
+        self.values: list[bytes | None] = []
+        self.keys: list[bytes | None] = []
+        self.headers: list[Headers] = []
+        self.offsets: list[int] = []
+        self.timestamps: list[int] = []
+        self.log_append_time: list[bool] = []
+        self.next_offset = next_offset
+        self.valid_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def decode_batch(
+    buf: Buffer,
+    codecs: Codecs,
+    *,
+    topic: str = "",
+    partition: int = -1,
+    from_offset: int = 0,
+    max_bytes: int = DECOMPRESSED_BYTES_MAX,
+    check_crc: bool = True,
+) -> list[Message]:
+    """The messages of the batch that `buf` begins with, from `from_offset` on; a control batch's too.
+
+    `max_bytes` bounds what the records decompress to. Raises `ApiError`: CORRUPT_MESSAGE, INVALID_RECORD (not magic 2),
+    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    header = parse_header(buf)
+    columns = Columns()
+    _add_batch(columns, buf, header, codecs, max_bytes=max_bytes, check_crc=check_crc, with_headers=True)
+    _drop_outside(columns, 0, from_offset, None)
+    rows = zip(
+        columns.values,
+        columns.keys,
+        columns.headers,
+        columns.timestamps,
+        repeat(topic),
+        repeat(partition),
+        columns.offsets,
+        repeat(LOG_APPEND_TIME if header.log_append_time else CREATE_TIME),
+        strict=False,
+    )
+    return cast("list[Message]", list(map(tuple.__new__, repeat(Message), rows)))
+
+
+def decode_columns(
+    records: Buffer,
+    codecs: Codecs,
+    *,
+    from_offset: int = 0,
+    upto: int | None = None,
+    with_headers: bool = False,
+    max_bytes: int = DECOMPRESSED_BYTES_MAX,
+    check_crc: bool = True,
+    into: Columns | None = None,
+) -> Columns:
+    """The records of consecutive batches with offsets in [from_offset, upto), without those of control batches.
+
+    A cut batch at the end is left for the next read. `into` takes the columns of several calls. Raises as
+    `decode_batch`; `into` then holds the whole batches up to its `next_offset`.
+    """
+    columns = Columns(from_offset) if into is None else into
+    view = memoryview(records)
+    for position, header in whole_batches(view):
+        if upto is not None and header.base_offset >= upto:
+            break
+        if not header.control and header.next_offset > from_offset:
+            start = len(columns.values)
+            batch = view[position : position + header.size]
+            _add_batch(
+                columns, batch, header, codecs, max_bytes=max_bytes, check_crc=check_crc, with_headers=with_headers
+            )
+            if header.base_offset < from_offset or (upto is not None and header.next_offset > upto):
+                _drop_outside(columns, start, from_offset, upto)
+        reached = header.next_offset if upto is None else min(header.next_offset, upto)
+        columns.next_offset = max(columns.next_offset, reached)
+        columns.valid_bytes += header.size
+    return columns
+
+
+def whole_batches(records: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every batch that is there to its end. Raises `ApiError` at a header that is nonsense."""
+    position, end = 0, len(records)
+    while position + LENGTH_OVERHEAD <= end:
+        size = batch_size(records, position)
+        if position + size > end:
+            return
+        yield position, parse_header(records, position)
+        position += size
+
+
+def batch_size(records: Buffer, position: int) -> int:
+    """The bytes of the batch at `position`, of which at least 12 must be there. Raises `ApiError` CORRUPT_MESSAGE."""
+    size = LENGTH_OVERHEAD + int.from_bytes(records[position + 8 : position + LENGTH_OVERHEAD], "big", signed=True)
+    if size < HEADER_SIZE:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"batch length {size - LENGTH_OVERHEAD}; it cannot be so short")
+    return size
+
+
+def open_records(
+    batch: Buffer, header: BatchHeader, codecs: Codecs, *, max_bytes: int, with_headers: bool = True
+) -> Records:
+    """Decompress and parse the records of a batch whose header and size are checked. Raises as `decode_batch`."""
+    if header.size > len(batch):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"only {len(batch)} of the batch's {header.size} bytes are there")
+    if header.codec_id:
+        payload = memoryview(batch)[HEADER_SIZE : header.size]
+        data = codecs.by_id(header.codec_id).decompress(payload, max_bytes)
+        return parse_records(data, 0, len(data), header.count, with_headers=with_headers)
+    if isinstance(batch, bytes):
+        return parse_records(batch, HEADER_SIZE, header.size, header.count, with_headers=with_headers)
+    data = bytes(batch[HEADER_SIZE : header.size])
+    return parse_records(data, 0, len(data), header.count, with_headers=with_headers)
+
+
+def _add_batch(
+    columns: Columns,
+    batch: Buffer,
+    header: BatchHeader,
+    codecs: Codecs,
+    *,
+    max_bytes: int,
+    check_crc: bool,
+    with_headers: bool,
+) -> None:
+    """Append the records of one batch; all of them, or none when it raises."""
+    if check_crc and not crc_valid(batch, header):
+        raise ApiError(
+            ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is cut or its CRC-32C does not match"
+        )
+    if not header.count:
+        return
+    records = open_records(batch, header, codecs, max_bytes=max_bytes, with_headers=with_headers)
+    offsets = _offsets(header, records)
+    timestamps = _timestamps(header, records)
+    columns.values += records.values
+    columns.keys += records.keys
+    columns.headers += records.headers
+    columns.offsets += offsets
+    columns.timestamps += timestamps
+    columns.log_append_time += repeat(header.log_append_time, header.count)
+
+
+def _offsets(header: BatchHeader, records: Records) -> range | list[int]:
+    base, deltas = header.base_offset, records.offset_deltas
+    if min(deltas) < 0 or max(deltas) > header.last_offset_delta:
+        raise ApiError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"offset deltas {min(deltas)} to {max(deltas)}, but the batch ends at {header.last_offset_delta}",
+        )
+    if records.consecutive:
+        return range(base, base + header.count)
+    return [base + delta for delta in deltas]
+
+
+def _timestamps(header: BatchHeader, records: Records) -> list[int]:
+    """With log-append time every record has the batch's largest timestamp (facts B1)."""
+    if header.log_append_time:
+        return [header.max_timestamp] * header.count
+    least, largest = timestamp_range(header, records)
+    if least == largest:
+        return [least] * header.count
+    base = header.base_timestamp
+    return [base + delta for delta in records.timestamp_deltas]
+
+
+def timestamp_range(header: BatchHeader, records: Records) -> tuple[int, int]:
+    """The least and the largest timestamp of the records, of which there is one. Raises `ApiError` CORRUPT_MESSAGE."""
+    least = header.base_timestamp + min(records.timestamp_deltas)
+    largest = header.base_timestamp + max(records.timestamp_deltas)
+    if least < LONG_MIN or largest > LONG_MAX:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"timestamps from {least} to {largest}")
+    return least, largest
+
+
+def _drop_outside(columns: Columns, start: int, from_offset: int, upto: int | None) -> None:
+    """Keep of the rows from row `start` on only those with offsets in [from_offset, upto)."""
+    end = LONG_MAX if upto is None else upto
+    keep = [from_offset <= offset < end for offset in columns.offsets[start:]]
+    if all(keep):
+        return
+    _keep(columns.values, start, keep)
+    _keep(columns.keys, start, keep)
+    _keep(columns.headers, start, keep)
+    _keep(columns.offsets, start, keep)
+    _keep(columns.timestamps, start, keep)
+    _keep(columns.log_append_time, start, keep)
+
+
+def _keep(column: list[T], start: int, keep: list[bool]) -> None:
+    column[start:] = compress(column[start:], keep)

@@ -1,0 +1,227 @@
+"""Messages to record batches v2 (facts B1).
+
+The records of a batch are laid out by one `%` of a bytes format, all of it in C, when no message has a key or headers
+and all have one timestamp, as `send_many` makes them; otherwise message by message. `benchmarks/message_codec.py`
+measures both.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
+
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.words import Buffer
+from .batch_header import (
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    LONG_MAX,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    write_crc,
+)
+from .codec import Codec
+from .message import Headers, Message
+from .varint import SMALL, SMALL_LIMIT, encode_varint
+
+LONG_MIN = -(2**63)
+INT_MAX = 2**31 - 1
+
+_ONE_BYTE_OFFSETS = 64
+_FAST_VALUE_MAX = SMALL_LIMIT - 16
+# A record without key and headers and at the base timestamp, around its value: length, attributes and timestamp delta,
+# offset delta, null key, value length, value, no headers.
+_PLAIN_RECORD = b"%b\0\0%b\1%b%b\0"
+# Its length by the length of its value, for offset deltas of one byte and of two.
+_PLAIN_LENGTHS = tuple(SMALL[5 + len(SMALL[size]) + size] for size in range(_FAST_VALUE_MAX))
+_PLAIN_LENGTHS_2 = tuple(SMALL[6 + len(SMALL[size]) + size] for size in range(_FAST_VALUE_MAX))
+
+
+def encode_batch(
+    messages: Sequence[Message],
+    *,
+    now_ms: int,
+    codec: Codec | None = None,
+    base_offset: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> bytearray:
+    """One batch with the messages at consecutive offsets; those without a timestamp get `now_ms`.
+
+    Raises `ValueError` for no messages, `ApiError` INVALID_TIMESTAMP or INVALID_RECORD for a timestamp or a header key
+    that has no encoding, MESSAGE_TOO_LARGE beyond 2 GiB.
+    """
+    if not messages:
+        raise ValueError("a batch needs at least one message")
+    values, keys, headers, timestamps = tuple(zip(*messages, strict=True))[:4]
+    return encode_columns(
+        values,
+        keys=None if keys.count(None) == len(keys) else keys,
+        headers=None if headers.count(()) == len(headers) else headers,
+        timestamps=timestamps,
+        now_ms=now_ms,
+        codec=codec,
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=transactional,
+    )
+
+
+def encode_columns(
+    values: Sequence[bytes | None],
+    *,
+    now_ms: int,
+    keys: Sequence[bytes | None] | None = None,
+    headers: Sequence[Headers] | None = None,
+    timestamps: Sequence[int | None] | None = None,
+    codec: Codec | None = None,
+    base_offset: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> bytearray:
+    """As `encode_batch`, from columns of equal length; None stands for a column of nothing but None (or no headers)."""
+    count = len(values)
+    if not count:
+        raise ValueError("a batch needs at least one message")
+    base_timestamp, max_timestamp, deltas = _timestamp_deltas(timestamps, now_ms)
+    records = None
+    if keys is None and headers is None and deltas is None and count <= SMALL_LIMIT and values.count(None) == 0:
+        records = _plain_records(values)  # type: ignore[arg-type]  # no value is None
+    if records is None:
+        records = _records(
+            values, keys or repeat(None, count), headers or repeat((), count), deltas or repeat(0, count)
+        )
+    return assemble(
+        records,
+        count=count,
+        codec=codec,
+        base_offset=base_offset,
+        last_offset_delta=count - 1,
+        attributes=TRANSACTIONAL_BIT if transactional else 0,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+def assemble(
+    records: Buffer,
+    *,
+    count: int,
+    codec: Codec | None,
+    base_offset: int,
+    last_offset_delta: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    leader_epoch: int = 0,
+) -> bytearray:
+    """A batch of records that are laid out already; compresses them and sets length and CRC.
+
+    `attributes` without the codec bits. Raises `ApiError` MESSAGE_TOO_LARGE beyond 2 GiB.
+    """
+    if codec is not None:
+        records = codec.compress(records)
+        attributes |= codec.id
+    batch_length = HEADER_SIZE - LENGTH_OVERHEAD + len(records)
+    if batch_length > INT_MAX:
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {batch_length} bytes; the format ends at {INT_MAX}")
+    batch = bytearray(
+        HEADER.pack(
+            base_offset,
+            batch_length,
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+        )
+    )
+    batch += records
+    write_crc(batch, 0, len(batch))
+    return batch
+
+
+def _timestamp_deltas(timestamps: Sequence[int | None] | None, now_ms: int) -> tuple[int, int, Sequence[int] | None]:
+    """(the first timestamp, the largest, the differences to the first or None if there is no difference)."""
+    if timestamps is None:
+        return now_ms, now_ms, None
+    first = timestamps[0]
+    base = now_ms if first is None else first
+    if timestamps.count(first) == len(timestamps):
+        least = largest = base
+        deltas = None
+    else:
+        stamped = [now_ms if timestamp is None else timestamp for timestamp in timestamps]
+        least, largest = min(stamped), max(stamped)
+        deltas = [timestamp - base for timestamp in stamped]
+    if least < LONG_MIN or largest > LONG_MAX or largest - least > LONG_MAX:
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, f"timestamps from {least} to {largest} do not fit a batch")
+    return base, largest, deltas
+
+
+def _plain_records(values: Sequence[bytes]) -> bytes | None:
+    """The records of values alone, at consecutive offsets and one timestamp; None when a value is too long for this."""
+    sizes = list(map(len, values))
+    if max(sizes) >= _FAST_VALUE_MAX:
+        return None
+    lengths = chain(
+        map(_PLAIN_LENGTHS.__getitem__, sizes[:_ONE_BYTE_OFFSETS]),
+        map(_PLAIN_LENGTHS_2.__getitem__, sizes[_ONE_BYTE_OFFSETS:]),
+    )
+    fields = zip(lengths, SMALL, map(SMALL.__getitem__, sizes), values, strict=False)
+    return _PLAIN_RECORD * len(sizes) % tuple(chain.from_iterable(fields))
+
+
+def _records(
+    values: Iterable[bytes | None],
+    keys: Iterable[bytes | None],
+    headers: Iterable[Headers],
+    timestamp_deltas: Iterable[int],
+) -> bytes:
+    """The records in general. Sizes and deltas below 8192 are looked up in place: a call each would double the time."""
+    small, limit, out = SMALL, SMALL_LIMIT, list[bytes]()
+    add = out.append
+    for offset, (value, key, fields, delta) in enumerate(zip(values, keys, headers, timestamp_deltas, strict=True)):
+        body = b"\0%b%b%b%b%b%b%b" % (
+            small[delta] if 0 <= delta < limit else encode_varint(delta),
+            small[offset] if offset < limit else encode_varint(offset),
+            b"\1" if key is None else small[len(key)] if len(key) < limit else encode_varint(len(key)),
+            key or b"",
+            b"\1" if value is None else small[len(value)] if len(value) < limit else encode_varint(len(value)),
+            value or b"",
+            _encode_headers(fields) if fields else b"\0",
+        )
+        size = len(body)
+        add(small[size] if size < limit else encode_varint(size))
+        add(body)
+    return b"".join(out)
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    out = [encode_varint(len(headers))]
+    for key, value in headers:
+        try:
+            name = key.encode()
+        except UnicodeEncodeError as error:
+            raise ApiError(ErrorCode.INVALID_RECORD, f"header key {key!r} cannot be written as UTF-8") from error
+        out += (encode_varint(len(name)), name)
+        out += (b"\1",) if value is None else (encode_varint(len(value)), value)
+    return b"".join(out)

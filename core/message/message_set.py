@@ -1,0 +1,116 @@
+"""Several record batches as they travel and rest: bytes, or a region of a file."""
+
+from collections.abc import Callable, Iterator
+
+from ...ports.storage import Region
+from ...ports.transport import Piece
+from ...ports.words import Buffer
+from .batch_header import HEADER_SIZE, BatchHeader, parse_header
+from .batch_reader import batch_size, decode_batch
+from .codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
+from .message import Message
+
+
+class MessageSet:
+    """A thin iterator: nothing is read before somebody asks, and messages are decoded one batch at a time.
+
+    A batch that is cut at the end is left out; `valid_bytes` says where it begins. Iterating gives the messages from
+    `from_offset` on, without those of control batches. Iterating may raise `ApiError`: CORRUPT_MESSAGE, INVALID_RECORD
+    (not magic 2), MESSAGE_TOO_LARGE (a batch decompresses to more than `max_bytes`), UNSUPPORTED_COMPRESSION_TYPE.
+    """
+
+    __slots__ = (
+        "_codecs",
+        "_end",
+        "check_crc",
+        "from_offset",
+        "max_bytes",
+        "partition",
+        "records",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        records: Buffer | Region,
+        codecs: Codecs = NO_CODECS,
+        *,
+        topic: str = "",
+        partition: int = -1,
+        from_offset: int = 0,
+        max_bytes: int = DECOMPRESSED_BYTES_MAX,
+        check_crc: bool = True,
+    ) -> None:
+        self.records = records
+        self.topic = topic
+        self.partition = partition
+        self.from_offset = from_offset
+        self.max_bytes = max_bytes
+        self.check_crc = check_crc
+        self._codecs = codecs
+        self._end: tuple[int, int] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes, those of a cut last batch included."""
+        return len(self.records) if isinstance(self.records, bytes | bytearray | memoryview) else self.records.size
+
+    def batches(self) -> Iterator[BatchHeader]:
+        """The headers of the whole batches; no record is opened and no CRC checked."""
+        return (header for _, header in self.positioned_batches())
+
+    def positioned_batches(self) -> Iterator[tuple[int, BatchHeader]]:
+        """(position in the set, header) of the whole batches, as `batches`."""
+        position, size, next_offset = 0, self.size, self.from_offset
+        while position + HEADER_SIZE <= size:
+            head = self._read(position, HEADER_SIZE)
+            if len(head) < HEADER_SIZE:
+                break
+            batch_end = position + batch_size(head, 0)
+            if batch_end > size:
+                break
+            header = parse_header(head)
+            yield position, header
+            position, next_offset = batch_end, max(next_offset, header.next_offset)
+        self._end = (position, next_offset)
+
+    def __iter__(self) -> Iterator[Message]:
+        for position, header in self.positioned_batches():
+            if header.control or header.next_offset <= self.from_offset:
+                continue
+            yield from decode_batch(
+                self._read(position, header.size),
+                self._codecs,
+                topic=self.topic,
+                partition=self.partition,
+                from_offset=self.from_offset,
+                max_bytes=self.max_bytes,
+                check_crc=self.check_crc,
+            )
+
+    @property
+    def valid_bytes(self) -> int:
+        """Bytes of the whole batches."""
+        return self._whole()[0]
+
+    @property
+    def next_offset(self) -> int:
+        """Where to go on reading: the offset after the last whole batch; `from_offset` when there is none."""
+        return self._whole()[1]
+
+    def write_to(self, write: Callable[[Piece], object]) -> int:
+        """Hand the bytes, or the region, as they are to `write` in one call; returns their number."""
+        write(self.records)
+        return self.size
+
+    def _whole(self) -> tuple[int, int]:
+        if self._end is None:
+            for _ in self.positioned_batches():
+                pass
+        return self._end or (0, self.from_offset)
+
+    def _read(self, position: int, size: int) -> Buffer:
+        records = self.records
+        if isinstance(records, bytes | bytearray):
+            return memoryview(records)[position : position + size]
+        return records[position : position + size] if isinstance(records, memoryview) else records.read(position, size)

@@ -1,0 +1,49 @@
+"""Zig-zag varints (facts B1): 0→0, -1→1, 1→2, ... in groups of 7 bits, lowest first; a high bit: more follow."""
+
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+
+SMALL_LIMIT = 8192
+SMALL: list[bytes] = [bytes((n << 1,)) for n in range(64)] + [
+    bytes((n << 1 & 0x7F | 0x80, n >> 6)) for n in range(64, SMALL_LIMIT)
+]
+"""The encodings of 0 to 8191, those of one and two bytes; a negative index would be another number's."""
+
+INT_BYTES_MAX = 5
+LONG_BYTES_MAX = 10
+
+
+def encode_varint(number: int) -> bytes:
+    """The encoding of any 64-bit signed integer."""
+    rest = number << 1 if number >= 0 else (~number << 1) | 1
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def read_raw(data: bytes, position: int, bytes_max: int = INT_BYTES_MAX) -> tuple[int, int]:
+    """(the unsigned number before zig-zag is undone, the position after it).
+
+    Raises `IndexError` at the end of `data`, and `ApiError` CORRUPT_MESSAGE when it is longer than `bytes_max` bytes
+    (5 for a 32-bit number, 10 for a 64-bit one) or too large for them.
+    """
+    raw = shift = 0
+    for _ in range(bytes_max):
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    else:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a varint of more than {bytes_max} bytes")
+    if raw >> (32 if bytes_max == INT_BYTES_MAX else 64):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a varint out of range")
+    return raw, position
+
+
+def undo_zigzag(raw: int) -> int:
+    return raw >> 1 ^ -(raw & 1)

@@ -1,0 +1,194 @@
+"""The commit log of a table: what makes a load take effect all at once.
+
+    DIR/topic=T/day=D/part-000007-00000.parquet      the rows
+    DIR/_barnabas/commits/000007.json                one per load: offsets reached, files added and removed
+    DIR/_barnabas/staging/000007-<token>/...         files of a load that is not in effect yet
+    DIR/_barnabas/lock
+
+A load writes its files below `staging`, makes them durable, and then writes its commit file atomically: that is the
+moment at which it takes effect. Only then are files moved to their places and replaced files removed, and last the
+staging folder goes. A staging folder without commit is rolled back; one with a commit is rolled forward. Both are safe
+to repeat, so it does not matter where a process dies. Spark and other readers skip folders named with an underscore.
+"""
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import attrs
+import cattrs
+from attrs import frozen
+
+from ..ports.errors import BarnabasError
+from .lock import exclusive
+
+VERSION = 1
+_META = "_barnabas"
+
+
+class TableError(BarnabasError):
+    """The folder is not a table of ours, or is damaged. The text says which file."""
+
+
+@frozen(kw_only=True)
+class TopicState:
+    """How far a topic is loaded: per partition (as text, for JSON) the next offset. `topic_id` "" = unknown."""
+
+    topic_id: str = ""
+    next_offsets: Mapping[str, int] = attrs.field(factory=dict)
+
+
+@frozen(kw_only=True)
+class Range:
+    """Offsets that one load took from one partition: start ≤ offset < end."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@frozen(kw_only=True)
+class Commit:
+    """One load. `files` are paths below the table, before that below staging; `topics` is the whole state."""
+
+    number: int
+    staging: str
+    created_ms: int
+    topics: Mapping[str, TopicState]
+    ranges: Sequence[Range]
+    rows: int
+    files: Sequence[str]
+    replaced_rows: int = 0
+    removed: Sequence[str] = ()
+    lost: Sequence[str] = ()
+    """Data loss that was accepted, one text each."""
+    version: int = VERSION
+
+
+Checkpoint = Callable[[str], None]
+"""Called with the name of each step just before it: the tests stop the protocol there."""
+
+
+def _pass(_step: str) -> None:
+    return None
+
+
+class CommitLog:
+    """The commit log of the table in `folder`. Everything but `last` needs the lock."""
+
+    def __init__(self, folder: Path, *, checkpoint: Checkpoint = _pass) -> None:
+        self.folder = folder
+        self._meta = folder / _META
+        self._commits = self._meta / "commits"
+        self._staging = self._meta / "staging"
+        self._checkpoint = checkpoint
+
+    def locked(self, *, wait_s: float = 0.0) -> AbstractContextManager[None]:
+        """Context manager: hold the table's lock. Raises `TableLocked`."""
+        return exclusive(self._meta / "lock", wait_s=wait_s)
+
+    def exists(self) -> bool:
+        """True if something was ever committed here."""
+        return any(self._numbers())
+
+    def last(self) -> Commit | None:
+        """The newest commit. Raises `TableError` when it cannot be read."""
+        number = max(self._numbers(), default=None)
+        if number is None:
+            return None
+        path = self._path(number)
+        try:
+            raw = json.loads(path.read_text())
+            if raw.get("version") != VERSION:
+                raise TableError(
+                    f"{path} has version {raw.get('version')}, this Barnabas knows {VERSION}; use a newer one"
+                )
+            return cattrs.structure(raw, Commit)
+        except (ValueError, AttributeError, cattrs.BaseValidationError) as error:
+            raise TableError(f"{path} is damaged: {error!r}") from error
+
+    def unfinished(self) -> bool:
+        """True if the newest commit is in effect but its files are not all in their places."""
+        last = self.last()
+        return last is not None and (self._staging / last.staging).exists()
+
+    def recover(self) -> None:
+        """Finish the newest commit and remove what never got one."""
+        last = self.last()
+        if last is not None and (self._staging / last.staging).exists():
+            self._apply(last)
+        if self._staging.is_dir():
+            for left in sorted(self._staging.iterdir()):
+                # A Java whose load was killed may still write there for a moment; what remains goes the next time.
+                shutil.rmtree(left, ignore_errors=True)
+
+    def begin(self) -> tuple[int, Path]:
+        """The next commit number and an empty staging folder for it."""
+        number = max(self._numbers(), default=0) + 1
+        staging = self._staging / f"{number:06d}-{uuid.uuid4().hex[:8]}"
+        self._checkpoint("staging")
+        staging.mkdir(parents=True)
+        return number, staging
+
+    def commit(self, commit: Commit) -> None:
+        """Put a load into effect. Its files must lie below its staging folder."""
+        staging = self._staging / commit.staging
+        for name in commit.files:
+            self._checkpoint("sync staged file")
+            _sync(staging / name)
+        for folder in {(staging / name).parent for name in commit.files}:
+            _sync(folder)
+        self._commits.mkdir(parents=True, exist_ok=True)
+        self._checkpoint("write commit")
+        temporary = self._commits / f".{commit.number:06d}.json.tmp"
+        temporary.write_text(json.dumps(attrs.asdict(commit), indent=1))
+        _sync(temporary)
+        self._checkpoint("rename commit")
+        temporary.rename(self._path(commit.number))
+        _sync(self._commits)
+        self._apply(commit)
+
+    def _apply(self, commit: Commit) -> None:
+        staging = self._staging / commit.staging
+        changed = set()
+        for name in commit.files:
+            staged, final = staging / name, self.folder / name
+            self._checkpoint("move file")
+            if staged.exists():
+                final.parent.mkdir(parents=True, exist_ok=True)
+                staged.rename(final)
+            elif not final.exists():
+                raise TableError(f"{final} is missing, although commit {commit.number} wrote it")
+            changed |= {final.parent, final.parent.parent}
+        for name in commit.removed:
+            self._checkpoint("remove file")
+            (self.folder / name).unlink(missing_ok=True)
+            changed.add((self.folder / name).parent)
+        for folder in (*sorted(changed), self.folder):
+            if folder.is_dir():
+                _sync(folder)
+        self._checkpoint("remove staging")
+        shutil.rmtree(staging)
+
+    def _path(self, number: int) -> Path:
+        return self._commits / f"{number:06d}.json"
+
+    def _numbers(self) -> Iterator[int]:
+        if self._commits.is_dir():
+            for path in self._commits.glob("*.json"):
+                if path.stem.isdigit():
+                    yield int(path.stem)
+
+
+def _sync(path: Path) -> None:
+    """Make a file's content, or a folder's entries, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

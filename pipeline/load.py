@@ -1,0 +1,251 @@
+"""Bring topics into a table, exactly once: what is new since the last load, or everything since a time."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from ..ports.errors import ConfigError
+from .cluster import Cluster
+from .commits import Commit, CommitLog, Range, TableError
+from .load_plan import LoadPlan, plan_load, task_count
+from .options import partitions_json
+from .session import local_session, register, require_spark, session_settings
+from .spark_errors import plain_spark_errors
+from .table import AffectedFile, affected_files, parquet_rows, table_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS_PER_FILE = 2_000_000
+_POLL_S = 0.2
+_SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Days are UTC days; and timestamps in the type that all readers of Parquet know, not in Spark's old INT96."""
+
+
+@frozen(kw_only=True)
+class LoadProgress:
+    """Where a load is: `step` is plan, start, read or commit; `done` of `total` tasks; `rows` expected in all."""
+
+    step: str
+    done: int = 0
+    total: int = 0
+    rows: int = 0
+
+
+@frozen(kw_only=True)
+class LoadResult:
+    """What a load did: `rows` added, `replaced_rows` that were there before. `commit` None = there was nothing new."""
+
+    rows: int
+    files: int
+    commit: int | None
+    ranges: Sequence[Range]
+    replaced_rows: int = 0
+    lost: Sequence[str] = ()
+
+
+Progress = Callable[[LoadProgress], None]
+
+
+def _quiet(_progress: LoadProgress) -> None:
+    return None
+
+
+def load(
+    bootstrap: str,
+    topics: Sequence[str],
+    into: Path | str,
+    *,
+    since_ms: int | None = None,
+    spark: "SparkSession | None" = None,
+    fail_on_data_loss: bool = True,
+    recreated: str = "fail",
+    rows_per_file: int = ROWS_PER_FILE,
+    progress: Progress = _quiet,
+    client: Mapping[str, str] | None = None,
+    log_file: Path | None = None,
+) -> LoadResult:
+    """Load everything new of `topics` into the table in folder `into`; table and offsets change together or not at all.
+
+    Kill it anywhere or run it twice: each record up to the end (as of the start of the load) is in the table once.
+    `since_ms` reads again from the first record of that time or later, and replaces what the table has from there on;
+    a first load with `since_ms` begins there. `recreated` says what to do with a topic that was deleted and created
+    again: "fail", or "replace" its rows. `spark` None = a local session for this load; its Java's messages go to
+    `log_file`. `client` are client settings by their dotted names.
+
+    Raises `TableLocked`, `TopicRecreated`, `ApiError` (OFFSET_OUT_OF_RANGE: data was deleted before it was loaded;
+    `fail_on_data_loss` False goes on and tells it in the result), and what else a `BarnabasError` can be.
+    """
+    require_spark()
+    if not topics:
+        raise ConfigError("name at least one topic to load")
+    from .connect import connect_cluster
+
+    source = _Source(bootstrap, dict(client or {}), fail_on_data_loss, rows_per_file)
+    log = CommitLog(Path(into))
+    with log.locked():
+        progress(LoadProgress(step="plan"))
+        log.recover()
+        last = log.last()
+        cluster: Cluster = connect_cluster(bootstrap, source.client)
+        try:
+            plan = plan_load(
+                cluster, last, topics, since_ms=since_ms, fail_on_data_loss=fail_on_data_loss, recreated=recreated
+            )
+        finally:
+            cluster.close()
+        if not plan.changes(last):
+            return LoadResult(rows=0, files=0, commit=None, ranges=(), lost=plan.lost)
+        progress(LoadProgress(step="start", rows=plan.rows))
+        affected = affected_files(log.folder, plan.replaced_from, plan.replaced_topics)
+        if not plan.ranges and not affected:
+            return _commit(log, plan, affected, *log.begin())
+        with local_session(log_file=log_file) if spark is None else nullcontext(spark) as session:
+            number, staging = log.begin()
+            with plain_spark_errors(), _watched(session, progress, plan.rows):
+                _write(session, plan, source, log.folder, affected, staging)
+            progress(LoadProgress(step="commit", rows=plan.rows))
+            return _commit(log, plan, affected, number, staging)
+
+
+@frozen
+class _Source:
+    bootstrap: str
+    client: Mapping[str, str]
+    fail_on_data_loss: bool
+    rows_per_file: int
+
+
+def _write(
+    spark: "SparkSession",
+    plan: LoadPlan,
+    source: _Source,
+    folder: Path,
+    affected: Sequence[AffectedFile],
+    staging: Path,
+) -> None:
+    """Spark's part: new rows, and the rows to keep of files that are replaced, as Parquet below `staging`."""
+    partly = [file.name for file in affected if file.replaced_rows < file.rows]
+    with session_settings(spark, _SETTINGS):
+        parts = [_new_rows(register(spark), plan, source)] if plan.ranges else []
+        if partly:
+            parts.append(_kept_rows(spark, plan, folder, partly))
+        if not parts:
+            return
+        (
+            reduce(lambda a, b: a.unionByName(b), parts)
+            .sortWithinPartitions("topic", "day", "partition", "offset")
+            .write.mode("append")
+            .option("compression", "zstd")
+            .partitionBy("topic", "day")
+            .parquet(staging.absolute().as_uri())
+        )
+
+
+def _new_rows(session: "SparkSession", plan: LoadPlan, source: _Source) -> "DataFrame":
+    from pyspark.sql import functions
+
+    sizes = [part.size for part in plan.ranges]
+    cores = session.sparkContext.defaultParallelism
+    tasks = task_count(sizes, cores=cores, rows_per_file=source.rows_per_file)
+    assigned: dict[str, list[int]] = {}
+    for part in plan.ranges:
+        assigned.setdefault(part.topic, []).append(part.partition)
+    reader = session.read.format("barnabas").options(
+        **{f"kafka.{key}": value for key, value in source.client.items()},
+        **{
+            "kafka.bootstrap.servers": source.bootstrap,
+            "assign": json.dumps(assigned),
+            "startingOffsets": partitions_json({part.topic_partition: part.start for part in plan.ranges}),
+            "endingOffsets": partitions_json({part.topic_partition: part.end for part in plan.ranges}),
+            "failOnDataLoss": str(source.fail_on_data_loss).lower(),
+            "includeHeaders": "true",
+            "minPartitions": str(tasks),
+            "maxRecordsPerPartition": str(source.rows_per_file),
+        },
+    )
+    day = functions.to_date(functions.col("timestamp"))
+    return reader.load().coalesce(tasks).withColumn("day", day).select(*table_schema().names)
+
+
+def _kept_rows(session: "SparkSession", plan: LoadPlan, folder: Path, names: Sequence[str]) -> "DataFrame":
+    from pyspark.sql import functions
+
+    pairs = [
+        functions.lit(value) for partition, start in plan.replaced_from.items() for value in (str(partition), start)
+    ]
+    position = functions.concat_ws("-", "topic", "partition")
+    replaced_from = functions.try_element_at(functions.create_map(*pairs), position)
+    files = [(folder / name).absolute().as_uri() for name in names]
+    frame = session.read.schema(table_schema()).option("basePath", folder.absolute().as_uri()).parquet(*files)
+    return frame.where(replaced_from.isNull() | (functions.col("offset") < replaced_from))
+
+
+def _commit(log: CommitLog, plan: LoadPlan, affected: Sequence[AffectedFile], number: int, staging: Path) -> LoadResult:
+    files = _name_files(staging, number)
+    kept = sum(file.rows - file.replaced_rows for file in affected)
+    rows = sum(parquet_rows(staging / name) for name in files) - kept
+    replaced = sum(file.replaced_rows for file in affected)
+    if not 0 <= rows <= plan.rows:
+        raise TableError(f"{rows} rows were written for {plan.rows} offsets; nothing is committed, please report this")
+    ranges = [Range(topic=r.topic, partition=r.partition, start=r.start, end=r.end) for r in plan.ranges]
+    log.commit(
+        Commit(
+            number=number,
+            staging=staging.name,
+            created_ms=time.time_ns() // 1_000_000,
+            topics=plan.topics,
+            ranges=ranges,
+            rows=rows,
+            replaced_rows=replaced,
+            files=files,
+            removed=[file.name for file in affected],
+            lost=plan.lost,
+        )
+    )
+    return LoadResult(rows=rows, files=len(files), commit=number, ranges=ranges, replaced_rows=replaced, lost=plan.lost)
+
+
+def _name_files(staging: Path, number: int) -> list[str]:
+    """Give the staged Parquet files names that no other load uses; returns them relative to `staging`."""
+    names = []
+    for index, path in enumerate(sorted(staging.glob("topic=*/day=*/part-*.parquet"))):
+        named = path.with_name(f"part-{number:06d}-{index:05d}.parquet")
+        path.rename(named)
+        names.append(named.relative_to(staging).as_posix())
+    return names
+
+
+@contextmanager
+def _watched(spark: "SparkSession", progress: Progress, rows: int) -> Iterator[None]:
+    """Report finished tasks of the Spark job that runs inside, while it runs."""
+    if progress is _quiet:
+        yield
+        return
+    done = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+
+    def watch() -> None:
+        told = (-1, -1)
+        while not done.wait(_POLL_S):
+            infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            counts = [(info.numCompletedTasks, info.numTasks) for info in infos if info is not None]
+            now = (sum(c for c, _ in counts), sum(n for _, n in counts))
+            if counts and now != told:
+                progress(LoadProgress(step="read", done=now[0], total=now[1], rows=rows))
+                told = now
+
+    thread = threading.Thread(target=watch, name="barnabas-load-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

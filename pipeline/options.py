@@ -1,0 +1,282 @@
+"""The options of the data source, named as those of Spark's own Kafka source."""
+
+import json
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from attrs import frozen
+
+from ..ports.errors import ConfigError
+from ..ports.words import TopicPartition
+from .cluster import EARLIEST, LATEST
+
+Offsets = Mapping[TopicPartition, int]
+
+_BOOTSTRAP = ("kafka.bootstrap.servers", "bootstrap.servers")
+_SELECTORS = ("subscribe", "subscribePattern", "assign")
+_READ = (
+    *_BOOTSTRAP,
+    *_SELECTORS,
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "failOnDataLoss",
+    "includeHeaders",
+    "kafka.client.id",
+    "kafka.request.timeout.ms",
+)
+_WRITE = (
+    *_BOOTSTRAP,
+    "topic",
+    "kafka.acks",
+    "kafka.batch.size",
+    "kafka.client.id",
+    "kafka.compression.type",
+    "kafka.delivery.timeout.ms",
+    "kafka.linger.ms",
+    "kafka.request.timeout.ms",
+)
+_WITHOUT_MEANING = frozenset(
+    {
+        "groupidprefix",
+        "kafka.group.id",
+        "kafkaconsumer.polltimeoutms",
+        "fetchoffset.numretries",
+        "fetchoffset.retryintervalms",
+    }
+)
+"""Options of Spark's source that tune its Java client; accepted, so that a job can be moved by changing its format."""
+
+
+@frozen(kw_only=True)
+class Selection:
+    """Which partitions: exactly one of the three is set."""
+
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+@frozen(kw_only=True)
+class Bound:
+    """One end of what is read: EARLIEST or LATEST for all (`default`), offsets per partition, or times in ms."""
+
+    default: int = LATEST
+    offsets: Offsets | None = None
+    timestamp_ms: int | None = None
+    timestamps_ms: Offsets | None = None
+
+
+@frozen(kw_only=True)
+class ReadOptions:
+    """What a read asks for; made by `read_options`."""
+
+    bootstrap: str
+    selection: Selection
+    starting: Bound
+    ending: Bound
+    latest_when_no_timestamp: bool = False
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    client: Mapping[str, str] = {}
+
+
+@frozen(kw_only=True)
+class WriteOptions:
+    """What a write asks for; made by `write_options`. `producer` has producer settings by their dotted names."""
+
+    bootstrap: str
+    topic: str | None = None
+    producer: Mapping[str, str] = {}
+
+
+def read_options(options: Mapping[str, str], *, streaming: bool | None = False) -> ReadOptions:
+    """Check and type the options of a read; `streaming` None = not known yet, so that what only one of the two forbids
+    passes. Raises `ConfigError` that names the option and what it may be."""
+    given = _known(options, _READ)
+    if streaming:
+        for name in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
+            if name in given:
+                raise ConfigError(f"{name} has no meaning in a stream, which has no end")
+    return ReadOptions(
+        bootstrap=_bootstrap(given),
+        selection=_selection(given),
+        starting=_bound(given, "starting", LATEST if streaming else EARLIEST, batch=streaming is False),
+        ending=_bound(given, "ending", LATEST, batch=streaming is False),
+        latest_when_no_timestamp=_strategy(given),
+        min_partitions=_positive(given, "minPartitions"),
+        max_records_per_partition=_positive(given, "maxRecordsPerPartition"),
+        max_offsets_per_trigger=_positive(given, "maxOffsetsPerTrigger"),
+        fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
+        include_headers=_boolean(given, "includeHeaders", default=False),
+        client=_client(given),
+    )
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Check and type the options of a write. Raises `ConfigError` that names the option and what it may be."""
+    given = _known(options, _WRITE)
+    return WriteOptions(
+        bootstrap=_bootstrap(given),
+        topic=given.get("topic"),
+        producer=_client(given),
+    )
+
+
+def partitions_json(offsets: Offsets) -> str:
+    """Offsets per partition in the JSON of these options: {"topic": {"0": 23}}."""
+    nested: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        nested.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(nested)
+
+
+def parse_partitions_json(text: str, name: str = "offsets") -> dict[TopicPartition, int]:
+    """The reverse of `partitions_json`. Raises `ConfigError`."""
+    example = 'like {"topic": {"0": 23, "1": -2}}'
+    found = _json(text, name, example)
+    if not isinstance(found, dict) or not all(isinstance(inner, dict) for inner in found.values()):
+        raise ConfigError(f"{name} must be JSON {example}, not {text!r}")
+    result: dict[TopicPartition, int] = {}
+    for topic, inner in found.items():
+        for partition, value in inner.items():
+            if not partition.isdigit() or not isinstance(value, int) or isinstance(value, bool):
+                raise ConfigError(f"{name} must be JSON {example}; {topic}: {partition!r}: {value!r} is not")
+            result[TopicPartition(topic, int(partition))] = value
+    return result
+
+
+def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    by_lower = {name.lower(): name for name in names}
+    given: dict[str, str] = {}
+    for key, value in options.items():
+        name = by_lower.get(key.lower())
+        if name is not None:
+            given[name] = value
+        elif key.lower() not in _WITHOUT_MEANING:
+            near = get_close_matches(key.lower(), by_lower, n=1)
+            hint = f"did you mean {by_lower[near[0]]}?" if near else "known are " + ", ".join(names)
+            raise ConfigError(f"unknown option {key!r} for format 'barnabas'; {hint}")
+    return given
+
+
+def _bootstrap(given: Mapping[str, str]) -> str:
+    for name in _BOOTSTRAP:
+        if given.get(name, "").strip():
+            return given[name].strip()
+    raise ConfigError("option 'kafka.bootstrap.servers' is missing; give it as HOST:PORT")
+
+
+def _selection(given: Mapping[str, str]) -> Selection:
+    chosen = [name for name in _SELECTORS if name in given]
+    if len(chosen) != 1:
+        had = " and ".join(chosen) or "none"
+        raise ConfigError(f"give exactly one of the options subscribe, subscribePattern, assign; there was {had}")
+    text = given[chosen[0]]
+    if chosen[0] == "subscribe":
+        topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        if not topics:
+            raise ConfigError("option 'subscribe' must name at least one topic; separate several by commas")
+        return Selection(topics=topics)
+    if chosen[0] == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise ConfigError(f"option 'subscribePattern' is not a regular expression: {error}") from None
+        return Selection(pattern=text)
+    return Selection(partitions=_assigned(text))
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    example = 'like {"topic": [0, 1]}'
+    found = _json(text, "assign", example)
+    if not isinstance(found, dict) or not found:
+        raise ConfigError(f"assign must be JSON {example}, not {text!r}")
+    result: list[TopicPartition] = []
+    for topic, partitions in found.items():
+        if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
+            raise ConfigError(f"assign must be JSON {example}; {topic!r} has {partitions!r}")
+        result += [TopicPartition(topic, p) for p in partitions]
+    return tuple(dict.fromkeys(result))
+
+
+def _bound(given: Mapping[str, str], side: str, default: int, *, batch: bool) -> Bound:
+    """Precedence as in Spark: one timestamp for all, then timestamps by partition, then offsets."""
+    name = f"{side}Timestamp"
+    if name in given:
+        return Bound(timestamp_ms=_whole(given[name], name))
+    name = f"{side}OffsetsByTimestamp"
+    if name in given:
+        return Bound(timestamps_ms=parse_partitions_json(given[name], name))
+    name = f"{side}Offsets"
+    text = given.get(name, "").strip()
+    if not text:
+        return Bound(default=default)
+    word = {"earliest": EARLIEST, "latest": LATEST}.get(text.lower())
+    wrong = LATEST if side == "starting" else EARLIEST
+    wrong_word = "latest" if side == "starting" else "earliest"
+    if word is not None:
+        if word == wrong and batch:
+            raise ConfigError(f"{name} cannot be {wrong_word!r} in a batch read")
+        return Bound(default=word)
+    if not text.startswith("{"):
+        raise ConfigError(f"{name} must be 'earliest', 'latest' or JSON, not {text!r}")
+    offsets = parse_partitions_json(text, name)
+    for partition, offset in offsets.items():
+        if offset < EARLIEST or (offset == wrong and batch):
+            raise ConfigError(f"{name} of {partition} cannot be {offset} ({wrong_word})")
+    return Bound(offsets=offsets)
+
+
+def _strategy(given: Mapping[str, str]) -> bool:
+    text = given.get("startingOffsetsByTimestampStrategy", "error").lower()
+    if text not in ("error", "latest"):
+        raise ConfigError(f"startingOffsetsByTimestampStrategy must be 'error' or 'latest', not {text!r}")
+    return text == "latest"
+
+
+def _client(given: Mapping[str, str]) -> dict[str, str]:
+    settings = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
+    settings.pop("bootstrap.servers", None)
+    return settings
+
+
+def _json(text: str, name: str, example: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise ConfigError(f"{name} must be JSON {example}, not {text!r}") from None
+
+
+def _whole(text: str, name: str) -> int:
+    if not re.fullmatch(r"\d+", text.strip()):
+        raise ConfigError(f"{name} must be a whole number, not {text!r}")
+    return int(text)
+
+
+def _positive(given: Mapping[str, str], name: str) -> int | None:
+    if name not in given:
+        return None
+    number = _whole(given[name], name)
+    if number < 1:
+        raise ConfigError(f"{name} must be at least 1, not {number}")
+    return number
+
+
+def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = given.get(name, str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name} must be 'true' or 'false', not {text!r}")
+    return text == "true"

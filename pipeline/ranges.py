@@ -1,0 +1,161 @@
+"""From the options of a read to offset ranges, and from ranges to slices for tasks."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from math import ceil
+
+from attrs import evolve, frozen
+
+from ..ports.error_codes import ErrorCode
+from ..ports.errors import ApiError, ConfigError
+from ..ports.words import TopicPartition
+from .cluster import EARLIEST, LATEST, NO_OFFSET, Cluster
+from .options import Bound, ReadOptions, Selection
+
+Report = Callable[[str], None]
+
+
+@frozen
+class OffsetRange:
+    """The records of one partition with start ≤ offset < end."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+def plan_ranges(cluster: Cluster, options: ReadOptions, report: Report) -> list[OffsetRange]:
+    """What a batch read covers, empty ranges left out. Raises `BarnabasError`; data loss as `failOnDataLoss` says."""
+    partitions = select(cluster, options.selection)
+    first = cluster.offsets(partitions, EARLIEST)
+    last = cluster.offsets(partitions, LATEST)
+    starts = resolve(cluster, options.starting, partitions, "starting", strict=not options.latest_when_no_timestamp)
+    ends = resolve(cluster, options.ending, partitions, "ending", strict=False)
+    wanted = [OffsetRange(p.topic, p.partition, starts[p], ends[p]) for p in partitions]
+    return within(wanted, first, last, fail_on_data_loss=options.fail_on_data_loss, report=report)
+
+
+def select(cluster: Cluster, selection: Selection) -> list[TopicPartition]:
+    """The partitions that a selection means now. Raises `ApiError` for a topic or partition that there is not."""
+    known = cluster.topics()
+    if selection.pattern is not None:
+        chosen = [name for name in sorted(known) if re.fullmatch(selection.pattern, name)]
+    elif selection.topics is not None:
+        chosen = list(selection.topics)
+    else:
+        chosen = list(dict.fromkeys(p.topic for p in selection.partitions or ()))
+    for name in chosen:
+        if name not in known:
+            there = ", ".join(sorted(known)) or "none"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}; there is {there}")
+    if selection.partitions is None:
+        return [TopicPartition(name, p) for name in chosen for p in range(known[name].partitions)]
+    for partition in selection.partitions:
+        count = known[partition.topic].partitions
+        if partition.partition >= count:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition}: the topic has {count} partition(s)")
+    return sorted(selection.partitions)
+
+
+def resolve(
+    cluster: Cluster, bound: Bound, partitions: Sequence[TopicPartition], side: str, *, strict: bool
+) -> dict[TopicPartition, int]:
+    """The offset of a bound in each partition. A time after the last record is an error if `strict`, else LATEST."""
+    if bound.timestamp_ms is not None:
+        return _at_times(cluster, dict.fromkeys(partitions, bound.timestamp_ms), side, strict=strict)
+    if bound.timestamps_ms is not None:
+        _same(bound.timestamps_ms, partitions, f"{side}OffsetsByTimestamp")
+        return _at_times(cluster, bound.timestamps_ms, side, strict=strict)
+    if bound.offsets is None:
+        return dict(cluster.offsets(partitions, bound.default))
+    _same(bound.offsets, partitions, f"{side}Offsets")
+    result = dict(bound.offsets)
+    for special in (EARLIEST, LATEST):
+        asked = [p for p, offset in result.items() if offset == special]
+        if asked:
+            result.update(cluster.offsets(asked, special))
+    return result
+
+
+def within(
+    wanted: Sequence[OffsetRange],
+    first: Mapping[TopicPartition, int],
+    last: Mapping[TopicPartition, int],
+    *,
+    fail_on_data_loss: bool,
+    report: Report,
+) -> list[OffsetRange]:
+    """Cut ranges to what the logs have (first ≤ offset < last); what falls away is an error, or reported."""
+    result: list[OffsetRange] = []
+    for part in wanted:
+        low, high = first[part.topic_partition], last[part.topic_partition]
+        start = min(max(part.start, low), high)
+        end = min(max(part.end, start), high)
+        if part.start < low or part.end > high or part.start > part.end:
+            text = (
+                f"{part.topic_partition}: asked for offsets {part.start} to {part.end}, "
+                f"but the log has {low} to {high}; they were deleted, or the topic was created anew"
+            )
+            data_loss(text, fail_on_data_loss=fail_on_data_loss, report=report)
+        if start < end:
+            result.append(evolve(part, start=start, end=end))
+    return result
+
+
+def data_loss(text: str, *, fail_on_data_loss: bool, report: Report) -> None:
+    """Data is not there any more: raise, or tell and go on."""
+    if fail_on_data_loss:
+        hint = "set failOnDataLoss=false to read what there is"
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{text} ({hint})")
+    report(text)
+
+
+def slices(ranges: Sequence[OffsetRange], *, at_least: int | None, at_most_records: int | None) -> list[OffsetRange]:
+    """One slice per range, or more: `at_least` so many in all, shared out by size, none over `at_most_records`."""
+    total = sum(part.size for part in ranges)
+    result: list[OffsetRange] = []
+    for part in ranges:
+        pieces = 1
+        if at_least is not None and at_least > len(ranges):
+            pieces = ceil(part.size * at_least / total)
+        if at_most_records is not None:
+            pieces = max(pieces, ceil(part.size / at_most_records))
+        pieces = min(pieces, part.size)
+        cuts = [part.start + part.size * i // pieces for i in range(pieces + 1)]
+        result += [evolve(part, start=a, end=b) for a, b in pairwise(cuts)]
+    return result
+
+
+def _at_times(
+    cluster: Cluster, times: Mapping[TopicPartition, int], side: str, *, strict: bool
+) -> dict[TopicPartition, int]:
+    result: dict[TopicPartition, int] = {}
+    for time in sorted(set(times.values())):
+        result.update(cluster.offsets([p for p, t in times.items() if t == time], time))
+    late = sorted(p for p, offset in result.items() if offset == NO_OFFSET)
+    if late and strict:
+        raise ConfigError(
+            f"{side} timestamp {times[late[0]]}: {late[0]} has no record of that time or later "
+            "(set startingOffsetsByTimestampStrategy=latest to begin at the end there)"
+        )
+    if late:
+        result.update(cluster.offsets(late, LATEST))
+    return result
+
+
+def _same(given: Mapping[TopicPartition, int], partitions: Sequence[TopicPartition], name: str) -> None:
+    if set(given) != set(partitions):
+        missing = ", ".join(str(p) for p in sorted(set(partitions) - set(given)))
+        extra = ", ".join(str(p) for p in sorted(set(given) - set(partitions)))
+        told = "; ".join(t for t in (missing and f"missing: {missing}", extra and f"not read: {extra}") if t)
+        raise ConfigError(f"{name} must name exactly the partitions that are read; {told}")

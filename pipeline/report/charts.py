@@ -1,0 +1,182 @@
+"""Charts as inline SVG: no scripts, no fonts, no network; colours come from the page's style."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from math import ceil, floor, log10
+
+from attrs import frozen
+from markupsafe import Markup, escape
+
+WIDTH, HEIGHT = 960, 240
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 24
+_BARS_MAX = 400
+BUCKETS_MAX = 1500
+_BUCKETS_S = (3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400, 3650 * 86400)
+_BUCKET_NAMES = ("hour", "day", "week", "30 days", "year", "decade")
+
+
+@frozen
+class TimeSeries:
+    """Values per bucket of time without holes: `starts` are seconds since 1970, one list of values per series name."""
+
+    starts: Sequence[int]
+    bucket_s: int
+    values: Mapping[str, Sequence[float]]
+
+
+def per_bucket(values: Mapping[str, Mapping[int, float]], buckets_s: Sequence[int] = _BUCKETS_S) -> TimeSeries:
+    """Sum values per second-since-1970 into the smallest buckets that are not too many; absent buckets are 0."""
+    times = [time for series in values.values() for time in series]
+    if not times:
+        return TimeSeries([], buckets_s[0], {name: [] for name in values})
+    least, largest = min(times), max(times)
+    fitting = (size for size in buckets_s if (largest - least) // size < BUCKETS_MAX)
+    size = next(fitting, max(buckets_s[-1], ceil((largest - least) / BUCKETS_MAX)))
+    starts = range(least // size * size, largest // size * size + 1, size)
+    summed: dict[str, list[float]] = {}
+    for name, series in values.items():
+        row = [0.0] * len(starts)
+        for time, value in series.items():
+            row[(time - starts[0]) // size] += value
+        summed[name] = row
+    return TimeSeries(starts, size, summed)
+
+
+def bucket_name(bucket_s: int) -> str:
+    """3600 → "hour"."""
+    return dict(zip(_BUCKETS_S, _BUCKET_NAMES, strict=True)).get(bucket_s, f"{bucket_s} s")
+
+
+def stacked(series: TimeSeries, *, unit: str = "", title: str = "") -> Markup:
+    """The series on top of each other, as bars, or as areas when there are many."""
+    if not series.starts:
+        return Markup('<p class="none">nothing to show</p>')
+    count = len(series.starts)
+    totals = [sum(values) for values in zip(*series.values.values(), strict=True)]
+    top = nice_ceiling(max(totals))
+    parts = [_frame(top, unit), _time_axis(series)]
+    below = [0.0] * count
+    for index, values in enumerate(series.values.values()):
+        above = [b + v for b, v in zip(below, values, strict=True)]
+        parts.append(_bars(below, above, top, index) if count <= _BARS_MAX else _area(below, above, top, index))
+        below = above
+    if count <= _BARS_MAX:
+        parts.append(_tooltips(series, totals, unit))
+    return _svg(parts, title)
+
+
+def line(times: Sequence[float], values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> Markup:
+    """One numeric series: a line of averages in a band from lowest to highest. `times` are seconds since 1970."""
+    if not times:
+        return Markup('<p class="none">nothing to show</p>')
+    least, largest = min(low), max(high)
+    margin = (largest - least) * 0.05 or abs(largest) * 0.05 or 1.0
+    bottom = 0.0 if 0 <= least <= (largest - least) * 0.5 else least - margin
+    top = largest + margin
+    first, span = times[0], (times[-1] - times[0]) or 1.0
+    xs = [_LEFT + (WIDTH - _LEFT - _RIGHT) * (time - first) / span for time in times]
+
+    def path(values: Sequence[float]) -> list[str]:
+        scale = HEIGHT - _TOP - _BOTTOM
+        return [
+            f"{x:.1f},{_TOP + scale * (top - value) / (top - bottom):.1f}" for x, value in zip(xs, values, strict=True)
+        ]
+
+    parts = [_frame(top, "", bottom)]
+    parts.append(f'<polygon class="band" points="{" ".join(path(high) + path(low)[::-1])}"/>')
+    parts.append(f'<polyline class="line" points="{" ".join(path(values))}"/>')
+    for x, time, anchor in ((_LEFT, times[0], "start"), (WIDTH - _RIGHT, times[-1], "end")):
+        parts.append(f'<text x="{x}" y="{HEIGHT - 6}" text-anchor="{anchor}">{_utc(time):%Y-%m-%d %H:%M:%S}</text>')
+    return _svg(parts, "")
+
+
+def nice_ceiling(value: float) -> float:
+    """The next of 1, 2, 2.5, 5, 10 times a power of ten."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** floor(log10(value))
+    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= value * 0.999999)
+
+
+def compact(value: float, unit: str = "") -> str:
+    """1234567 → "1.2 M"; bytes in powers of 1024."""
+    if unit == "B":
+        for name in ("B", "KiB", "MiB", "GiB", "TiB"):
+            if abs(value) < 1024 or name == "TiB":
+                return f"{value:.0f} {name}" if name == "B" else f"{value:.1f} {name}"
+            value /= 1024
+    if abs(value) >= 10_000:
+        power = min(4, floor(log10(abs(value)) / 3))
+        return f"{value / 1000**power:.3g} {('', 'k', 'M', 'G', 'T')[power]}"
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.4g}"
+
+
+def _svg(parts: Sequence[str], title: str) -> Markup:
+    label = f' aria-label="{escape(title)}"' if title else ""
+    return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"{label}>{"".join(parts)}</svg>')
+
+
+def _frame(top: float, unit: str, bottom: float = 0.0) -> str:
+    lines = []
+    for step in range(5):
+        y = _TOP + (HEIGHT - _TOP - _BOTTOM) * (4 - step) / 4
+        value = bottom + (top - bottom) * step / 4
+        lines.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        lines.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(compact(value, unit))}</text>')
+    return "".join(lines)
+
+
+def _time_axis(series: TimeSeries) -> str:
+    count = len(series.starts)
+    step = max(1, ceil(count / 7))
+    pattern = "%d %b %H:%M" if series.bucket_s < 86400 else "%Y-%m-%d"
+    marks = []
+    for index in range(0, count, step):
+        x = _LEFT + (WIDTH - _LEFT - _RIGHT) * (index + 0.5) / count
+        anchor = "start" if index == 0 else "middle"
+        text = f"{_utc(series.starts[index]):{pattern}}"
+        if x < WIDTH - 50:
+            marks.append(f'<text x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{text}</text>')
+    return "".join(marks)
+
+
+def _y(value: float, top: float) -> float:
+    return _TOP + (HEIGHT - _TOP - _BOTTOM) * (1 - value / top)
+
+
+def _bars(below: Sequence[float], above: Sequence[float], top: float, index: int) -> str:
+    width = (WIDTH - _LEFT - _RIGHT) / len(above)
+    gap = min(2.0, width * 0.15)
+    rects = [
+        f'<rect x="{_LEFT + i * width + gap / 2:.2f}" y="{_y(high, top):.2f}" '
+        f'width="{width - gap:.2f}" height="{_y(low, top) - _y(high, top):.2f}"/>'
+        for i, (low, high) in enumerate(zip(below, above, strict=True))
+        if high > low
+    ]
+    return f'<g class="s{index}">{"".join(rects)}</g>'
+
+
+def _area(below: Sequence[float], above: Sequence[float], top: float, index: int) -> str:
+    width = (WIDTH - _LEFT - _RIGHT) / len(above)
+    xs = [_LEFT + (i + 0.5) * width for i in range(len(above))]
+    upper = [f"{x:.1f},{_y(value, top):.1f}" for x, value in zip(xs, above, strict=True)]
+    lower = [f"{x:.1f},{_y(value, top):.1f}" for x, value in zip(xs, below, strict=True)]
+    return f'<g class="s{index}"><polygon points="{" ".join(upper + lower[::-1])}"/></g>'
+
+
+def _tooltips(series: TimeSeries, totals: Sequence[float], unit: str) -> str:
+    width = (WIDTH - _LEFT - _RIGHT) / len(totals)
+    pattern = "%Y-%m-%d %H:%M" if series.bucket_s < 86400 else "%Y-%m-%d"
+    spots = []
+    for i, start in enumerate(series.starts):
+        told = [f"{name}: {compact(values[i], unit)}" for name, values in series.values.items()]
+        text = escape("\n".join([f"{_utc(start):{pattern}} UTC", *told]))
+        spots.append(
+            f'<rect x="{_LEFT + i * width:.2f}" y="{_TOP}" width="{width:.2f}" '
+            f'height="{HEIGHT - _TOP - _BOTTOM}"><title>{text}</title></rect>'
+        )
+    return f'<g class="spots">{"".join(spots)}</g>'
+
+
+def _utc(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

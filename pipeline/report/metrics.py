@@ -1,0 +1,170 @@
+"""Numeric series as JSON lines, {"ts": ..., "metric": ..., "value": ...}, and topics of any other kind."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+POINTS = 240
+SERIES_MAX = 24
+SAMPLES = 10
+_KEYS = 15
+_MILLISECONDS_FROM = 1e11
+"""A `ts` from here on is in milliseconds (as seconds it would be the year 5138)."""
+
+
+@frozen(kw_only=True)
+class Series:
+    """One metric: averages, lowest and highest per bucket; times in seconds since 1970."""
+
+    name: str
+    count: int
+    times: Sequence[float]
+    means: Sequence[float]
+    lows: Sequence[float]
+    highs: Sequence[float]
+
+
+@frozen(kw_only=True)
+class MetricFigures:
+    """What a report of metrics shows; `lines` = `parsed` + `malformed`."""
+
+    lines: int
+    parsed: int
+    malformed: int
+    malformed_samples: Sequence[str]
+    counts: Mapping[str, int]
+    series: Sequence[Series]
+
+
+@frozen(kw_only=True)
+class LineFigures:
+    """What a report of any topic shows. Hours are seconds since 1970."""
+
+    lines: int
+    size_bytes: int
+    rows_per_hour: Mapping[int, int]
+    partitions: Mapping[int, int]
+    key_counts: Mapping[str, int]
+
+
+def is_metrics(samples: Sequence[bytes]) -> bool:
+    """True if most of the samples are JSON objects with a metric and a number."""
+
+    def fits(sample: bytes) -> bool:
+        try:
+            found = json.loads(sample)
+        except ValueError:
+            return False
+        return isinstance(found, dict) and "metric" in found and isinstance(found.get("value"), int | float)
+
+    return bool(samples) and sum(map(fits, samples)) * 2 > len(samples)
+
+
+def metric_figures(lines: "DataFrame") -> MetricFigures:
+    """All figures of the rows with a column `value`."""
+    from pyspark.sql import functions as f
+
+    parsed = _parse(lines).persist()
+    try:
+        good = parsed.where("seconds IS NOT NULL AND metric IS NOT NULL AND number IS NOT NULL")
+        span = good.agg(f.min("seconds"), f.max("seconds"), f.count("*")).first()
+        assert span is not None
+        first, last, count = span
+        bad = parsed.where("seconds IS NULL OR metric IS NULL OR number IS NULL")
+        malformed = bad.count()
+        samples = [row.line[:500] for row in bad.select("line").limit(SAMPLES).collect()] if malformed else []
+        cells: Sequence[Mapping[str, float]] = []
+        if count:
+            width = max((last - first) / POINTS, 0.001)
+            bucket = f.floor((f.col("seconds") - first) / width).alias("bucket")
+            grouped = good.groupBy(f.col("metric"), bucket).agg(
+                f.avg("seconds").alias("time"),
+                f.avg("number").alias("mean"),
+                f.min("number").alias("low"),
+                f.max("number").alias("high"),
+                f.count("*").alias("count"),
+            )
+            cells = grouped.orderBy("metric", "bucket").collect()
+    finally:
+        parsed.unpersist()
+    series = _series(cells)
+    return MetricFigures(
+        lines=count + malformed,
+        parsed=count,
+        malformed=malformed,
+        malformed_samples=samples,
+        counts={each.name: each.count for each in series},
+        series=series[:SERIES_MAX],
+    )
+
+
+def line_figures(rows: "DataFrame") -> LineFigures:
+    """Figures of the rows of any topic, from their keys, sizes and timestamps."""
+    from pyspark.sql import functions as f
+
+    hour = f.unix_timestamp(f.date_trunc("hour", "timestamp")).alias("hour")
+    cells = rows.groupBy(hour, "partition").agg(f.count("*").alias("count"), f.sum(f.length("value")).alias("bytes"))
+    per_hour: dict[int, int] = {}
+    per_partition: dict[int, int] = {}
+    lines = size = 0
+    for cell in cells.collect():
+        lines += cell["count"]
+        size += cell.bytes or 0
+        per_hour[cell.hour] = per_hour.get(cell.hour, 0) + cell["count"]
+        per_partition[cell.partition] = per_partition.get(cell.partition, 0) + cell["count"]
+    key = f.make_valid_utf8(f.substring(f.col("key").cast("string"), 1, 200)).alias("key")
+    keys = rows.where("key IS NOT NULL").groupBy(key).count().orderBy(f.desc("count"), "key").limit(_KEYS).collect()
+    return LineFigures(
+        lines=lines,
+        size_bytes=size,
+        rows_per_hour=per_hour,
+        partitions=dict(sorted(per_partition.items())),
+        key_counts={row.key: row["count"] for row in keys},
+    )
+
+
+def _parse(lines: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    text = f.make_valid_utf8(f.coalesce(f.col("value").cast("string"), f.lit("")))
+    found = f.from_json(text, "ts STRING, metric STRING, value DOUBLE")
+    rows = lines.select(text.alias("line"), found.alias("json"))
+    number = f.col("json.value")
+    finite = number.isNotNull() & ~f.isnan(number) & (f.abs(number) < float("inf"))
+    return rows.select(
+        "line",
+        _seconds(f.col("json.ts")).alias("seconds"),
+        f.col("json.metric").alias("metric"),
+        f.when(finite, number).alias("number"),
+    )
+
+
+def _seconds(ts: "Column") -> "Column":
+    """Seconds since 1970 of a number of seconds, a number of milliseconds, or an ISO time."""
+    from pyspark.sql import functions as f
+
+    number = ts.try_cast("double")
+    seconds = f.when(f.abs(number) >= _MILLISECONDS_FROM, number / 1000).otherwise(number)
+    return f.coalesce(seconds, f.unix_micros(f.try_to_timestamp(ts)) / 1e6)
+
+
+def _series(cells: Sequence[Mapping[str, float]]) -> list[Series]:
+    by_name: dict[str, list[Mapping[str, float]]] = {}
+    for cell in cells:
+        by_name.setdefault(str(cell["metric"]), []).append(cell)
+    return [
+        Series(
+            name=name,
+            count=sum(int(cell["count"]) for cell in rows),
+            times=[cell["time"] for cell in rows],
+            means=[cell["mean"] for cell in rows],
+            lows=[cell["low"] for cell in rows],
+            highs=[cell["high"] for cell in rows],
+        )
+        for name, rows in by_name.items()
+    ]

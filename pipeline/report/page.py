@@ -1,0 +1,142 @@
+"""One self-contained HTML page about what a table holds: a section per topic, by the kind of its lines."""
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from ...ports.errors import BarnabasError, ConfigError
+from ..session import local_session, require_spark, session_settings
+from ..spark_errors import plain_spark_errors
+from ..table import read_table
+from . import access_log, charts, metrics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SAMPLE_ROWS = 200
+
+
+@frozen(kw_only=True)
+class ReportResult:
+    """What was written; over all sections `lines` = `parsed` + `malformed`."""
+
+    page: Path
+    kinds: Mapping[str, str]
+    """Per topic: "access log", "metrics" or "lines"."""
+    lines: int
+    parsed: int
+    malformed: int
+
+
+def report(
+    folder: Path | str,
+    out: Path | str,
+    *,
+    topic: str | None = None,
+    spark: "SparkSession | None" = None,
+    log_file: Path | None = None,
+) -> ReportResult:
+    """Write the page about the table in `folder` to the file `out`: about one topic, or about all of them.
+
+    `spark` None = a local session for this report; its Java's messages go to `log_file`. Raises `TableError` when
+    `folder` is not a table, `ConfigError` for a topic that is not in it.
+    """
+    require_spark()
+    if importlib.util.find_spec("jinja2") is None:
+        raise ConfigError("jinja2 is not installed; to get what reports need: pip install 'barnabas[spark]'")
+    path = Path(out)
+    topics = _topics(Path(folder))
+    if topic is not None and topic not in topics:
+        raise ConfigError(f"there is no topic {topic!r} in {folder}; there is {', '.join(topics) or 'none'}")
+    chosen = topics if topic is None else [topic]
+    with (
+        local_session(log_file=log_file) if spark is None else nullcontext(spark) as session,
+        plain_spark_errors(),
+        session_settings(session, {"spark.sql.session.timeZone": "UTC"}),
+    ):
+        sections = [_section(name, read_table(session, folder, topics=[name])) for name in chosen]
+    html = render(Path(folder), sections, datetime.now(UTC))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(html, encoding="utf-8")
+    temporary.replace(path)
+    return ReportResult(
+        page=path,
+        kinds={section["topic"]: section["kind"] for section in sections},
+        lines=sum(section["figures"].lines for section in sections),
+        parsed=sum(getattr(section["figures"], "parsed", section["figures"].lines) for section in sections),
+        malformed=sum(getattr(section["figures"], "malformed", 0) for section in sections),
+    )
+
+
+def render(folder: Path, sections: Sequence[Mapping[str, Any]], now: datetime) -> str:
+    """The page as text. Everything that comes from the data is escaped."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["compact"] = charts.compact
+    template = environment.get_template("page.html.j2")
+    return template.render(folder=folder.name, sections=sections, made=f"{now:%Y-%m-%d %H:%M} UTC")
+
+
+def access_section(topic: str, found: access_log.AccessFigures) -> dict[str, Any]:
+    """What the template shows of an access log."""
+    traffic = charts.per_bucket({"views": found.views_per_hour, "crawlers": found.crawler_per_hour})
+    size = charts.per_bucket({"bytes": found.bytes_per_hour})
+    return {
+        "kind": "access log",
+        "topic": topic,
+        "figures": found,
+        "bucket": charts.bucket_name(traffic.bucket_s),
+        "views_chart": charts.stacked(traffic, title="views and crawler requests over time"),
+        "bytes_chart": charts.stacked(size, unit="B", title="traffic over time"),
+    }
+
+
+def metrics_section(topic: str, found: metrics.MetricFigures) -> dict[str, Any]:
+    """What the template shows of metrics."""
+    lines = [(each, charts.line(each.times, each.means, each.lows, each.highs)) for each in found.series]
+    return {"kind": "metrics", "topic": topic, "figures": found, "lines": lines}
+
+
+def lines_section(topic: str, found: metrics.LineFigures) -> dict[str, Any]:
+    """What the template shows of any other topic."""
+    rows = charts.per_bucket({"rows": found.rows_per_hour})
+    chart = charts.stacked(rows, title="rows over time")
+    return {
+        "kind": "lines",
+        "topic": topic,
+        "figures": found,
+        "bucket": charts.bucket_name(rows.bucket_s),
+        "chart": chart,
+    }
+
+
+def _section(topic: str, rows: "DataFrame") -> dict[str, Any]:
+    samples = [bytes(row.value or b"") for row in rows.select("value").limit(_SAMPLE_ROWS).collect()]
+    if access_log.is_access_log(samples):
+        return access_section(topic, access_log.figures(rows.select("value")))
+    if metrics.is_metrics(samples):
+        return metrics_section(topic, metrics.metric_figures(rows.select("value")))
+    return lines_section(topic, metrics.line_figures(rows))
+
+
+def _topics(folder: Path) -> list[str]:
+    from ..table import settle
+
+    settle(folder)
+    names = sorted({path.parent.parent.name.removeprefix("topic=") for path in folder.glob("topic=*/day=*/*.parquet")})
+    if not names:
+        raise BarnabasError(f"the table in {folder} has no rows; load something first")
+    return names

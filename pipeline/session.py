@@ -1,0 +1,129 @@
+"""A local Spark session with the data source `barnabas`, quick to start."""
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..ports.errors import ConfigError
+from .java import LOG_VARIABLE, find_java, spark_java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Halves the start of a session; the work of our jobs is in Python and in Parquet's own loops."""
+
+
+def require_spark() -> None:
+    """Raises `ConfigError` when a package that the pipeline needs is missing."""
+    missing = [name for name in ("pyspark", "pyarrow", "pandas", "numpy") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"{', '.join(missing)} not installed; to get what Spark needs: pip install 'barnabas[spark]'")
+
+
+def register(spark: "SparkSession") -> "SparkSession":
+    """Make `spark.read.format("barnabas")` and `df.write.format("barnabas")` known to a session of yours."""
+    from .datasource import BarnabasDataSource
+
+    spark.dataSource.register(BarnabasDataSource)
+    return spark
+
+
+@contextmanager
+def session_settings(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
+    """Change SQL settings of a session, which may be the user's own, and put them back at the end."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+@contextmanager
+def local_session(
+    app_name: str = "barnabas",
+    *,
+    cores: int | None = None,
+    memory: str = "2g",
+    log_level: str = "ERROR",
+    log_file: Path | None = None,
+    config: Mapping[str, str] | None = None,
+) -> Iterator["SparkSession"]:
+    """A session with the data source registered: the running one of this process, else a local one, stopped at the end.
+
+    `cores` None = all of this machine. `log_file` gets what Java would print on standard error. `config` overrides any
+    Spark setting. Raises `ConfigError` when pyspark or Java is missing.
+    """
+    require_spark()
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield register(running)
+        return
+    scratch = Path(tempfile.mkdtemp(prefix="barnabas-spark-"))
+    settings = local_settings(scratch, cores=cores, memory=memory, log_level=log_level) | dict(config or {})
+    try:
+        with _environment(log_file):
+            builder = SparkSession.builder.appName(app_name)
+            for key, value in settings.items():
+                builder = builder.config(key, value)
+            spark = builder.getOrCreate()
+        try:
+            yield register(spark)
+        finally:
+            spark.stop()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def local_settings(scratch: Path, *, cores: int | None, memory: str, log_level: str) -> dict[str, str]:
+    """The Spark settings of a local session; everything it writes for itself goes below `scratch`."""
+    count = cores or os.cpu_count() or 1
+    return {
+        "spark.master": f"local[{count}]",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Dderby.system.home={scratch}",
+        "spark.local.dir": str(scratch / "local"),
+        "spark.log.level": log_level,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(count),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+@contextmanager
+def _environment(log_file: Path | None) -> Iterator[None]:
+    """What Spark's launcher reads from the environment; put back afterwards, except the Python for the workers."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    changes = {"JAVA_HOME": str(spark_java_home(find_java(), log_file=log_file))}
+    if log_file is not None:
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        changes[LOG_VARIABLE] = str(log_file.absolute())
+    before = {key: os.environ.get(key) for key in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value

@@ -1,0 +1,92 @@
+"""A table that `load` fills: Parquet below a folder, partitioned by topic and day."""
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from ..ports.words import TopicPartition
+from .commits import CommitLog, TableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+RECOVERY_WAIT_S = 30.0
+
+
+def table_schema() -> "StructType":
+    """The columns of the table: those of the data source with headers, and `day` (of the timestamp, in UTC)."""
+    from pyspark.sql.types import DateType, StructField, StructType
+
+    from .datasource import source_schema
+
+    fields = {field.name: field for field in source_schema(include_headers=True)}
+    topic = fields.pop("topic")
+    return StructType([*fields.values(), topic, StructField("day", DateType())])
+
+
+def read_table(spark: "SparkSession", folder: Path | str, *, topics: Iterable[str] | None = None) -> "DataFrame":
+    """What the loads into `folder` have committed, each record once.
+
+    A load that died between its commit and its last file move is finished first; one that does that right now is waited
+    for. Raises `TableError` when nothing was ever loaded there.
+    """
+    from pyspark.sql import functions
+
+    path = Path(folder)
+    settle(path)
+    frame = spark.read.schema(table_schema()).parquet(path.absolute().as_uri())
+    return frame if topics is None else frame.where(functions.col("topic").isin(*topics))
+
+
+def settle(folder: Path) -> None:
+    """Bring the table's files in line with its newest commit. Raises `TableError` when there is no table."""
+    log = CommitLog(folder)
+    if not log.exists():
+        raise TableError(f"{folder} is not a loaded table: it has no commits; run 'barnabas load' into it first")
+    if log.unfinished():
+        with log.locked(wait_s=RECOVERY_WAIT_S):
+            log.recover()
+
+
+@frozen(kw_only=True)
+class AffectedFile:
+    """A file of the table with rows that a load replaces; `name` is relative to the table's folder."""
+
+    name: str
+    rows: int
+    replaced_rows: int
+
+
+def affected_files(
+    folder: Path, replaced_from: Mapping[TopicPartition, int], replaced_topics: Collection[str]
+) -> list[AffectedFile]:
+    """The files with rows at or after the offsets in `replaced_from`, and all files of `replaced_topics`."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    result = []
+    for topic in sorted({p.topic for p in replaced_from} | set(replaced_topics)):
+        starts = {p.partition: offset for p, offset in replaced_from.items() if p.topic == topic}
+        for path in sorted((folder / f"topic={topic}").glob("day=*/*.parquet")):
+            rows = replaced = parquet_rows(path)
+            if topic not in replaced_topics:
+                columns = pq.ParquetFile(path).read(["partition", "offset"])
+                partitions, offsets = columns["partition"].to_numpy(), columns["offset"].to_numpy()
+                replaced = sum(
+                    int(np.count_nonzero((partitions == partition) & (offsets >= start)))
+                    for partition, start in starts.items()
+                )
+            if replaced or topic in replaced_topics:
+                name = path.relative_to(folder).as_posix()
+                result.append(AffectedFile(name=name, rows=rows, replaced_rows=replaced))
+    return result
+
+
+def parquet_rows(path: Path) -> int:
+    """The number of rows, from the file's footer."""
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(path).num_rows)

@@ -1,0 +1,123 @@
+"""`df.write.format("barnabas")`: rows to topics through the producer.
+
+At least once: a task that Spark runs again writes its rows again, and rows of a job that failed stay in the topic. When
+a job succeeds, every row was acknowledged.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
+
+from ..core.message.message import Message
+from ..ports.errors import ConfigError
+from .options import WriteOptions
+
+_TEXT = (BinaryType, StringType)
+_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "key": _TEXT,
+    "value": _TEXT,
+    "topic": (StringType,),
+    "partition": (IntegerType, LongType),
+    "headers": (ArrayType,),
+}
+
+
+class Written(WriterCommitMessage):
+    """How many rows a task has written."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+
+class ArrowWriter(DataSourceArrowWriter):
+    """Writes the columns key, value, headers, topic, partition; others are ignored, as Spark's Kafka sink does."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self.options = options
+        self.columns = _checked(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return Written(_write(self.options, self.columns, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing to do: every row of every task is acknowledged."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing to undo: a log is only appended to."""
+
+
+class StreamArrowWriter(DataSourceStreamArrowWriter):
+    """The same for each micro-batch of a stream."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self.options = options
+        self.columns = _checked(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return Written(_write(self.options, self.columns, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing to do, as in a batch."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing to undo, as in a batch."""
+
+
+def rows_of(batch: pa.RecordBatch, columns: Sequence[str], topic: str | None) -> list[tuple[str, int, Message]]:
+    """(topic, partition, message) of each row; partition -1 = as the partitioner says. Raises `ConfigError`."""
+    count = batch.num_rows
+    lists = {
+        name: _bytes(batch.column(name)) if name in ("key", "value") else batch.column(name).to_pylist()
+        for name in columns
+    }
+    nothing: list[None] = [None] * count
+    topics = [topic] * count if topic is not None else lists["topic"]
+    partitions = lists.get("partition", nothing)
+    result = []
+    for name, partition, key, value, headers in zip(
+        topics, partitions, lists.get("key", nothing), lists["value"], lists.get("headers", nothing), strict=True
+    ):
+        if name is None:
+            raise ConfigError("a row has null in its topic column; set it, or give the option 'topic'")
+        pairs = tuple((header["key"], header["value"]) for header in headers or ())
+        result.append((name, -1 if partition is None else partition, Message(value=value, key=key, headers=pairs)))
+    return result
+
+
+def _write(options: WriteOptions, columns: Sequence[str], batches: Iterator[pa.RecordBatch]) -> int:
+    from .connect import open_producer
+
+    written = 0
+    with open_producer(options.bootstrap, options.producer) as producer:
+        for batch in batches:
+            rows = rows_of(batch, columns, options.topic)
+            for (topic, partition), group in groupby(rows, key=lambda row: row[:2]):
+                producer.send(topic, partition, [message for _, _, message in group])
+            written += batch.num_rows
+    return written
+
+
+def _bytes(column: pa.Array) -> list[bytes | None]:
+    values: list[bytes | None] = column.cast(pa.large_binary()).to_pylist()
+    return values
+
+
+def _checked(options: WriteOptions, schema: StructType) -> list[str]:
+    """The columns to write. Raises `ConfigError` for a missing column or a wrong type."""
+    present = {field.name: field.dataType for field in schema}
+    for name, kinds in _COLUMNS.items():
+        if name in present and not isinstance(present[name], kinds):
+            allowed = " or ".join(kind.typeName() for kind in kinds)
+            raise ConfigError(f"column {name!r} must be {allowed}, not {present[name].simpleString()}; cast it")
+    if "value" not in present:
+        raise ConfigError(f"a column 'value' is needed (there is {', '.join(present) or 'none'})")
+    if options.topic is None and "topic" not in present:
+        raise ConfigError("say where to: option 'topic', or a column 'topic'")
+    headers = present.get("headers")
+    wanted = "array<struct<key:string,value:binary>>"
+    if headers is not None and headers.simpleString() != wanted:
+        raise ConfigError(f"column 'headers' must be {wanted}, not {headers.simpleString()}")
+    return [name for name in _COLUMNS if name in present]

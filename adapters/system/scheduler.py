@@ -142,4 +142,4 @@ class ManualScheduler:
         try:
             callback()
         except Exception as error:  # noqa: BLE001  # reported; the others go on
-            self._report(f"a callback raised {type(error).__name__}: {error}")
+            self._report(f"a callback raised {type(error).__name__}: {' '.join(str(error).split())}")

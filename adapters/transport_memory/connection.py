@@ -184,7 +184,7 @@ class MemoryConnection:
             self.close()
 
     def _fail(self, error: Exception) -> None:
-        text = str(error) if isinstance(error, TransportError) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, TransportError) else one_line(error)
         self._network.report(f"closing the connection to {self.peer[0]}:{self.peer[1]}: {text}")
         self.lose(text)
 
@@ -206,6 +206,11 @@ class MemoryConnection:
         handler, self._handler = self._handler, None
         if handler is not None:
             handler.closed(error)
+
+
+def one_line(error: Exception) -> str:
+    """Kind and text of an exception, without line breaks."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _joined(pieces: Sequence[Piece]) -> bytearray:

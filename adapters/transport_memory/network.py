@@ -6,7 +6,7 @@ from functools import partial
 from ...ports.entropy import Entropy
 from ...ports.scheduler import Scheduler
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, TransportError
-from .connection import MemoryConnection, Pipe
+from .connection import MemoryConnection, Pipe, one_line
 from .faults import Faults
 
 Accept = Callable[[Connection], ConnectionHandler]
@@ -61,7 +61,7 @@ class _Attempt:
         try:
             handler = opened(TransportError(failure) if isinstance(result, str) else result)
         except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
-            self._network.report(f"connection to {host}:{port}: {type(error).__name__}: {error}")
+            self._network.report(f"connection to {host}:{port}: {one_line(error)}")
         if isinstance(result, MemoryConnection):
             if handler is None:
                 result.close()
@@ -216,7 +216,7 @@ class MemoryNetwork:
         try:
             handler = listener.accept(server)
         except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
-            self.report(f"cannot serve {server.peer[0]}:{server.peer[1]}: {type(error).__name__}: {error}")
+            self.report(f"cannot serve {server.peer[0]}:{server.peer[1]}: {one_line(error)}")
             server.close()
         else:
             listener.open_connections += 1

@@ -1,0 +1,55 @@
+"""The clocks."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from contracts.clock import ClockContract
+
+from barnabas.adapters.system import ManualClock, SystemClock
+
+
+class TestSystemClock(ClockContract):
+    @pytest.fixture
+    def clock(self) -> SystemClock:
+        return SystemClock()
+
+    @pytest.fixture
+    def pass_ms(self) -> Callable[[float], None]:
+        return lambda ms: time.sleep(ms / 1000)
+
+    def test_it_says_what_the_machine_says(self, clock: SystemClock) -> None:
+        assert abs(clock.now_ms() - time.time() * 1000) < 1000
+
+
+class TestManualClock(ClockContract):
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        return ManualClock()
+
+    @pytest.fixture
+    def pass_ms(self, clock: ManualClock) -> Callable[[float], None]:
+        return clock.advance
+
+    def test_it_stands_still(self) -> None:
+        clock = ManualClock(5000)
+        assert (clock.now_ms(), clock.monotonic_ms()) == (5000, 0.0)
+        clock.advance(0.5)
+        clock.advance(0.5)
+        assert (clock.now_ms(), clock.monotonic_ms()) == (5001, 1.0)
+
+    def test_setting_the_wall_clock_leaves_the_other(self) -> None:
+        clock = ManualClock(5000)
+        clock.advance(10)
+        clock.set_wall(100)
+        assert (clock.now_ms(), clock.monotonic_ms()) == (100, 10.0)
+        clock.advance(1)
+        assert (clock.now_ms(), clock.monotonic_ms()) == (101, 11.0)
+
+    def test_it_does_not_go_back(self) -> None:
+        clock = ManualClock()
+        with pytest.raises(ValueError):
+            clock.advance(-1)
+        clock.advance(10)
+        clock.advance_to(5)
+        assert clock.monotonic_ms() == 10.0

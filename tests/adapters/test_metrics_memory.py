@@ -1,0 +1,26 @@
+"""Metrics in memory."""
+
+import pytest
+from contracts.metrics import MetricsContract
+
+from barnabas.adapters.metrics_memory import MemoryMetrics
+
+
+class MemoryHarness:
+    def __init__(self) -> None:
+        self.metrics = MemoryMetrics()
+        self.value = self.metrics.value
+
+
+class TestMemoryMetrics(MetricsContract):
+    @pytest.fixture
+    def harness(self) -> MemoryHarness:
+        return MemoryHarness()
+
+    def test_it_can_be_read(self) -> None:
+        metrics = MemoryMetrics()
+        metrics.histogram("request_bytes", "sizes").observe(12)
+        metrics.counter("in_total", "in", topic="a").add()
+        assert metrics.observed("request_bytes") == [12]
+        assert metrics.names() == {"request_bytes", "in_total"}
+        assert metrics.descriptions == {"request_bytes": "sizes", "in_total": "in"}

@@ -1,0 +1,383 @@
+"""TCP fulfils the contract of a transport, and stands what comes over a real socket."""
+
+import errno
+import os
+import random
+import resource
+import socket
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from contracts.transport import LIMITS, Bytes, Recorder, Server, TransportContract, all_ended, connect, echo, pair
+
+from barnabas.adapters.transport_tcp import Reactor, TcpTransport
+from barnabas.adapters.transport_tcp.outbound import Outbound
+from barnabas.ports.errors import ClosedError
+from barnabas.ports.storage import Region
+from barnabas.ports.transport import Connection, Limits, TransportError
+from barnabas.ports.words import Position
+
+
+class FileRegion:
+    """A region of a real file."""
+
+    def __init__(self, content: bytes, folder: Path) -> None:
+        handle, name = tempfile.mkstemp(dir=folder)
+        self._file = os.fdopen(handle, "w+b")
+        self._file.write(b"something before" + content)
+        self._file.flush()
+        Path(name).unlink()
+        self.size = len(content)
+        self.position = Position(16)
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def read(self, start: int = 0, size: int | None = None) -> bytes:
+        wanted = self.size - start if size is None else min(size, self.size - start)
+        return os.pread(self._file.fileno(), wanted, self.position + start)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._file.fileno(), self.position + size)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class TcpHarness:
+    def __init__(self, folder: Path) -> None:
+        self.reports: list[str] = []
+        self.reactor = self.scheduler = Reactor(self.reports.append)
+        self.transport = TcpTransport(self.reactor, self.reports.append)
+        self._folder = folder
+        self._regions: list[FileRegion] = []
+
+    def run_until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 30
+        while not condition():
+            assert time.monotonic() < deadline, "it never came"
+            self.reactor.turn(100)
+
+    def pass_ms(self, ms: float) -> None:
+        over: list[bool] = []
+        self.reactor.call_later(ms, lambda: over.append(True))
+        self.run_until(lambda: bool(over))
+
+    def open_things(self) -> int:
+        return self.transport.open_connections + self.reactor.watched + self.reactor.timers
+
+    def region(self, content: bytes) -> FileRegion:
+        self._regions.append(FileRegion(content, self._folder))
+        return self._regions[-1]
+
+    def close(self) -> None:
+        self.reactor.stop()
+        for region in self._regions:
+            region.close()
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[TcpHarness]:
+    harness = TcpHarness(tmp_path)
+    yield harness
+    harness.close()
+
+
+class TestTcpTransport(TransportContract):
+    pass
+
+
+class TestTcpWithoutSendfile(TransportContract):
+    @pytest.fixture(autouse=True)
+    def _no_sendfile(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("barnabas.adapters.transport_tcp.connection.Outbound", lambda: Outbound(may_sendfile=False))
+
+
+@contextmanager
+def raw_client(harness: TcpHarness, server: Server) -> Iterator[socket.socket]:
+    with socket.create_connection(server.listener.address) as sock:
+        sock.setblocking(False)
+        known = len(server.handlers)
+        harness.run_until(lambda: len(server.handlers) > known)
+        yield sock
+
+
+def read_frames(harness: TcpHarness, sock: socket.socket, count: int) -> list[bytes]:
+    received = bytearray()
+    frames: list[bytes] = []
+
+    def complete() -> bool:
+        with suppress(BlockingIOError):
+            received.extend(sock.recv(1_000_000))
+        while len(received) >= 4 and len(received) >= (end := 4 + int.from_bytes(received[:4])):
+            frames.append(bytes(received[4:end]))
+            del received[:end]
+        return len(frames) >= count
+
+    harness.run_until(complete)
+    return frames
+
+
+# --- what arrives
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 0, 104_857_601, 2**31 - 1, 0x47455420])
+def test_lengths_that_are_none_close_the_connection(harness: TcpHarness, size: int) -> None:
+    server = Server(harness, echo)
+    with raw_client(harness, server) as sock:
+        sock.send(struct.pack(">i", 5) + b"hello" + struct.pack(">i", size) + b"junk")
+        harness.run_until(lambda: bool(server.handlers[0].ends))
+    assert server.handlers[0].frames == [b"hello"]
+    assert isinstance(server.handlers[0].ends[0], TransportError)
+    assert len(harness.reports) == 1 and str(size) in harness.reports[0]
+
+
+def test_frames_cut_anywhere_arrive_whole(harness: TcpHarness) -> None:
+    server = Server(harness, echo)
+    chance = random.Random(3)
+    sent = [chance.randbytes(chance.choice((1, 4, 50, 300))) for _ in range(60)]
+    stream = b"".join(struct.pack(">i", len(content)) + content for content in sent)
+    with raw_client(harness, server) as sock:
+        position = 0
+        while position < len(stream):
+            step = chance.choice((1, 2, 3, 5, 40, 200))
+            sock.send(stream[position : position + step])
+            position += step
+            harness.reactor.turn(5)
+        assert read_frames(harness, sock, len(sent)) == sent
+
+
+def test_random_bytes_harm_nobody_else(harness: TcpHarness) -> None:
+    server = Server(harness, echo, Limits(frame_bytes_max=1000))
+    client = connect(harness, server.listener.address)
+    chance = random.Random(5)
+    for _ in range(30):
+        with raw_client(harness, server) as sock:
+            sock.send(chance.randbytes(200))
+            handler = server.handlers[-1]
+            sock.shutdown(socket.SHUT_WR)
+            harness.run_until(partial(all_ended, [handler]))
+    client.connection.send([b"hello"])
+    harness.run_until(lambda: bool(client.frames))
+
+
+def test_an_end_within_a_frame_is_an_error(harness: TcpHarness) -> None:
+    server = Server(harness)
+    with raw_client(harness, server) as sock:
+        sock.send(struct.pack(">i", 100) + b"half")
+    harness.run_until(lambda: bool(server.handlers[0].ends))
+    assert "middle of a frame" in str(server.handlers[0].ends[0])
+    assert server.handlers[0].frames == []
+
+
+def test_a_reset_is_an_error_without_a_line(harness: TcpHarness) -> None:
+    server = Server(harness)
+    with raw_client(harness, server) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    harness.run_until(lambda: bool(server.handlers[0].ends))
+    assert isinstance(server.handlers[0].ends[0], TransportError)
+    assert harness.reports == []
+
+
+def test_a_claimed_length_takes_no_memory(harness: TcpHarness) -> None:
+    server = Server(harness)
+    socks = []
+    before = _resident_bytes()
+    for _ in range(300):
+        sock = socket.create_connection(server.listener.address)
+        sock.send(struct.pack(">i", 100_000_000) + b"x" * 1000)
+        socks.append(sock)
+        harness.reactor.turn(10)
+    harness.run_until(lambda: len(server.handlers) == 300)
+    harness.pass_ms(20)
+    assert _resident_bytes() - before < 20_000_000
+    for sock in socks:
+        sock.close()
+    harness.run_until(lambda: all(handler.ends for handler in server.handlers))
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+# --- what goes out
+
+
+def test_a_truncated_file_closes_the_connection(harness: TcpHarness) -> None:
+    client, server = pair(harness)
+    region = harness.region(b"x" * 500_000)
+    region.truncate(300_000)
+    client.connection.send([b"head", region])
+    harness.run_until(lambda: bool(client.ends) and bool(server.ends))
+    assert server.frames == []
+    assert len(harness.reports) == 1 and "truncated" in harness.reports[0]
+
+
+def test_a_peer_that_goes_away_while_a_file_is_sent(harness: TcpHarness) -> None:
+    server = Server(harness)
+    with raw_client(harness, server) as sock:
+        handler = server.handlers[0]
+        for _ in range(3):
+            handler.connection.send([harness.region(b"x" * 8_000_000)])
+        assert handler.connection.unsent_bytes > 0
+        sock.recv(1000)
+    harness.run_until(lambda: bool(handler.ends))
+    assert isinstance(handler.ends[0], TransportError)
+    assert handler.connection.unsent_bytes == 0
+    assert harness.reports == []
+
+
+def test_answers_to_frames_that_came_together_leave_together(harness: TcpHarness) -> None:
+    server = Server(harness, echo)
+    with raw_client(harness, server) as sock:
+        sock.send((struct.pack(">i", 5) + b"hello") * 20)
+        harness.run_until(lambda: len(server.handlers[0].frames) == 20)
+        assert len(sock.recv(1000)) == 180
+
+
+def test_a_delayed_answer_never_goes_to_a_later_connection(harness: TcpHarness) -> None:
+    server = Server(harness)
+    with raw_client(harness, server):
+        old = server.handlers[0]
+    harness.run_until(lambda: bool(old.ends))
+    with raw_client(harness, server) as sock:
+        old.connection.send([b"for somebody else"])
+        server.handlers[1].connection.send([b"for you"])
+        assert read_frames(harness, sock, 1) == [b"for you"]
+
+
+def test_a_peer_that_takes_nothing_is_given_up(harness: TcpHarness) -> None:
+    server = Server(harness, limits=Limits(idle_ms=50))
+    with raw_client(harness, server):
+        handler = server.handlers[0]
+        handler.connection.send([b"x" * 30_000_000])
+        handler.connection.close()
+        harness.run_until(lambda: bool(handler.ends))
+    assert "took nothing" in str(handler.ends[0])
+
+
+# --- listening and connecting
+
+
+def test_ipv6(harness: TcpHarness) -> None:
+    try:
+        listener = harness.transport.listen(("::1", 0), lambda connection: Recorder(connection, echo), LIMITS)
+    except TransportError as error:
+        pytest.skip(str(error))
+    client = connect(harness, listener.address)
+    assert client.connection.peer[0] == "::1"
+    client.connection.send([b"hello"])
+    harness.run_until(lambda: bool(client.frames))
+
+
+def test_a_name_is_resolved_and_every_address_tried(harness: TcpHarness) -> None:
+    server = Server(harness, echo)
+    client = connect(harness, ("localhost", server.listener.address[1]))
+    client.connection.send([b"hello"])
+    harness.run_until(lambda: bool(client.frames))
+
+
+def _connect_error(harness: TcpHarness, host: str, port: int, timeout_ms: float = 5000) -> str:
+    outcomes: list[Connection | TransportError] = []
+    harness.transport.connect((host, port), outcomes.append, timeout_ms=timeout_ms, limits=LIMITS)
+    harness.run_until(lambda: bool(outcomes))
+    assert isinstance(outcomes[0], TransportError)
+    return str(outcomes[0])
+
+
+def test_a_name_that_is_none(harness: TcpHarness) -> None:
+    assert "cannot be resolved" in _connect_error(harness, "no-such-host.invalid", 1)
+    assert "cannot connect" in _connect_error(harness, "not a name", 1)
+    assert "cannot connect" in _connect_error(harness, "127.0.0.1", 70_000)
+
+
+def test_nobody_answers_in_time(harness: TcpHarness) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)
+        fillers = [socket.socket() for _ in range(4)]  # the backlog is full: further attempts get no answer
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(silent.getsockname())
+        before = harness.open_things()
+        assert "60 ms" in _connect_error(harness, "127.0.0.1", silent.getsockname()[1], timeout_ms=60)
+        assert harness.open_things() == before
+        for filler in fillers:
+            filler.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "hint"),
+    [("192.0.2.1", "does not have the address"), ("no-such-host.invalid", "check the host")],
+)
+def test_an_address_that_cannot_be_listened_on(harness: TcpHarness, host: str, hint: str) -> None:
+    with pytest.raises(TransportError, match=hint):
+        harness.transport.listen((host, 0), lambda _connection: pytest.fail("accepted"), LIMITS)
+
+
+def test_without_descriptors_it_waits_and_accepts_later(harness: TcpHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(harness, echo)
+    monkeypatch.setattr("barnabas.adapters.transport_tcp.listener._BACK_OFF_MS", 20.0)
+    real_accept, failures = socket.socket.accept, [1, 2, 3]
+
+    def accept(self: socket.socket) -> tuple[socket.socket, object]:
+        if failures:
+            failures.pop()
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real_accept(self)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    client = connect(harness, server.listener.address)
+    client.connection.send([b"hello"])
+    harness.run_until(lambda: bool(client.frames))
+    assert not failures
+    assert len(harness.reports) == 1 and "ulimit" in harness.reports[0]
+
+
+def test_stopping_closes_everything_once(harness: TcpHarness) -> None:
+    server = Server(harness, echo)
+    clients = [connect(harness, server.listener.address) for _ in range(3)]
+    attempts: list[Connection | TransportError] = []
+    harness.transport.connect(
+        ("localhost", server.listener.address[1]), attempts.append, timeout_ms=5000, limits=LIMITS
+    )
+    harness.reactor.stop()
+    assert [client.ends for client in clients] == [[None]] * 3
+    assert all(handler.ends == [None] for handler in server.handlers)
+    assert len(attempts) == 1 and isinstance(attempts[0], TransportError)
+    with pytest.raises(ClosedError):
+        harness.transport.connect(("127.0.0.1", 1), attempts.append, timeout_ms=1, limits=LIMITS)
+    with pytest.raises(ClosedError):
+        harness.transport.listen(("127.0.0.1", 0), Recorder, LIMITS)
+
+
+def test_a_close_in_a_handler_of_another_connection_leaves_the_frame_alone(harness: TcpHarness) -> None:
+    """The shared receive buffer belongs to the handler that runs."""
+    seen: list[bytes] = []
+
+    def each(recorder: Recorder, content: memoryview) -> None:
+        for other in server.handlers:
+            if other is not recorder:
+                other.connection.send([b"bye"])
+                other.connection.close()
+        seen.append(bytes(content))
+
+    server = Server(harness, each)
+    with raw_client(harness, server) as first, raw_client(harness, server) as second:
+        second.setblocking(True)
+        second.sendall(b"\xff" * 3)  # unread bytes of the one that is closed
+        first.send(struct.pack(">i", 1000) + b"a" * 1000)
+        harness.run_until(lambda: bool(seen))
+    assert seen == [b"a" * 1000]
+
+
+def region_protocol_check(region: FileRegion, other: Bytes) -> tuple[Region, Region]:
+    """Both kinds of test regions fulfil the port (for the type checker)."""
+    return region, other

@@ -1,0 +1,28 @@
+"""Configuration: Kafka's dotted keys for brokers and topics, and where values come from."""
+
+from .alter import alter_broker_configs, alter_topic_configs
+from .broker_config import KEYS, BrokerConfig
+from .describe import broker_config_entries, dynamic_default_entries, topic_config_entries
+from .listeners import Listener, advertised, parse_listener
+from .reading import read_config, read_toml
+from .topic_config import TOPIC_KEYS, BrokerLayers, check_topic_configs, log_config_for, usable_layers
+
+__all__ = [
+    "KEYS",
+    "TOPIC_KEYS",
+    "BrokerConfig",
+    "BrokerLayers",
+    "Listener",
+    "advertised",
+    "alter_broker_configs",
+    "alter_topic_configs",
+    "broker_config_entries",
+    "check_topic_configs",
+    "dynamic_default_entries",
+    "log_config_for",
+    "parse_listener",
+    "read_config",
+    "read_toml",
+    "topic_config_entries",
+    "usable_layers",
+]

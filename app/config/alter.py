@@ -1,0 +1,103 @@
+"""Changes of configs while the broker runs (IncrementalAlterConfigs), as pure functions over the stored overrides."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ...ports.broker_api.configs import ConfigAlteration, ConfigOp, ConfigType
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, ConfigError
+from .broker_config import KEYS, BrokerConfig
+from .keys import ConfigKey
+from .names import nearest
+from .topic_config import BrokerLayers, layers_of, topic_key
+
+
+def alter_topic_configs(
+    overrides: Mapping[str, str], alterations: Sequence[ConfigAlteration], broker: BrokerConfig | BrokerLayers
+) -> dict[str, str]:
+    """The overrides of a topic after the changes, all or none.
+
+    Raises `ApiError`: INVALID_CONFIG for a key or value, INVALID_REQUEST for a request that makes no sense.
+    """
+    layers = layers_of(broker)
+
+    def inherited(name: str) -> str | None:
+        topic = topic_key(name)
+        return topic.key.text(layers.effective(topic.twin))
+
+    return _altered(overrides, alterations, lambda name: topic_key(name).key, inherited)
+
+
+def alter_broker_configs(
+    stored: Mapping[str, str], alterations: Sequence[ConfigAlteration], broker: BrokerConfig
+) -> dict[str, str]:
+    """What is set for a broker, or for all of them, after the changes, all or none.
+
+    Raises `ApiError`: INVALID_CONFIG for a key or value, INVALID_REQUEST for a key that cannot change while it runs.
+    """
+
+    def inherited(name: str) -> str | None:
+        return KEYS[name].text(layers_of(broker).effective(name))
+
+    return _altered(stored, alterations, _dynamic_key, inherited)
+
+
+def _dynamic_key(name: str) -> ConfigKey:
+    key = KEYS.get(name)
+    if key is None:
+        raise ConfigError(f"there is no configuration key {name[:200]!r}{nearest(name, list(KEYS))}")
+    if not key.dynamic:
+        text = f"{name} cannot change while the broker runs; set it in its configuration and restart"
+        raise ApiError(ErrorCode.INVALID_REQUEST, text)
+    return key
+
+
+def _altered(
+    stored: Mapping[str, str],
+    alterations: Sequence[ConfigAlteration],
+    key_of: Callable[[str], ConfigKey],
+    inherited: Callable[[str], str | None],
+) -> dict[str, str]:
+    altered = dict(stored)
+    seen = set()
+    for alteration in alterations:
+        name = alteration.name
+        if name in seen:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name[:200]!r} is altered twice in one request")
+        seen.add(name)
+        if alteration.op == ConfigOp.DELETE and name in altered:
+            del altered[name]  # also a stored one that is no key here
+            continue
+        try:
+            _alter(altered, alteration, key_of(name), inherited)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return altered
+
+
+def _alter(
+    altered: dict[str, str],
+    alteration: ConfigAlteration,
+    key: ConfigKey,
+    inherited: Callable[[str], str | None],
+) -> None:
+    name, value = alteration.name, alteration.value
+    if alteration.op == ConfigOp.DELETE:
+        return
+    if alteration.op not in (ConfigOp.SET, ConfigOp.APPEND, ConfigOp.SUBTRACT):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}: there is no operation {alteration.op} on a configuration")
+    if value is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} has no value; to remove it, delete it")
+    if alteration.op != ConfigOp.SET:
+        value = _edited_list(altered.get(name, inherited(name) or ""), alteration.op, value, key)
+    key.parse(value)
+    altered[name] = value
+
+
+def _edited_list(present: str, op: int, value: str, key: ConfigKey) -> str:
+    if key.type is not ConfigType.LIST:
+        raise ConfigError(f"{key.name} is no list: nothing can be appended to it or subtracted from it")
+    items = [item.strip() for item in present.split(",") if item.strip()]
+    named = list(key.parse(value))
+    if op == ConfigOp.APPEND:
+        return ",".join([*items, *(item for item in named if item not in items)])
+    return ",".join(item for item in items if item not in named)

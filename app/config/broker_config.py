@@ -1,0 +1,259 @@
+"""The table of a broker's keys: names and defaults as in Kafka (facts B6, D9, A5); "ours" where Kafka has no such key.
+
+Field names are the keys with '_' for '.'. Values are checked when a `BrokerConfig` is made, however it is made.
+"""
+
+from collections.abc import Mapping
+
+from attrs import fields, frozen
+
+from ...ports.errors import ConfigError
+from .keys import INT_MAX, LONG_MAX, ConfigKey, flag_key, int_key, keys_of, list_key, long_key, text_key
+from .listeners import Listener, check_advertised, parse_address, parse_listeners
+
+HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+CLEANUP_POLICIES = ("compact", "delete")
+NO_CLASSIC = {"classic": "the classic generation is not there yet; use v2"}
+
+
+@frozen(kw_only=True)
+class BrokerConfig:
+    """The configuration that a broker starts with; `given` names the keys that were set on purpose."""
+
+    # The broker and its connections.
+    broker_id: int = int_key("broker.id", 1, 0, doc="The broker's number in its cluster.")
+    broker_rack: str | None = text_key("broker.rack", None, doc="Where the broker stands; replicas spread over racks.")
+    listeners: tuple[str, ...] = list_key(
+        "listeners", ("kafka://127.0.0.1:9092",), doc="Where to listen: kafka://HOST:PORT, port 0 for any free one."
+    )
+    advertised_listeners: tuple[str, ...] = list_key(
+        "advertised.listeners", (), doc="What clients connect to, one for each of listeners; empty: the listeners."
+    )
+    max_connections: int = int_key("max.connections", 10_000, 1, doc="Connections at a time; more are closed at once.")
+    connections_max_idle_ms: int = long_key(
+        "connections.max.idle.ms", 600_000, -1, doc="Close a connection after so long without traffic; -1: never."
+    )
+    socket_request_max_bytes: int = int_key(
+        "socket.request.max.bytes", 104_857_600, 1, doc="The largest request; a larger one closes its connection."
+    )
+    socket_unsent_max_bytes: int = int_key(
+        "socket.unsent.max.bytes", 104_857_600, 1, doc="Ours. No more is read from a connection while so much waits."
+    )
+    max_in_flight_requests_per_connection: int = int_key(
+        "max.in.flight.requests.per.connection", 1000, 1, doc="Ours. Requests of one connection without an answer yet."
+    )
+    fetch_max_bytes: int = int_key("fetch.max.bytes", 57_671_680, 1024, doc="The most that one fetch answer carries.")
+
+    # Topics.
+    num_partitions: int = int_key("num.partitions", 1, 1, doc="Partitions of a topic made without a number.")
+    default_replication_factor: int = int_key(
+        "default.replication.factor", 1, 1, 32_767, doc="Replicas of a topic made without a number."
+    )
+    min_insync_replicas: int = int_key(
+        "min.insync.replicas", 1, 1, doc="With acks=all, how many replicas must have a message.", dynamic=True
+    )
+    auto_create_topics_enable: bool = flag_key(
+        "auto.create.topics.enable", True, doc="Make a topic when a client asks for one that does not exist."
+    )
+    delete_topic_enable: bool = flag_key("delete.topic.enable", True, doc="Whether topics can be deleted.")
+
+    # Messages.
+    message_max_bytes: int = int_key(
+        "message.max.bytes", 1_048_588, 0, doc="The largest record batch, header included.", dynamic=True
+    )
+    message_format: str = text_key(
+        "message.format", "v2", ("v2", "classic"), doc="Ours. The generation of new topics.", not_yet=NO_CLASSIC
+    )
+    record_validation: bool = flag_key(
+        "record.validation", False, doc="Ours. Open and check every record on append.", dynamic=True
+    )
+    compression_type: str = text_key(
+        "compression.type", "producer", CODECS, doc="How batches are kept; producer: as they came.", dynamic=True
+    )
+    log_message_timestamp_type: str = text_key(
+        "log.message.timestamp.type", "CreateTime", TIMESTAMP_TYPES, doc="Whose clock dates a message.", dynamic=True
+    )
+    log_message_timestamp_before_max_ms: int = long_key(
+        "log.message.timestamp.before.max.ms",
+        LONG_MAX,
+        0,
+        doc="How far a message's time may lie before the broker's.",
+        dynamic=True,
+    )
+    log_message_timestamp_after_max_ms: int = long_key(
+        "log.message.timestamp.after.max.ms",
+        LONG_MAX,
+        0,
+        doc="How far a message's time may lie after the broker's.",
+        dynamic=True,
+    )
+
+    # Logs.
+    log_dir: str = text_key("log.dir", "barnabas-data", doc="The data folder, when log.dirs is not set.")
+    log_dirs: tuple[str, ...] = list_key("log.dirs", (), doc="The data folders; a new partition goes to the emptiest.")
+    log_segment_bytes: int = int_key(
+        "log.segment.bytes", 1_073_741_824, 14, doc="The size of a segment file.", dynamic=True
+    )
+    log_roll_ms: int | None = long_key("log.roll.ms", None, 1, doc="Begin a new segment after so long.", dynamic=True)
+    log_roll_hours: int = int_key("log.roll.hours", 168, 1, doc="The same in hours, when log.roll.ms is not set.")
+    log_roll_jitter_ms: int | None = long_key(
+        "log.roll.jitter.ms", None, 0, doc="Take off up to so much, by chance.", dynamic=True
+    )
+    log_roll_jitter_hours: int = int_key("log.roll.jitter.hours", 0, 0, doc="The same in hours.")
+    log_index_size_max_bytes: int = int_key(
+        "log.index.size.max.bytes", 10_485_760, 12, doc="The size of an index file.", dynamic=True
+    )
+    log_index_interval_bytes: int = int_key(
+        "log.index.interval.bytes", 4096, 0, doc="Bytes of log between two index entries.", dynamic=True
+    )
+    log_retention_ms: int | None = long_key(
+        "log.retention.ms", None, -1, doc="Keep messages so long; -1: for ever.", dynamic=True
+    )
+    log_retention_minutes: int | None = int_key(
+        "log.retention.minutes", None, -1, doc="The same in minutes, when log.retention.ms is not set."
+    )
+    log_retention_hours: int = int_key(
+        "log.retention.hours", 168, -1, doc="The same in hours, when log.retention.minutes is not set either."
+    )
+    log_retention_bytes: int = long_key(
+        "log.retention.bytes", -1, -1, doc="Keep so much of each partition; -1: all.", dynamic=True
+    )
+    log_retention_check_interval_ms: int = long_key(
+        "log.retention.check.interval.ms", 300_000, 1, doc="How often to look for segments to remove."
+    )
+    log_flush_interval_messages: int = long_key(
+        "log.flush.interval.messages", LONG_MAX, 1, doc="Flush a log after so many messages.", dynamic=True
+    )
+    log_flush_interval_ms: int | None = long_key(
+        "log.flush.interval.ms", None, 0, doc="Flush a log after so long.", dynamic=True
+    )
+    log_flush_scheduler_interval_ms: int = long_key(
+        "log.flush.scheduler.interval.ms", LONG_MAX, 1, doc="Stands for log.flush.interval.ms where that is not set."
+    )
+    log_flush_offset_checkpoint_interval_ms: int = int_key(
+        "log.flush.offset.checkpoint.interval.ms", 60_000, 1, doc="How often to write down what is flushed."
+    )
+    log_segment_delete_delay_ms: int = long_key(
+        "log.segment.delete.delay.ms", 60_000, 0, doc="How long a removed segment's file stays.", dynamic=True
+    )
+    log_cleanup_policy: tuple[str, ...] = list_key(
+        "log.cleanup.policy", ("delete",), CLEANUP_POLICIES, doc="What becomes of old segments.", dynamic=True
+    )
+    log_cleaner_delete_retention_ms: int = long_key(
+        "log.cleaner.delete.retention.ms",
+        86_400_000,
+        0,
+        doc="How long a compacted topic tells of removed keys.",
+        dynamic=True,
+    )
+    log_deletion_policy: str = text_key(
+        "log.deletion.policy", "kafka", doc="Ours. The plugin that chooses the segments to remove.", dynamic=True
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = long_key(
+        "replica.high.watermark.checkpoint.interval.ms", 5000, 1, doc="How often to write down high watermarks."
+    )
+
+    # What the broker is made of.
+    background_threads: int = int_key(
+        "background.threads", 4, 1, 256, doc="Workers for what may block: flushing, recovery, removing files."
+    )
+    storage: str = text_key("storage", "fs", ("fs", "memory"), doc="Ours. Where logs are kept.")
+    coordination: str = text_key(
+        "coordination", "embedded", doc="Ours. embedded, embedded://FILE, or memory: where topics and configs are kept."
+    )
+    metrics_listen: str | None = text_key(
+        "metrics.listen", None, doc="Ours. HOST:PORT where Prometheus finds the metrics."
+    )
+    plugins_modules: tuple[str, ...] = list_key(
+        "plugins.modules", (), doc="Ours. Python modules with plugins, besides installed ones."
+    )
+    plugins_blocked: tuple[str, ...] = list_key(
+        "plugins.blocked", (), doc="Ours. Names of plugins that are not loaded."
+    )
+    plugins_entry_points_enable: bool = flag_key(
+        "plugins.entry.points.enable", True, doc="Ours. Whether installed plugins are loaded."
+    )
+
+    given: frozenset[str] = frozenset()
+
+    def __attrs_post_init__(self) -> None:
+        if not self.listeners:
+            raise ConfigError("listeners is empty; give at least one, such as kafka://127.0.0.1:9092")
+        check_advertised(self.listener_list, self.advertised_listener_list)
+        self.coordination_choice  # noqa: B018  checked on start
+        self.metrics_address  # noqa: B018  checked on start
+        if len(set(self.data_dirs)) != len(self.data_dirs):
+            raise ConfigError(f"log.dirs names a folder twice: {', '.join(self.data_dirs)}")
+
+    @classmethod
+    def from_mapping(cls, *layers: Mapping[str, object]) -> "BrokerConfig":
+        """From dotted keys, nested tables or Python's names; later layers win. Raises `ConfigError`."""
+        from .reading import settings_from
+
+        settings = settings_from(*layers)
+        values = {KEYS[name].attribute: value for name, value in settings.items()}
+        return cls(**values, given=frozenset(settings))  # type: ignore[arg-type]  # the converters check each value
+
+    def value(self, name: str) -> object:
+        """The value of a key, as it was set or by default."""
+        value: object = getattr(self, KEYS[name].attribute)
+        return value
+
+    @property
+    def listener_list(self) -> tuple[Listener, ...]:
+        return parse_listeners(self.listeners)
+
+    @property
+    def advertised_listener_list(self) -> tuple[Listener, ...]:
+        """One for each listener, or none at all."""
+        return parse_listeners(self.advertised_listeners, "advertised.listeners")
+
+    @property
+    def data_dirs(self) -> tuple[str, ...]:
+        """`log.dirs`, or else `log.dir`."""
+        return self.log_dirs or (self.log_dir,)
+
+    @property
+    def coordination_choice(self) -> tuple[str, str | None]:
+        """("memory", None), or ("embedded", the file or None for one in the first data folder)."""
+        kind, separator, rest = self.coordination.partition("://")
+        if kind in ("zookeeper", "etcd"):
+            raise ConfigError(f"coordination={self.coordination}: {kind} is not there yet; use embedded or memory")
+        if kind == "embedded" and bool(separator) == bool(rest):
+            return "embedded", rest or None
+        if self.coordination == "memory":
+            return "memory", None
+        raise ConfigError(f"coordination={self.coordination!r} is not one of embedded, embedded://FILE, memory")
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Where to serve metrics; None: nowhere."""
+        if self.metrics_listen is None or not self.metrics_listen:
+            return None
+        return parse_address(self.metrics_listen.removeprefix("http://"), f"metrics.listen={self.metrics_listen}")
+
+    @property
+    def flush_check_interval_ms(self) -> int:
+        """How often to look for logs that are due to be flushed by time."""
+        if "log.flush.scheduler.interval.ms" in self.given:
+            return min(self.log_flush_scheduler_interval_ms, INT_MAX)
+        return 1000
+
+
+KEYS: Mapping[str, ConfigKey] = keys_of(lambda: fields(BrokerConfig))
+"""Every broker key by its dotted name."""
+
+SYNONYMS: Mapping[str, tuple[tuple[str, int], ...]] = {
+    "log.roll.ms": (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
+    "log.roll.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
+    "log.retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", MINUTE_MS),
+        ("log.retention.hours", HOUR_MS),
+    ),
+    "log.flush.interval.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+}
+"""Keys that stand in for another when it is not set, itself first, with the factor of their unit."""

@@ -1,0 +1,99 @@
+"""The answers to DescribeConfigs: values, where they come from, and what would count instead."""
+
+from collections.abc import Collection, Mapping
+
+from ...ports.broker_api.configs import ConfigEntry, ConfigSource, ConfigSynonym
+from .broker_config import KEYS, BrokerConfig
+from .keys import ConfigKey
+from .topic_config import TOPIC_KEYS, BrokerLayers, layers_of
+
+
+def topic_config_entries(
+    overrides: Mapping[str, str],
+    broker: BrokerConfig | BrokerLayers,
+    *,
+    keys: Collection[str] | None = None,
+    synonyms: bool = False,
+    documentation: bool = False,
+) -> list[ConfigEntry]:
+    """The configs of a topic, by name; `keys` None = all, unknown ones are left out."""
+    layers = layers_of(broker)
+    entries = []
+    for name, topic in TOPIC_KEYS.items():
+        if keys is not None and name not in keys:
+            continue
+        told = _broker_synonyms(layers, topic.twin)
+        value = topic.key.text(layers.effective(topic.twin))
+        if name in overrides:
+            value = overrides[name]
+            told.insert(0, ConfigSynonym(name=name, value=value, source=ConfigSource.TOPIC))
+        entries.append(_entry(topic.key, value, told, read_only=False, synonyms=synonyms, documentation=documentation))
+    return entries
+
+
+def broker_config_entries(
+    broker: BrokerConfig | BrokerLayers,
+    *,
+    keys: Collection[str] | None = None,
+    synonyms: bool = False,
+    documentation: bool = False,
+) -> list[ConfigEntry]:
+    """The configs of a broker, by name; `keys` None = all, unknown ones are left out."""
+    layers = layers_of(broker)
+    entries = []
+    for name in sorted(KEYS):
+        if keys is not None and name not in keys:
+            continue
+        key = KEYS[name]
+        told = _broker_synonyms(layers, name)
+        value = next((synonym.value for synonym in told if synonym.name == name), None)
+        entries.append(
+            _entry(key, value, told, read_only=not key.dynamic, synonyms=synonyms, documentation=documentation)
+        )
+    return entries
+
+
+def dynamic_default_entries(
+    configs: Mapping[str, str], *, keys: Collection[str] | None = None, documentation: bool = False
+) -> list[ConfigEntry]:
+    """What was set for all brokers while they ran: the answer for the broker named ""."""
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    return [
+        _entry(
+            KEYS[name],
+            configs[name],
+            [ConfigSynonym(name=name, value=configs[name], source=source)],
+            read_only=False,
+            synonyms=True,
+            documentation=documentation,
+        )
+        for name in sorted(configs)
+        if name in KEYS and (keys is None or name in keys)
+    ]
+
+
+def _broker_synonyms(layers: BrokerLayers, name: str) -> list[ConfigSynonym]:
+    return [
+        ConfigSynonym(name=key, value=KEYS[key].text(value), source=source)
+        for key, _, value, source in layers.sources(name)
+    ]
+
+
+def _entry(
+    key: ConfigKey,
+    value: str | None,
+    told: list[ConfigSynonym],
+    *,
+    read_only: bool,
+    synonyms: bool,
+    documentation: bool,
+) -> ConfigEntry:
+    return ConfigEntry(
+        name=key.name,
+        value=value,
+        source=told[0].source if told else ConfigSource.DEFAULT,
+        read_only=read_only,
+        synonyms=told if synonyms else (),
+        type=key.type,
+        documentation=key.doc if documentation else None,
+    )

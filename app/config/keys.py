@@ -1,0 +1,172 @@
+"""What is known of one configuration key, and how its value is read from text and written as text."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import field, frozen
+
+from ...ports.broker_api.configs import ConfigType
+from ...ports.errors import ConfigError
+
+Value = int | bool | str | tuple[str, ...] | None
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
+_METADATA = "barnabas.key"
+
+
+@frozen(kw_only=True)
+class ConfigKey:
+    """One key. Bounds are inclusive; `choices` limit a text, or each item of a list; a default of None: may be unset.
+
+    `dynamic`: can be changed while the broker runs. `not_yet`: values that a later version will allow, and why not now.
+    """
+
+    name: str
+    type: ConfigType
+    default: Value
+    doc: str
+    low: int | None = None
+    high: int | None = None
+    choices: tuple[str, ...] = ()
+    dynamic: bool = False
+    not_yet: Mapping[str, str] = {}
+
+    @property
+    def attribute(self) -> str:
+        """What the key is called in Python."""
+        return self.name.replace(".", "_")
+
+    @property
+    def allowed(self) -> str:
+        """What a value may be, for error texts."""
+        if self.type is ConfigType.BOOLEAN:
+            return "true or false"
+        if self.type in (ConfigType.INT, ConfigType.LONG):
+            return f"a whole number from {self.low} to {self.high}"
+        kind = "a list of texts" if self.type is ConfigType.LIST else "a text"
+        if not self.choices:
+            return kind
+        return f"{'a list of' if self.type is ConfigType.LIST else 'one of'} {', '.join(self.choices)}"
+
+    def parse(self, given: object) -> Any:
+        """The value, from text or from a value of TOML or Python. Raises `ConfigError`: key, value, what is allowed.
+
+        Its type is that of the key, which the caller knows.
+        """
+        if given is None and self.default is None:
+            return None
+        if self.type is ConfigType.BOOLEAN:
+            return self._parse_boolean(given)
+        if self.type in (ConfigType.INT, ConfigType.LONG):
+            return self._parse_number(given)
+        if self.type is ConfigType.LIST:
+            return self._parse_list(given)
+        if not isinstance(given, str):
+            raise self._refusal(given)
+        return self._checked(given.strip(), given)
+
+    def text(self, value: Value) -> str | None:
+        """The value as Kafka writes it."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return ",".join(value) if isinstance(value, tuple) else str(value)
+
+    def _parse_boolean(self, given: object) -> bool:
+        if isinstance(given, bool):
+            return given
+        if isinstance(given, str) and given.strip().lower() in ("true", "false"):
+            return given.strip().lower() == "true"
+        raise self._refusal(given)
+
+    def _parse_number(self, given: object) -> int:
+        number = given
+        if isinstance(given, str) and _WHOLE_NUMBER.fullmatch(given.strip()):
+            number = int(given)
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise self._refusal(given)
+        if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
+            raise self._refusal(given)
+        return number
+
+    def _parse_list(self, given: object) -> tuple[str, ...]:
+        if isinstance(given, str):
+            items = [item.strip() for item in given.split(",")] if given.strip() else []
+        elif isinstance(given, list | tuple | set | frozenset) and all(isinstance(item, str) for item in given):
+            items = [item.strip() for item in (sorted(given) if isinstance(given, set | frozenset) else given)]
+        else:
+            raise self._refusal(given)
+        if "" in items or (self.choices and not items):
+            raise self._refusal(given)
+        return tuple(self._checked(item, given) for item in items)
+
+    def _checked(self, item: str, given: object) -> str:
+        if item in self.not_yet:
+            raise ConfigError(f"{self.name}={item}: {self.not_yet[item]}")
+        if self.choices and item not in self.choices:
+            raise self._refusal(given)
+        return item
+
+    def _refusal(self, given: object) -> ConfigError:
+        shown = repr(given)
+        return ConfigError(f"{self.name}={shown if len(shown) < 200 else shown[:200] + '...'} is not {self.allowed}")
+
+
+# How the fields of the table are declared.
+
+
+def _setting(key: ConfigKey) -> Any:
+    return field(default=key.default, converter=key.parse, metadata={_METADATA: key})
+
+
+def int_key(name: str, default: int | None, low: int, high: int = INT_MAX, *, doc: str, dynamic: bool = False) -> Any:
+    """A 32-bit number."""
+    kind = ConfigType.INT
+    return _setting(ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic))
+
+
+def long_key(name: str, default: int | None, low: int, *, doc: str, dynamic: bool = False) -> Any:
+    """A 64-bit number."""
+    kind = ConfigType.LONG
+    return _setting(ConfigKey(name=name, type=kind, default=default, low=low, high=LONG_MAX, doc=doc, dynamic=dynamic))
+
+
+def flag_key(name: str, default: bool, *, doc: str, dynamic: bool = False) -> Any:
+    """True or false."""
+    return _setting(ConfigKey(name=name, type=ConfigType.BOOLEAN, default=default, doc=doc, dynamic=dynamic))
+
+
+def text_key(
+    name: str,
+    default: str | None,
+    choices: tuple[str, ...] = (),
+    *,
+    doc: str,
+    dynamic: bool = False,
+    not_yet: Mapping[str, str] | None = None,
+) -> Any:
+    """A text."""
+    kind = ConfigType.STRING
+    key = ConfigKey(
+        name=name, type=kind, default=default, choices=choices, doc=doc, dynamic=dynamic, not_yet=not_yet or {}
+    )
+    return _setting(key)
+
+
+def list_key(
+    name: str, default: tuple[str, ...], choices: tuple[str, ...] = (), *, doc: str, dynamic: bool = False
+) -> Any:
+    """Several texts: separated by commas, or a list."""
+    kind = ConfigType.LIST
+    return _setting(ConfigKey(name=name, type=kind, default=default, choices=choices, doc=doc, dynamic=dynamic))
+
+
+def keys_of(fields: Callable[[], Any]) -> dict[str, ConfigKey]:
+    """The keys declared in an attrs class, by name; `fields` gives its attributes."""
+    declared = (attribute.metadata.get(_METADATA) for attribute in fields())
+    return {key.name: key for key in declared if isinstance(key, ConfigKey)}

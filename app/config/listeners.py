@@ -1,0 +1,93 @@
+"""Where a broker listens, and what it tells clients to connect to."""
+
+from collections.abc import Sequence
+
+from attrs import evolve, frozen
+
+from ...ports.errors import ConfigError
+
+KAFKA = "kafka"
+_ALIASES = {"plaintext": KAFKA, KAFKA: KAFKA}
+_NOT_YET = {
+    "classic": "the classic generation is not there yet; use kafka://",
+    "ssl": "encrypted listeners are not there yet; use kafka://",
+    "sasl_plaintext": "authentication is not there yet; use kafka://",
+    "sasl_ssl": "encrypted listeners are not there yet; use kafka://",
+}
+_ANY_ADDRESS = ("0.0.0.0", "::")
+
+
+@frozen
+class Listener:
+    """An address that speaks one protocol. An empty host is every interface of the machine; port 0 is any free one."""
+
+    protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.protocol}://{self.address_text}"
+
+    @property
+    def address_text(self) -> str:
+        """`host:port`, an IPv6 host in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_listener(text: str, key: str = "listeners") -> Listener:
+    """`kafka://host:port`, or with Kafka's `PLAINTEXT://`. Raises `ConfigError`."""
+    scheme, separator, rest = text.strip().partition("://")
+    protocol = scheme.lower()
+    if separator and protocol in _NOT_YET:
+        raise ConfigError(f"{key}={text}: {_NOT_YET[protocol]}")
+    if not separator or protocol not in _ALIASES:
+        raise ConfigError(f"{key}={text} is not of the form kafka://HOST:PORT")
+    host, port = parse_address(rest, f"{key}={text}")
+    return Listener(_ALIASES[protocol], host, port)
+
+
+def parse_address(text: str, what: str) -> tuple[str, int]:
+    """`host:port`, IPv6 in brackets, port 0 to 65535. Raises `ConfigError`, which begins with `what`."""
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not (port.isascii() and port.isdecimal()) or len(port) > 5 or int(port) > 65_535:
+        raise ConfigError(f"{what} has no port from 0 to 65535 at its end")
+    if bracketed:
+        host = host[1:-1]
+    elif ":" in host:
+        raise ConfigError(f"{what} has an IPv6 address that is not in brackets: [::1]:9092")
+    if bracketed != (":" in host) or any(letter.isspace() or letter in "/@[]?#" for letter in host):
+        raise ConfigError(f"{what} has the host {host!r}, which is none")
+    return host, int(port)
+
+
+def parse_listeners(texts: Sequence[str], key: str = "listeners") -> tuple[Listener, ...]:
+    """Several listeners, no two of which use the same address. Raises `ConfigError`."""
+    listeners = tuple(parse_listener(text, key) for text in texts)
+    taken = [(listener.host, listener.port) for listener in listeners if listener.port]
+    if len(set(taken)) != len(taken):
+        raise ConfigError(f"{key} names an address twice: {', '.join(texts)}")
+    return listeners
+
+
+def check_advertised(listeners: Sequence[Listener], advertised: Sequence[Listener]) -> None:
+    """Raise `ConfigError` unless clients can be told where to connect."""
+    if advertised and len(advertised) != len(listeners):
+        text = f"advertised.listeners has {len(advertised)} entries, listeners {len(listeners)}"
+        raise ConfigError(f"{text}; give one for each, in the same order")
+    for listener in advertised or listeners:
+        if listener.host in _ANY_ADDRESS or (advertised and not listener.host):
+            text = f"clients cannot connect to {listener}; set advertised.listeners to what they can reach"
+            raise ConfigError(f"{text}, such as kafka://my-host:9092")
+
+
+def advertised(bound: Sequence[Listener], given: Sequence[Listener], hostname: str) -> tuple[Listener, ...]:
+    """What clients are told, per listener: `bound` with real ports, `given` from advertised.listeners or empty.
+
+    A given port 0 means the bound one; a listener on every interface is told by `hostname`.
+    """
+    told = []
+    for index, listener in enumerate(bound):
+        wanted = given[index] if given else evolve(listener, host=listener.host or hostname)
+        told.append(evolve(wanted, port=wanted.port or listener.port))
+    return tuple(told)

@@ -1,0 +1,75 @@
+"""Other names of keys: those of Kafka 0.7 (facts A5) and of newer Kafka, and those that mean nothing here."""
+
+from collections.abc import Mapping
+
+from ...ports.errors import ConfigError
+from .keys import ConfigKey
+
+ALIASES: Mapping[str, tuple[str, int]] = {
+    "brokerid": ("broker.id", 1),
+    "node.id": ("broker.id", 1),
+    "log.cleanup.interval.mins": ("log.retention.check.interval.ms", 60_000),
+    "log.default.flush.interval.ms": ("log.flush.interval.ms", 1),
+    "log.default.flush.scheduler.interval.ms": ("log.flush.scheduler.interval.ms", 1),
+    "log.file.size": ("log.segment.bytes", 1),
+    "log.flush.interval": ("log.flush.interval.messages", 1),
+    "log.retention.size": ("log.retention.bytes", 1),
+    "max.message.size": ("message.max.bytes", 1),
+    "max.socket.request.bytes": ("socket.request.max.bytes", 1),
+}
+"""Name to (key, factor that its value is multiplied by)."""
+
+_LISTENERS = "write listeners=kafka://HOST:PORT, and advertised.listeners for what clients are told"
+_ZOOKEEPER = "coordination through ZooKeeper is not there yet; use coordination=embedded"
+_ONE_REACTOR = "one thread serves all connections; leave it out"
+_PER_TOPIC = "set it for each topic: barnabas topics"
+_SYSTEM_BUFFERS = "the buffers of sockets are left to the operating system; leave it out"
+
+REFUSED: Mapping[str, str] = {
+    "advertised.host.name": _LISTENERS,
+    "advertised.port": _LISTENERS,
+    "host.name": _LISTENERS,
+    "hostname": _LISTENERS,
+    "port": _LISTENERS,
+    "enable.zookeeper": _ZOOKEEPER,
+    "zk.connect": _ZOOKEEPER,
+    "zookeeper.connect": _ZOOKEEPER,
+    "num.io.threads": _ONE_REACTOR,
+    "num.network.threads": _ONE_REACTOR,
+    "num.threads": _ONE_REACTOR,
+    "queued.max.requests": "what waits is bounded per connection: max.in.flight.requests.per.connection",
+    "socket.receive.buffer": _SYSTEM_BUFFERS,
+    "socket.receive.buffer.bytes": _SYSTEM_BUFFERS,
+    "socket.send.buffer": _SYSTEM_BUFFERS,
+    "socket.send.buffer.bytes": _SYSTEM_BUFFERS,
+    "topic.flush.intervals.ms": _PER_TOPIC,
+    "topic.log.file.size": _PER_TOPIC,
+    "topic.log.retention.hours": _PER_TOPIC,
+    "topic.log.retention.size": _PER_TOPIC,
+    "topic.log.roll.hours": _PER_TOPIC,
+    "topic.partition.count.map": _PER_TOPIC,
+}
+
+
+def canonical(name: str, value: object, keys: Mapping[str, ConfigKey]) -> tuple[str, object]:
+    """The key that a name stands for, and its value in that key's unit. Python's names with '_' are allowed.
+
+    Raises `ConfigError` for a name that is no key, with the nearest one.
+    """
+    dotted = name.strip().replace("_", ".")
+    if dotted in keys:
+        return dotted, value
+    if dotted in ALIASES:
+        key_name, factor = ALIASES[dotted]
+        return key_name, value if factor == 1 else keys[key_name].parse(value) * factor
+    if dotted in REFUSED:
+        raise ConfigError(f"{dotted} has no meaning here: {REFUSED[dotted]}")
+    raise ConfigError(f"there is no configuration key {name[:200]!r}{nearest(dotted, [*keys, *ALIASES])}")
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """`; did you mean ...?` for an error text, or nothing."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name[:200], known, 1, 0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""

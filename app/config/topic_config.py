@@ -1,0 +1,185 @@
+"""The table of topic keys, each with its twin among the broker keys, and what a topic's logs go by."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from attrs import evolve, frozen
+
+from ...core.log.config import LogConfig
+from ...ports.broker_api.configs import ConfigSource
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, ConfigError
+from .broker_config import KEYS, SYNONYMS, BrokerConfig
+from .keys import ConfigKey, Value
+from .names import nearest
+
+DYNAMIC_LAYERS = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+
+
+@frozen(kw_only=True)
+class BrokerLayers:
+    """A broker's configuration with what was set while it runs: for itself, and for all brokers of the cluster."""
+
+    static: BrokerConfig
+    dynamic: Mapping[str, str] = {}
+    dynamic_default: Mapping[str, str] = {}
+
+    def given(self, source: ConfigSource, name: str) -> Value:
+        """What a source says of a broker key; None: nothing. Raises `ConfigError` for a stored value that is wrong."""
+        key = KEYS[name]
+        if source in DYNAMIC_LAYERS:
+            stored = (self.dynamic if source is ConfigSource.DYNAMIC_BROKER else self.dynamic_default).get(name)
+            return None if stored is None else _parsed(key, stored)
+        if source is ConfigSource.STATIC_BROKER:
+            return _value(self.static.value(name)) if name in self.static.given else None
+        return key.default
+
+    def sources(self, name: str) -> Iterator[tuple[str, int, Value, ConfigSource]]:
+        """(key, factor, value, source) that count for a broker key, the one that wins first."""
+        for source in (*DYNAMIC_LAYERS, ConfigSource.STATIC_BROKER, ConfigSource.DEFAULT):
+            for key, factor in SYNONYMS.get(name, ((name, 1),)):
+                value = self.given(source, key)
+                if value is not None:
+                    yield key, factor, value, source
+
+    def effective(self, name: str) -> Value:
+        """The value of a broker key, its stand-ins regarded."""
+        for _, factor, value, _ in self.sources(name):
+            return scaled(value, factor)
+        return None
+
+
+def layers_of(broker: "BrokerConfig | BrokerLayers") -> BrokerLayers:
+    return broker if isinstance(broker, BrokerLayers) else BrokerLayers(static=broker)
+
+
+def scaled(value: Value, factor: int) -> Value:
+    """A value of a stand-in in the unit of what it stands for; -1 (for ever) stays."""
+    return value * factor if factor != 1 and isinstance(value, int) and value > 0 else value
+
+
+@frozen
+class TopicKey:
+    """A key of topics: `twin` is the broker key that counts where a topic has no value of its own."""
+
+    key: ConfigKey
+    twin: str
+    attribute: str
+    """Its field of `LogConfig`."""
+
+
+def _topic_key(name: str, twin: str, attribute: str | None = None) -> TopicKey:
+    return TopicKey(evolve(KEYS[twin], name=name), twin, attribute or name.replace(".", "_"))
+
+
+TOPIC_KEYS: Mapping[str, TopicKey] = {
+    topic_key.key.name: topic_key
+    for topic_key in (
+        _topic_key("cleanup.policy", "log.cleanup.policy"),
+        _topic_key("compression.type", "compression.type"),
+        _topic_key("delete.retention.ms", "log.cleaner.delete.retention.ms"),
+        _topic_key("deletion.policy", "log.deletion.policy"),
+        _topic_key("file.delete.delay.ms", "log.segment.delete.delay.ms"),
+        _topic_key("flush.messages", "log.flush.interval.messages"),
+        _topic_key("flush.ms", "log.flush.interval.ms"),
+        _topic_key("index.interval.bytes", "log.index.interval.bytes"),
+        _topic_key("max.message.bytes", "message.max.bytes"),
+        _topic_key("message.format", "message.format"),
+        _topic_key("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"),
+        _topic_key("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"),
+        _topic_key("message.timestamp.type", "log.message.timestamp.type"),
+        _topic_key("min.insync.replicas", "min.insync.replicas"),
+        _topic_key("record.validation", "record.validation"),
+        _topic_key("retention.bytes", "log.retention.bytes"),
+        _topic_key("retention.ms", "log.retention.ms"),
+        _topic_key("segment.bytes", "log.segment.bytes"),
+        _topic_key("segment.index.bytes", "log.index.size.max.bytes"),
+        _topic_key("segment.jitter.ms", "log.roll.jitter.ms"),
+        _topic_key("segment.ms", "log.roll.ms"),
+    )
+}
+
+
+def topic_key(name: str) -> TopicKey:
+    """Raises `ConfigError` for a name that is no topic key, with the nearest one."""
+    found = TOPIC_KEYS.get(name)
+    if found is None:
+        raise ConfigError(f"there is no topic configuration key {name[:200]!r}{nearest(name, list(TOPIC_KEYS))}")
+    return found
+
+
+def check_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+    """The overrides, when all of them can be used. Raises `ApiError(INVALID_CONFIG)`."""
+    checked = {}
+    for name, value in configs.items():
+        try:
+            key = topic_key(name).key
+            if value is None:
+                raise ConfigError(f"{name} has no value")
+            _parsed(key, value)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        checked[name] = value
+    return checked
+
+
+def log_config_for(
+    broker: "BrokerConfig | BrokerLayers",
+    overrides: Mapping[str, str] | None = None,
+    report: Callable[[str], None] | None = None,
+) -> LogConfig:
+    """What the logs of a topic go by.
+
+    With `report`, stored values that make no sense are told to it and count as not set; without it they raise
+    `ConfigError`.
+    """
+    layers = layers_of(broker)
+    if report is not None:
+        layers = usable_layers(layers, report)
+        overrides = _usable_overrides(overrides or {}, report)
+    values: dict[str, object] = {}
+    for name, topic in TOPIC_KEYS.items():
+        own = (overrides or {}).get(name)
+        value = layers.effective(topic.twin) if own is None else _parsed(topic.key, own)
+        values[topic.attribute] = frozenset(value) if isinstance(value, tuple) else value
+    for name in overrides or {}:
+        topic_key(name)
+    return LogConfig(**values)  # type: ignore[arg-type]  # each value has the type of its key
+
+
+def usable_layers(layers: BrokerLayers, report: Callable[[str], None]) -> BrokerLayers:
+    """The layers without stored values that make no sense, which are told to `report`."""
+    dynamic = _only_parsable(layers.dynamic, KEYS.get, report)
+    default = _only_parsable(layers.dynamic_default, KEYS.get, report)
+    return evolve(layers, dynamic=dynamic, dynamic_default=default)
+
+
+def _usable_overrides(overrides: Mapping[str, str], report: Callable[[str], None]) -> dict[str, str]:
+    return _only_parsable(overrides, lambda name: TOPIC_KEYS[name].key if name in TOPIC_KEYS else None, report)
+
+
+def _only_parsable(
+    stored: Mapping[str, str], key_of: Callable[[str], ConfigKey | None], report: Callable[[str], None]
+) -> dict[str, str]:
+    usable = {}
+    for name, value in stored.items():
+        key = key_of(name)
+        if key is None:
+            report(f"ignored the stored configuration {name}={value}: there is no such key")
+            continue
+        try:
+            key.parse(value)
+        except ConfigError as error:
+            report(f"ignored a stored configuration: {error}")
+            continue
+        usable[name] = value
+    return usable
+
+
+def _parsed(key: ConfigKey, text: str) -> Value:
+    return _value(key.parse(text))
+
+
+def _value(value: object) -> Value:
+    if value is None or isinstance(value, bool | int | str | tuple):
+        return value
+    raise TypeError(f"{value!r} is not the value of a key")

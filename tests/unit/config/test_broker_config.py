@@ -1,0 +1,259 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.app.config import KEYS, BrokerConfig, read_config
+from barnabas.app.config.names import ALIASES, REFUSED
+from barnabas.ports.broker_api.configs import ConfigType
+from barnabas.ports.errors import ConfigError
+
+
+def refusal(*layers: dict[str, object]) -> str:
+    with pytest.raises(ConfigError) as error:
+        BrokerConfig.from_mapping(*layers)
+    return str(error.value)
+
+
+def test_the_defaults_are_kafkas() -> None:
+    config = BrokerConfig()
+    assert config.log_segment_bytes == 1_073_741_824
+    assert config.log_retention_hours == 168
+    assert config.message_max_bytes == 1_048_588
+    assert config.socket_request_max_bytes == 104_857_600
+    assert config.auto_create_topics_enable
+    assert config.given == frozenset()
+
+
+def test_every_key_is_documented_and_its_default_allowed() -> None:
+    for name, key in KEYS.items():
+        assert key.name == name
+        assert key.doc.endswith(".")
+        assert key.parse(key.default) == key.default
+        assert getattr(BrokerConfig(), key.attribute) == key.default
+        assert key.default is None or key.parse(key.text(key.default)) == key.default
+
+
+def test_dotted_nested_and_python_names_mean_the_same() -> None:
+    wanted = BrokerConfig(
+        log_segment_bytes=100, num_partitions=3, given=frozenset({"log.segment.bytes", "num.partitions"})
+    )
+    assert BrokerConfig.from_mapping({"log.segment.bytes": 100, "num.partitions": 3}) == wanted
+    assert BrokerConfig.from_mapping({"log": {"segment": {"bytes": 100}}, "num": {"partitions": 3}}) == wanted
+    assert BrokerConfig.from_mapping({"log.segment": {"bytes": "100"}, "num.partitions": " 3 "}) == wanted
+    assert BrokerConfig.from_mapping({"log_segment_bytes": 100, "num_partitions": 3}) == wanted
+
+
+def test_later_layers_win() -> None:
+    config = BrokerConfig.from_mapping({"num.partitions": 3, "broker.id": 7}, {"num_partitions": "4"})
+    assert (config.num_partitions, config.broker_id) == (4, 7)
+    assert BrokerConfig.from_mapping({"log.file.size": 50}, {"log.segment.bytes": 60}).log_segment_bytes == 60
+
+
+def test_names_of_kafka_07() -> None:
+    config = BrokerConfig.from_mapping(
+        {
+            "brokerid": "5",
+            "log.file.size": "1000",
+            "log.flush.interval": "500",
+            "log.default.flush.interval.ms": "3000",
+            "log.retention.size": "-1",
+            "log.cleanup.interval.mins": "10",
+            "max.message.size": "1000000",
+            "max.socket.request.bytes": "2000",
+        }
+    )
+    assert config.broker_id == 5
+    assert config.log_segment_bytes == 1000
+    assert config.log_flush_interval_messages == 500
+    assert config.log_flush_interval_ms == 3000
+    assert config.log_retention_bytes == -1
+    assert config.log_retention_check_interval_ms == 600_000
+    assert config.message_max_bytes == 1_000_000
+    assert config.socket_request_max_bytes == 2000
+    assert {key for key, _ in ALIASES.values()} <= set(KEYS)
+
+
+def test_two_names_of_one_key() -> None:
+    text = refusal({"log.file.size": 1000, "log.segment.bytes": 1000})
+    assert "log.segment.bytes is given twice" in text
+    assert "log.file.size" in text
+    assert "twice" in refusal({"num.partitions": 1, "num": {"partitions": 2}})
+
+
+@pytest.mark.parametrize(
+    ("name", "suggested"),
+    [
+        ("log.segment.byte", "log.segment.bytes"),
+        ("log_segmnt_bytes", "log.segment.bytes"),
+        ("num.partition", "num.partitions"),
+        ("listener", "listeners"),
+        ("log.retension.ms", "log.retention.ms"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest(name: str, suggested: str) -> None:
+    assert f"{name!r}; did you mean {suggested!r}?" in refusal({name: "1"})
+
+
+def test_an_unknown_key_unlike_any() -> None:
+    assert refusal({"xyzzy": "1"}) == "there is no configuration key 'xyzzy'"
+    assert len(refusal({"x" * 100_000: "1"})) < 300
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_keys_without_a_meaning_here_say_what_to_do(name: str) -> None:
+    assert refusal({name: "1"}).startswith(f"{name} has no meaning here: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("num.partitions", "0", "a whole number from 1 to 2147483647"),
+        ("num.partitions", 2**31, "a whole number from 1 to 2147483647"),
+        ("num.partitions", "many", "a whole number"),
+        ("num.partitions", "1.5", "a whole number"),
+        ("num.partitions", 1.5, "a whole number"),
+        ("num.partitions", True, "a whole number"),
+        ("num.partitions", "1_000", "a whole number"),
+        ("num.partitions", "", "a whole number"),
+        ("num.partitions", "٣", "a whole number"),
+        ("num.partitions", None, "a whole number"),
+        ("num.partitions", "9" * 5000, "a whole number"),
+        ("log.segment.bytes", 13, "a whole number from 14 to 2147483647"),
+        ("log.retention.ms", -2, "a whole number from -1 to 9223372036854775807"),
+        ("auto.create.topics.enable", "yes", "true or false"),
+        ("auto.create.topics.enable", 1, "true or false"),
+        ("compression.type", "lzma", "one of uncompressed, zstd, lz4, snappy, gzip, producer"),
+        ("compression.type", 5, "one of"),
+        ("log.cleanup.policy", "delete,shred", "a list of compact, delete"),
+        ("log.cleanup.policy", "", "a list of compact, delete"),
+        ("log.cleanup.policy", "delete,,compact", "a list of"),
+        ("log.dirs", [1, 2], "a list of texts"),
+        ("storage", "s3", "one of fs, memory"),
+    ],
+)
+def test_a_wrong_value_names_key_value_and_what_is_allowed(name: str, value: object, allowed: str) -> None:
+    text = refusal({name: value})
+    assert text.startswith(f"{name}={value!r:.150}"[:100])
+    assert allowed in text
+    assert len(text) < 500
+
+
+def test_values_are_checked_however_a_config_is_made() -> None:
+    with pytest.raises(ConfigError, match=r"num\.partitions=0"):
+        BrokerConfig(num_partitions=0)
+
+
+def test_lists() -> None:
+    config = BrokerConfig.from_mapping({"log.dirs": "a, b", "log.cleanup.policy": ["compact", "delete"]})
+    assert config.log_dirs == config.data_dirs == ("a", "b")
+    assert config.log_cleanup_policy == ("compact", "delete")
+    assert BrokerConfig.from_mapping({"log.dir": "x"}).data_dirs == ("x",)
+    assert "twice" in refusal({"log.dirs": "a,a"})
+
+
+@pytest.mark.parametrize(
+    ("value", "choice"),
+    [
+        ("embedded", ("embedded", None)),
+        ("memory", ("memory", None)),
+        ("embedded:///var/x.db", ("embedded", "/var/x.db")),
+    ],
+)
+def test_coordination(value: str, choice: tuple[str, str | None]) -> None:
+    assert BrokerConfig(coordination=value).coordination_choice == choice
+
+
+@pytest.mark.parametrize("value", ["zookeeper://a:2181/chroot", "etcd://a:2379"])
+def test_coordination_that_is_not_there_yet(value: str) -> None:
+    assert "is not there yet; use embedded" in refusal({"coordination": value})
+
+
+@pytest.mark.parametrize("value", ["", "embeded", "memory://x", "embedded://", "redis://a"])
+def test_coordination_that_is_none(value: str) -> None:
+    assert "is not one of embedded, embedded://FILE, memory" in refusal({"coordination": value})
+
+
+def test_the_classic_format_is_not_there_yet() -> None:
+    assert "the classic generation is not there yet" in refusal({"message.format": "classic"})
+
+
+def test_metrics() -> None:
+    assert BrokerConfig().metrics_address is None
+    assert BrokerConfig(metrics_listen="127.0.0.1:9308").metrics_address == ("127.0.0.1", 9308)
+    assert BrokerConfig(metrics_listen="http://[::1]:0").metrics_address == ("::1", 0)
+    assert "metrics.listen=nowhere" in refusal({"metrics.listen": "nowhere"})
+
+
+def test_how_often_to_look_for_flushes() -> None:
+    assert BrokerConfig().flush_check_interval_ms == 1000
+    assert BrokerConfig.from_mapping({"log.flush.scheduler.interval.ms": 3000}).flush_check_interval_ms == 3000
+
+
+def test_a_toml_file(tmp_path: Path) -> None:
+    file = tmp_path / "barnabas.toml"
+    file.write_text(
+        """
+listeners = ["kafka://127.0.0.1:0"]
+"num.partitions" = 4
+auto.create.topics.enable = false
+[log]
+dirs = ["a", "b"]
+[log.segment]
+bytes = 1000
+[log.retention]
+ms = -1
+""",
+        encoding="utf-8",
+    )
+    config = read_config(file, {"num.partitions": "5"})
+    assert config.listeners == ("kafka://127.0.0.1:0",)
+    assert config.num_partitions == 5
+    assert not config.auto_create_topics_enable
+    assert config.data_dirs == ("a", "b")
+    assert config.log_segment_bytes == 1000
+    assert config.log_retention_ms == -1
+    assert read_config(None) == BrokerConfig()
+
+
+@pytest.mark.parametrize("content", [b"a = ", b"\xff\xfe", b"[x]\n[x]"])
+def test_a_file_that_is_not_toml(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "broken.toml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"broken\.toml is not TOML"):
+        read_config(file)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"missing\.toml cannot be read"):
+        read_config(tmp_path / "missing.toml")
+
+
+def test_a_table_where_a_value_belongs(tmp_path: Path) -> None:
+    assert "log.dir.x" in refusal({"log.dir": {"x": 1}})
+    assert "is not" in refusal({"listeners": [{"host": "a"}]})
+
+
+@given(st.sampled_from(sorted(KEYS)), st.data())
+def test_what_is_written_is_read_again(name: str, data: st.DataObject) -> None:
+    key = KEYS[name]
+    if key.type in (ConfigType.INT, ConfigType.LONG):
+        value: object = data.draw(st.integers(key.low, key.high))
+    elif key.type is ConfigType.BOOLEAN:
+        value = data.draw(st.booleans())
+    else:
+        value = key.default
+    parsed = key.parse(value)
+    assert parsed == value
+    text = key.text(parsed)
+    assert text is None or key.parse(text) == parsed
+
+
+@given(st.dictionaries(st.text(max_size=20), st.none() | st.integers() | st.text() | st.lists(st.text()) | st.floats()))
+def test_any_mapping_is_a_config_or_a_config_error(mapping: dict[str, object]) -> None:
+    try:
+        BrokerConfig.from_mapping(mapping)
+    except ConfigError:
+        return
+    assert mapping == {}

@@ -1,0 +1,86 @@
+import pytest
+
+from barnabas.app.config import BrokerConfig, Listener, advertised, parse_listener
+from barnabas.ports.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "listener", "written"),
+    [
+        ("kafka://127.0.0.1:9092", Listener("kafka", "127.0.0.1", 9092), "kafka://127.0.0.1:9092"),
+        (" kafka://host.example:0 ", Listener("kafka", "host.example", 0), "kafka://host.example:0"),
+        ("PLAINTEXT://h:1", Listener("kafka", "h", 1), "kafka://h:1"),
+        ("kafka://[::1]:9092", Listener("kafka", "::1", 9092), "kafka://[::1]:9092"),
+        ("kafka://:9092", Listener("kafka", "", 9092), "kafka://:9092"),
+    ],
+)
+def test_listeners(text: str, listener: Listener, written: str) -> None:
+    assert parse_listener(text) == listener
+    assert str(listener) == written
+    assert parse_listener(written) == listener
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("classic://h:1", "the classic generation is not there yet"),
+        ("SSL://h:1", "encrypted listeners are not there yet"),
+        ("SASL_PLAINTEXT://h:1", "authentication is not there yet"),
+        ("h:1", "not of the form kafka://HOST:PORT"),
+        ("", "not of the form kafka://HOST:PORT"),
+        ("http://h:1", "not of the form kafka://HOST:PORT"),
+        ("kafka:h:1", "not of the form kafka://HOST:PORT"),
+        ("kafka://h", "no port"),
+        ("kafka://h:", "no port"),
+        ("kafka://h:x", "no port"),
+        ("kafka://h:-1", "no port"),
+        ("kafka://h:65536", "no port"),
+        ("kafka://h:999999999999", "no port"),
+        ("kafka://h:٣", "no port"),
+        ("kafka://h:1/path", "no port"),
+        ("kafka://::1:9092", "not in brackets"),
+        ("kafka://[h]:1", "is none"),
+        ("kafka://[]:1", "is none"),
+        ("kafka://a b:1", "is none"),
+        ("kafka://u@h:1", "is none"),
+    ],
+)
+def test_what_is_no_listener(text: str, fault: str) -> None:
+    with pytest.raises(ConfigError, match=fault) as error:
+        parse_listener(text)
+    assert f"listeners={text}" in str(error.value)
+
+
+def test_several_listeners() -> None:
+    config = BrokerConfig(listeners=("kafka://127.0.0.1:0", "kafka://127.0.0.1:0", "kafka://[::1]:1"))
+    assert [listener.port for listener in config.listener_list] == [0, 0, 1]
+    with pytest.raises(ConfigError, match="names an address twice"):
+        BrokerConfig(listeners=("kafka://h:1", "PLAINTEXT://h:1"))
+    with pytest.raises(ConfigError, match="listeners is empty"):
+        BrokerConfig(listeners=())
+
+
+def test_what_clients_are_told() -> None:
+    bound = [Listener("kafka", "127.0.0.1", 40_001), Listener("kafka", "", 40_002)]
+    assert [str(told) for told in advertised(bound, (), "box")] == ["kafka://127.0.0.1:40001", "kafka://box:40002"]
+    given = BrokerConfig(
+        listeners=("kafka://127.0.0.1:0", "kafka://0.0.0.0:0"),
+        advertised_listeners=("kafka://out.example:19092", "PLAINTEXT://in.example:0"),
+    ).advertised_listener_list
+    told = ["kafka://out.example:19092", "kafka://in.example:40002"]
+    assert [str(listener) for listener in advertised(bound, given, "box")] == told
+
+
+@pytest.mark.parametrize(
+    ("listeners", "told"),
+    [
+        (("kafka://0.0.0.0:9092",), ()),
+        (("kafka://[::]:9092",), ()),
+        (("kafka://h:9092",), ("kafka://0.0.0.0:9092",)),
+        (("kafka://h:9092",), ("kafka://:9092",)),
+        (("kafka://h:9092",), ("kafka://a:1", "kafka://b:1")),
+    ],
+)
+def test_what_clients_cannot_be_told(listeners: tuple[str, ...], told: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"advertised\.listeners"):
+        BrokerConfig(listeners=listeners, advertised_listeners=told)

@@ -1,0 +1,256 @@
+from collections.abc import Mapping
+
+import pytest
+from attrs import asdict
+
+from barnabas.app.config import (
+    KEYS,
+    TOPIC_KEYS,
+    BrokerConfig,
+    BrokerLayers,
+    alter_broker_configs,
+    alter_topic_configs,
+    broker_config_entries,
+    check_topic_configs,
+    dynamic_default_entries,
+    log_config_for,
+    topic_config_entries,
+    usable_layers,
+)
+from barnabas.core.log.config import LogConfig
+from barnabas.ports.broker_api import ConfigAlteration, ConfigEntry, ConfigOp, ConfigResource, ConfigSource, ConfigType
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError, ConfigError
+
+TOPIC = ConfigResource(kind=2, name="t")
+
+
+def given(**settings: object) -> BrokerConfig:
+    return BrokerConfig.from_mapping(settings)
+
+
+def change(name: str, value: str | None, op: int = ConfigOp.SET) -> ConfigAlteration:
+    return ConfigAlteration(resource=TOPIC, name=name, value=value, op=op)
+
+
+def entry(entries: list[ConfigEntry], name: str) -> ConfigEntry:
+    (found,) = [entry for entry in entries if entry.name == name]
+    return found
+
+
+def synonyms(found: ConfigEntry) -> list[tuple[str, str | None, int]]:
+    return [(synonym.name, synonym.value, synonym.source) for synonym in found.synonyms]
+
+
+def test_without_any_setting_logs_go_by_the_defaults() -> None:
+    assert log_config_for(BrokerConfig()) == LogConfig()
+    assert {topic.attribute for topic in TOPIC_KEYS.values()} == set(asdict(LogConfig()))
+
+
+@pytest.mark.parametrize(
+    ("settings", "retention_ms"),
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": 2}, 7_200_000),
+        ({"log.retention.hours": -1}, -1),
+        ({"log.retention.hours": 2, "log.retention.minutes": 3}, 180_000),
+        ({"log.retention.hours": 2, "log.retention.minutes": 3, "log.retention.ms": 4}, 4),
+        ({"log.retention.minutes": -1, "log.retention.hours": 5}, -1),
+    ],
+)
+def test_ms_wins_over_minutes_over_hours(settings: Mapping[str, object], retention_ms: int) -> None:
+    assert log_config_for(BrokerConfig.from_mapping(settings)).retention_ms == retention_ms
+
+
+def test_rolling_and_flushing() -> None:
+    config = log_config_for(given(log_roll_hours=1, log_roll_jitter_hours=2, log_flush_scheduler_interval_ms=50))
+    assert (config.segment_ms, config.segment_jitter_ms, config.flush_ms) == (3_600_000, 7_200_000, 50)
+    config = log_config_for(given(log_roll_ms=5, log_roll_hours=1, log_flush_interval_ms=7))
+    assert (config.segment_ms, config.flush_ms) == (5, 7)
+
+
+def test_a_topics_own_values_win() -> None:
+    broker = given(log_segment_bytes=1000, log_cleanup_policy="compact")
+    config = log_config_for(broker, {"segment.bytes": "50", "record.validation": "true", "retention.ms": "-1"})
+    assert config == LogConfig(
+        segment_bytes=50, record_validation=True, retention_ms=-1, cleanup_policy=frozenset({"compact"})
+    )
+
+
+def test_dynamic_values_win_over_those_of_the_start() -> None:
+    static = given(log_retention_ms=1, log_segment_bytes=100, message_max_bytes=7)
+    layers = BrokerLayers(
+        static=static,
+        dynamic={"log.retention.ms": "2"},
+        dynamic_default={"log.retention.ms": "3", "log.segment.bytes": "300"},
+    )
+    config = log_config_for(layers)
+    assert (config.retention_ms, config.segment_bytes, config.max_message_bytes) == (2, 300, 7)
+    assert log_config_for(layers, {"retention.ms": "9"}).retention_ms == 9
+
+
+def test_a_dynamic_stand_in_loses_to_nothing_of_the_start() -> None:
+    layers = BrokerLayers(static=given(log_retention_ms=1), dynamic_default={"log.retention.ms": "3"})
+    assert log_config_for(layers).retention_ms == 3
+
+
+def test_stored_values_that_make_no_sense() -> None:
+    overrides = {"retention.ms": "soon", "no.such.key": "1", "segment.bytes": "100"}
+    layers = BrokerLayers(static=BrokerConfig(), dynamic={"log.retention.ms": "x", "nothing": "1"})
+    with pytest.raises(ConfigError):
+        log_config_for(BrokerConfig(), overrides)
+    with pytest.raises(ConfigError):
+        log_config_for(layers)
+    reports: list[str] = []
+    assert log_config_for(layers, overrides, reports.append) == LogConfig(segment_bytes=100)
+    assert len(reports) == 4
+    assert usable_layers(layers, lambda text: None) == BrokerLayers(static=BrokerConfig())
+
+
+@pytest.mark.parametrize(
+    ("configs", "fault"),
+    [
+        ({"retention.ms": "-2"}, "retention.ms='-2' is not a whole number from -1 to"),
+        ({"retention.ms": ""}, "retention.ms='' is not a whole number"),
+        ({"retention.ms": None}, "retention.ms has no value"),
+        ({"segment.bytes": "13"}, "a whole number from 14 to 2147483647"),
+        ({"retention.m": "1"}, "there is no topic configuration key 'retention.m'; did you mean 'retention.ms'"),
+        ({"log.retention.ms": "1"}, "there is no topic configuration key 'log.retention.ms'"),
+        ({"cleanup.policy": "shred"}, "cleanup.policy='shred' is not a list of compact, delete"),
+        ({"compression.type": "none"}, "compression.type='none' is not one of"),
+        ({"message.format": "classic"}, "the classic generation is not there yet"),
+        ({"min.insync.replicas": "0"}, "a whole number from 1 to"),
+    ],
+)
+def test_overrides_that_cannot_be(configs: dict[str, str | None], fault: str) -> None:
+    with pytest.raises(ApiError) as error:
+        check_topic_configs({"segment.ms": "5", **configs})
+    assert error.value.code == ErrorCode.INVALID_CONFIG
+    assert fault in error.value.message
+
+
+def test_overrides_that_can_be() -> None:
+    configs = {"cleanup.policy": "compact,delete", "retention.ms": "-1", "compression.type": "zstd"}
+    assert check_topic_configs(configs) == configs
+
+
+def test_describing_a_topic() -> None:
+    layers = BrokerLayers(
+        static=given(log_retention_hours=3),
+        dynamic={"log.retention.ms": "20"},
+        dynamic_default={"log.retention.ms": "30"},
+    )
+    entries = topic_config_entries({"retention.ms": "10"}, layers, synonyms=True, documentation=True)
+    assert [found.name for found in entries] == sorted(TOPIC_KEYS)
+    retention = entry(entries, "retention.ms")
+    assert (retention.value, retention.source, retention.type) == ("10", ConfigSource.TOPIC, ConfigType.LONG)
+    assert not retention.read_only
+    assert retention.documentation
+    assert synonyms(retention) == [
+        ("retention.ms", "10", ConfigSource.TOPIC),
+        ("log.retention.ms", "20", ConfigSource.DYNAMIC_BROKER),
+        ("log.retention.ms", "30", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ("log.retention.hours", "3", ConfigSource.STATIC_BROKER),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT),
+    ]
+    segment = entry(entries, "segment.bytes")
+    assert (segment.value, segment.source) == ("1073741824", ConfigSource.DEFAULT)
+
+
+def test_describing_some_keys_briefly() -> None:
+    entries = topic_config_entries({}, given(log_retention_hours=3), keys=["retention.ms", "nothing"])
+    assert len(entries) == 1
+    (retention,) = entries
+    assert (retention.value, retention.source) == ("10800000", ConfigSource.STATIC_BROKER)
+    assert retention.synonyms == ()
+    assert retention.documentation is None
+
+
+def test_describing_a_broker() -> None:
+    layers = BrokerLayers(static=given(num_partitions=3), dynamic={"log.segment.bytes": "100"})
+    entries = broker_config_entries(layers, synonyms=True)
+    assert [found.name for found in entries] == sorted(KEYS)
+    partitions = entry(entries, "num.partitions")
+    assert (partitions.value, partitions.source, partitions.read_only) == ("3", ConfigSource.STATIC_BROKER, True)
+    segment = entry(entries, "log.segment.bytes")
+    assert (segment.value, segment.source, segment.read_only) == ("100", ConfigSource.DYNAMIC_BROKER, False)
+    assert entry(entries, "log.retention.ms").value is None
+    assert entry(entries, "auto.create.topics.enable").value == "true"
+    assert entry(entries, "listeners").value == "kafka://127.0.0.1:9092"
+
+
+def test_describing_the_default_of_all_brokers() -> None:
+    (found,) = dynamic_default_entries({"log.retention.ms": "5", "nothing": "1"})
+    assert (found.name, found.value, found.source) == ("log.retention.ms", "5", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+
+
+def test_altering_a_topic() -> None:
+    broker = given(log_cleanup_policy="delete")
+    stored = {"retention.ms": "5", "segment.bytes": "100", "of.another.version": "x"}
+    changes = [
+        change("retention.ms", "6"),
+        change("segment.bytes", None, ConfigOp.DELETE),
+        change("segment.ms", None, ConfigOp.DELETE),
+        change("of.another.version", None, ConfigOp.DELETE),
+        change("cleanup.policy", "compact", ConfigOp.APPEND),
+    ]
+    assert alter_topic_configs(stored, changes, broker) == {"retention.ms": "6", "cleanup.policy": "delete,compact"}
+    assert stored == {"retention.ms": "5", "segment.bytes": "100", "of.another.version": "x"}
+
+
+def test_lists_are_appended_to_and_subtracted_from() -> None:
+    broker = BrokerConfig()
+    stored = {"cleanup.policy": "delete,compact"}
+    less = alter_topic_configs(stored, [change("cleanup.policy", "delete", ConfigOp.SUBTRACT)], broker)
+    assert less == {"cleanup.policy": "compact"}
+    again = alter_topic_configs(less, [change("cleanup.policy", "compact", ConfigOp.APPEND)], broker)
+    assert again == less
+    with pytest.raises(ApiError, match="INVALID_CONFIG"):
+        alter_topic_configs(less, [change("cleanup.policy", "compact", ConfigOp.SUBTRACT)], broker)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([change("retention.ms", "soon")], ErrorCode.INVALID_CONFIG),
+        ([change("nothing", "1")], ErrorCode.INVALID_CONFIG),
+        ([change("nothing", None, ConfigOp.DELETE)], ErrorCode.INVALID_CONFIG),
+        ([change("retention.ms", "1", ConfigOp.APPEND)], ErrorCode.INVALID_CONFIG),
+        ([change("retention.ms", "1", ConfigOp.SUBTRACT)], ErrorCode.INVALID_CONFIG),
+        ([change("cleanup.policy", "shred", ConfigOp.APPEND)], ErrorCode.INVALID_CONFIG),
+        ([change("retention.ms", None)], ErrorCode.INVALID_REQUEST),
+        ([change("retention.ms", "1", 9)], ErrorCode.INVALID_REQUEST),
+        ([change("retention.ms", "1"), change("retention.ms", "2")], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_changes_that_cannot_be(changes: list[ConfigAlteration], code: ErrorCode) -> None:
+    stored = {"segment.bytes": "100"}
+    with pytest.raises(ApiError) as error:
+        alter_topic_configs(stored, [change("segment.bytes", "200"), *changes], BrokerConfig())
+    assert error.value.code == code
+    assert stored == {"segment.bytes": "100"}
+
+
+def test_altering_a_broker() -> None:
+    changes = [change("log.retention.ms", "5"), change("log.cleanup.policy", "compact", ConfigOp.APPEND)]
+    altered = alter_broker_configs({}, changes, BrokerConfig())
+    assert altered == {"log.retention.ms": "5", "log.cleanup.policy": "delete,compact"}
+    assert log_config_for(BrokerLayers(static=BrokerConfig(), dynamic=altered)).retention_ms == 5
+
+
+@pytest.mark.parametrize("name", ["num.partitions", "listeners", "log.dirs", "log.retention.hours", "broker.id"])
+def test_keys_that_need_a_restart(name: str) -> None:
+    with pytest.raises(ApiError, match="cannot change while the broker runs") as error:
+        alter_broker_configs({}, [change(name, "1")], BrokerConfig())
+    assert error.value.code == ErrorCode.INVALID_REQUEST
+
+
+def test_an_unknown_broker_key() -> None:
+    with pytest.raises(ApiError, match=r"did you mean 'log\.retention\.ms'") as error:
+        alter_broker_configs({}, [change("log.retention.m", "1")], BrokerConfig())
+    assert error.value.code == ErrorCode.INVALID_CONFIG
+
+
+def test_every_dynamic_key_is_the_twin_of_a_topic_key() -> None:
+    twins = {topic.twin for topic in TOPIC_KEYS.values()}
+    assert {name for name, key in KEYS.items() if key.dynamic} == twins - {"message.format"}

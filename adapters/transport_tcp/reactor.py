@@ -6,15 +6,17 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
 from contextlib import suppress
 from time import monotonic
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ...ports.errors import ClosedError
 from ...ports.scheduler import Outcome
 from .reporting import one_line, to_the_log
 from .timers import Callback, HeapTimer, Timers
+
+if TYPE_CHECKING:  # loaded with the first work: it brings 20 modules
+    from concurrent.futures import Executor
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """One line about what went wrong."""
 
-from pathlib import PurePath
+import os
 
 
 def one_line(error: BaseException) -> str:
@@ -9,7 +9,9 @@ def one_line(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    place = f" ({PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})" if trace is not None else ""
+    place = (
+        f" ({trace.tb_frame.f_code.co_filename.rpartition(os.sep)[2]}:{trace.tb_lineno})" if trace is not None else ""
+    )
     return f"{type(error).__name__}: {text}{place}" if text else f"{type(error).__name__}{place}"
 
 

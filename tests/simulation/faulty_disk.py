@@ -1,0 +1,243 @@
+"""A disk that forgets what was not flushed when the power is cut, and that tears the last write."""
+
+from collections.abc import Callable, Mapping
+
+from barnabas.ports.entropy import Entropy
+from barnabas.ports.errors import ClosedError
+from barnabas.ports.storage import FileInfo, FileMissing, FolderLocked, StorageError
+from barnabas.ports.words import Buffer, Position
+
+PAGE = 4096
+
+
+class _Content:
+    """A file as the running system sees it (`data`) and as the platters have it (`durable`)."""
+
+    def __init__(self, modified_ms: int) -> None:
+        self.data = bytearray()
+        self.durable = b""
+        self.modified_ms = modified_ms
+
+    def after_power_cut(self, entropy: Entropy) -> None:
+        """The flushed content, then any prefix of what came later; a page given but not written holds zeros."""
+        data, durable = bytes(self.data), self.durable
+        if not data.startswith(durable):
+            # Truncated since the last flush: either length may have reached the platters.
+            self.data = bytearray(data if entropy.below(2) else durable)
+        else:
+            kept = data[: len(durable) + entropy.below(len(data) - len(durable) + 1)]
+            if len(kept) > len(durable) and entropy.below(3) == 0:
+                torn = max(len(durable), len(kept) - 1 - entropy.below(PAGE))
+                kept = kept[:torn] + bytes(len(kept) - torn)
+            self.data = bytearray(kept)
+        self.durable = bytes(self.data)
+
+
+class FaultyDisk:
+    """What outlives the broker. Names (create, rename, delete) are journalled by the file system and survive.
+
+    `errors_per_million` of the appends fail without having written anything.
+    """
+
+    def __init__(self, entropy: Entropy, now_ms: Callable[[], int]) -> None:
+        self.entropy = entropy
+        self.now_ms = now_ms
+        self.errors_per_million = 0
+        self.folders: dict[str, dict[str, _Content]] = {"": {}}
+        self.epoch = 0
+        self.in_use = False
+
+    def power_cut(self) -> None:
+        """Whoever still holds files of before can no longer change anything."""
+        self.epoch += 1
+        self.in_use = False
+        for folder in self.folders.values():
+            for content in folder.values():
+                content.after_power_cut(self.entropy)
+
+    def open(self) -> "FaultyLogDir":
+        return FaultyLogDir(self)
+
+    def new_content(self) -> _Content:
+        return _Content(self.now_ms())
+
+    def check_alive(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            raise ClosedError("the power was cut")
+
+
+class FaultyRegion:
+    def __init__(self, content: _Content, position: int, size: int) -> None:
+        self._content = content
+        self.position = Position(position)
+        self.size = size
+
+    def fileno(self) -> int:
+        return -1
+
+    def read(self, start: int = 0, size: int | None = None) -> bytes:
+        left = max(0, self.size - start)
+        begin = self.position + start
+        return bytes(self._content.data[begin : begin + (left if size is None else min(size, left))])
+
+
+class FaultyFile:
+    def __init__(self, disk: FaultyDisk, name: str, content: _Content) -> None:
+        self._disk = disk
+        self._epoch = disk.epoch
+        self._content = content
+        self._closed = False
+        self.name = name
+
+    @property
+    def size(self) -> int:
+        return len(self._content.data)
+
+    def append(self, *buffers: Buffer) -> Position:
+        self._check()
+        disk = self._disk
+        if disk.errors_per_million and disk.entropy.below(1_000_000) < disk.errors_per_million:
+            raise StorageError(f"{self.name}: the disk says no")
+        position = self.size
+        for buffer in buffers:
+            self._content.data += buffer
+        self._content.modified_ms = disk.now_ms()
+        return Position(position)
+
+    def read(self, position: int, size: int) -> bytes:
+        self._check()
+        if position < 0 or size < 0:
+            raise ValueError(f"{size} bytes at {position}")
+        return bytes(self._content.data[position : position + size])
+
+    def region(self, position: int, size: int) -> FaultyRegion:
+        self._check()
+        if position < 0 or size < 0:
+            raise ValueError(f"{size} bytes at {position}")
+        start = min(position, self.size)
+        return FaultyRegion(self._content, start, min(size, self.size - start))
+
+    def flush(self) -> None:
+        self._check()
+        self._content.durable = bytes(self._content.data)
+
+    def truncate(self, size: int) -> None:
+        self._check()
+        if not 0 <= size <= self.size:
+            raise ValueError(f"cannot truncate to {size}")
+        del self._content.data[size:]
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ClosedError(f"{self.name} was closed")
+        self._disk.check_alive(self._epoch)
+
+
+class FaultyFolder:
+    def __init__(self, disk: FaultyDisk, name: str) -> None:
+        self._disk = disk
+        self._epoch = disk.epoch
+        self.name = name
+
+    @property
+    def _contents(self) -> dict[str, _Content]:
+        self._disk.check_alive(self._epoch)
+        return self._disk.folders.setdefault(self.name, {})
+
+    def files(self) -> Mapping[str, FileInfo]:
+        return {n: FileInfo(size=len(c.data), modified_ms=c.modified_ms) for n, c in self._contents.items()}
+
+    def open(self, name: str, *, create: bool = True) -> FaultyFile:
+        _plain(name)
+        contents = self._contents
+        if name not in contents:
+            if not create:
+                raise FileMissing(name)
+            contents[name] = self._disk.new_content()
+        return FaultyFile(self._disk, name, contents[name])
+
+    def rename(self, old: str, new: str) -> None:
+        _plain(old)
+        _plain(new)
+        if old not in self._contents:
+            raise FileMissing(old)
+        self._contents[new] = self._contents.pop(old)
+
+    def delete(self, name: str) -> None:
+        _plain(name)
+        self._contents.pop(name, None)
+
+    def read_small(self, name: str) -> bytes:
+        _plain(name)
+        if name not in self._contents:
+            raise FileMissing(name)
+        return bytes(self._contents[name].data)
+
+    def write_small(self, name: str, content: bytes) -> None:
+        _plain(name)
+        fresh = self._disk.new_content()
+        fresh.data += content
+        fresh.durable = bytes(content)
+        self._contents[name] = fresh
+
+    def flush(self) -> None:
+        self._disk.check_alive(self._epoch)
+
+
+class FaultyLogDir:
+    """Fulfils `LogDir`."""
+
+    def __init__(self, disk: FaultyDisk) -> None:
+        if disk.in_use:
+            raise FolderLocked("sim: is in use by another broker")
+        disk.in_use = True
+        self._disk = disk
+        self._epoch = disk.epoch
+        self._handed_out: dict[str, FaultyFolder] = {}
+        self.path = "sim:"
+        self.root = FaultyFolder(disk, "")
+
+    def folders(self) -> list[str]:
+        self._disk.check_alive(self._epoch)
+        return sorted(name for name in self._disk.folders if name)
+
+    def folder(self, name: str) -> FaultyFolder:
+        _plain(name)
+        self._disk.check_alive(self._epoch)
+        self._disk.folders.setdefault(name, {})
+        return self._handed_out.setdefault(name, FaultyFolder(self._disk, name))
+
+    def rename_folder(self, old: str, new: str) -> None:
+        _plain(old)
+        _plain(new)
+        self._disk.check_alive(self._epoch)
+        if old not in self._disk.folders:
+            raise FileMissing(old)
+        if new in self._disk.folders and new != old:
+            raise StorageError(f"{new} exists")
+        self._disk.folders[new] = self._disk.folders.pop(old)
+        folder = self._handed_out.pop(old, None)
+        if folder is not None:
+            folder.name = new
+            self._handed_out[new] = folder
+
+    def delete_folder(self, name: str) -> None:
+        _plain(name)
+        self._disk.check_alive(self._epoch)
+        self._disk.folders.pop(name, None)
+        self._handed_out.pop(name, None)
+
+    def space(self) -> tuple[int, int]:
+        return (-1, -1)
+
+    def close(self) -> None:
+        if self._epoch == self._disk.epoch:
+            self._disk.in_use = False
+
+
+def _plain(name: str) -> None:
+    if name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
+        raise ValueError(f"not a plain name: {name!r}")

@@ -183,3 +183,12 @@ def test_a_failed_write_changes_nothing(tmp_path: Path) -> None:
         session.get("/big")
     assert session.set("/a", b"1") == 1
     session.close()
+
+
+def test_every_commit_is_synced(tmp_path: Path) -> None:
+    """What makes a write survive a power cut, which no test can cause: a sync for each commit (2 = FULL)."""
+    session = EmbeddedCoordination(str(tmp_path / "coordination.db"))
+    connection = session._store._connection
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    session.close()

@@ -38,7 +38,7 @@ def rebuild_batch(buf: Buffer, codecs: Codecs, codec: Codec | None, *, max_bytes
 
 
 def renumber_batch(buf: Buffer, codecs: Codecs, codec: Codec | None, *, max_bytes: int) -> bytearray:
-    """The same records with offset deltas 0, 1, 2, ..., for clients that number otherwise. Raises as `rebuild_batch`."""
+    """The same records with offset deltas 0, 1, 2, ..., where a client numbers otherwise. Raises as `rebuild_batch`."""
     header = parse_header(buf)
     records = open_records(buf, header, codecs, max_bytes=max_bytes)
     return encode_columns(

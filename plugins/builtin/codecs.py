@@ -239,7 +239,7 @@ class ZstdCodec:
         decompressor = zstandard.ZstdDecompressor(max_window_size=self._WINDOW_MAX)
         try:
             with decompressor.stream_reader(data, read_across_frames=True) as reader:
-                output.add(reader.read(min(content_max, max_bytes + 1)))
+                output.add(reader.read(min(content_max, max_bytes) + 1))
         except zstandard.ZstdError as error:
             raise _corrupt(self.name, error) from error
         return output.join()

@@ -17,7 +17,7 @@ class SparkFailed(BarnabasError):
 @contextmanager
 def plain_spark_errors() -> Iterator[None]:
     """Turn what Spark raises inside into `SparkFailed`, its text the error that a task or the planning raised."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no type hints
     from pyspark.errors import PySparkException
 
     try:

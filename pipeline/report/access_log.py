@@ -115,12 +115,12 @@ def figures(lines: "DataFrame") -> AccessFigures:
         hours = marked.groupBy(
             f.unix_timestamp(f.date_trunc("hour", "time")).alias("hour"), "crawler", "view", "status"
         ).agg(f.count("*").alias("count"), f.sum("bytes").alias("bytes"))
-        cells = hours.collect()
+        cells = [row.asDict() for row in hours.collect()]
         top = _top(marked)
     finally:
         parsed.unpersist()
     assert totals is not None
-    return _sum_up(cells, totals, malformed, samples, top)
+    return _sum_up(cells, totals.asDict(), malformed, samples, top)
 
 
 def _marked(good: "DataFrame") -> "DataFrame":

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -13,6 +13,8 @@ POINTS = 240
 SERIES_MAX = 24
 SAMPLES = 10
 _KEYS = 15
+_SECONDS = (-62_135_596_800, 253_402_300_799)
+"""The years 1 to 9999."""
 _MILLISECONDS_FROM = 1e11
 """A `ts` from here on is in milliseconds (as seconds it would be the year 5138)."""
 
@@ -58,7 +60,7 @@ def is_metrics(samples: Sequence[bytes]) -> bool:
     def fits(sample: bytes) -> bool:
         try:
             found = json.loads(sample)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         return isinstance(found, dict) and "metric" in found and isinstance(found.get("value"), int | float)
 
@@ -78,7 +80,7 @@ def metric_figures(lines: "DataFrame") -> MetricFigures:
         bad = parsed.where("seconds IS NULL OR metric IS NULL OR number IS NULL")
         malformed = bad.count()
         samples = [row.line[:500] for row in bad.select("line").limit(SAMPLES).collect()] if malformed else []
-        cells: Sequence[Mapping[str, float]] = []
+        cells: Sequence[Mapping[str, Any]] = []
         if count:
             width = max((last - first) / POINTS, 0.001)
             bucket = f.floor((f.col("seconds") - first) / width).alias("bucket")
@@ -89,7 +91,8 @@ def metric_figures(lines: "DataFrame") -> MetricFigures:
                 f.max("number").alias("high"),
                 f.count("*").alias("count"),
             )
-            cells = grouped.orderBy("metric", "bucket").collect()
+            rows = grouped.orderBy("metric", "bucket").collect()
+            cells = [row.asDict() for row in rows]
     finally:
         parsed.unpersist()
     series = _series(cells)
@@ -150,11 +153,12 @@ def _seconds(ts: "Column") -> "Column":
 
     number = ts.try_cast("double")
     seconds = f.when(f.abs(number) >= _MILLISECONDS_FROM, number / 1000).otherwise(number)
-    return f.coalesce(seconds, f.unix_micros(f.try_to_timestamp(ts)) / 1e6)
+    found = f.coalesce(seconds, f.unix_micros(f.try_to_timestamp(ts)) / 1e6)
+    return f.when(found.between(*_SECONDS), found)
 
 
-def _series(cells: Sequence[Mapping[str, float]]) -> list[Series]:
-    by_name: dict[str, list[Mapping[str, float]]] = {}
+def _series(cells: Sequence[Mapping[str, Any]]) -> list[Series]:
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
     for cell in cells:
         by_name.setdefault(str(cell["metric"]), []).append(cell)
     return [

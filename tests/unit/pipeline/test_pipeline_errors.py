@@ -1,0 +1,19 @@
+from barnabas.pipeline.spark_errors import summary
+
+_PLANNING = """[PYTHON_DATA_SOURCE_ERROR] Failed to generate read partitions: Traceback (most recent call last):
+  File "ranges.py", line 59, in select
+barnabas.ports.errors.ApiError: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 't2'; there is t
+ SQLSTATE: 38000"""
+
+
+def test_our_own_error_is_found() -> None:
+    assert summary(_PLANNING) == "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 't2'; there is t"
+
+
+def test_else_the_last_python_error() -> None:
+    assert summary("Job aborted\n  File x\nValueError: a\nsome.module.OddError: b\n at java") == "OddError: b"
+
+
+def test_else_the_first_line() -> None:
+    assert summary("\n  [CODE] what happened\n  at java") == "[CODE] what happened"
+    assert summary("") == "Spark failed without saying why"

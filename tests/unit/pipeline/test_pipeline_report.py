@@ -1,0 +1,169 @@
+"""The report without Spark: formats told apart, charts, and the page."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from barnabas.pipeline.report import charts, page
+from barnabas.pipeline.report.access_log import LINE, AccessFigures, TopEntry, is_access_log
+from barnabas.pipeline.report.metrics import LineFigures, MetricFigures, Series, is_metrics
+
+EVIL = '"><script>alert(1)</script>&<img src=x onerror=alert(1)>'
+KINDS = ("page", "referrer", "failed", "crawler")
+HOUR = 1_431_856_800
+
+
+def _access(**changes: object) -> AccessFigures:
+    values: dict[str, object] = {
+        "lines": 11,
+        "parsed": 10,
+        "malformed": 1,
+        "malformed_samples": [EVIL],
+        "addresses": 3,
+        "views": 7,
+        "failed": 2,
+        "size_bytes": 123_456,
+        "crawler_requests": 1,
+        "crawler_addresses": 1,
+        "views_per_hour": {HOUR: 5, HOUR + 7200: 2},
+        "crawler_per_hour": {HOUR: 0, HOUR + 7200: 1},
+        "bytes_per_hour": {HOUR: 100_000, HOUR + 7200: 23_456},
+        "statuses": {"2xx": 8, "4xx": 2, EVIL: 1},
+        "top": {kind: [TopEntry(name=EVIL, count=3, size_bytes=1)] for kind in KINDS},
+    }
+    return AccessFigures(**(values | changes))  # type: ignore[arg-type]  # typed by name in the class
+
+
+def _render(section: dict[str, object]) -> str:
+    return page.render(Path("table"), [section], datetime(2026, 1, 2, tzinfo=UTC))
+
+
+def _sound(html: str) -> None:
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "http://" not in html
+    assert "https://" not in html
+    for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL):
+        ElementTree.fromstring(svg)
+
+
+def test_an_access_log_page_escapes_the_data() -> None:
+    html = _render(page.access_section(EVIL, _access()))
+    _sound(html)
+    assert "&lt;script&gt;alert(1)" in html
+    assert "11 lines = 10 parsed + 1 malformed" in html
+    assert html.count("<svg") == 2
+
+
+def test_an_access_log_without_a_parsed_line() -> None:
+    nothing = {"views_per_hour": {}, "crawler_per_hour": {}, "bytes_per_hour": {}, "statuses": {}}
+    empty = {kind: [] for kind in KINDS}
+    html = _render(page.access_section("t", _access(parsed=0, lines=1, top=empty, **nothing)))
+    _sound(html)
+    assert "nothing to show" in html
+
+
+def test_a_metrics_page() -> None:
+    series = Series(name=EVIL, count=2, times=[1.0, 2.0], means=[1.0, 5.0], lows=[0.0, 5.0], highs=[2.0, 5.0])
+    single = Series(name="one", count=1, times=[1.0], means=[-3.0], lows=[-3.0], highs=[-3.0])
+    found = MetricFigures(
+        lines=4, parsed=3, malformed=1, malformed_samples=[""], counts={EVIL: 2, "one": 1}, series=[series, single]
+    )
+    html = _render(page.metrics_section("t", found))
+    _sound(html)
+    assert "4 lines = 3 parsed + 1 malformed" in html
+    assert "(empty)" in html
+
+
+def test_a_page_about_other_lines() -> None:
+    found = LineFigures(lines=3, size_bytes=30, rows_per_hour={HOUR: 3}, partitions={0: 2, 1: 1}, key_counts={EVIL: 3})
+    html = _render(page.lines_section("t", found))
+    _sound(html)
+    assert "Rows per hour" in html
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 12 "-" "agent"',
+        '::1 id user [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 304 -',
+        r'1.2.3.4 - - [x] "GET /\"q\" HTTP/1.1" 200 12 "-" "a \"b\" c"',
+        '1.2.3.4 - - [x] "" 400 0 "-" "-" "1.1.1.1" 0.003',
+        '1.2.3.4 - - [x] "GET / HTTP/1.1" 200 12 "-" "agent"\r\n',
+    ],
+)
+def test_lines_of_the_format(line: str) -> None:
+    assert re.match(LINE, line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "hello",
+        '1.2.3.4 - - [x] "GET / HTTP/1.1" 200 12 "-" "cut',
+        '1.2.3.4 - - [x] "GET / HTTP/1.1" 20 12 "-" "a"',
+        '1.2.3.4 - - [x] "GET / HTTP/1.1" 200 -5',
+    ],
+)
+def test_lines_not_of_the_format(line: str) -> None:
+    assert not re.match(LINE, line)
+
+
+def test_a_hostile_line_takes_no_time() -> None:
+    assert not re.match(LINE, '1 - - [x] "' + '\\"' * 200_000)
+    assert not re.match(LINE, '1 - - [x] "a" 200 1 "' + "a" * 200_000 + '" "' + "\\\\" * 200_000)
+
+
+def test_kinds_are_told_apart() -> None:
+    access = b'1.2.3.4 - - [x] "GET / HTTP/1.1" 200 12'
+    metric = b'{"ts": 1, "metric": "cpu", "value": 2.5}'
+    assert is_access_log([access, access, b"\xff"])
+    assert not is_access_log([access, b"", b""])
+    assert not is_access_log([])
+    assert is_metrics([metric, metric, b"[]"])
+    assert not is_metrics([b'{"metric": "x", "value": "y"}', b"1", b"{"])
+    assert not is_metrics([])
+
+
+def test_buckets_have_no_holes_and_are_not_too_many() -> None:
+    series = charts.per_bucket({"a": {0: 1, 7200: 2}, "b": {3600: 5}})
+    assert list(series.starts) == [0, 3600, 7200]
+    assert series.values == {"a": [1, 0, 2], "b": [0, 5, 0]}
+    assert charts.bucket_name(series.bucket_s) == "hour"
+    long = charts.per_bucket({"a": {0: 1, 3600 * 5000: 1}})
+    assert charts.bucket_name(long.bucket_s) == "day"
+    ages = charts.per_bucket({"a": {0: 1, 250_000_000_000: 1}})
+    assert len(ages.starts) <= charts.BUCKETS_MAX + 1
+    assert sum(ages.values["a"]) == 2
+
+
+def test_many_bars_become_an_area() -> None:
+    series = charts.per_bucket({"a": {3600 * i: i for i in range(1000)}})
+    assert "<polygon" in charts.stacked(series)
+    assert "<rect" not in charts.stacked(series)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0, "", "0"),
+        (9_999, "", "9,999"),
+        (12_345, "", "12.3 k"),
+        (1_234_567, "", "1.23 M"),
+        (0.25, "", "0.25"),
+        (10, "B", "10 B"),
+        (2048, "B", "2.0 KiB"),
+        (5 * 1024**5, "B", "5120.0 TiB"),
+    ],
+)
+def test_compact_numbers(value: float, unit: str, text: str) -> None:
+    assert charts.compact(value, unit) == text
+
+
+@pytest.mark.parametrize(("value", "ceiling"), [(0, 1), (1, 1), (3, 5), (21, 25), (99, 100), (0.03, 0.05)])
+def test_nice_ceiling(value: float, ceiling: float) -> None:
+    assert charts.nice_ceiling(value) == pytest.approx(ceiling)

@@ -1,0 +1,63 @@
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructField, StructType
+
+from barnabas import Message
+from barnabas.pipeline.options import write_options
+from barnabas.pipeline.writer import ArrowWriter, rows_of
+from barnabas.ports.errors import ConfigError
+
+OPTIONS = write_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+NO_TOPIC = write_options({"kafka.bootstrap.servers": "h:1"})
+
+
+def _schema(*fields: tuple[str, str]) -> StructType:
+    pair = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    kinds = {"string": StringType(), "binary": BinaryType(), "int": IntegerType(), "headers": ArrayType(pair)}
+    return StructType([StructField(name, kinds[kind]) for name, kind in fields])
+
+
+def test_rows_become_messages() -> None:
+    headers = pa.array([[{"key": "a", "value": b"1"}], None])
+    batch = pa.record_batch(
+        {
+            "key": pa.array(["k", None]),
+            "value": pa.array([b"v", None], pa.binary()),
+            "partition": pa.array([3, None], pa.int32()),
+            "headers": headers,
+            "topic": pa.array(["x", "y"]),
+        }
+    )
+    columns = ["key", "value", "topic", "partition", "headers"]
+    assert rows_of(batch, columns, None) == [
+        ("x", 3, Message(value=b"v", key=b"k", headers=(("a", b"1"),))),
+        ("y", -1, Message(value=None)),
+    ]
+    assert [row[0] for row in rows_of(batch, columns, "z")] == ["z", "z"]
+
+
+def test_a_row_without_a_topic_is_an_error() -> None:
+    batch = pa.record_batch({"value": pa.array(["v"]), "topic": pa.array([None], pa.string())})
+    with pytest.raises(ConfigError, match="null in its topic"):
+        rows_of(batch, ["value", "topic"], None)
+
+
+def test_columns_are_checked() -> None:
+    assert ArrowWriter(OPTIONS, _schema(("value", "binary"), ("other", "int"))).columns == ["value"]
+    assert ArrowWriter(NO_TOPIC, _schema(("value", "string"), ("topic", "string"))).columns == ["value", "topic"]
+    ArrowWriter(OPTIONS, _schema(("value", "string"), ("headers", "headers")))
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ([("key", "string")], "column 'value' is needed"),
+        ([("value", "int")], "column 'value' must be binary or string, not int"),
+        ([("value", "string"), ("partition", "string")], "column 'partition' must be integer or long"),
+        ([("value", "string"), ("headers", "string")], "column 'headers' must be array"),
+        ([("value", "string")], "say where to"),
+    ],
+)
+def test_wrong_columns_say_what_is_right(fields: list[tuple[str, str]], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        ArrowWriter(NO_TOPIC, _schema(*fields))

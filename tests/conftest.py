@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Failed assertions of the contract suites then show their values.
+pytest.register_assert_rewrite("contracts")
+
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
 settings.register_profile(

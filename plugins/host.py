@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PluginHost:
-    """The plugins of one composition: those given, those installed (entry points of the group `barnabas`), the built-in.
+    """The plugins of one composition: those given, those installed (entry points of group `barnabas`), the built-in.
 
     What is registered here is asked when something is composed. Raises `ConfigError` for a plugin that cannot be
     loaded, that has a hook which does not exist, or that raises when asked; the text names the plugin.
@@ -30,7 +30,7 @@ class PluginHost:
     def __init__(
         self, plugins: Sequence[object] = (), *, load_entry_points: bool = True, blocked: Sequence[str] = ()
     ) -> None:
-        """`plugins` are modules, objects with hooks, or dotted names of modules; `blocked` are names never to be loaded."""
+        """`plugins`: modules, objects with hooks, or dotted names of modules; `blocked`: names never to be loaded."""
         self._manager = pluggy.PluginManager(PROJECT)
         self._manager.add_hookspecs(Specs)
         self._register_builtin()

@@ -1,7 +1,7 @@
-"""The hooks that a plugin may implement (facts: pluggy, entry-point group `barnabas`).
+"""The hooks that a plugin may implement (installed ones are found by the entry-point group `barnabas`).
 
-Every hook is a factory, called when something is composed and never on the way of a message: it returns a new object for
-a name it knows, or None. The first that answers wins; plugins are asked before the built-in ones.
+Every hook is a factory, called when something is composed and never on the way of a message: it returns a new object
+for a name it knows, or None. The first that answers wins; plugins are asked before the built-in ones.
 
     from barnabas.plugins import hookimpl
 
@@ -38,7 +38,7 @@ class Specs:
 
     @hookspec
     def barnabas_names(self, kind: str) -> Sequence[str]:
-        """The names this plugin answers to for a kind ("encoder", "decoder", "partitioner", ...), for error messages."""
+        """The names this plugin answers to for a kind ("encoder", "partitioner", ...), for error messages."""
         raise NotImplementedError
 
     @hookspec

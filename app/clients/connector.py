@@ -9,6 +9,10 @@ from ...ports.entropy import Entropy
 from ...ports.scheduler import Scheduler
 from ...ports.transport import Address, TransportError
 
+# The composition provides `compose.client_connector(bootstrap, *, client_id, request_timeout_ms, connect_timeout_ms,
+# report) -> Connector` for everything that is not a connector itself: "host:port,host:port", a sequence of such, or a
+# running `Broker`. Raises `ConfigError` for what it cannot understand.
+
 Opened = Callable[[BrokerLink | TransportError], None]
 
 
@@ -46,7 +50,7 @@ class Connector(Protocol):
         ...
 
     def stop(self) -> None:
-        """End the reactor thread if it is this connector's own; all links are closed before. Any thread but the reactor's.
+        """End the reactor thread if it is this connector's own; links are closed before. Not from the reactor's thread.
 
         Returns when the thread has ended. Twice is harmless.
         """

@@ -1,1 +1,1 @@
-"""What clients decide, as state machines that take messages and the time: cluster view, sender, fetcher, partitioners."""
+"""What clients decide, as state machines that take messages and the time: what to send where, and when to try again."""

@@ -1,7 +1,7 @@
 """The classic hook points of a producer (facts A6), with the meaning that they were meant to have.
 
-With a handler configured, messages pass through one queue before they are encoded and routed: `before_enqueue` → queue →
-`after_enqueue`; then `after_dequeue` per message builds a batch, which `before_send` may change when it is full
+With a handler configured, messages pass through one queue before they are encoded and routed: `before_enqueue` → queue
+→ `after_enqueue`; then `after_dequeue` per message builds a batch, which `before_send` may change when it is full
 (`batch.size` messages) or `queue.time` has passed; the event handler gets it and normally hands it to `send`, which
 encodes, partitions and delivers. A hook that raises is reported; the messages it was called with fail (after
 `after_enqueue` they are on their way already, and go on), and the producer goes on.

@@ -12,8 +12,8 @@ class RebalanceStrategy(Protocol):
     def assign(
         self, members: Mapping[str, Sequence[str]], partitions: Mapping[str, Sequence[int]]
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Member → its partitions; `members` is member id → topics subscribed to, `partitions` is topic → its partitions.
+        """Member → its partitions; `members`: member id → topics subscribed to, `partitions`: topic → its partitions.
 
-        Every member is in the answer; every partition of a topic that someone subscribed to is given to exactly one of them.
+        Every member is in the answer. Every partition of a topic that someone subscribed to goes to exactly one member.
         """
         ...

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class BuiltIn:
-    """The built-in names. What is behind them is imported when it is asked for: a broker starts without the clients' parts."""
+    """The built-in names. What is behind them is imported when asked for: a broker needs no partitioners to start."""
 
     @hookimpl(trylast=True)
     def barnabas_names(self, kind: str) -> Sequence[str]:
@@ -42,7 +42,8 @@ class BuiltIn:
     def barnabas_codecs(self) -> Sequence[Codec]:
         from .codecs import builtin_codecs
 
-        return list(builtin_codecs())
+        codecs = builtin_codecs()
+        return [codec for name in codecs.names if (codec := codecs.by_name(name)) is not None]
 
     @hookimpl(trylast=True)
     def barnabas_encoder(self, name: str) -> Encoder | None:

@@ -1,4 +1,5 @@
 """The built-in encoders and decoders: bytes, string, json."""
+# ruff: noqa: ARG002  # an encoder is told the topic even if it does not care
 
 import json
 from typing import Any

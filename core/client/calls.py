@@ -1,0 +1,242 @@
+"""Requests that are not part of a stream: sent to the right broker, and again while that may help."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from attrs import define, field
+
+from ...ports.broker_api import Request
+from ...ports.entropy import Entropy
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError
+from ...ports.words import TopicPartition
+from .cluster_view import ClusterView
+from .effects import NEVER, Poll, Send, backoff_ms
+from .errors import ClientTimeout
+
+ItemT = TypeVar("ItemT")
+Done = Callable[[Any], None]
+
+
+class Target(Enum):
+    """Who can answer a request; else the id of a broker."""
+
+    ANY = "any"
+    CONTROLLER = "controller"
+
+
+@define(eq=False, kw_only=True)
+class NodeCall:
+    """One request to one broker."""
+
+    request: Request[Any]
+    target: Target | int
+    done: Done
+    """Takes the result, or the `BarnabasError` for which there is none."""
+    deadline_ms: float
+    retriable: Callable[[Any], ErrorCode] = lambda _result: ErrorCode.NONE
+    """The error in a result for which the whole request is worth another try."""
+    retries_max: int = 1_000_000
+    failures: int = 0
+    not_before_ms: float = -NEVER
+    in_flight: bool = False
+    last: Any = None
+
+
+@define(eq=False, kw_only=True)
+class LeaderCall(Generic[ItemT]):
+    """The same question about several partitions, each to the leader of its partition."""
+
+    items: Sequence[ItemT]
+    place: Callable[[ItemT], TopicPartition]
+    build: Callable[[Sequence[ItemT]], Request[Any]]
+    outcomes: Callable[[Any], Sequence[tuple[ErrorCode, Any]]]
+    """Result → per item, in the order of the request, its error and its answer."""
+    done: Callable[[Mapping[int, Any]], None]
+    """Takes index of the item → its answer, or its `BarnabasError`."""
+    deadline_ms: float
+    retries_max: int = 1_000_000
+    failures: int = 0
+    not_before_ms: float = -NEVER
+    in_flight: int = 0
+    waiting: set[int] = field(init=False)
+    answers: dict[int, Any] = field(factory=dict)
+    last: dict[int, BarnabasError] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.waiting = set(range(len(self.items)))
+
+
+class Calls:
+    """The calls of a client that are under way."""
+
+    def __init__(self, view: ClusterView, entropy: Entropy, *, retry_backoff_ms: float, retry_backoff_max_ms: float):
+        self._view = view
+        self._entropy = entropy
+        self._backoff = (retry_backoff_ms, retry_backoff_max_ms)
+        self._calls: dict[Hashable, NodeCall | LeaderCall[Any]] = {}
+
+    def add(self, call: "NodeCall | LeaderCall[Any]") -> None:
+        """Begin a call; its `done` is called once, when it is answered or its deadline has passed."""
+        if isinstance(call, LeaderCall):
+            self._view.want({call.place(item).topic for item in call.items})
+        self._calls[id(call)] = call
+
+    def fail_all(self, error: BarnabasError) -> None:
+        """The client closes."""
+        calls, self._calls = list(self._calls.values()), {}
+        for call in calls:
+            if isinstance(call, NodeCall):
+                call.done(error)
+            else:
+                call.done({index: call.answers.get(index, error) for index in range(len(call.items))})
+
+    def poll(self, now_ms: float) -> Poll:
+        sends: list[Send] = []
+        wake = NEVER
+        for call in list(self._calls.values()):
+            if now_ms >= call.deadline_ms:
+                self._give_up(call)
+                continue
+            wake = min(wake, call.deadline_ms)
+            if now_ms < call.not_before_ms:
+                wake = min(wake, call.not_before_ms)
+            elif isinstance(call, NodeCall):
+                sends += self._send_to_node(call)
+            else:
+                sends += self._send_to_leaders(call)
+                if not call.in_flight and call.waiting:
+                    wake = min(wake, now_ms + self._backoff[0])
+        return Poll(sends, wake)
+
+    def _finish(self, call: "NodeCall | LeaderCall[Any]", answer: Any) -> None:
+        if self._calls.pop(id(call), None) is not None:
+            call.done(answer)
+
+    def _give_up(self, call: "NodeCall | LeaderCall[Any]") -> None:
+        if isinstance(call, NodeCall):
+            if call.last is not None and not isinstance(call.last, BarnabasError):
+                self._finish(call, call.last)  # a result that tells the error item by item
+            else:
+                self._finish(call, _timed_out(type(call.request).__name__, call.last or self._view.last_error))
+            return
+        answers = dict(call.answers)
+        for index in range(len(call.items)):
+            if index not in answers:
+                answers[index] = _timed_out(str(call.place(call.items[index])), self._why(call, index))
+        self._finish(call, answers)
+
+    def _why(self, call: LeaderCall[Any], index: int) -> BarnabasError | None:
+        topic = call.place(call.items[index]).topic
+        error = self._view.topic_errors.get(topic)
+        if error is not None:
+            return ApiError(error, f"topic {topic}")
+        return call.last.get(index) or self._view.last_error
+
+    def _later(self, call: "NodeCall | LeaderCall[Any]", now_ms: float) -> None:
+        call.failures += 1
+        if call.failures > call.retries_max:
+            call.deadline_ms = now_ms
+        call.not_before_ms = now_ms + backoff_ms(call.failures, *self._backoff, self._entropy.fraction())
+
+    def _send_to_node(self, call: NodeCall) -> list[Send]:
+        if call.in_flight:
+            return []
+        node = call.target
+        if node is Target.ANY:
+            node = self._view.any_node()
+        elif node is Target.CONTROLLER:
+            node = self._view.controller
+            if node < 0 and self._view.updates:
+                node = self._view.any_node()
+        if not isinstance(node, int) or self._view.address(node) is None:
+            self._view.request_refresh()
+            return []
+        call.in_flight = True
+
+        def answered(result: Any, now_ms: float) -> None:
+            call.in_flight = False
+            call.last = result
+            if isinstance(result, BarnabasError):
+                if isinstance(result, ApiError) and not result.retriable:
+                    self._finish(call, result)
+                    return
+                if call.target is Target.ANY:
+                    self._view.try_another()
+                self._view.request_refresh()
+                self._later(call, now_ms)
+                return
+            error = call.retriable(result)
+            if error.retriable:
+                self._view.request_refresh()
+                self._later(call, now_ms)
+            else:
+                self._finish(call, result)
+
+        return [Send(node, call.request, answered)]
+
+    def _send_to_leaders(self, call: LeaderCall[Any]) -> list[Send]:
+        if call.in_flight:
+            return []
+        groups: dict[int, list[int]] = {}
+        for index in sorted(call.waiting):
+            topic, partition = call.place(call.items[index])
+            node = self._view.leader(topic, partition)
+            error = self._refusal(topic, partition)
+            if node is not None:
+                groups.setdefault(node, []).append(index)
+            elif error is not None:
+                call.answers[index] = error
+                call.waiting.discard(index)
+            else:
+                self._view.request_refresh()
+        if not call.waiting:
+            self._finish(call, call.answers)
+            return []
+        return [self._leader_send(call, node, indexes) for node, indexes in groups.items()]
+
+    def _refusal(self, topic: str, partition: int) -> ApiError | None:
+        """Why there can never be a leader, as far as the metadata tells."""
+        error = self._view.topic_errors.get(topic)
+        if error is not None and not error.retriable:
+            return ApiError(error, f"topic {topic}")
+        view = self._view.topic(topic)
+        if view is not None and error is None and not 0 <= partition < len(view.leaders):
+            count = len(view.leaders)
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions, no {partition}")
+        return None
+
+    def _leader_send(self, call: LeaderCall[Any], node: int, indexes: list[int]) -> Send:
+        call.in_flight += 1
+
+        def answered(result: Any, now_ms: float) -> None:
+            call.in_flight -= 1
+            again = False
+            if isinstance(result, BarnabasError):
+                again = not isinstance(result, ApiError) or result.retriable
+                outcomes: Sequence[tuple[ErrorCode, Any]] = [(ErrorCode.NONE, result)] * len(indexes)
+            else:
+                outcomes = call.outcomes(result)
+            for index, (error, answer) in zip(indexes, outcomes, strict=True):
+                failure = answer if isinstance(answer, BarnabasError) else None
+                if error is not ErrorCode.NONE:
+                    failure = ApiError(error, str(call.place(call.items[index])))
+                if failure is not None and (again or error.retriable):
+                    call.last[index] = failure
+                    continue
+                call.answers[index] = answer if failure is None else failure
+                call.waiting.discard(index)
+            if not call.waiting:
+                self._finish(call, call.answers)
+            elif call.in_flight == 0:
+                self._view.request_refresh()
+                self._later(call, now_ms)
+
+        return Send(node, call.build([call.items[i] for i in indexes]), answered)
+
+
+def _timed_out(what: str, why: BarnabasError | None) -> BarnabasError:
+    if isinstance(why, ApiError):
+        return why
+    return ClientTimeout(f"{what}: no answer in time" + (f"; last: {why}" if why is not None else ""))

@@ -1,0 +1,41 @@
+"""What a client's state machines ask their shell to do: send a request to a broker, and come back at a time."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from ...ports.broker_api import Request
+
+NEVER = math.inf
+
+Answer = Callable[[Any, float], None]
+"""Takes the result, or the `BarnabasError` that took its place, and the time in ms (monotonic)."""
+
+
+class Send(NamedTuple):
+    """Send the request to the broker `node` and hand what comes back to `answer`, exactly once.
+
+    Negative numbers are the bootstrap addresses: -1 the first, -2 the second.
+    """
+
+    node: int
+    request: Request[Any]
+    answer: Answer
+
+
+class Poll(NamedTuple):
+    """What to do now, and when to ask again at the latest (ms, monotonic; `NEVER`: after the next answer)."""
+
+    sends: list[Send]
+    wake_ms: float
+
+
+class Part(Protocol):
+    """A state machine that a shell drives; all of it on one thread, or under the shell's lock."""
+
+    def poll(self, now_ms: float) -> Poll: ...
+
+
+def backoff_ms(failures: int, base_ms: float, max_ms: float, fraction: float) -> float:
+    """Exponential back-off after so many failures (1 and up), with ± 20 % of jitter; `fraction` in [0, 1) (KIP-580)."""
+    return min(max_ms, base_ms * 2.0 ** min(failures - 1, 30)) * (0.8 + 0.4 * fraction)

@@ -1,0 +1,93 @@
+"""What a fetcher knows of one partition."""
+
+from collections import deque
+from enum import Enum
+
+from attrs import define, field, frozen
+
+from ...ports.broker_api import EARLIEST, LATEST
+from ...ports.errors import BarnabasError
+from ...ports.words import TopicPartition
+from ..message.message_set import MessageSet
+
+
+class Reset(Enum):
+    """Where to go on when there is no position, or one that the log does not have (any more)."""
+
+    EARLIEST = EARLIEST
+    LATEST = LATEST
+    NONE = 0
+
+
+@frozen
+class AtTime:
+    """A position to be looked up: the first record of that time or later (ms; or EARLIEST, LATEST)."""
+
+    timestamp_ms: int
+
+
+@frozen(kw_only=True)
+class FetcherSettings:
+    """Sizes in bytes, times in ms."""
+
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+    max_bytes: int = 52_428_800
+    max_partition_bytes: int = 1_048_576
+    isolation_level: int = 0
+    reset: Reset = Reset.LATEST
+    check_crc: bool = True
+    chunks_per_partition: int = 2
+    """How many answers may wait per partition to be read; further fetches leave the partition out."""
+    retry_backoff_ms: float = 100
+    retry_backoff_max_ms: float = 1000
+
+
+@define(eq=False)
+class Chunk:
+    """What one fetch brought of one partition: messages from `messages.from_offset` on, or an error to be raised."""
+
+    place: TopicPartition
+    messages: MessageSet
+    next_offset: int
+    error: BarnabasError | None = None
+
+
+@define(eq=False)
+class PartitionState:
+    """One assigned partition."""
+
+    place: TopicPartition
+    lookup: AtTime | None = None
+    """The position is to be looked up."""
+    fetch_offset: int = -1
+    """Where the next fetch begins; -1 while not known."""
+    read_offset: int = -1
+    """The next offset that the user gets."""
+    paused: bool = False
+    stopped: bool = False
+    """An error was handed to the reader; nothing happens until the user says how to go on."""
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    chunks: deque[Chunk] = field(factory=deque)
+    version: int = 0
+    """Grows with every jump, so that answers to earlier questions are recognised."""
+    busy: bool = False
+    """A fetch or a lookup is on its way."""
+    failures: int = 0
+    not_before_ms: float = 0.0
+    max_bytes: int = 0
+    """Grows while a batch is larger than what is asked for."""
+    last_error: BarnabasError | None = None
+    """Why the partition does not get on; None when it does."""
+
+    def jump(self, lookup: AtTime | None, offset: int = -1) -> None:
+        """Go to an offset, or to what the lookup will find; what was fetched before is forgotten."""
+        self.version += 1
+        self.lookup = lookup
+        self.fetch_offset = self.read_offset = offset
+        self.chunks.clear()
+        self.busy = self.stopped = False
+        self.failures = 0
+        self.not_before_ms = 0.0
+        self.last_error = None

@@ -1,0 +1,257 @@
+"""Keeps assigned partitions fetched ahead of their reader (facts C6, Fetch and ListOffsets)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...ports.broker_api import (
+    LATEST,
+    Fetch,
+    FetchPartition,
+    FetchResult,
+    FetchResultPartition,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsResult,
+    ListOffsetsResultPartition,
+)
+from ...ports.entropy import Entropy
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError
+from ...ports.words import TopicPartition
+from ..message.codec import Codecs
+from ..message.message_set import MessageSet
+from .cluster_view import ClusterView
+from .effects import NEVER, Poll, Send, backoff_ms
+from .errors import NoOffset
+from .fetch_state import AtTime, Chunk, FetcherSettings, PartitionState, Reset
+
+FULL_BUFFERS_WAIT_MS = 50
+"""How long a fetch may wait at the broker while other partitions of that broker are left out for full buffers."""
+_MAX_BYTES = 0x7FFFFFFF
+
+
+class Fetcher:
+    """Positions, lookups and fetches of the assigned partitions; one fetch per broker at a time.
+
+    Used under one lock. `chunks` are taken from the front by the reader, who then tells `advance`.
+    """
+
+    def __init__(self, view: ClusterView, entropy: Entropy, settings: FetcherSettings, codecs: Codecs) -> None:
+        self._view = view
+        self._entropy = entropy
+        self._settings = settings
+        self._codecs = codecs
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self._order: list[TopicPartition] = []
+        self._fetching: set[int] = set()
+
+    def assign(self, positions: Mapping[TopicPartition, AtTime | int]) -> None:
+        """Read these partitions, and no others, from these positions."""
+        self.partitions = {}
+        for place, position in positions.items():
+            self.partitions[place] = PartitionState(place)
+            self.seek(place, position)
+        self._order = list(positions)
+        self._view.want(sorted({place.topic for place in positions}))
+
+    def seek(self, place: TopicPartition, position: AtTime | int) -> None:
+        """Go on from there. Raises `KeyError` for a partition that is not assigned."""
+        state = self.partitions[place]
+        if isinstance(position, AtTime):
+            state.jump(position)
+        else:
+            state.jump(None, position)
+
+    def pause(self, places: Iterable[TopicPartition], paused: bool) -> None:
+        """Fetch and hand out these no more, or again. Raises `KeyError` for a partition that is not assigned."""
+        for state in [self.partitions[place] for place in places]:
+            state.paused = paused
+            if not paused:
+                state.stopped = False
+
+    def next_chunk(self) -> Chunk | None:
+        """The next chunk for the reader, partitions in turn; None when nothing is there yet."""
+        for turn, place in enumerate(self._order):
+            state = self.partitions[place]
+            if state.chunks and not state.paused:
+                self._order = [*self._order[turn + 1 :], *self._order[: turn + 1]]
+                return state.chunks.popleft()
+        return None
+
+    def poll(self, now_ms: float) -> Poll:
+        sends: list[Send] = []
+        wake = NEVER
+        lookups: dict[int, list[PartitionState]] = {}
+        fetches: dict[int, list[PartitionState]] = {}
+        full: set[int] = set()
+        for place in self._order:
+            state = self.partitions[place]
+            if state.busy or state.stopped or (state.paused and state.lookup is None):
+                continue
+            if state.lookup is not None and state.chunks:
+                continue  # out of range, but what was fetched before is still to be read
+            if now_ms < state.not_before_ms:
+                wake = min(wake, state.not_before_ms)
+                continue
+            node = self._node_of(state)
+            if node is None:
+                continue
+            if state.lookup is not None:
+                lookups.setdefault(node, []).append(state)
+            elif len(state.chunks) >= self._settings.chunks_per_partition:
+                full.add(node)
+            elif node not in self._fetching:
+                fetches.setdefault(node, []).append(state)
+        sends += [self._lookup(node, states) for node, states in lookups.items()]
+        sends += [self._fetch(node, states, node in full) for node, states in fetches.items()]
+        return Poll(sends, wake)
+
+    def _node_of(self, state: PartitionState) -> int | None:
+        topic, partition = state.place
+        node = self._view.leader(topic, partition)
+        if node is None:
+            error = self._view.topic_errors.get(topic)
+            view = self._view.topic(topic)
+            if error is not None:
+                state.last_error = ApiError(error, f"topic {topic}")
+                if not error.retriable:
+                    self._surface(state, state.last_error)
+            elif view is not None and partition >= len(view.leaders):
+                text = f"{topic} has {len(view.leaders)} partitions, no {partition}"
+                state.last_error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+            self._view.request_refresh()
+        return node
+
+    def _lookup(self, node: int, states: Sequence[PartitionState]) -> Send:
+        asked = [(state, state.version) for state in states]
+        for state in states:
+            state.busy = True
+        request = ListOffsets(
+            partitions=[
+                ListOffsetsPartition(
+                    topic=state.place.topic, partition=state.place.partition, timestamp=state.lookup.timestamp_ms
+                )
+                for state in states
+                if state.lookup is not None
+            ],
+            isolation_level=self._settings.isolation_level,
+        )
+
+        def answered(result: Any, now_ms: float) -> None:
+            outcomes: Sequence[ListOffsetsResultPartition | BarnabasError] = (
+                result.partitions if isinstance(result, ListOffsetsResult) else [result] * len(asked)
+            )
+            for (state, version), outcome in zip(asked, outcomes, strict=True):
+                if state.version == version:
+                    state.busy = False
+                    self._found(state, outcome, now_ms)
+
+        return Send(node, request, answered)
+
+    def _found(self, state: PartitionState, outcome: ListOffsetsResultPartition | BarnabasError, now_ms: float) -> None:
+        if isinstance(outcome, BarnabasError):
+            self._failed(state, outcome, now_ms, refresh=True)
+        elif outcome.error is not ErrorCode.NONE:
+            error = ApiError(outcome.error, f"offset of {state.place}")
+            self._failed(state, error, now_ms, refresh=outcome.error.refresh_metadata)
+        elif outcome.offset < 0:  # no record is so young: go on at the end
+            state.lookup = AtTime(LATEST)
+        else:
+            state.jump(None, outcome.offset)
+
+    def _fetch(self, node: int, states: Sequence[PartitionState], others_full: bool) -> Send:
+        asked = [(state, state.version) for state in states]
+        settings = self._settings
+        for state in states:
+            state.busy = True
+        self._fetching.add(node)
+        request = Fetch(
+            partitions=[
+                FetchPartition(*state.place, state.fetch_offset, state.max_bytes or settings.max_partition_bytes)
+                for state in states
+            ],
+            max_wait_ms=min(settings.max_wait_ms, FULL_BUFFERS_WAIT_MS) if others_full else settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            isolation_level=settings.isolation_level,
+        )
+
+        def answered(result: Any, now_ms: float) -> None:
+            self._fetching.discard(node)
+            outcomes: Sequence[FetchResultPartition | BarnabasError]
+            if isinstance(result, FetchResult):
+                refused = ApiError(result.error, "fetch") if result.error is not ErrorCode.NONE else None
+                outcomes = result.partitions if refused is None else [refused] * len(asked)
+            else:
+                outcomes = [result] * len(asked)
+            for (state, version), outcome in zip(asked, outcomes, strict=True):
+                if state.version == version:
+                    state.busy = False
+                    self._fetched(state, outcome, now_ms)
+
+        return Send(node, request, answered)
+
+    def _fetched(self, state: PartitionState, outcome: FetchResultPartition | BarnabasError, now_ms: float) -> None:
+        if isinstance(outcome, BarnabasError):
+            self._failed(state, outcome, now_ms, refresh=True)
+        elif outcome.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(state)
+        elif outcome.error is not ErrorCode.NONE:
+            error = ApiError(outcome.error, f"fetch of {state.place} from {state.fetch_offset}")
+            self._failed(state, error, now_ms, refresh=outcome.error.refresh_metadata)
+        else:
+            state.failures = 0
+            state.last_error = None
+            state.high_watermark = outcome.high_watermark
+            state.log_start_offset = outcome.log_start_offset
+            self._keep(state, outcome)
+
+    def _keep(self, state: PartitionState, outcome: FetchResultPartition) -> None:
+        messages = MessageSet(
+            outcome.records,
+            self._codecs,
+            topic=state.place.topic,
+            partition=state.place.partition,
+            from_offset=state.fetch_offset,
+            check_crc=self._settings.check_crc,
+        )
+        if not messages.size:
+            return
+        try:
+            next_offset = messages.next_offset
+        except BarnabasError as error:
+            self._surface(state, error)
+            return
+        if next_offset > state.fetch_offset:
+            state.chunks.append(Chunk(state.place, messages, next_offset))
+            state.fetch_offset = next_offset
+            state.max_bytes = 0
+        else:  # only the beginning of a batch: an old broker, or a small limit
+            state.max_bytes = min(_MAX_BYTES, 2 * max(state.max_bytes, self._settings.max_partition_bytes))
+
+    def _out_of_range(self, state: PartitionState) -> None:
+        reset = self._settings.reset
+        if reset is not Reset.NONE:
+            state.lookup = AtTime(reset.value)
+            return
+        text = f"{state.place} has no offset {state.fetch_offset} (any more), and auto.offset.reset is none: seek"
+        self._surface(state, NoOffset(text))
+
+    def _failed(self, state: PartitionState, error: BarnabasError, now_ms: float, *, refresh: bool) -> None:
+        if refresh:
+            self._view.request_refresh()
+        state.last_error = error
+        state.failures += 1
+        settings = self._settings
+        state.not_before_ms = now_ms + backoff_ms(
+            state.failures, settings.retry_backoff_ms, settings.retry_backoff_max_ms, self._entropy.fraction()
+        )
+        if isinstance(error, ApiError) and not error.retriable:
+            self._surface(state, error)
+
+    def _surface(self, state: PartitionState, error: BarnabasError) -> None:
+        """Let the reader raise the error when it gets there, once; the partition then waits for `seek` or `resume`."""
+        state.last_error = error
+        state.stopped = True
+        nothing = MessageSet(b"", self._codecs, from_offset=state.fetch_offset)
+        state.chunks.append(Chunk(state.place, nothing, state.fetch_offset, error))

@@ -289,7 +289,7 @@ class KafkaLink:
         host, port = self._connection.peer
         failure = self._failure = TransportError(f"connection to {host}:{port}: {reason}")
         self._stop_timer()
-        self._connection.close(reason)
+        self._connection.close()
         opened, self._opened = self._opened, None
         if opened is not None:
             opened(failure)

@@ -80,6 +80,8 @@ class ProduceResponse:
 
     _V3 = Struct(">ihqq")
     _V5 = Struct(">ihqqq")
+    _V8_DONE = b"\x00\x00\x00\x00\xff\xff"  # no record errors, no message
+    _V9_DONE = b"\x01\x00\x00"  # the same, and no tagged fields
 
     def read(self, reader: Reader, version: int) -> ProduceResult:
         partitions = []
@@ -118,15 +120,18 @@ class ProduceResponse:
             writer.count(len(partitions))
             for part in partitions:
                 fixed = (part.partition, part.error, part.base_offset, part.log_append_time_ms)
-                if version >= 5:
-                    writer.put(self._V5, *fixed, part.log_start_offset)
+                if version <= 4:
+                    writer.out += self._V3.pack(*fixed)
+                elif version <= 7:
+                    writer.out += self._V5.pack(*fixed, part.log_start_offset)
+                elif part.error_message is None and not part.record_errors:
+                    done = self._V8_DONE if version < PRODUCE_FLEXIBLE else self._V9_DONE
+                    writer.out += self._V5.pack(*fixed, part.log_start_offset) + done
                 else:
-                    writer.put(self._V3, *fixed)
-                if version >= 8:
+                    writer.out += self._V5.pack(*fixed, part.log_start_offset)
                     self._write_errors(writer, part)
-                writer.end()
             writer.end()
-        writer.put(wire.I32, value.throttle_ms)
+        writer.out += wire.I32.pack(value.throttle_ms)
         writer.end()
 
     def _write_errors(self, writer: Writer, part: ProduceResultPartition) -> None:
@@ -136,6 +141,7 @@ class ProduceResponse:
             writer.nullable_text(refused.message)
             writer.end()
         writer.nullable_text(part.error_message)
+        writer.end()
 
 
 class Answered(Exception):

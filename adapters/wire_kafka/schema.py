@@ -4,7 +4,7 @@ The field tables of the protocol (facts E1) are stated with these as data. `Stru
 that each field of the wire belongs to, in wire order, with the versions that have it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, IntEnum
 from struct import Struct as Layout
 from typing import Any, Generic, Protocol, TypeVar
@@ -324,8 +324,10 @@ class ByTopic(Generic[T]):
             writer.end()
 
 
-def by_topic(items: Iterable[Any]) -> dict[str, list[Any]]:
+def by_topic(items: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
     """The items of each topic, topics in the order in which they first appear."""
+    if len(items) == 1:
+        return {items[0].topic: items}
     topics: dict[str, list[Any]] = {}
     for item in items:
         found = topics.get(item.topic)

@@ -2,8 +2,11 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 from struct import Struct
 from typing import Any, cast
+
+from attrs import evolve
 
 from ...ports.broker_api import BrokerApi, Caller, Produce, ProduceResult
 from ...ports.error_codes import ErrorCode
@@ -13,7 +16,7 @@ from . import versions, wire
 from .api import Api
 from .hot import Answered
 from .table import BY_KEY
-from .wire import DECODE_ERRORS, ENCODE_ERRORS, CompactReader, Malformed
+from .wire import DECODE_ERRORS, ENCODE_ERRORS, CompactReader, CompactWriter, Malformed, Reader, Writer
 
 IN_FLIGHT_MAX = 64
 ITEMS_MAX = 100_000
@@ -21,6 +24,8 @@ ITEMS_MAX = 100_000
 
 _HEADER = Struct(">hhih")
 _NO_ANSWER: Sequence[Piece] = ()
+_numbers = count(1)
+"""Of connections, for `Caller.connection`."""
 
 
 class KafkaServer:
@@ -29,6 +34,7 @@ class KafkaServer:
     listener: the name that the broker knows the listener by (`Caller.listener`).
     report:   takes one line for each connection that is closed because of what came over it.
     max_in_flight: requests of one connection that wait for their answers before no more are read from it.
+    gone:     told the number (`Caller.connection`) of each connection that has closed.
     """
 
     def __init__(
@@ -38,6 +44,7 @@ class KafkaServer:
         listener: str,
         report: Callable[[str], None],
         max_in_flight: int = IN_FLIGHT_MAX,
+        gone: Callable[[int], None] | None = None,
     ) -> None:
         if max_in_flight < 1:
             raise ValueError("max_in_flight must be at least 1")
@@ -45,6 +52,8 @@ class KafkaServer:
         self.listener = listener
         self.report = report
         self.max_in_flight = max_in_flight
+        self.gone = gone
+        self.connections: set[_ServerConnection] = set()
         ranges = [(api.key, *api.advertised) for api in BY_KEY.values()]
         ranges.append((versions.KEY, *versions.VERSIONS))
         low, high = versions.VERSIONS
@@ -54,6 +63,12 @@ class KafkaServer:
     def accept(self, connection: Connection) -> ConnectionHandler:
         """The handler of a new connection, for `Transport.listen`."""
         return _ServerConnection(self, connection)
+
+    def close(self, reason: str) -> int:
+        """Close every connection once what was answered has gone out; returns how many have not gone yet."""
+        for connection in tuple(self.connections):
+            connection.close(reason)
+        return len(self.connections)
 
     def api_versions(self, version: int) -> bytes:
         """The body of the answer to ApiVersions."""
@@ -72,7 +87,10 @@ class _ServerConnection:
         self._paused = False
         self._open = True
         self._client = b""
-        self._caller = Caller(client_id="", host=connection.peer[0], listener=server.listener)
+        self._caller = Caller(
+            client_id="", host=connection.peer[0], listener=server.listener, connection=next(_numbers)
+        )
+        server.connections.add(self)
 
     def frame(self, content: memoryview) -> None:
         if not self._open:
@@ -94,6 +112,15 @@ class _ServerConnection:
     def closed(self, error: TransportError | None) -> None:  # noqa: ARG002
         self._open = False
         self._in_flight.clear()
+        self._server.connections.discard(self)
+        if self._server.gone is not None:
+            self._server.gone(self._caller.connection)
+
+    def close(self, reason: str) -> None:
+        """Take no more requests, let what was answered go out, and close."""
+        self._open = False
+        self._in_flight.clear()
+        self._connection.close(reason)
 
     def _read(self, content: memoryview) -> tuple["_InFlight", Any]:
         """The place of the request in the queue, and the request; None where the answer is already known."""
@@ -107,9 +134,11 @@ class _ServerConnection:
         if not low <= version <= high:
             raise Malformed(f"version {version} of {api.name} is not supported, {low} to {high} are")
         body = self._read_client(content, client_size)
-        reader = api.reader(version, content, body, ITEMS_MAX)
         if version >= api.flexible_from:
+            reader: Reader = CompactReader(content, body, ITEMS_MAX)
             reader.skip_tags()
+        else:
+            reader = Reader(content, body, ITEMS_MAX)
         slot = _InFlight(self, api, version, correlation_id)
         try:
             request = api.request.read(reader, version)
@@ -141,7 +170,7 @@ class _ServerConnection:
             self._client = bytes(client)
             client_id = None if size < 0 else str(client, "utf-8")
             if client_id != self._caller.client_id:
-                self._caller = Caller(client_id=client_id, host=self._caller.host, listener=self._caller.listener)
+                self._caller = evolve(self._caller, client_id=client_id)
         return end
 
     def answered(self, slot: "_InFlight", result: object) -> None:
@@ -186,7 +215,7 @@ class _ServerConnection:
         self._in_flight.clear()
         host, port = self._connection.peer
         self._server.report(f"closing the connection from {host}:{port} on {self._server.listener}: {reason}")
-        self._connection.close(reason)
+        self._connection.close()  # without the reason, which the transport would report once more
 
 
 class _InFlight:
@@ -213,9 +242,11 @@ class _InFlight:
     def encode(self, result: object) -> Sequence[Piece]:
         api = self._api
         assert api is not None
-        writer = api.writer(self._version)
-        writer.out += wire.I32.pack(self._correlation_id)
         if self._version >= api.flexible_from:
-            writer.end()
+            writer: Writer = CompactWriter()
+            writer.out += wire.I32.pack(self._correlation_id) + b"\x00"  # no tagged fields
+        else:
+            writer = Writer()
+            writer.out += wire.I32.pack(self._correlation_id)
         api.result.write(writer, self._version, result)
         return writer.pieces()

@@ -19,6 +19,8 @@ I8 = Struct(">b")
 I16 = Struct(">h")
 I32 = Struct(">i")
 I64 = Struct(">q")
+_unpack_i16 = I16.unpack_from
+_unpack_i32 = I32.unpack_from
 
 TEXT_BYTES_MAX = 0x7FFF
 """No string is longer, in either encoding."""
@@ -69,37 +71,39 @@ class Reader:
         self.position = end
         return self.buffer[start:end]
 
-    def nullable_text(self) -> str | None:
-        (size,) = I16.unpack_from(self.buffer, self.position)
-        self.position += 2
-        return None if size == -1 else str(self.span(size), "utf-8")
-
     def text(self) -> str:
-        text = self.nullable_text()
-        if text is None:
-            raise Malformed(f"null string before {self.position}")
-        return text
+        position = self.position
+        (size,) = _unpack_i16(self.buffer, position)
+        start = position + 2
+        end = self.position = start + size
+        if size < 0 or end > self.size:
+            raise Malformed(f"a string of {size} bytes is claimed at {position}")
+        return str(self.buffer[start:end], "utf-8")
+
+    def nullable_text(self) -> str | None:
+        (size,) = _unpack_i16(self.buffer, self.position)
+        if size == -1:
+            self.position += 2
+            return None
+        return self.text()
 
     def nullable_data(self) -> memoryview | None:
-        (size,) = I32.unpack_from(self.buffer, self.position)
+        (size,) = _unpack_i32(self.buffer, self.position)
         self.position += 4
         return None if size == -1 else self.span(size)
 
     def count(self) -> int:
         """The number of elements of an array; -1 for null."""
-        (count,) = I32.unpack_from(self.buffer, self.position)
+        (count,) = _unpack_i32(self.buffer, self.position)
         self.position += 4
-        return self._allowed(count)
+        # An element takes at least one byte.
+        if count < -1 or count > self.size - self.position or count > self.items_left:
+            raise Malformed(f"an array of {count} elements is claimed before {self.position}")
+        self.items_left -= count
+        return int(count)
 
     def skip_tags(self) -> None:
         """Pass over the tagged fields at the end of a struct; the classic encoding has none."""
-
-    def _allowed(self, count: int) -> int:
-        self.items_left -= count
-        # An element takes at least one byte.
-        if count < -1 or count > self.size - self.position or self.items_left < 0:
-            raise Malformed(f"an array of {count} elements is claimed before {self.position}")
-        return count
 
 
 class CompactReader(Reader):
@@ -127,27 +131,46 @@ class CompactReader(Reader):
         self.position = position
         return value
 
+    def text(self) -> str:
+        size = self.buffer[self.position] - 1
+        if size > 0x7E:
+            size = self.uvarint() - 1
+            start = self.position
+        else:
+            start = self.position + 1
+        end = self.position = start + size
+        if size < 0 or end > self.size or size > TEXT_BYTES_MAX:
+            raise Malformed(f"a string of {size} bytes is claimed before {start}")
+        return str(self.buffer[start:end], "utf-8")
+
     def nullable_text(self) -> str | None:
-        size = self.uvarint() - 1
-        if size > TEXT_BYTES_MAX:
-            raise Malformed(f"a string of {size} bytes is claimed before {self.position}")
-        return None if size == -1 else str(self.span(size), "utf-8")
+        if self.buffer[self.position] == 0:
+            self.position += 1
+            return None
+        return self.text()
 
     def nullable_data(self) -> memoryview | None:
         size = self.uvarint() - 1
         return None if size == -1 else self.span(size)
 
     def count(self) -> int:
-        return self._allowed(self.uvarint() - 1)
+        count = self.uvarint() - 1
+        if count > self.size - self.position or count > self.items_left:
+            raise Malformed(f"an array of {count} elements is claimed before {self.position}")
+        self.items_left -= count
+        return count
 
     def skip_tags(self) -> None:
+        position = self.position
+        if self.buffer[position] == 0:
+            self.position = position + 1
+            return
         count = self.uvarint()
-        if count:
-            if count > TAGS_MAX:
-                raise Malformed(f"{count} tagged fields are claimed before {self.position}")
-            for _ in range(count):
-                self.uvarint()
-                self.span(self.uvarint())
+        if count > TAGS_MAX:
+            raise Malformed(f"{count} tagged fields are claimed before {self.position}")
+        for _ in range(count):
+            self.uvarint()
+            self.span(self.uvarint())
 
 
 class Writer:

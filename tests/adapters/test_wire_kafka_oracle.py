@@ -1,4 +1,4 @@
-"""Every API in every version against kio, an independent implementation of the protocol, field by field and both ways."""
+"""Every API in every version against kio, an independent implementation: field by field, both ways."""
 
 import dataclasses
 import datetime
@@ -25,12 +25,15 @@ from barnabas.ports.error_codes import ErrorCode
 KIO_LACKS = {(35, 0)}
 
 
+SIDES: dict[Any, str] = {EntityType.request: "Request", EntityType.response: "Response"}
+
+
 def _cases() -> list[Any]:
     return [
-        pytest.param(api, version, side, id=f"{api.name}-{version}-{side.name}")
+        pytest.param(api, version, side, id=f"{api.name}-{version}-{SIDES[side]}")
         for api in BY_KEY.values()
         for version in range(api.versions[0], api.versions[1] + 1)
-        for side in (EntityType.request, EntityType.response)
+        for side in SIDES
         if (api.key, version) not in KIO_LACKS
     ]
 
@@ -40,9 +43,7 @@ def _entity_type(api: Api, version: int, side: Any) -> Any:
     return next(
         kind
         for name, kind in vars(module).items()
-        if dataclasses.is_dataclass(kind)
-        and getattr(kind, "__type__", None) is side
-        and name.endswith(side.name.capitalize())
+        if dataclasses.is_dataclass(kind) and getattr(kind, "__type__", None) is side and name.endswith(SIDES[side])
     )
 
 

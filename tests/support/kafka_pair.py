@@ -117,6 +117,7 @@ class PairConnection:
         self.other: PairConnection | None = None
         self.inbox: deque[bytes] = deque()
         self.sent: list[bytes] = []
+        self.last_pieces: Sequence[Piece] = ()
         self.paused = False
         self.is_closed = False
         self.close_reason = ""
@@ -129,6 +130,7 @@ class PairConnection:
         if self.is_closed:
             return
         content = joined(pieces)
+        self.last_pieces = pieces
         self.sent.append(content)
         if self.other is not None:
             self.other.inbox.append(content)
@@ -214,8 +216,12 @@ class PairTransport:
         while True:
             if self._later:
                 self._later.popleft()()
-            elif not any([end.step() for end in list(self.ends)]):
+            elif not self._step():
                 return
+
+    def _step(self) -> bool:
+        moved = [end.step() for end in list(self.ends)]
+        return any(moved)
 
 
 class ScriptedBroker:

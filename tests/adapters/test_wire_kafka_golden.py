@@ -1,0 +1,52 @@
+"""Bytes that are known from elsewhere."""
+
+from support.kafka_frames import ServerEnd
+
+
+def test_api_versions_as_clients_of_version_3_ask() -> None:
+    end = ServerEnd()
+    end.send(bytes.fromhex("0012 0003 00000007 0002 6331 00 04 6b7079 04 312e30 00"))
+    (answer,) = end.answers
+    assert answer[:6] == bytes.fromhex("00000007 0000")
+    count = answer[6] - 1
+    entries = [answer[7 + 7 * i : 14 + 7 * i] for i in range(count)]
+    found = {int.from_bytes(e[:2], "big"): (e[3], e[5]) for e in entries}
+    assert found == {
+        0: (0, 11),
+        1: (4, 12),
+        2: (1, 7),
+        3: (0, 12),
+        18: (0, 4),
+        19: (2, 7),
+        20: (1, 6),
+        21: (0, 2),
+        32: (1, 4),
+        35: (0, 4),
+        37: (0, 3),
+        44: (0, 1),
+        60: (0, 1),
+    }
+    assert all(e[6] == 0 for e in entries)
+    assert answer[7 + 7 * count :] == bytes(5)  # throttle time, no tagged fields
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
+    end = ServerEnd()
+    end.send(bytes.fromhex("0012 0005 00000007 ffff dead beef"))
+    assert end.answers == [bytes.fromhex("00000007 0023 00000001 0012 0000 0004")]
+    assert not end.connection.is_closed
+
+
+def test_api_versions_0() -> None:
+    end = ServerEnd()
+    end.send(bytes.fromhex("0012 0000 00000009 ffff"))
+    (answer,) = end.answers
+    assert answer[:10] == bytes.fromhex("00000009 0000 0000000d")
+    assert len(answer) == 10 + 13 * 6
+
+
+def test_api_versions_1_ends_with_a_throttle_time() -> None:
+    end = ServerEnd()
+    end.send(bytes.fromhex("0012 0001 00000009 0000"))
+    (answer,) = end.answers
+    assert len(answer) == 10 + 13 * 6 + 4

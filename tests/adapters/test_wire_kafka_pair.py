@@ -1,0 +1,75 @@
+"""Client and server joined: every request in every version arrives as it was sent, and so does its result."""
+
+from typing import Any
+
+import pytest
+from support.kafka_pair import HandScheduler, PairTransport, ScriptedBroker, joined, normal
+from support.kafka_samples import SAMPLES
+
+from barnabas.adapters.wire_kafka import KafkaLink, KafkaServer, connect_kafka, versions
+from barnabas.adapters.wire_kafka.api import Api
+from barnabas.adapters.wire_kafka.schema import Codec
+from barnabas.adapters.wire_kafka.table import BY_KEY
+from barnabas.ports.broker_api import Caller
+from barnabas.ports.transport import Limits, TransportError
+
+
+class _CappedServer(KafkaServer):
+    """A server that tells of one version only."""
+
+    def cap(self, key: int, version: int) -> None:
+        self._body = versions.response_body(3, [(key, version, version)])
+
+    def api_versions(self, version: int) -> bytes:
+        return self._body
+
+
+def _through(api: Api, version: int, codec: Codec[Any], value: Any) -> Any:
+    """The value as this version can express it; that the bytes are right is for the oracle to say."""
+    writer = api.writer(version)
+    codec.write(writer, version, value)
+    return codec.read(api.reader(version, memoryview(joined(writer.pieces())), 0, 1000), version)
+
+
+@pytest.mark.parametrize(
+    ("api", "version"),
+    [
+        pytest.param(api, version, id=f"{api.name}-{version}")
+        for api in BY_KEY.values()
+        for version in range(api.versions[0], api.versions[1] + 1)
+        if api.least_version is None or version >= api.least_version(SAMPLES[api.key].request)
+    ],
+)
+def test_there_and_back(api: Api, version: int) -> None:
+    sample = SAMPLES[api.key]
+    broker = ScriptedBroker(lambda request: sample.result)
+    reports: list[str] = []
+    server = _CappedServer(broker, listener="PAIR", report=reports.append)
+    server.cap(api.key, version)
+    transport = PairTransport()
+    transport.listen(("broker", 9092), server.accept, Limits())
+    opened: list[KafkaLink | TransportError] = []
+    connect_kafka(
+        transport,
+        HandScheduler(),
+        ("broker", 9092),
+        client_id="pair",
+        request_timeout_ms=1000,
+        connect_timeout_ms=1000,
+        opened=opened.append,
+    )
+    transport.run()
+    (link,) = opened
+    assert isinstance(link, KafkaLink)
+    replies: list[Any] = []
+    for _ in range(3):
+        link.submit(sample.request, Caller(), replies.append)
+    transport.run()
+    expected = normal(_through(api, version, api.request, sample.request))
+    assert [normal(request) for request in broker.requests] == [expected] * 3
+    assert normal(replies) == normal([_through(api, version, api.result, sample.result)] * 3)
+    assert {caller.client_id for caller in broker.callers} == {"pair"}
+    link.close()
+    transport.run()
+    assert reports == []
+    assert all(end.handler is None for end in transport.ends)

@@ -1,0 +1,360 @@
+"""Samples of the APIs that move data and find it."""
+
+from support.kafka_sample import ID_A, LONG_NAME, NO_ID, UNSET, Sample
+
+from barnabas.ports.broker_api import (
+    BrokerNode,
+    Fetch,
+    FetchPartition,
+    FetchResult,
+    FetchResultPartition,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsResult,
+    ListOffsetsResultPartition,
+    Metadata,
+    MetadataResult,
+    PartitionMetadata,
+    Produce,
+    ProducePartition,
+    ProduceResult,
+    ProduceResultPartition,
+    RecordError,
+    TopicMetadata,
+)
+from barnabas.ports.error_codes import ErrorCode
+
+PRODUCE = Sample(
+    Produce(
+        partitions=[
+            ProducePartition("clicks", 3, memoryview(b"first batch")),
+            ProducePartition("clicks", 4, memoryview(b"")),
+            ProducePartition(LONG_NAME, 0, memoryview(b"x" * 300)),
+        ],
+        acks=-1,
+        timeout_ms=1234,
+        transactional_id="pay-1",
+    ),
+    {
+        "transactional_id": "pay-1",
+        "acks": -1,
+        "timeout": 1234,
+        "topic_data": [
+            {
+                "name": "clicks",
+                "partition_data": [{"index": 3, "records": b"first batch"}, {"index": 4, "records": b""}],
+            },
+            {"name": LONG_NAME, "partition_data": [{"index": 0, "records": b"x" * 300}]},
+        ],
+    },
+    ProduceResult(
+        partitions=[
+            ProduceResultPartition("clicks", 3, ErrorCode.NONE, 2**40 + 1, 1_700_000_000_123, 17),
+            ProduceResultPartition(
+                "clicks",
+                4,
+                ErrorCode.INVALID_RECORD,
+                error_message="no",
+                record_errors=[RecordError(index=5, message="héllo"), RecordError(index=6)],
+            ),
+            ProduceResultPartition(LONG_NAME, 0, ErrorCode.NONE, 8, -1, 2),
+        ],
+        throttle_ms=77,
+    ),
+    {
+        "responses": [
+            {
+                "name": "clicks",
+                "partition_responses": [
+                    {
+                        "index": 3,
+                        "error_code": 0,
+                        "base_offset": 2**40 + 1,
+                        "log_append_time": 1_700_000_000_123,
+                        "log_start_offset": 17,
+                        "record_errors": [],
+                        "error_message": None,
+                    },
+                    {
+                        "index": 4,
+                        "error_code": 87,
+                        "base_offset": -1,
+                        "log_append_time": None,
+                        "log_start_offset": -1,
+                        "record_errors": [
+                            {"batch_index": 5, "batch_index_error_message": "héllo"},
+                            {"batch_index": 6, "batch_index_error_message": None},
+                        ],
+                        "error_message": "no",
+                    },
+                ],
+            },
+            {
+                "name": LONG_NAME,
+                "partition_responses": [
+                    {
+                        "index": 0,
+                        "error_code": 0,
+                        "base_offset": 8,
+                        "log_append_time": None,
+                        "log_start_offset": 2,
+                        "record_errors": [],
+                        "error_message": None,
+                    }
+                ],
+            },
+        ],
+        "throttle_time": 77,
+    },
+)
+
+FETCH = Sample(
+    Fetch(
+        partitions=[
+            FetchPartition("clicks", 1, 2**33, 1000, 4, 5, 6),
+            FetchPartition("clicks", 2, 7, 1001),
+            FetchPartition("views", 0, 8, 1002),
+        ],
+        max_wait_ms=501,
+        min_bytes=502,
+        max_bytes=503,
+        isolation_level=1,
+        replica_id=9,
+    ),
+    {
+        "replica_id": 9,
+        "max_wait": 501,
+        "min_bytes": 502,
+        "max_bytes": 503,
+        "isolation_level": 1,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [
+            {
+                "topic": "clicks",
+                "partitions": [
+                    {
+                        "partition": 1,
+                        "current_leader_epoch": 4,
+                        "fetch_offset": 2**33,
+                        "last_fetched_epoch": 6,
+                        "log_start_offset": 5,
+                        "partition_max_bytes": 1000,
+                    },
+                    {
+                        "partition": 2,
+                        "current_leader_epoch": -1,
+                        "fetch_offset": 7,
+                        "last_fetched_epoch": -1,
+                        "log_start_offset": -1,
+                        "partition_max_bytes": 1001,
+                    },
+                ],
+            },
+            {
+                "topic": "views",
+                "partitions": [
+                    {
+                        "partition": 0,
+                        "current_leader_epoch": -1,
+                        "fetch_offset": 8,
+                        "last_fetched_epoch": -1,
+                        "log_start_offset": -1,
+                        "partition_max_bytes": 1002,
+                    }
+                ],
+            },
+        ],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+        "cluster_id": None,
+    },
+    FetchResult(
+        partitions=[
+            FetchResultPartition("clicks", 1, ErrorCode.NONE, 2**34, 2**34 - 1, 11, b"some records"),
+            FetchResultPartition("clicks", 2, ErrorCode.OFFSET_OUT_OF_RANGE),
+            FetchResultPartition("views", 0, ErrorCode.NONE, 12, 13, 14, b"y" * 200),
+        ],
+        throttle_ms=15,
+    ),
+    {
+        "throttle_time": 15,
+        "error_code": 0,
+        "session_id": 0,
+        "responses": [
+            {
+                "topic": "clicks",
+                "partitions": [
+                    {
+                        "partition_index": 1,
+                        "error_code": 0,
+                        "high_watermark": 2**34,
+                        "last_stable_offset": 2**34 - 1,
+                        "log_start_offset": 11,
+                        "aborted_transactions": None,
+                        "preferred_read_replica": -1,
+                        "records": b"some records",
+                    },
+                    {
+                        "partition_index": 2,
+                        "error_code": 1,
+                        "high_watermark": -1,
+                        "last_stable_offset": -1,
+                        "log_start_offset": -1,
+                        "aborted_transactions": None,
+                        "preferred_read_replica": -1,
+                        "records": b"",
+                    },
+                ],
+            },
+            {
+                "topic": "views",
+                "partitions": [
+                    {
+                        "partition_index": 0,
+                        "error_code": 0,
+                        "high_watermark": 12,
+                        "last_stable_offset": 13,
+                        "log_start_offset": 14,
+                        "aborted_transactions": None,
+                        "preferred_read_replica": -1,
+                        "records": b"y" * 200,
+                    }
+                ],
+            },
+        ],
+    },
+)
+
+LIST_OFFSETS = Sample(
+    ListOffsets(
+        partitions=[
+            ListOffsetsPartition(topic="clicks", partition=1, timestamp=1_700_000_000_000, current_leader_epoch=3),
+            ListOffsetsPartition(topic="views", partition=2, timestamp=-2),
+        ],
+        isolation_level=1,
+        replica_id=-1,
+    ),
+    {
+        "replica_id": -1,
+        "isolation_level": 1,
+        "topics": [
+            {
+                "name": "clicks",
+                "partitions": [{"partition_index": 1, "current_leader_epoch": 3, "timestamp": 1_700_000_000_000}],
+            },
+            {"name": "views", "partitions": [{"partition_index": 2, "current_leader_epoch": -1, "timestamp": -2}]},
+        ],
+    },
+    ListOffsetsResult(
+        partitions=[
+            ListOffsetsResultPartition(topic="clicks", partition=1, timestamp=21, offset=22, leader_epoch=23),
+            ListOffsetsResultPartition(topic="views", partition=2, error=ErrorCode.OFFSET_NOT_AVAILABLE),
+        ],
+        throttle_ms=24,
+    ),
+    {
+        "throttle_time": 24,
+        "topics": [
+            {
+                "name": "clicks",
+                "partitions": [
+                    {"partition_index": 1, "error_code": 0, "timestamp": 21, "offset": 22, "leader_epoch": 23}
+                ],
+            },
+            {
+                "name": "views",
+                "partitions": [
+                    {"partition_index": 2, "error_code": 78, "timestamp": -1, "offset": -1, "leader_epoch": -1}
+                ],
+            },
+        ],
+    },
+)
+
+METADATA = Sample(
+    Metadata(topics=["clicks", "views"]),
+    {
+        "topics": [{"topic_id": NO_ID, "name": "clicks"}, {"topic_id": NO_ID, "name": "views"}],
+        "allow_auto_topic_creation": True,
+        "include_cluster_authorized_operations": False,
+        "include_topic_authorized_operations": False,
+    },
+    MetadataResult(
+        brokers=[
+            BrokerNode(node_id=1, host="one.example", port=9092, rack="r1"),
+            BrokerNode(node_id=2, host="::1", port=9093),
+        ],
+        cluster_id="cluster",
+        controller_id=2,
+        topics=[
+            TopicMetadata(
+                name="clicks",
+                topic_id=ID_A,
+                internal=True,
+                partitions=[
+                    PartitionMetadata(
+                        partition=5, leader=1, leader_epoch=6, replicas=[1, 2], isr=[2], offline_replicas=[7]
+                    ),
+                    PartitionMetadata(
+                        partition=8,
+                        leader=-1,
+                        leader_epoch=9,
+                        replicas=[3],
+                        isr=[],
+                        error=ErrorCode.LEADER_NOT_AVAILABLE,
+                    ),
+                ],
+            ),
+            TopicMetadata(name="views", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ],
+        throttle_ms=10,
+    ),
+    {
+        "throttle_time": 10,
+        "brokers": [
+            {"node_id": 1, "host": "one.example", "port": 9092, "rack": "r1"},
+            {"node_id": 2, "host": "::1", "port": 9093, "rack": None},
+        ],
+        "cluster_id": "cluster",
+        "controller_id": 2,
+        "topics": [
+            {
+                "error_code": 0,
+                "name": "clicks",
+                "topic_id": ID_A,
+                "is_internal": True,
+                "partitions": [
+                    {
+                        "error_code": 0,
+                        "partition_index": 5,
+                        "leader_id": 1,
+                        "leader_epoch": 6,
+                        "replica_nodes": [1, 2],
+                        "isr_nodes": [2],
+                        "offline_replicas": [7],
+                    },
+                    {
+                        "error_code": 5,
+                        "partition_index": 8,
+                        "leader_id": -1,
+                        "leader_epoch": 9,
+                        "replica_nodes": [3],
+                        "isr_nodes": [],
+                        "offline_replicas": [],
+                    },
+                ],
+                "topic_authorized_operations": UNSET,
+            },
+            {
+                "error_code": 3,
+                "name": "views",
+                "topic_id": NO_ID,
+                "is_internal": False,
+                "partitions": [],
+                "topic_authorized_operations": UNSET,
+            },
+        ],
+        "cluster_authorized_operations": UNSET,
+    },
+)

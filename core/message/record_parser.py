@@ -1,12 +1,13 @@
 """The records of a batch, once they are decompressed, as columns (facts B1).
 
-Two readers share the work. The quick one takes what logs are mostly made of: values of 57 bytes to 8 KB without key and
+Two readers share the work. The quick one takes what logs are mostly made of: values of 64 bytes to 2 KB without key and
 headers, at consecutive offsets, within 63 ms; it reads the fixed part of a record by one `unpack_from`. At the first
 record that is different the general one takes over.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from struct import Struct, unpack
+from struct import error as StructError
 from typing import NamedTuple
 
 from ...ports.error_codes import ErrorCode
@@ -17,12 +18,24 @@ from .varint import LONG_BYTES_MAX, SMALL, SMALL_LIMIT, read_raw, undo_zigzag
 RECORD_SIZE_MIN = 7
 """Length, attributes, timestamp and offset delta, key and value length, header count: a byte each."""
 
+# Length, (attributes), timestamp delta, offset delta, key length, value length: the fixed part of a plain record, for
+# offset deltas of one byte and of two. Lengths are two-byte varints, which `unpack` gives as little-endian numbers.
 _ONE_BYTE_OFFSETS = 64
-# Length, (attributes), timestamp delta, offset delta, key length, value length; the offset delta has one byte or two.
-_PLAIN = Struct("<HxBBBH").unpack_from
-_PLAIN_2 = Struct("<HxBHBH").unpack_from
-_PLAIN_SIZE = 8
-_LAST_RECORD_MIN = _PLAIN_SIZE + 2
+_PLAIN = Struct("<HxBBBH")
+_PLAIN_2 = Struct("<HxBHBH")
+_PLAIN_VALUE_MIN, _PLAIN_VALUE_MAX = 64, 2047
+_NO_KEY = 1
+
+
+def _as_unpacked(number: int) -> int:
+    return int.from_bytes(SMALL[number], "little")
+
+
+_VALUE_SIZES = {_as_unpacked(size): size for size in range(_PLAIN_VALUE_MIN, _PLAIN_VALUE_MAX + 1)}
+"""The size of a value by its length field."""
+_LENGTHS = {_as_unpacked(size): _as_unpacked(size + 7) for size in _VALUE_SIZES.values()}
+_LENGTHS_2 = {_as_unpacked(size): _as_unpacked(size + 8) for size in _VALUE_SIZES.values()}
+"""The length field that a plain record has, by that of its value."""
 
 
 class Records(NamedTuple):
@@ -51,7 +64,7 @@ def parse_records(data: bytes, start: int, end: int, count: int, *, with_headers
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{count} records cannot be in {end - start} bytes")
     values: list[bytes | None] = []
     deltas: list[int] = []
-    position = _take_plain(data, start, end, count, values, deltas)
+    position = _take_plain(data, start, count, values, deltas)
     plain = len(values)
     records = Records(values, [None] * plain, list(range(plain)), deltas, [()] * plain if with_headers else [])
     try:
@@ -65,57 +78,61 @@ def parse_records(data: bytes, start: int, end: int, count: int, *, with_headers
     return records
 
 
-def _take_plain(data: bytes, position: int, end: int, count: int, values: list[bytes | None], deltas: list[int]) -> int:
-    """Read plain records as long as they come; returns where the first other one begins.
-
-    Both lengths are two-byte varints here, whose groups `length & 127 | length >> 1 & 0x3F80` puts together.
-    """
-    add_value, add_delta, size, overhead, unpack_plain = values.append, deltas.append, _PLAIN_SIZE, 14, _PLAIN
-    last_start = end - _LAST_RECORD_MIN
-    for offset in _plain_offsets(count):
-        if offset == _TWO_BYTE_OFFSETS_FROM:
-            size, overhead, unpack_plain = _PLAIN_SIZE + 1, 16, _PLAIN_2
-        if position > last_start:
-            break
-        length, delta, its_offset, key_size, value_size = unpack_plain(data, position)
-        value_start = position + size
-        raw = value_size & 127 | value_size >> 1 & 0x3F80
-        value_end = value_start + (raw >> 1)
-        if (
-            its_offset != offset
-            or key_size != 1
-            or delta > 127
-            or length & value_size & 0x80 == 0
-            or (length | value_size) & 0x8000
-            or raw & 1
-            or (length & 127 | length >> 1 & 0x3F80) - raw != overhead
-            or value_end >= end
-            or data[value_end]
-        ):
-            break
-        add_value(data[value_start:value_end])
-        add_delta(delta >> 1 ^ -(delta & 1))
-        position = value_end + 1
+def _take_plain(data: bytes, position: int, count: int, values: list[bytes | None], deltas: list[int]) -> int:
+    """Read plain records as long as they come; returns where the first other one begins."""
+    start = position
+    first = range(0, 2 * min(count, _ONE_BYTE_OFFSETS), 2)
+    position = _take_plain_run(data, position, first, _PLAIN, _LENGTHS, values, deltas)
+    if len(values) == _ONE_BYTE_OFFSETS < count:
+        two_bytes = b"".join(SMALL[_ONE_BYTE_OFFSETS : min(count, SMALL_LIMIT)])
+        rest = unpack(f"<{len(two_bytes) // 2}H", two_bytes)
+        position = _take_plain_run(data, position, rest, _PLAIN_2, _LENGTHS_2, values, deltas)
+    if any(deltas):
+        if max(deltas) > 0x7F:  # a timestamp delta of two bytes: what looked like plain records is something else
+            values.clear()
+            deltas.clear()
+            return start
+        deltas[:] = [raw >> 1 ^ -(raw & 1) for raw in deltas]
     return position
 
 
-_TWO_BYTE_OFFSETS_FROM = SMALL[_ONE_BYTE_OFFSETS][0] | SMALL[_ONE_BYTE_OFFSETS][1] << 8
+def _take_plain_run(
+    data: bytes,
+    position: int,
+    offsets: Iterable[int],
+    layout: Struct,
+    lengths: Mapping[int, int],
+    values: list[bytes | None],
+    deltas: list[int],
+) -> int:
+    """Read plain records whose offset deltas look like `offsets`; returns where the first other one begins.
+
+    Gives the timestamp deltas as they stand. A value that goes beyond the batch shows in the position at its end.
+    """
+    unpack_head, size, sizes = layout.unpack_from, layout.size, _VALUE_SIZES
+    add_value, add_delta = values.append, deltas.append
+    try:
+        for expected in offsets:
+            length, delta, offset, key, value_length = unpack_head(data, position)
+            start = position + size
+            end = start + sizes[value_length]
+            if offset != expected or key != _NO_KEY or length != lengths[value_length] or data[end]:
+                break
+            add_value(data[start:end])
+            add_delta(delta)
+            position = end + 1
+    except (KeyError, IndexError, StructError):
+        pass  # another value length, or the end: the general reader says which
+    return position
 
 
-def _plain_offsets(count: int) -> Sequence[int]:
-    """The offset deltas 0, 1, 2, ... as they look to `unpack`: little-endian numbers of one byte or two."""
-    one_byte = range(0, 2 * min(count, _ONE_BYTE_OFFSETS), 2)
-    if count <= _ONE_BYTE_OFFSETS:
-        return one_byte
-    two_bytes = b"".join(SMALL[_ONE_BYTE_OFFSETS : min(count, SMALL_LIMIT)])
-    return [*one_byte, *unpack(f"<{len(two_bytes) // 2}H", two_bytes)]
-
-
-def _take_any(data: bytes, position: int, count: int, records: Records, with_headers: bool) -> int:
+def _take_any(  # noqa: PLR0915  # a call for each field would double the time
+    data: bytes, position: int, count: int, records: Records, with_headers: bool
+) -> int:
     """Read records of any kind; returns the position after them. Raises `IndexError` or `ApiError` if malformed.
 
-    Small varints are read in place: a call each would double the time. Positions only grow, so a length that points
-    beyond the batch shows in the position returned.
+    Varints of one and two bytes are read in place. Positions only grow, so a length that points beyond the batch shows
+    in the position returned.
     """
     add_value, add_key, add_offset, add_delta, add_headers = (
         records.values.append,
@@ -125,55 +142,79 @@ def _take_any(data: bytes, position: int, count: int, records: Records, with_hea
         records.headers.append,
     )
     for _ in range(count):
-        raw, position = data[position], position + 1
-        if raw > 0x7F:
-            two, start = data[position] < 0x80, position - 1
-            raw, position = (raw & 0x7F | data[position] << 7, position + 1) if two else read_raw(data, start)
+        raw = data[position]
+        if raw < 0x80:
+            position += 1
+        elif (high := data[position + 1]) < 0x80:
+            raw = raw & 0x7F | high << 7
+            position += 2
+        else:
+            raw, position = read_raw(data, position)
         if raw & 1:
             raise _bad_length("record", raw)
         record_end = position + (raw >> 1)
 
-        raw, position = data[position + 1], position + 2  # after the attributes, which mean nothing yet
-        if raw > 0x7F:
-            raw, position = read_raw(data, position - 1, LONG_BYTES_MAX)
+        position += 1  # the attributes, which mean nothing yet
+
+        raw = data[position]
+        if raw < 0x80:
+            position += 1
+        elif (high := data[position + 1]) < 0x80:
+            raw = raw & 0x7F | high << 7
+            position += 2
+        else:
+            raw, position = read_raw(data, position, LONG_BYTES_MAX)
         add_delta(raw >> 1 ^ -(raw & 1))
 
-        raw, position = data[position], position + 1
-        if raw > 0x7F:
-            two, start = data[position] < 0x80, position - 1
-            raw, position = (raw & 0x7F | data[position] << 7, position + 1) if two else read_raw(data, start)
+        raw = data[position]
+        if raw < 0x80:
+            position += 1
+        elif (high := data[position + 1]) < 0x80:
+            raw = raw & 0x7F | high << 7
+            position += 2
+        else:
+            raw, position = read_raw(data, position)
         add_offset(raw >> 1 ^ -(raw & 1))
 
-        raw, position = data[position], position + 1
-        if raw == 1:
+        raw = data[position]
+        position += 1
+        if raw == _NO_KEY:
             add_key(None)
         else:
             if raw > 0x7F:
                 raw, position = read_raw(data, position - 1)
             if raw & 1:
                 raise _bad_length("key", raw)
-            start, position = position, position + (raw >> 1)
+            start = position
+            position += raw >> 1
             add_key(data[start:position])
 
-        raw, position = data[position], position + 1
-        if raw == 1:
+        raw = data[position]
+        if raw < 0x80:
+            position += 1
+        elif (high := data[position + 1]) < 0x80:
+            raw = raw & 0x7F | high << 7
+            position += 2
+        else:
+            raw, position = read_raw(data, position)
+        if raw & 1:
+            if raw != 1:
+                raise _bad_length("value", raw)
             add_value(None)
         else:
-            if raw > 0x7F:
-                two = data[position] < 0x80
-                raw, position = (
-                    (raw & 0x7F | data[position] << 7, position + 1) if two else read_raw(data, position - 1)
-                )
-            if raw & 1:
-                raise _bad_length("value", raw)
-            start, position = position, position + (raw >> 1)
+            start = position
+            position += raw >> 1
             add_value(data[start:position])
 
-        if with_headers:
-            headers, position = _read_headers(data, position) if data[position] else ((), position + 1)
+        if data[position] == 0:
+            position += 1
+            if with_headers:
+                add_headers(())
+        elif with_headers:
+            headers, position = _read_headers(data, position)
             add_headers(headers)
         else:
-            position = max(position, record_end) if data[position] else position + 1
+            position = max(position, record_end)
         if position != record_end:
             raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE, f"a record ends {position - record_end} bytes from where its length says"

@@ -19,7 +19,7 @@ GOLDEN_MESSAGES = [
 ]
 
 header_lists = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=8)), max_size=3).map(tuple)
-timestamps = st.none() | st.integers(-1, 2**41) | st.integers(-(2**62), 2**62)
+timestamps = st.none() | st.integers(-1, 2**41) | st.integers(-(2**61), 2**61)
 any_messages = st.tuples(
     st.none() | st.binary(max_size=200), st.none() | st.binary(max_size=40), header_lists, timestamps
 ).map(lambda fields: Message(*fields))

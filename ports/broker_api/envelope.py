@@ -29,6 +29,8 @@ class Caller:
     """The peer's address, for logs and quotas."""
     listener: str = ""
     """The listener that the request came in on; brokers are told by their address for that listener."""
+    connection: int = 0
+    """Tells the connections of one broker apart, so that what waits for one ends with it; 0 = none."""
 
 
 class BrokerApi(Protocol):

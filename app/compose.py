@@ -1,0 +1,307 @@
+"""The one place that knows the adapters: what a running broker, and a client of one, is made of.
+
+Adapters are imported where they are used, so that a client does not load the broker, nor the broker the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..ports.errors import ClosedError, ConfigError
+from ..ports.transport import Address, TransportError
+
+if TYPE_CHECKING:
+    from ..adapters.transport_tcp import Reactor
+    from ..ports.clock import Clock
+    from ..ports.coordination import Coordination
+    from ..ports.entropy import Entropy
+    from ..ports.metrics import Metrics
+    from ..ports.scheduler import Scheduler
+    from ..ports.storage import LogDir
+    from ..ports.transport import Transport
+    from .clients.connector import Connector, Opened
+    from .config import BrokerConfig
+    from .in_process import BrokerHost
+    from .services.node import BrokerNode, MakeServer, Outside
+
+COORDINATION_FILE = "coordination.db"
+"""In the first data folder, unless the configuration names another."""
+_SWITCH_INTERVAL_MS = 0.5
+
+Report = Callable[[str], None]
+
+
+def log_report(text: str) -> None:
+    """One line into the log named `barnabas`."""
+    import logging
+
+    logging.getLogger("barnabas").warning(text)
+
+
+# --- the broker
+
+
+def build_broker(
+    config: BrokerConfig,
+    reactor: Reactor,
+    *,
+    plugins: Sequence[object] = (),
+    metrics: Metrics | None = None,
+    report: Report = log_report,
+) -> BrokerNode:
+    """A broker on TCP, on the reactor given; its `start` and `stop` are for the reactor's thread.
+
+    Raises `ConfigError` for plugins that cannot be used.
+    """
+    from ..adapters.transport_tcp import TcpTransport
+    from .services.node import BrokerNode
+
+    outside = outside_of(
+        config, scheduler=reactor, transport=TcpTransport(reactor, report), metrics=metrics, report=report
+    )
+    return BrokerNode(config, outside, plugin_host(config, plugins))
+
+
+def outside_of(
+    config: BrokerConfig,
+    *,
+    scheduler: Scheduler,
+    transport: Transport,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+    metrics: Metrics | None = None,
+    open_log_dirs: Callable[[], Sequence[LogDir]] | None = None,
+    open_coordination: Callable[[], Coordination] | None = None,
+    report: Report = log_report,
+) -> Outside:
+    """What the configuration asks for, with anything that is given in its place (the simulation gives all)."""
+    from ..adapters.metrics_memory import MemoryMetrics
+    from ..adapters.system import SystemClock, SystemEntropy
+    from .services.node import Outside
+
+    return Outside(
+        clock=clock or SystemClock(),
+        entropy=entropy or SystemEntropy(),
+        scheduler=scheduler,
+        transport=transport,
+        metrics=metrics or MemoryMetrics(),
+        open_log_dirs=open_log_dirs or (lambda: _log_dirs(config)),
+        open_coordination=open_coordination or (lambda: _coordination(config, report)),
+        servers={"kafka": _kafka_server(report)},
+        report=report,
+        host_name=_host_name(config),
+    )
+
+
+def plugin_host(config: BrokerConfig, plugins: Sequence[object] = ()) -> Any:
+    """The plugins that the configuration asks for, and those given as objects. Raises `ConfigError`."""
+    from ..plugins.host import PluginHost
+
+    return PluginHost(
+        [*config.plugins_modules, *plugins],
+        load_entry_points=config.plugins_entry_points_enable,
+        blocked=config.plugins_blocked,
+    )
+
+
+def _log_dirs(config: BrokerConfig) -> list[LogDir]:
+    if config.storage == "memory":
+        from ..adapters.storage_memory import MemoryLogDir
+
+        return [MemoryLogDir()]
+    from ..adapters.storage_fs import open_log_dir
+
+    opened: list[LogDir] = []
+    try:
+        for path in config.data_dirs:
+            opened.append(open_log_dir(path))
+    except BaseException:
+        for log_dir in opened:
+            log_dir.close()
+        raise
+    return opened
+
+
+def _coordination(config: BrokerConfig, report: Report) -> Coordination:
+    kind, file = config.coordination_choice
+    if kind == "memory" or (config.storage == "memory" and file is None):
+        from ..adapters.coord_memory import MemoryTree
+
+        return MemoryTree().session()
+    from pathlib import Path
+
+    from ..adapters.coord_embedded import EmbeddedCoordination
+
+    return EmbeddedCoordination(file or str(Path(config.data_dirs[0]) / COORDINATION_FILE), report=report)
+
+
+def _kafka_server(report: Report) -> MakeServer:
+    from functools import partial
+
+    from ..adapters.wire_kafka.server import KafkaServer
+
+    return partial(KafkaServer, report=report)
+
+
+def _host_name(config: BrokerConfig) -> str:
+    """This machine's name; looked up only when it may be told to somebody."""
+    if config.advertised_listeners or all(listener.host for listener in config.listener_list):
+        return "localhost"
+    import socket
+
+    return socket.getfqdn()
+
+
+def serve(
+    config: BrokerConfig,
+    ready: Callable[[list[str]], None],
+    *,
+    plugins: Sequence[object] = (),
+    report: Report = log_report,
+) -> None:
+    """Run a broker on this thread, the main one, until SIGTERM or SIGINT; then stop it in order.
+
+    `ready` gets the listeners, with real ports, once they accept. Raises `BarnabasError` when it cannot start.
+    """
+    import signal
+
+    reactor = make_reactor(config, report)
+    try:
+        node = build_broker(config, reactor, plugins=plugins, report=report)
+        node.start()
+    except BaseException:
+        reactor.stop()
+        raise
+
+    def stop(*_: object) -> None:
+        reactor.call_soon(lambda: node.stop(reactor.stop))
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        reactor.call_soon(lambda: ready([str(listener) for listener in node.listeners]))
+        reactor.run(switch_interval_ms=_SWITCH_INTERVAL_MS)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def make_reactor(config: BrokerConfig, report: Report = log_report) -> Reactor:
+    """The loop that a broker runs on."""
+    from ..adapters.transport_tcp import Reactor
+
+    return Reactor(report, workers=config.background_threads)
+
+
+# --- clients
+
+
+class _TcpConnector:
+    """Fulfils `Connector` with sockets and a reactor of its own."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        *,
+        client_id: str | None,
+        request_timeout_ms: float,
+        connect_timeout_ms: float,
+        report: Report,
+    ) -> None:
+        from ..adapters.system import SystemClock, SystemEntropy
+        from ..adapters.transport_tcp import Reactor, TcpTransport
+        from .background import ReactorThread
+
+        if not bootstrap:
+            raise ConfigError("bootstrap.servers is empty; give HOST:PORT of at least one broker")
+        self.bootstrap = tuple(bootstrap)
+        self.clock: Clock = SystemClock()
+        self.entropy: Entropy = SystemEntropy()
+        self._client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
+        self._connect_timeout_ms = connect_timeout_ms
+        self._reactor = Reactor(report, workers=1)
+        self._transport = TcpTransport(self._reactor, report)
+        self._thread = ReactorThread(self._reactor, f"barnabas-client {client_id or ''}".rstrip())
+
+    def start(self) -> Scheduler:
+        self._thread.start()
+        return self._reactor
+
+    def owns_thread(self) -> bool:
+        return self._thread.owns_caller()
+
+    def connect(self, address: Address, opened: Opened) -> None:
+        from ..adapters.wire_kafka.client import connect_kafka
+
+        connect_kafka(
+            self._transport,
+            self._reactor,
+            address,
+            client_id=self._client_id,
+            request_timeout_ms=self._request_timeout_ms,
+            connect_timeout_ms=self._connect_timeout_ms,
+            opened=opened,
+        )
+
+    def stop(self) -> None:
+        self._thread.stop()
+
+
+class _InProcessConnector:
+    """Fulfils `Connector` with links to a broker object, and a reactor of its own; addresses do not matter to it."""
+
+    def __init__(self, broker: BrokerHost, *, client_id: str | None, report: Report) -> None:
+        from ..adapters.system import SystemClock, SystemEntropy
+        from ..adapters.transport_tcp import Reactor
+        from .background import ReactorThread
+
+        self.bootstrap: Sequence[Address] = (("in-process", 0),)
+        self.clock: Clock = SystemClock()
+        self.entropy: Entropy = SystemEntropy()
+        self._broker = broker
+        self._reactor = Reactor(report, workers=1)
+        self._thread = ReactorThread(self._reactor, f"barnabas-client {client_id or ''}".rstrip())
+
+    def start(self) -> Scheduler:
+        self._thread.start()
+        return self._reactor
+
+    def owns_thread(self) -> bool:
+        return self._thread.owns_caller()
+
+    def connect(self, address: Address, opened: Opened) -> None:  # noqa: ARG002
+        from .in_process import InProcessLink
+
+        try:
+            link = InProcessLink(self._broker, self._reactor)
+        except ClosedError as error:
+            opened(TransportError(f"the broker in this process does not run: {error}"))
+            return
+        opened(link)
+
+    def stop(self) -> None:
+        self._thread.stop()
+
+
+def tcp_connector(
+    bootstrap: Sequence[Address],
+    *,
+    client_id: str | None = None,
+    request_timeout_ms: float = 30_000.0,
+    connect_timeout_ms: float = 10_000.0,
+    report: Report = log_report,
+) -> Connector:
+    """How a client reaches brokers over TCP."""
+    return _TcpConnector(
+        bootstrap,
+        client_id=client_id,
+        request_timeout_ms=request_timeout_ms,
+        connect_timeout_ms=connect_timeout_ms,
+        report=report,
+    )
+
+
+def in_process_connector(broker: BrokerHost, *, client_id: str | None = None, report: Report = log_report) -> Connector:
+    """How a client reaches a `Broker` object in its own process."""
+    return _InProcessConnector(broker, client_id=client_id, report=report)

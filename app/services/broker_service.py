@@ -1,0 +1,81 @@
+"""The broker as its callers see it: every request type leads to the handler of its family."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ports.broker_api import (
+    Caller,
+    CreatePartitions,
+    CreateTopics,
+    DeleteRecords,
+    DeleteTopics,
+    DescribeCluster,
+    DescribeConfigs,
+    DescribeLogDirs,
+    Fetch,
+    IncrementalAlterConfigs,
+    ListOffsets,
+    Metadata,
+    Produce,
+    Reply,
+    Request,
+)
+from ...ports.broker_api.envelope import ResultT
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from .cluster import ClusterService
+from .configs import ConfigService
+from .fetch import FetchService
+from .list_offsets import ListOffsetsService
+from .log_dirs import LogDirService
+from .metadata import MetadataService
+from .produce import ProduceService
+from .records import RecordService
+from .state import BrokerState
+from .topics import TopicService
+
+Handler = Callable[[Any, Caller, Any], None]
+"""(request, caller, reply); the types of request and reply belong together through the table below."""
+
+
+class BrokerService:
+    """Implements `BrokerApi`. Owner thread only."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        topics = TopicService(state)
+        configs = ConfigService(state)
+        self._handlers: dict[type[Request[Any]], Handler] = {
+            Produce: ProduceService(state).handle,
+            Fetch: FetchService(state).handle,
+            ListOffsets: ListOffsetsService(state).handle,
+            Metadata: MetadataService(state, topics).handle,
+            CreateTopics: topics.create,
+            CreatePartitions: topics.grow,
+            DeleteTopics: topics.delete,
+            DeleteRecords: RecordService(state).delete,
+            DescribeConfigs: configs.describe,
+            IncrementalAlterConfigs: configs.alter,
+            DescribeCluster: ClusterService(state).describe,
+            DescribeLogDirs: LogDirService(state).describe,
+        }
+
+    def submit(self, request: Request[ResultT], caller: Caller, reply: Reply[ResultT]) -> None:
+        """Handle the request (see `BrokerApi`). One that raises is reported and answered with UNKNOWN_SERVER_ERROR."""
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            reply(ApiError(ErrorCode.UNSUPPORTED_VERSION, f"this broker does not answer {type(request).__name__}"))
+            return
+        answered = False
+
+        def once(result: Any) -> None:
+            nonlocal answered
+            answered = True
+            reply(result)
+
+        try:
+            handler(request, caller, once)
+        except Exception as error:  # noqa: BLE001  reported; one request must not take the broker with it
+            self._state.failed(f"{type(request).__name__} from {caller.host or 'inside'}", error)
+            if not answered:
+                reply(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says more"))

@@ -1,0 +1,70 @@
+"""Which address clients are told: that of the listener they came in on."""
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+
+from ...core.cluster.topics import BrokerRegistration
+from ...ports.broker_api import BrokerNode, Caller
+from ...ports.errors import ConfigError
+from ...ports.transport import Address
+from ..config import Listener, advertised, parse_listener
+
+IN_PROCESS = ("in-process", 0)
+"""Stands for the address of a broker that listens nowhere."""
+
+
+class Endpoints:
+    """The addresses of this broker and the others, by listener; the nth listener of each broker belongs together.
+
+    `host_name` is what clients are told of a listener on every interface that nothing was advertised for (as Kafka
+    does), except those on this machine, who are told the loopback address.
+    """
+
+    def __init__(self, node_id: int, bound: Sequence[Listener], given: Sequence[Listener], host_name: str) -> None:
+        self._node_id = node_id
+        self._everywhere = [not listener.host and not given for listener in bound]
+        self._told = advertised(bound, given, host_name)
+        self._index = {str(listener): index for index, listener in enumerate(bound)}
+
+    def registered(self) -> tuple[str, ...]:
+        """What is written in the registry of brokers."""
+        return tuple(str(listener) for listener in self._told)
+
+    def own_address(self, caller: Caller) -> Address:
+        """Where `caller` reaches this broker."""
+        if not self._told:
+            return IN_PROCESS
+        index = self._index.get(caller.listener, 0)
+        told = self._told[index]
+        if self._everywhere[index] and _is_loopback(caller.host):
+            return ("127.0.0.1", told.port)
+        return (told.host, told.port)
+
+    def nodes(self, live: Mapping[int, BrokerRegistration], caller: Caller) -> list[BrokerNode]:
+        """The live brokers, as `caller` reaches them; without those that cannot be reached."""
+        found = []
+        for broker in live.values():
+            address = self._address_of(broker, caller)
+            if address is not None:
+                host, port = address
+                found.append(BrokerNode(node_id=broker.broker_id, host=host, port=port, rack=broker.rack))
+        return found
+
+    def _address_of(self, broker: BrokerRegistration, caller: Caller) -> Address | None:
+        if broker.broker_id == self._node_id:
+            return self.own_address(caller)
+        index = self._index.get(caller.listener, 0)
+        if index >= len(broker.endpoints):
+            return None
+        try:
+            told = parse_listener(broker.endpoints[index], f"broker {broker.broker_id}")
+        except ConfigError:
+            return None  # a registration of a newer broker, whose protocol we do not know
+        return (told.host, told.port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return not host or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,67 @@
+"""ListOffsets: where a log begins and ends, and where a time is in it (facts B3, C6)."""
+
+from ...core.partition import Partition
+from ...ports.broker_api import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    Caller,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsResult,
+    ListOffsetsResultPartition,
+    Reply,
+)
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.storage import StorageError
+from .state import BrokerState
+
+_EARLIEST_LOCAL = -4
+"""The same as EARLIEST where nothing is kept elsewhere."""
+
+
+class ListOffsetsService:
+    """Looks offsets up, partition by partition."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    def handle(self, request: ListOffsets, _caller: Caller, reply: Reply[ListOffsetsResult]) -> None:
+        reply(ListOffsetsResult(partitions=[self._look_up(entry) for entry in request.partitions]))
+
+    def _look_up(self, entry: ListOffsetsPartition) -> ListOffsetsResultPartition:
+        partition = self._state.partitions.get((entry.topic, entry.partition))
+        try:
+            if partition is None:
+                raise self._state.unknown_partition(entry.topic, entry.partition)
+            partition.check_leader(entry.current_leader_epoch)
+            timestamp, offset, epoch = _find(partition, entry.timestamp)
+        except ApiError as error:
+            return ListOffsetsResultPartition(topic=entry.topic, partition=entry.partition, error=error.code)
+        except StorageError as error:
+            self._state.storage_failed(partition, error)
+            return ListOffsetsResultPartition(
+                topic=entry.topic, partition=entry.partition, error=ErrorCode.KAFKA_STORAGE_ERROR
+            )
+        return ListOffsetsResultPartition(
+            topic=entry.topic, partition=entry.partition, timestamp=timestamp, offset=offset, leader_epoch=epoch
+        )
+
+
+def _find(partition: Partition, timestamp: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); all -1 when no record below the high watermark is so late."""
+    log = partition.log
+    if timestamp == LATEST:
+        return -1, partition.last_stable_offset, partition.leader_epoch
+    if timestamp in (EARLIEST, _EARLIEST_LOCAL):
+        return -1, log.log_start_offset, partition.leader_epoch
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp_offset()
+    elif timestamp >= 0:
+        found = log.offset_for_timestamp(timestamp)
+    else:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"no meaning for timestamp {timestamp}")
+    if found is None or found.offset >= partition.high_watermark:
+        return -1, -1, -1
+    return found.timestamp, found.offset, found.leader_epoch

@@ -1,0 +1,129 @@
+"""Produce: append record batches, and answer when acks says so (facts B2, C6, D8)."""
+
+from collections.abc import Hashable, Sequence
+
+from ...core.partition import Partition
+from ...core.purgatory import DelayedProduce, Required
+from ...ports.broker_api import Caller, Produce, ProducePartition, ProduceResult, ProduceResultPartition, Reply
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.storage import StorageError
+from .state import BrokerState
+
+_ACKS = frozenset((-1, 0, 1))
+
+
+class ProduceService:
+    """Appends what producers send. One partition's failure leaves the others of the request alone."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._partitions = state.partitions
+        self._clock = state.clock
+        self._purgatory = state.purgatory
+
+    def handle(self, request: Produce, _caller: Caller, reply: Reply[ProduceResult]) -> None:
+        refused = _refusal(request)
+        if refused is not None:
+            reply(ProduceResult(partitions=[_failed(entry, *refused) for entry in request.partitions]))
+            return
+        now_ms = self._clock.now_ms()
+        pending: dict[Hashable, Required] = {}
+        results = [self._append(entry, request, now_ms, pending) for entry in request.partitions]
+        if not pending:
+            reply(ProduceResult(partitions=results))
+        else:
+            self._answer_later(results, pending, max(0, request.timeout_ms), reply)
+        check = self._purgatory.check
+        for result in results:
+            if result.error is ErrorCode.NONE:
+                check((result.topic, result.partition))
+
+    def _append(
+        self, entry: ProducePartition, request: Produce, now_ms: int, pending: dict[Hashable, Required]
+    ) -> ProduceResultPartition:
+        topic, number, records = entry.topic, entry.partition, entry.records
+        partition = self._partitions.get((topic, number))
+        try:
+            if partition is None:
+                raise self._state.unknown_partition(topic, number)
+            partition.check_leader()
+            if request.acks == -1 and partition.under_min_isr:
+                raise ApiError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    f"{len(partition.isr)} in sync, min.insync.replicas is {partition.log.config.min_insync_replicas}",
+                )
+            appended = partition.append_as_leader(records, now_ms=now_ms, allows_zstd=request.allows_zstd)
+        except ApiError as error:
+            return _failed(entry, error.code, error.message, getattr(error, "record_errors", ()))
+        except StorageError as error:
+            self._state.storage_failed(partition, error)
+            return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        stats = self._state.topic_stats(topic)
+        stats.messages_in.add(appended.last_offset - appended.base_offset + 1)
+        stats.bytes_in.add(len(records))
+        end = appended.last_offset + 1
+        flushing = self._state.flush_if_due(partition, now_ms)
+        if request.acks != 0 and (flushing or (request.acks == -1 and partition.high_watermark < end)):
+            pending[(topic, number)] = Required(
+                partition, end if request.acks == -1 else 0, recovery_point=end if flushing else 0
+            )
+        return ProduceResultPartition(
+            topic, number, ErrorCode.NONE, appended.base_offset, appended.log_append_time_ms, appended.log_start_offset
+        )
+
+    def _answer_later(
+        self,
+        results: Sequence[ProduceResultPartition],
+        pending: dict[Hashable, Required],
+        timeout_ms: int,
+        reply: Reply[ProduceResult],
+    ) -> None:
+        required = dict(pending)
+
+        def finish() -> None:
+            reply(ProduceResult(partitions=[_final(result, required, pending) for result in results]))
+
+        self._purgatory.watch(DelayedProduce(pending, finish), tuple(pending), timeout_ms)
+
+
+def _refusal(request: Produce) -> tuple[ErrorCode, str] | None:
+    """What is wrong with the request as a whole."""
+    if request.acks not in _ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; use 0, 1 or -1 (all)"
+    if request.transactional_id is not None:
+        return (
+            ErrorCode.INVALID_TXN_STATE,
+            "this broker does not support transactions; produce without transactional.id",
+        )
+    return None
+
+
+def _failed(
+    entry: ProducePartition, code: ErrorCode, message: str, record_errors: Sequence = ()
+) -> ProduceResultPartition:
+    return ProduceResultPartition(
+        entry.topic, entry.partition, code, error_message=message or None, record_errors=record_errors
+    )
+
+
+def _final(
+    result: ProduceResultPartition, required: dict[Hashable, Required], pending: dict[Hashable, Required]
+) -> ProduceResultPartition:
+    """The result of a partition at the end of the wait: the provisional one, or why it does not stand."""
+    key = (result.topic, result.partition)
+    wanted = required.get(key)
+    if wanted is None or result.error is not ErrorCode.NONE:
+        return result
+    code = ErrorCode.NONE
+    if wanted.lost():
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elif key in pending:
+        code = ErrorCode.REQUEST_TIMED_OUT
+    elif wanted.high_watermark and _shrunk(wanted.partition):
+        code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    return result if code is ErrorCode.NONE else ProduceResultPartition(*key, code)
+
+
+def _shrunk(partition: Partition) -> bool:
+    return partition.under_min_isr

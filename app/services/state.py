@@ -1,0 +1,168 @@
+"""What the broker's services share: the partitions that live here, the topics of the cluster, the configuration."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from attrs import frozen
+
+from ...core.cluster.registry import TopicRegistry
+from ...core.cluster.topics import BrokerRegistration, Topic
+from ...core.log.manager import LogManager
+from ...core.partition import Partition
+from ...core.purgatory import Purgatory
+from ...ports.broker_api import Caller
+from ...ports.clock import Clock
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.metrics import Counter, Metrics
+from ...ports.scheduler import Scheduler
+from ...ports.storage import StorageError
+from ...ports.words import TopicPartition
+from .endpoints import Endpoints
+from .settings import BrokerSettings
+
+
+@frozen
+class TopicStats:
+    """What goes in and out of one topic."""
+
+    messages_in: Counter
+    bytes_in: Counter
+    bytes_out: Counter
+
+
+class BrokerState:
+    """The state of one broker. Not frozen: it is the state itself. Owner thread only."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str,
+        settings: BrokerSettings,
+        endpoints: Endpoints,
+        clock: Clock,
+        scheduler: Scheduler,
+        registry: TopicRegistry,
+        logs: LogManager,
+        metrics: Metrics,
+        report: Callable[[str], None],
+    ) -> None:
+        self.node_id = settings.static.broker_id
+        self.cluster_id = cluster_id
+        self.settings = settings
+        self.endpoints = endpoints
+        self.clock = clock
+        self.scheduler = scheduler
+        self.registry = registry
+        self.logs = logs
+        self.metrics = metrics
+        self.report = report
+        self.live_brokers: Mapping[int, BrokerRegistration] = {}
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.purgatory = Purgatory(scheduler, lambda error: self.failed("an answer that waited", error))
+        self._stats: dict[str, TopicStats] = {}
+        self._failing: set[TopicPartition] = set()
+
+    # --- the cluster
+
+    @property
+    def controller_id(self) -> int:
+        """Where administrators send their requests; any broker here."""
+        return self.node_id
+
+    def racks(self) -> dict[int, str | None]:
+        """The live brokers, each with its rack."""
+        return {broker.broker_id: broker.rack for broker in self.live_brokers.values()}
+
+    def has_replica(self, topic: str, partition: int, broker_id: int) -> bool:
+        """True if the broker is alive and, if it is this one, its log is open."""
+        if broker_id == self.node_id:
+            return (topic, partition) in self.partitions
+        return broker_id in self.live_brokers
+
+    def gone(self, connection: int) -> None:
+        """A connection is closed: nobody waits for its answers any more."""
+        self.purgatory.finish_all(connection)
+
+    def caller_keys(self, caller: Caller) -> tuple[int, ...]:
+        """What an operation of this caller is watched under besides its partitions."""
+        return (caller.connection,) if caller.connection else ()
+
+    # --- partitions
+
+    def unknown_partition(self, topic: str, partition: int) -> ApiError:
+        """Why there is no such partition here."""
+        known = self.registry.topics.get(topic)
+        if known is None or partition not in known.partitions:
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic[:260]}-{partition}")
+        if self.node_id in known.partitions[partition]:
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{partition} cannot be opened")
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is not on this broker")
+
+    def open_topic(self, topic: Topic) -> None:
+        """Open the logs of the replicas that belong here and are not open yet. Raises `StorageError`."""
+        for number, replicas in topic.partitions.items():
+            key = TopicPartition(topic.name, number)
+            if self.node_id in replicas and key not in self.partitions:
+                self.partitions[key] = self._open(topic, key)
+
+    def _open(self, topic: Topic, key: TopicPartition) -> Partition:
+        log = self.logs.get(key) or self.logs.create(key)
+        known = self.registry.state(key)
+        return Partition(
+            log,
+            key,
+            topic_id=topic.topic_id,
+            broker_id=self.node_id,
+            leader=known.leader,
+            leader_epoch=known.leader_epoch,
+            replicas=topic.partitions[key.partition],
+            isr=known.isr,
+        )
+
+    def drop_topic(self, topic: Topic) -> None:
+        """Forget the partitions of a topic and remove their logs; whoever waits for them is answered."""
+        for number in topic.partitions:
+            key = TopicPartition(topic.name, number)
+            partition = self.partitions.pop(key, None)
+            if partition is not None:
+                partition.leader = -1
+                self.purgatory.check(key)
+            self._failing.discard(key)
+            self.logs.delete(key)
+        if self._stats.pop(topic.name, None) is not None:
+            self.metrics.forget(topic=topic.name)
+
+    def apply_log_configs(self, topics: Iterable[str]) -> None:
+        """Let the logs of these topics go by what is configured now."""
+        for name in topics:
+            topic = self.registry.topics[name]
+            config = self.settings.log_config(topic.configs)
+            for number in topic.partitions:
+                partition = self.partitions.get((name, number))
+                if partition is not None:
+                    partition.log.update_config(config)
+
+    # --- what goes on
+
+    def topic_stats(self, topic: str) -> TopicStats:
+        """The counters of a topic, made when first asked for."""
+        stats = self._stats.get(topic)
+        if stats is None:
+            counter = self.metrics.counter
+            stats = self._stats[topic] = TopicStats(
+                counter("kafka_server_brokertopicmetrics_messagesin_total", "Messages appended.", topic=topic),
+                counter("kafka_server_brokertopicmetrics_bytesin_total", "Bytes appended.", topic=topic),
+                counter("kafka_server_brokertopicmetrics_bytesout_total", "Bytes read by consumers.", topic=topic),
+            )
+        return stats
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """Report something that should not have happened."""
+        self.report(f"{what} failed: {type(error).__name__}: {error}")
+
+    def storage_failed(self, partition: Partition | None, error: StorageError) -> None:
+        """Report a storage failure of a partition: once, until it has worked again."""
+        key = partition.topic_partition if partition is not None else None
+        if key is not None and key not in self._failing:
+            self._failing.add(key)
+            self.report(f"{key}: {error}")

@@ -1,0 +1,51 @@
+"""Clients are told the address of the listener they came in on."""
+
+import pytest
+
+from barnabas.app.config import Listener
+from barnabas.app.services.endpoints import Endpoints
+from barnabas.core.cluster.topics import BrokerRegistration
+from barnabas.ports.broker_api import BrokerNode, Caller
+
+
+def caller(listener: Listener, host: str = "10.0.0.9") -> Caller:
+    return Caller(host=host, listener=str(listener))
+
+
+INSIDE = Listener("kafka", "127.0.0.1", 9092)
+OUTSIDE = Listener("kafka", "10.0.0.5", 9093)
+
+
+def test_each_listener_has_its_own_advertised_address() -> None:
+    told = Endpoints(1, [INSIDE, OUTSIDE], [Listener("kafka", "in", 1), Listener("kafka", "out", 2)], "me")
+    assert told.own_address(caller(INSIDE)) == ("in", 1)
+    assert told.own_address(caller(OUTSIDE)) == ("out", 2)
+    assert told.registered() == ("kafka://in:1", "kafka://out:2")
+
+
+def test_without_advertised_addresses_the_bound_ones_are_told() -> None:
+    told = Endpoints(1, [INSIDE, OUTSIDE], [], "me")
+    assert told.own_address(caller(OUTSIDE)) == ("10.0.0.5", 9093)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"), [("127.0.0.1", "127.0.0.1"), ("::1", "127.0.0.1"), ("10.0.0.9", "me.example")]
+)
+def test_a_listener_everywhere_is_told_by_the_host_name_except_on_this_machine(host: str, expected: str) -> None:
+    everywhere = Listener("kafka", "", 9092)
+    told = Endpoints(1, [everywhere], [], "me.example")
+    assert told.own_address(caller(everywhere, host)) == (expected, 9092)
+    assert told.registered() == ("kafka://me.example:9092",)
+
+
+def test_other_brokers_are_told_by_the_same_listener() -> None:
+    told = Endpoints(1, [INSIDE, OUTSIDE], [], "me")
+    live = {
+        1: BrokerRegistration(broker_id=1, endpoints=told.registered()),
+        2: BrokerRegistration(broker_id=2, endpoints=("kafka://b:1", "kafka://b:2"), rack="r"),
+        3: BrokerRegistration(broker_id=3, endpoints=("quic://c:1",)),
+    }
+    assert told.nodes(live, caller(OUTSIDE)) == [
+        BrokerNode(node_id=1, host="10.0.0.5", port=9093),
+        BrokerNode(node_id=2, host="b", port=2, rack="r"),
+    ]

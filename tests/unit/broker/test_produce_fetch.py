@@ -1,0 +1,336 @@
+"""Produce and Fetch as the broker's callers see them."""
+
+import pytest
+from support.simulated_broker import HERE, SimulatedBroker, batch, fetch, produce
+
+from barnabas.adapters.storage_memory import MemoryDisk
+from barnabas.ports.broker_api import (
+    Caller,
+    CreateTopics,
+    DeleteRecords,
+    DeleteRecordsPartition,
+    DeleteTopics,
+    Fetch,
+    FetchPartition,
+    NewTopic,
+    Produce,
+    ProducePartition,
+    Request,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+
+
+@pytest.fixture
+def broker() -> SimulatedBroker:
+    simulated = SimulatedBroker()
+    simulated.create("t", 2)
+    return simulated
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_what_is_produced_is_fetched(broker: SimulatedBroker, acks: int) -> None:
+    first = broker.produce("t", b"a", b"b", acks=acks)
+    second = broker.produce("t", b"c", acks=acks)
+    assert (first.error, first.base_offset, second.base_offset) == (ErrorCode.NONE, 0, 2)
+    assert (first.log_append_time_ms, first.log_start_offset) == (-1, 0)
+    assert broker.values("t") == [b"a", b"b", b"c"]
+    assert broker.values("t", 1) == [b"b", b"c"]
+    assert broker.values("t", partition=1) == []
+    answer = broker.fetch("t").partitions[0]
+    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (3, 3, 0)
+
+
+@pytest.mark.parametrize("acks", [2, -2, 100])
+def test_other_acks_are_refused(broker: SimulatedBroker, acks: int) -> None:
+    result = broker.produce("t", b"a", acks=acks)
+    assert (result.error, result.base_offset) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)
+    assert broker.values("t") == []
+
+
+def test_transactions_are_refused(broker: SimulatedBroker) -> None:
+    result = broker.ask(produce("t", b"a", transactional_id="x")).partitions[0]
+    assert result.error is ErrorCode.INVALID_TXN_STATE
+    assert "transaction" in (result.error_message or "")
+
+
+def test_one_partition_that_fails_leaves_the_others_alone(broker: SimulatedBroker) -> None:
+    damaged = batch(b"damaged")
+    damaged[-1] ^= 1
+    entries = [
+        ProducePartition("t", 0, batch(b"a")),
+        ProducePartition("t", 9, batch(b"b")),
+        ProducePartition("nowhere", 0, batch(b"c")),
+        ProducePartition("t", 1, damaged),
+        ProducePartition("t", 1, batch(b"e")),
+    ]
+    results = broker.ask(Produce(partitions=entries, acks=-1)).partitions
+    assert [result.error for result in results] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.NONE,
+    ]
+    assert (broker.values("t"), broker.values("t", partition=1)) == ([b"a"], [b"e"])
+
+
+def test_not_enough_replicas(broker: SimulatedBroker) -> None:
+    broker.create("safe", min_insync_replicas="2")
+    assert broker.produce("safe", b"a", acks=-1).error is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert broker.produce("safe", b"a", acks=1).error is ErrorCode.NONE
+
+
+def test_a_batch_above_the_maximum_is_refused(broker: SimulatedBroker) -> None:
+    broker.create("small", max_message_bytes="100")
+    assert broker.produce("small", b"x" * 100).error is ErrorCode.MESSAGE_TOO_LARGE
+    assert broker.produce("small", b"x").error is ErrorCode.NONE
+
+
+def test_out_of_range(broker: SimulatedBroker) -> None:
+    broker.produce("t", b"a", b"b")
+    for offset in (3, -1, 10**12):
+        answer = broker.fetch("t", offset).partitions[0]
+        assert (answer.error, answer.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert broker.fetch("t", 2).partitions[0].error is ErrorCode.NONE
+    assert broker.fetch("t", 0, 9).partitions[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    negative = broker.ask(Fetch(partitions=[FetchPartition("t", 0, 0, -1)], max_wait_ms=0))
+    assert negative.partitions[0].error is ErrorCode.INVALID_FETCH_SIZE
+
+
+@pytest.mark.parametrize(
+    ("epoch", "expected"),
+    [(-1, ErrorCode.NONE), (0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+def test_leader_epoch(broker: SimulatedBroker, epoch: int, expected: ErrorCode) -> None:
+    request = Fetch(partitions=[FetchPartition("t", 0, 0, 100, current_leader_epoch=epoch)], max_wait_ms=0)
+    assert broker.ask(request).partitions[0].error is expected
+
+
+def test_an_older_leader_epoch_is_fenced(broker: SimulatedBroker) -> None:
+    broker.node.state.partitions[("t", 0)].leader_epoch = 5
+    request = Fetch(partitions=[FetchPartition("t", 0, 0, 100, current_leader_epoch=4)], max_wait_ms=0)
+    assert broker.ask(request).partitions[0].error is ErrorCode.FENCED_LEADER_EPOCH
+
+
+# --- sizes
+
+
+def test_the_first_partition_with_data_gives_a_whole_batch_however_small_the_limits(broker: SimulatedBroker) -> None:
+    broker.produce("t", b"x" * 1000, partition=1)
+    broker.produce("t", b"y" * 1000, partition=1)
+    entries = [FetchPartition("t", 0, 0, 10), FetchPartition("t", 1, 0, 10)]
+    empty, whole = broker.ask(Fetch(partitions=entries, max_bytes=10, max_wait_ms=0)).partitions
+    assert _size(empty.records) == 0
+    assert 1000 < _size(whole.records) < 2000
+
+
+def test_the_total_limit_counts_in_the_order_of_the_request(broker: SimulatedBroker) -> None:
+    for partition in (0, 1):
+        broker.produce("t", b"x" * 1000, partition=partition)
+    size = _size(broker.fetch("t").partitions[0].records)
+    for order in ((0, 1), (1, 0)):
+        entries = [FetchPartition("t", partition, 0, 1 << 20) for partition in order]
+        first, second = broker.ask(Fetch(partitions=entries, max_bytes=size, max_wait_ms=0)).partitions
+        assert (first.partition, second.partition) == order
+        assert (_size(first.records), _size(second.records)) == (size, 0)
+
+
+def test_the_brokers_own_limit_counts_too() -> None:
+    broker = SimulatedBroker(fetch_max_bytes=1024)
+    broker.create("t")
+    for _ in range(10):
+        broker.produce("t", b"x" * 500)
+    assert _size(broker.fetch("t").partitions[0].records) <= 1024
+
+
+def test_zstd_is_kept_from_clients_that_cannot_read_it(broker: SimulatedBroker) -> None:
+    broker.produce("t", b"plain")
+    plain = _size(broker.fetch("t").partitions[0].records)
+    packed = Produce(partitions=[ProducePartition("t", 0, batch(b"packed", codec="zstd"))])
+    assert broker.ask(packed).partitions[0].error is ErrorCode.NONE
+    assert _size(broker.fetch("t", allows_zstd=False).partitions[0].records) == plain
+    assert broker.fetch("t", 1, allows_zstd=False).partitions[0].error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    old = Produce(partitions=[ProducePartition("t", 0, batch(b"packed", codec="zstd"))], allows_zstd=False)
+    assert broker.ask(old).partitions[0].error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+# --- waiting
+
+
+def test_a_fetch_waits_for_data(broker: SimulatedBroker) -> None:
+    waiting = broker.submit(fetch("t", max_wait_ms=500))
+    broker.scheduler.advance(499)
+    assert not waiting
+    broker.produce("t", b"a")
+    assert _size(waiting[0].partitions[0].records) > 0
+    broker.scheduler.advance(1000)
+    assert len(waiting) == 1
+
+
+def test_a_fetch_waits_no_longer_than_it_says(broker: SimulatedBroker) -> None:
+    waiting = broker.submit(fetch("t", max_wait_ms=500))
+    broker.scheduler.advance(500)
+    answer = waiting[0].partitions[0]
+    assert (answer.error, _size(answer.records), answer.high_watermark) == (ErrorCode.NONE, 0, 0)
+
+
+def test_a_fetch_waits_for_min_bytes_in_all_partitions_together(broker: SimulatedBroker) -> None:
+    entries = [FetchPartition("t", 0, 0, 1 << 20), FetchPartition("t", 1, 0, 1 << 20)]
+    waiting = broker.submit(Fetch(partitions=entries, max_wait_ms=500, min_bytes=400))
+    broker.produce("t", b"x" * 100)
+    broker.produce("t", b"x" * 10, partition=1)
+    assert not waiting
+    broker.produce("t", b"x" * 100, partition=1)
+    first, second = waiting[0].partitions
+    assert _size(first.records) > 100
+    assert _size(second.records) > 110
+
+
+def test_data_beyond_the_limit_of_a_partition_does_not_count(broker: SimulatedBroker) -> None:
+    waiting = broker.submit(fetch("t", partition_bytes=200, max_wait_ms=500, min_bytes=1000))
+    for _ in range(10):
+        broker.produce("t", b"x" * 500)
+    assert not waiting
+    broker.scheduler.advance(500)
+    assert len(waiting) == 1
+
+
+def test_an_error_is_answered_at_once(broker: SimulatedBroker) -> None:
+    entries = [FetchPartition("t", 0, 0, 100), FetchPartition("t", 9, 0, 100)]
+    assert len(broker.submit(Fetch(partitions=entries, max_wait_ms=500))) == 1
+    assert len(broker.submit(Fetch(partitions=[], max_wait_ms=500))) == 1
+    assert len(broker.submit(fetch("t", max_wait_ms=-5))) == 1
+
+
+def test_a_fetch_ends_when_its_topic_is_deleted(broker: SimulatedBroker) -> None:
+    waiting = broker.submit(fetch("t", max_wait_ms=500))
+    broker.ask(DeleteTopics(names=["t"]))
+    assert waiting[0].partitions[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_fetch_ends_when_the_log_starts_after_its_offset(broker: SimulatedBroker) -> None:
+    broker.produce("t", b"a")
+    waiting = broker.submit(fetch("t", max_wait_ms=500, min_bytes=10_000))
+    broker.ask(DeleteRecords(partitions=[DeleteRecordsPartition(topic="t", partition=0, offset=1)]))
+    assert waiting[0].partitions[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_fetch_does_not_wait_for_more_when_the_log_has_rolled_on(broker: SimulatedBroker) -> None:
+    broker.create("rolling", segment_bytes="1000")
+    broker.produce("rolling", b"x" * 600)
+    waiting = broker.submit(fetch("rolling", max_wait_ms=500, min_bytes=100_000))
+    assert not waiting
+    broker.produce("rolling", b"x" * 600)
+    assert _size(waiting[0].partitions[0].records) > 0
+
+
+def test_what_waits_for_a_connection_ends_with_it(broker: SimulatedBroker) -> None:
+    other = Caller(host="127.0.0.1", connection=2)
+    mine, others = broker.submit(fetch("t", max_wait_ms=10**9)), broker.submit(fetch("t", max_wait_ms=10**9), other)
+    broker.node.state.gone(HERE.connection)
+    assert (len(mine), len(others)) == (1, 0)
+    assert len(broker.node.state.purgatory) == 1
+
+
+def test_stopping_answers_what_waits(broker: SimulatedBroker) -> None:
+    waiting = broker.submit(fetch("t", max_wait_ms=10**9))
+    broker.stop()
+    assert len(waiting) == 1
+
+
+def test_many_waiting_fetches_do_not_slow_other_partitions(broker: SimulatedBroker) -> None:
+    for _ in range(1000):
+        broker.submit(fetch("t", max_wait_ms=10**9))
+    partition = broker.node.state.partitions[("t", 0)]
+    looked_at: list[int] = []
+    partition.ready_bytes = lambda *_: looked_at.append(1) or 0  # type: ignore[method-assign,func-returns-value,misc,assignment]  # a spy
+    broker.produce("t", b"a", partition=1)
+    assert not looked_at
+
+
+# --- durable answers
+
+
+def test_an_answer_waits_for_the_flush_that_its_append_made_due(broker: SimulatedBroker) -> None:
+    broker.create("durable", flush_messages="2")
+    assert broker.produce("durable", b"a").error is ErrorCode.NONE
+    waiting = broker.submit(produce("durable", b"b"))
+    assert not waiting, "it is being flushed"
+    broker.scheduler.run_pending()
+    assert waiting[0].partitions[0].base_offset == 1
+    assert broker.node.state.partitions[("durable", 0)].log.recovery_point == 2
+
+
+# --- trouble
+
+
+def test_a_full_disk_is_reported_and_the_broker_stays_readable() -> None:
+    disk = MemoryDisk()
+    broker = SimulatedBroker(disk=disk)
+    broker.create("t")
+    broker.produce("t", b"before")
+    disk.capacity = disk.used
+    for _ in range(3):
+        result = broker.produce("t", b"no room")
+        assert (result.error, result.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert result.error_message
+    assert len([line for line in broker.reports if "t-0" in line]) == 1, "once, not for every request"
+    assert broker.values("t") == [b"before"]
+    disk.capacity = None
+    assert broker.produce("t", b"after").base_offset == 1
+    assert broker.values("t") == [b"before", b"after"]
+
+
+def test_a_read_only_disk_is_reported_and_the_broker_stays_readable() -> None:
+    disk = MemoryDisk()
+    broker = SimulatedBroker(disk=disk)
+    broker.create("t")
+    broker.produce("t", b"before")
+    disk.read_only = True
+    assert broker.produce("t", b"x").error is ErrorCode.KAFKA_STORAGE_ERROR
+    failed = broker.ask(CreateTopics(topics=[NewTopic(name="new")])).topics[0]
+    assert failed.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "new" not in broker.node.state.registry.topics
+    assert broker.values("t") == [b"before"]
+    disk.read_only = False
+    broker.create("new")
+
+
+def test_a_handler_that_fails_is_answered_and_reported(broker: SimulatedBroker) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no")
+
+    broker.node.state.partitions[("t", 0)].append_as_leader = fail  # type: ignore[method-assign,assignment]  # a fault
+    with pytest.raises(ApiError, match="UNKNOWN_SERVER_ERROR"):
+        broker.produce("t", b"a")
+    assert any("RuntimeError" in line for line in broker.reports)
+    assert broker.produce("t", b"a", partition=1).error is ErrorCode.NONE
+
+
+def test_an_unknown_request_is_refused(broker: SimulatedBroker) -> None:
+    class Unknown(Request[None]):
+        pass
+
+    with pytest.raises(ApiError, match="UNSUPPORTED_VERSION"):
+        broker.ask(Unknown())
+
+
+def test_counters(broker: SimulatedBroker) -> None:
+    broker.produce("t", b"a", b"b")
+    broker.fetch("t")
+    assert broker.metrics.value("kafka_server_brokertopicmetrics_messagesin_total", topic="t") == 2
+    size = len(batch(b"a", b"b"))
+    assert broker.metrics.value("kafka_server_brokertopicmetrics_bytesin_total", topic="t") == size
+    assert broker.metrics.value("kafka_server_brokertopicmetrics_bytesout_total", topic="t") == size
+
+
+def test_messages_survive_a_restart(broker: SimulatedBroker) -> None:
+    broker.produce("t", b"a")
+    broker.restart()
+    assert broker.values("t") == [b"a"]
+    assert broker.produce("t", b"b").base_offset == 1
+
+
+def _size(records: object) -> int:
+    return records.size if hasattr(records, "size") else len(records)  # type: ignore[arg-type]  # a buffer

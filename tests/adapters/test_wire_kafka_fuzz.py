@@ -91,9 +91,8 @@ def test_every_prefix_of_every_request_and_every_huge_count() -> None:
     tracemalloc.start()
     try:
         for key, sample in SAMPLES.items():
-            low, high = BY_KEY[key].versions
-            for version in (low, high):
-                frame = request_frame(key, version, 7, sample.request)[:150]
+            for version in BY_KEY[key].versions:
+                frame = request_frame(key, version, 7, sample.request)[:90]
                 for at in range(len(frame)):
                     _check(frame[:at])
                     for huge in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07"):

@@ -32,9 +32,9 @@ _FAST_VALUE_MAX = SMALL_LIMIT - 16
 # A record without key and headers and at the base timestamp, around its value: length, attributes and timestamp delta,
 # offset delta, null key, value length, value, no headers.
 _PLAIN_RECORD = b"%b\0\0%b\1%b%b\0"
-# Its length by the length of its value, for offset deltas of one byte and of two.
-_PLAIN_LENGTHS = tuple(SMALL[5 + len(SMALL[size]) + size] for size in range(_FAST_VALUE_MAX))
-_PLAIN_LENGTHS_2 = tuple(SMALL[6 + len(SMALL[size]) + size] for size in range(_FAST_VALUE_MAX))
+# Its length field by the size of its value, for offset deltas of one byte and of two.
+_PLAIN_LENGTHS = SMALL[6:70] + SMALL[71:]  # 6 bytes around a value of up to 63 bytes, 7 around a longer one
+_PLAIN_LENGTHS_2 = SMALL[7:71] + SMALL[72:]
 
 
 def encode_batch(

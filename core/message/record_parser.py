@@ -27,15 +27,17 @@ _PLAIN_VALUE_MIN, _PLAIN_VALUE_MAX = 64, 2047
 _NO_KEY = 1
 
 
-def _as_unpacked(number: int) -> int:
-    return int.from_bytes(SMALL[number], "little")
+def _as_unpacked(first: int, last: int) -> tuple[int, ...]:
+    """The two-byte varints of these numbers, as the layouts above give them."""
+    return unpack(f"<{last - first + 1}H", b"".join(SMALL[first : last + 1]))
 
 
-_VALUE_SIZES = {_as_unpacked(size): size for size in range(_PLAIN_VALUE_MIN, _PLAIN_VALUE_MAX + 1)}
+_FIELDS = _as_unpacked(_PLAIN_VALUE_MIN, _PLAIN_VALUE_MAX + 8)
+_VALUE_SIZES = dict(zip(_FIELDS, range(_PLAIN_VALUE_MIN, _PLAIN_VALUE_MAX + 1), strict=False))
 """The size of a value by its length field."""
-_LENGTHS = {_as_unpacked(size): _as_unpacked(size + 7) for size in _VALUE_SIZES.values()}
-_LENGTHS_2 = {_as_unpacked(size): _as_unpacked(size + 8) for size in _VALUE_SIZES.values()}
-"""The length field that a plain record has, by that of its value."""
+_LENGTHS = dict(zip(_FIELDS, _FIELDS[7:], strict=False))
+_LENGTHS_2 = dict(zip(_FIELDS, _FIELDS[8:], strict=False))
+"""The length field that a plain record has, by that of its value: 7 bytes around the value, or 8."""
 
 
 class Records(NamedTuple):
@@ -73,7 +75,8 @@ def parse_records(data: bytes, start: int, end: int, count: int, *, with_headers
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch ends before the last of its {count} records") from None
     if position != end:
         raise ApiError(
-            ErrorCode.CORRUPT_MESSAGE, f"the {count} records of the batch end {end - position} bytes before the batch"
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the {count} records of the batch end at byte {position - start} of {end - start}",
         )
     return records
 
@@ -84,8 +87,7 @@ def _take_plain(data: bytes, position: int, count: int, values: list[bytes | Non
     first = range(0, 2 * min(count, _ONE_BYTE_OFFSETS), 2)
     position = _take_plain_run(data, position, first, _PLAIN, _LENGTHS, values, deltas)
     if len(values) == _ONE_BYTE_OFFSETS < count:
-        two_bytes = b"".join(SMALL[_ONE_BYTE_OFFSETS : min(count, SMALL_LIMIT)])
-        rest = unpack(f"<{len(two_bytes) // 2}H", two_bytes)
+        rest = _as_unpacked(_ONE_BYTE_OFFSETS, min(count, SMALL_LIMIT) - 1)
         position = _take_plain_run(data, position, rest, _PLAIN_2, _LENGTHS_2, values, deltas)
     if any(deltas):
         if max(deltas) > 0x7F:  # a timestamp delta of two bytes: what looked like plain records is something else
@@ -134,13 +136,8 @@ def _take_any(  # noqa: PLR0915  # a call for each field would double the time
     Varints of one and two bytes are read in place. Positions only grow, so a length that points beyond the batch shows
     in the position returned.
     """
-    add_value, add_key, add_offset, add_delta, add_headers = (
-        records.values.append,
-        records.keys.append,
-        records.offset_deltas.append,
-        records.timestamp_deltas.append,
-        records.headers.append,
-    )
+    add_value, add_key, add_headers = records.values.append, records.keys.append, records.headers.append
+    add_offset, add_delta = records.offset_deltas.append, records.timestamp_deltas.append
     for _ in range(count):
         raw = data[position]
         if raw < 0x80:
@@ -153,7 +150,6 @@ def _take_any(  # noqa: PLR0915  # a call for each field would double the time
         if raw & 1:
             raise _bad_length("record", raw)
         record_end = position + (raw >> 1)
-
         position += 1  # the attributes, which mean nothing yet
 
         raw = data[position]
@@ -206,15 +202,11 @@ def _take_any(  # noqa: PLR0915  # a call for each field would double the time
             position += raw >> 1
             add_value(data[start:position])
 
-        if data[position] == 0:
-            position += 1
-            if with_headers:
-                add_headers(())
-        elif with_headers:
-            headers, position = _read_headers(data, position)
+        if with_headers:
+            headers, position = _read_headers(data, position) if data[position] else ((), position + 1)
             add_headers(headers)
         else:
-            position = max(position, record_end)
+            position = max(position, record_end) if data[position] else position + 1
         if position != record_end:
             raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE, f"a record ends {position - record_end} bytes from where its length says"

@@ -76,7 +76,7 @@ def parse_records(data: bytes, start: int, end: int, count: int, *, with_headers
     if position != end:
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE,
-            f"the {count} records of the batch end at byte {position - start} of {end - start}",
+            f"the {count} records end at byte {position - start} of {end - start}",
         )
     return records
 
@@ -128,14 +128,10 @@ def _take_plain_run(
     return position
 
 
-def _take_any(  # noqa: PLR0915  # a call for each field would double the time
-    data: bytes, position: int, count: int, records: Records, with_headers: bool
-) -> int:
+def _take_any(data: bytes, position: int, count: int, records: Records, with_headers: bool) -> int:  # noqa: PLR0915
     """Read records of any kind; returns the position after them. Raises `IndexError` or `ApiError` if malformed.
 
-    Varints of one and two bytes are read in place. Positions only grow, so a length that points beyond the batch shows
-    in the position returned.
-    """
+    Varints are read in place, since calls would double the time. Positions only grow: one beyond the end shows there."""
     add_value, add_key, add_headers = records.values.append, records.keys.append, records.headers.append
     add_offset, add_delta = records.offset_deltas.append, records.timestamp_deltas.append
     for _ in range(count):
@@ -149,17 +145,12 @@ def _take_any(  # noqa: PLR0915  # a call for each field would double the time
             raw, position = read_raw(data, position)
         if raw & 1:
             raise _bad_length("record", raw)
-        record_end = position + (raw >> 1)
-        position += 1  # the attributes, which mean nothing yet
+        record_end, position = position + (raw >> 1), position + 1  # past the attributes, which mean nothing yet
 
-        raw = data[position]
-        if raw < 0x80:
-            position += 1
-        elif (high := data[position + 1]) < 0x80:
-            raw = raw & 0x7F | high << 7
-            position += 2
-        else:
-            raw, position = read_raw(data, position, LONG_BYTES_MAX)
+        raw, position = data[position], position + 1
+        if raw > 0x7F:
+            two, at = (high := data[position]) < 0x80, position - 1
+            raw, position = (raw & 0x7F | high << 7, position + 1) if two else read_raw(data, at, LONG_BYTES_MAX)
         add_delta(raw >> 1 ^ -(raw & 1))
 
         raw = data[position]
@@ -172,17 +163,15 @@ def _take_any(  # noqa: PLR0915  # a call for each field would double the time
             raw, position = read_raw(data, position)
         add_offset(raw >> 1 ^ -(raw & 1))
 
-        raw = data[position]
-        position += 1
-        if raw == _NO_KEY:
+        raw, position = data[position], position + 1
+        if raw > 0x7F:
+            raw, position = read_raw(data, position - 1)
+        if raw == 1:
             add_key(None)
+        elif raw & 1:
+            raise _bad_length("key", raw)
         else:
-            if raw > 0x7F:
-                raw, position = read_raw(data, position - 1)
-            if raw & 1:
-                raise _bad_length("key", raw)
-            start = position
-            position += raw >> 1
+            start, position = position, position + (raw >> 1)
             add_key(data[start:position])
 
         raw = data[position]
@@ -193,13 +182,12 @@ def _take_any(  # noqa: PLR0915  # a call for each field would double the time
             position += 2
         else:
             raw, position = read_raw(data, position)
-        if raw & 1:
-            if raw != 1:
-                raise _bad_length("value", raw)
+        if raw == 1:
             add_value(None)
+        elif raw & 1:
+            raise _bad_length("value", raw)
         else:
-            start = position
-            position += raw >> 1
+            start, position = position, position + (raw >> 1)
             add_value(data[start:position])
 
         if with_headers:
@@ -208,9 +196,7 @@ def _take_any(  # noqa: PLR0915  # a call for each field would double the time
         else:
             position = max(position, record_end) if data[position] else position + 1
         if position != record_end:
-            raise ApiError(
-                ErrorCode.CORRUPT_MESSAGE, f"a record ends {position - record_end} bytes from where its length says"
-            )
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record is {position - record_end} bytes longer than it says")
     return position
 
 

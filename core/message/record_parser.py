@@ -131,7 +131,7 @@ def _take_plain_run(
 def _take_any(data: bytes, position: int, count: int, records: Records, with_headers: bool) -> int:  # noqa: PLR0915
     """Read records of any kind; returns the position after them. Raises `IndexError` or `ApiError` if malformed.
 
-    Varints are read in place, since calls would double the time. Positions only grow: one beyond the end shows there."""
+    Varints are read in place: calls would double the time. Positions only grow, so the last shows any overrun."""
     add_value, add_key, add_headers = records.values.append, records.keys.append, records.headers.append
     add_offset, add_delta = records.offset_deltas.append, records.timestamp_deltas.append
     for _ in range(count):

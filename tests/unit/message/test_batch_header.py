@@ -1,5 +1,6 @@
 """The header of a batch, and the checks of a client's batch that need no record."""
 
+from contextlib import suppress
 from struct import pack_into
 
 import pytest
@@ -137,9 +138,10 @@ def test_log_append_time_is_stamped_in_place() -> None:
 
 @given(st.binary(max_size=200), st.integers(0, 80))
 def test_arbitrary_bytes_never_raise_anything_but_api_errors(data: bytes, position: int) -> None:
-    for use in (lambda: parse_header(data, min(position, len(data))), lambda: check_batch(data)):
-        with pytest.raises(ApiError):
-            use()
+    with suppress(ApiError):
+        assert parse_header(data, min(position, len(data))).magic == 2
+    with suppress(ApiError):
+        assert check_batch(data).size == len(data)
 
 
 @given(st.integers(0, len(GOLDEN) * 8 - 1))

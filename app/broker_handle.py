@@ -141,11 +141,16 @@ class Broker:
         return self._thread.reactor
 
     @property
-    def api(self) -> BrokerApi:
-        """The broker itself; to be called on its own thread only."""
+    def node(self) -> BrokerNode:
+        """The broker itself, which belongs to its own thread. Raises `ClosedError` before `start`."""
         if self._node is None:
             raise ClosedError("the broker has not been started")
-        return self._node.api
+        return self._node
+
+    @property
+    def api(self) -> BrokerApi:
+        """What answers requests, on the broker's own thread. Raises `ClosedError` before `start`."""
+        return self.node.api
 
     def attach(self, link: InProcessLink) -> None:
         self._links.add(link)

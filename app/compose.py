@@ -6,7 +6,7 @@ Adapters are imported where they are used, so that a client does not load the br
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..ports.errors import ClosedError, ConfigError
 from ..ports.transport import Address, TransportError
@@ -212,8 +212,6 @@ class _TcpConnector:
         from ..adapters.transport_tcp import Reactor, TcpTransport
         from .background import ReactorThread
 
-        if not bootstrap:
-            raise ConfigError("bootstrap.servers is empty; give HOST:PORT of at least one broker")
         self.bootstrap = tuple(bootstrap)
         self.clock: Clock = SystemClock()
         self.entropy: Entropy = SystemEntropy()
@@ -284,17 +282,25 @@ class _InProcessConnector:
         self._thread.stop()
 
 
-def tcp_connector(
-    bootstrap: Sequence[Address],
+def client_connector(
+    bootstrap: object,
     *,
     client_id: str | None = None,
     request_timeout_ms: float = 30_000.0,
     connect_timeout_ms: float = 10_000.0,
     report: Report = log_report,
 ) -> Connector:
-    """How a client reaches brokers over TCP."""
+    """How a client reaches brokers: over TCP, or a `Broker` object in its own process without a socket.
+
+    `bootstrap` is the broker object; or "host:port", several of them separated by commas or in a list, also as
+    (host, port) or `kafka://host:port`. Raises `ConfigError`.
+    """
+    from .in_process import is_broker_host
+
+    if is_broker_host(bootstrap):
+        return _InProcessConnector(bootstrap, client_id=client_id, report=report)
     return _TcpConnector(
-        bootstrap,
+        _addresses(bootstrap),
         client_id=client_id,
         request_timeout_ms=request_timeout_ms,
         connect_timeout_ms=connect_timeout_ms,
@@ -302,6 +308,27 @@ def tcp_connector(
     )
 
 
-def in_process_connector(broker: BrokerHost, *, client_id: str | None = None, report: Report = log_report) -> Connector:
-    """How a client reaches a `Broker` object in its own process."""
-    return _InProcessConnector(broker, client_id=client_id, report=report)
+def _addresses(bootstrap: object) -> list[Address]:
+    from .config.listeners import parse_address
+
+    if isinstance(bootstrap, str):
+        texts: Sequence[object] = [part.strip() for part in bootstrap.split(",") if part.strip()]
+    elif isinstance(bootstrap, Sequence) and not isinstance(bootstrap, bytes):
+        texts = [bootstrap] if _is_pair(bootstrap) else bootstrap
+    else:
+        raise ConfigError(f"bootstrap {bootstrap!r} is neither HOST:PORT, nor a list of such, nor a Broker")
+    addresses = []
+    for each in texts:
+        if isinstance(each, str):
+            addresses.append(parse_address(each.removeprefix("kafka://"), f"bootstrap {each!r}"))
+        elif _is_pair(each):
+            addresses.append(each)
+        else:
+            raise ConfigError(f"bootstrap {each!r} is not HOST:PORT")
+    if not addresses:
+        raise ConfigError("bootstrap is empty; give HOST:PORT of at least one broker")
+    return addresses
+
+
+def _is_pair(value: object) -> TypeGuard[Address]:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], int)

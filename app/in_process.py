@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from attrs import evolve
 
@@ -34,6 +34,11 @@ class BrokerHost(Protocol):
     def detach(self, link: "InProcessLink") -> None:
         """Forget the link, and whatever still waits for it. Broker's thread."""
         ...
+
+
+def is_broker_host(value: object) -> TypeGuard[BrokerHost]:
+    """True for a broker object."""
+    return all(hasattr(type(value), name) for name in ("api", "attach", "detach"))
 
 
 class InProcessLink:

@@ -226,8 +226,8 @@ class BrokerNode:
 def open_topics(state: BrokerState) -> None:
     """Open the logs of what belongs to this broker; finish deletions that were interrupted."""
     for topic in list(state.registry.deleting.values()):
-        state.drop_topic(topic)
-        state.registry.finish_delete(topic.name)
+        if state.drop_topic(topic):
+            state.registry.finish_delete(topic.name)
     for topic in state.registry.topics.values():
         try:
             state.open_topic(topic)

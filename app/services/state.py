@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from attrs import frozen
 
 from ...core.cluster.registry import TopicRegistry
-from ...core.cluster.topics import BrokerRegistration, Topic
+from ...core.cluster.topics import NO_LEADER, BrokerRegistration, Topic
 from ...core.log.manager import LogManager
 from ...core.partition import Partition
 from ...core.purgatory import Purgatory
@@ -119,18 +119,29 @@ class BrokerState:
             isr=known.isr,
         )
 
-    def drop_topic(self, topic: Topic) -> None:
-        """Forget the partitions of a topic and remove their logs; whoever waits for them is answered."""
-        for number in topic.partitions:
-            key = TopicPartition(topic.name, number)
-            partition = self.partitions.pop(key, None)
-            if partition is not None:
-                partition.leader = -1
-                self.purgatory.check(key)
-            self._failing.discard(key)
-            self.logs.delete(key)
+    def drop_topic(self, topic: Topic) -> bool:
+        """Forget a topic and remove its logs; whoever waits for it is answered. False: some logs are still there."""
+        dropped = self.drop_partitions(topic.name, topic.partitions)
         if self._stats.pop(topic.name, None) is not None:
             self.metrics.forget(topic=topic.name)
+        return dropped
+
+    def drop_partitions(self, topic: str, numbers: Iterable[int]) -> bool:
+        """Forget partitions and remove their logs. False: some could not be removed, which is reported."""
+        dropped = True
+        for number in numbers:
+            key = TopicPartition(topic, number)
+            partition = self.partitions.pop(key, None)
+            if partition is not None:
+                partition.leader = NO_LEADER
+                self.purgatory.check(key)
+            self._failing.discard(key)
+            try:
+                self.logs.delete(key)
+            except StorageError as error:
+                self.failed(f"removing the log of {key}", error)
+                dropped = False
+        return dropped
 
     def apply_log_configs(self, topics: Iterable[str]) -> None:
         """Let the logs of these topics go by what is configured now."""

@@ -99,11 +99,17 @@ class TopicService:
 
     def _grow_one(self, new: NewPartitions, *, validate_only: bool) -> None:
         state = self._state
+        before = state.registry.topic(new.topic)
         grown = state.registry.plan_partitions(new.topic, new.count, state.racks(), assignments=new.assignments)
         if validate_only:
             return
-        state.open_topic(grown)
         state.registry.grow(grown)
+        try:
+            state.open_topic(grown)
+        except StorageError:
+            state.drop_partitions(new.topic, grown.partitions.keys() - before.partitions.keys())
+            state.registry.grow(before)
+            raise
 
     def delete(self, request: DeleteTopics, _caller: Caller, reply: Reply[DeleteTopicsResult]) -> None:
         by_name = [DeletedTopic(name=name) for name in dict.fromkeys(request.names)]
@@ -123,9 +129,10 @@ class TopicService:
         return DeletedTopic(name=topic.name, topic_id=topic.topic_id)
 
     def _remove(self, name: str) -> None:
+        """The topic is gone from here on; its name is free as soon as its logs are removed, at the latest by a restart."""
         topic = self._state.registry.begin_delete(name)
-        self._state.drop_topic(topic)
-        self._state.registry.finish_delete(name)
+        if self._state.drop_topic(topic):
+            self._state.registry.finish_delete(name)
 
     def _try(self, do: Callable[[T], T2], failed: Callable[[T, ErrorCode, str | None], T2], item: T) -> T2:
         """The outcome for one item; what goes wrong with it is its own."""

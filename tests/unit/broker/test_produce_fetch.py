@@ -242,11 +242,10 @@ def test_stopping_answers_what_waits(broker: SimulatedBroker) -> None:
 def test_many_waiting_fetches_do_not_slow_other_partitions(broker: SimulatedBroker) -> None:
     for _ in range(1000):
         broker.submit(fetch("t", max_wait_ms=10**9))
-    partition = broker.node.state.partitions[("t", 0)]
-    looked_at: list[int] = []
-    partition.ready_bytes = lambda *_: looked_at.append(1) or 0  # type: ignore[method-assign,func-returns-value,misc,assignment]  # a spy
+    watched: list[object] = []
+    broker.node.state.partitions[("t", 0)].log = _Untouchable(watched)  # type: ignore[assignment]  # a spy
     broker.produce("t", b"a", partition=1)
-    assert not looked_at
+    assert not watched
 
 
 # --- durable answers
@@ -298,10 +297,7 @@ def test_a_read_only_disk_is_reported_and_the_broker_stays_readable() -> None:
 
 
 def test_a_handler_that_fails_is_answered_and_reported(broker: SimulatedBroker) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("no")
-
-    broker.node.state.partitions[("t", 0)].append_as_leader = fail  # type: ignore[method-assign,assignment]  # a fault
+    broker.node.state.partitions[("t", 0)].log = _Untouchable([])  # type: ignore[assignment]  # a fault
     with pytest.raises(ApiError, match="UNKNOWN_SERVER_ERROR"):
         broker.produce("t", b"a")
     assert any("RuntimeError" in line for line in broker.reports)
@@ -330,6 +326,17 @@ def test_messages_survive_a_restart(broker: SimulatedBroker) -> None:
     broker.restart()
     assert broker.values("t") == [b"a"]
     assert broker.produce("t", b"b").base_offset == 1
+
+
+class _Untouchable:
+    """In the place of a log; notes that it was used, and fails."""
+
+    def __init__(self, used: list[object]) -> None:
+        self._used = used
+
+    def __getattr__(self, name: str) -> object:
+        self._used.append(name)
+        raise RuntimeError(f"{name} was used")
 
 
 def _size(records: object) -> int:

@@ -1,0 +1,15 @@
+"""Waiting for a condition."""
+
+import time
+from collections.abc import Callable
+
+PATIENCE_S = 20.0
+
+
+def wait_for(condition: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
+    """Returns as soon as `condition` holds. Raises `TimeoutError`."""
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"it did not come about within {patience_s:.0f} s")
+        time.sleep(0.002)

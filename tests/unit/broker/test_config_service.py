@@ -1,0 +1,182 @@
+"""DescribeConfigs, IncrementalAlterConfigs, DescribeCluster, DescribeLogDirs, ListOffsets."""
+
+from collections.abc import Mapping
+
+import pytest
+from support.simulated_broker import SimulatedBroker, batch
+
+from barnabas.ports.broker_api import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    ConfigAlteration,
+    ConfigDescription,
+    ConfigOp,
+    ConfigResource,
+    ConfigSource,
+    DescribeCluster,
+    DescribeConfigs,
+    DescribeLogDirs,
+    IncrementalAlterConfigs,
+    ListOffsets,
+    ListOffsetsPartition,
+    Produce,
+    ProducePartition,
+    ResourceKind,
+    ResourceOutcome,
+)
+from barnabas.ports.error_codes import ErrorCode
+
+TOPIC = ConfigResource(kind=ResourceKind.TOPIC, name="t")
+BROKER = ConfigResource(kind=ResourceKind.BROKER, name="1")
+ALL_BROKERS = ConfigResource(kind=ResourceKind.BROKER, name="")
+
+
+@pytest.fixture
+def broker() -> SimulatedBroker:
+    simulated = SimulatedBroker()
+    simulated.create("t")
+    return simulated
+
+
+def describe(broker: SimulatedBroker, resource: ConfigResource, *keys: str) -> ResourceOutcome:
+    wanted = ConfigDescription(resource=resource, keys=keys or None)
+    return broker.ask(DescribeConfigs(resources=[wanted], include_synonyms=True)).resources[0]
+
+
+def values(outcome: ResourceOutcome) -> dict[str, tuple[str | None, ConfigSource]]:
+    return {entry.name: (entry.value, entry.source) for entry in outcome.entries}
+
+
+def alter(
+    broker: SimulatedBroker,
+    resource: ConfigResource,
+    changes: Mapping[str, str | None],
+    *,
+    op: int = ConfigOp.SET,
+    validate_only: bool = False,
+) -> ResourceOutcome:
+    alterations = [
+        ConfigAlteration(resource=resource, name=name, value=value, op=op) for name, value in changes.items()
+    ]
+    request = IncrementalAlterConfigs(resources=[resource], alterations=alterations, validate_only=validate_only)
+    return broker.ask(request).resources[0]
+
+
+def test_a_topics_configs_override_the_brokers(broker: SimulatedBroker) -> None:
+    log = broker.node.state.partitions[("t", 0)].log
+    assert values(describe(broker, TOPIC, "retention.ms")) == {"retention.ms": ("604800000", ConfigSource.DEFAULT)}
+    alter(broker, BROKER, {"log.retention.ms": "100"})
+    assert log.config.retention_ms == 100
+    alter(broker, TOPIC, {"retention.ms": "50"})
+    assert log.config.retention_ms == 50
+    assert values(describe(broker, TOPIC, "retention.ms")) == {"retention.ms": ("50", ConfigSource.TOPIC)}
+    alter(broker, TOPIC, {"retention.ms": None}, op=ConfigOp.DELETE)
+    assert log.config.retention_ms == 100
+    alter(broker, ALL_BROKERS, {"log.retention.ms": "70"})
+    alter(broker, BROKER, {"log.retention.ms": None}, op=ConfigOp.DELETE)
+    assert log.config.retention_ms == 70
+    assert values(describe(broker, ALL_BROKERS)) == {"log.retention.ms": ("70", ConfigSource.DYNAMIC_DEFAULT_BROKER)}
+    broker.restart()
+    assert broker.node.state.partitions[("t", 0)].log.config.retention_ms == 70
+
+
+def test_changes_of_a_resource_are_made_all_or_none(broker: SimulatedBroker) -> None:
+    outcome = alter(broker, TOPIC, {"retention.ms": "50", "no.such.key": "1"})
+    assert outcome.error is ErrorCode.INVALID_CONFIG
+    assert "no.such.key" in (outcome.error_message or "")
+    assert broker.node.state.registry.topic("t").configs == {}
+    assert alter(broker, TOPIC, {"retention.ms": "50"}, validate_only=True).error is ErrorCode.NONE
+    assert broker.node.state.registry.topic("t").configs == {}
+
+
+@pytest.mark.parametrize(
+    ("resource", "changes", "expected"),
+    [
+        (TOPIC, {"retention.ms": "soon"}, ErrorCode.INVALID_CONFIG),
+        (TOPIC, {"deletion.policy": "no-such-plugin"}, ErrorCode.INVALID_CONFIG),
+        (BROKER, {"log.deletion.policy": "no-such-plugin"}, ErrorCode.INVALID_CONFIG),
+        (BROKER, {"listeners": "kafka://a:1"}, ErrorCode.INVALID_REQUEST),
+        (ConfigResource(kind=ResourceKind.BROKER, name="2"), {"log.retention.ms": "1"}, ErrorCode.INVALID_REQUEST),
+        (ConfigResource(kind=ResourceKind.BROKER_LOGGER, name="1"), {"x": "1"}, ErrorCode.INVALID_REQUEST),
+        (ConfigResource(kind=99, name="1"), {"x": "1"}, ErrorCode.INVALID_REQUEST),
+        (
+            ConfigResource(kind=ResourceKind.TOPIC, name="nowhere"),
+            {"retention.ms": "1"},
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ),
+    ],
+)
+def test_what_cannot_be_altered(
+    broker: SimulatedBroker, resource: ConfigResource, changes: dict[str, str | None], expected: ErrorCode
+) -> None:
+    assert alter(broker, resource, changes).error is expected
+
+
+def test_what_cannot_be_described(broker: SimulatedBroker) -> None:
+    assert describe(broker, ConfigResource(kind=2, name="nowhere")).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert describe(broker, ConfigResource(kind=4, name="2")).error is ErrorCode.INVALID_REQUEST
+    assert describe(broker, ConfigResource(kind=8, name="1")).error is ErrorCode.INVALID_REQUEST
+
+
+def test_describe_the_broker(broker: SimulatedBroker) -> None:
+    told = values(describe(broker, BROKER))
+    assert told["listeners"] == ("kafka://broker:9092", ConfigSource.STATIC_BROKER)
+    assert told["num.partitions"] == ("1", ConfigSource.DEFAULT)
+
+
+def test_describe_cluster(broker: SimulatedBroker) -> None:
+    answer = broker.ask(DescribeCluster())
+    assert (answer.error, answer.controller_id, len(answer.brokers)) == (ErrorCode.NONE, 1, 1)
+    assert answer.cluster_id == broker.node.state.cluster_id
+    assert broker.ask(DescribeCluster(endpoint_type=2)).error is not ErrorCode.NONE
+
+
+def test_describe_log_dirs(broker: SimulatedBroker) -> None:
+    broker.produce("t", b"a")
+    broker.create("u", 2)
+    everything = broker.ask(DescribeLogDirs()).log_dirs
+    assert [(replica.topic, replica.partition, replica.lag) for replica in everything[0].replicas] == [
+        ("t", 0, 0),
+        ("u", 0, 0),
+        ("u", 1, 0),
+    ]
+    assert everything[0].replicas[0].size_bytes == len(batch(b"a"))
+    some = broker.ask(DescribeLogDirs(topics={"u": [1], "nowhere": [0]})).log_dirs
+    assert [(replica.topic, replica.partition) for replica in some[0].replicas] == [("u", 1)]
+
+
+# --- offsets
+
+
+def offsets(broker: SimulatedBroker, timestamp: int, **options: int) -> tuple[ErrorCode, int, int]:
+    entry = ListOffsetsPartition(topic="t", partition=0, timestamp=timestamp, **options)
+    answer = broker.ask(ListOffsets(partitions=[entry])).partitions[0]
+    return answer.error, answer.offset, answer.timestamp
+
+
+def test_list_offsets(broker: SimulatedBroker) -> None:
+    assert offsets(broker, LATEST) == (ErrorCode.NONE, 0, -1)
+    assert offsets(broker, MAX_TIMESTAMP) == (ErrorCode.NONE, -1, -1)
+    start = 1_700_000_000_000
+    for step in (0, 10, 30, 20):
+        records = batch(b"x", b"y", timestamp_ms=start + step)
+        broker.ask(Produce(partitions=[ProducePartition("t", 0, records)]))
+    assert offsets(broker, EARLIEST) == (ErrorCode.NONE, 0, -1)
+    assert offsets(broker, LATEST) == (ErrorCode.NONE, 8, -1)
+    assert offsets(broker, 0) == (ErrorCode.NONE, 0, start)
+    assert offsets(broker, start + 1) == (ErrorCode.NONE, 2, start + 10)
+    assert offsets(broker, start + 15) == (ErrorCode.NONE, 4, start + 30)
+    assert offsets(broker, start + 31) == (ErrorCode.NONE, -1, -1)
+    assert offsets(broker, MAX_TIMESTAMP) == (ErrorCode.NONE, 4, start + 30)
+
+
+def test_list_offsets_errors(broker: SimulatedBroker) -> None:
+    assert offsets(broker, -99)[0] is ErrorCode.UNSUPPORTED_VERSION
+    assert offsets(broker, LATEST, current_leader_epoch=3)[0] is ErrorCode.UNKNOWN_LEADER_EPOCH
+    entries = [
+        ListOffsetsPartition(topic="nowhere", partition=0, timestamp=LATEST),
+        ListOffsetsPartition(topic="t", partition=0, timestamp=LATEST),
+    ]
+    answers = broker.ask(ListOffsets(partitions=entries)).partitions
+    assert [answer.error for answer in answers] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]

@@ -9,10 +9,6 @@ from ...ports.entropy import Entropy
 from ...ports.scheduler import Scheduler
 from ...ports.transport import Address, TransportError
 
-# The composition provides `compose.client_connector(bootstrap, *, client_id, request_timeout_ms, connect_timeout_ms,
-# report) -> Connector` for everything that is not a connector itself: "host:port,host:port", a sequence of such, or a
-# running `Broker`. Raises `ConfigError` for what it cannot understand.
-
 Opened = Callable[[BrokerLink | TransportError], None]
 
 

@@ -7,10 +7,11 @@ from itertools import accumulate
 
 from attrs import frozen
 
+from ...ports.clock import Clock
 from ...ports.words import TopicPartition
 from ..message.batch_header import HEADER_SIZE
 from ..message.message import Headers
-from .batch import Batch
+from .batch import Batch, EncodedMessage
 from .effects import NEVER
 
 RECORD_OVERHEAD = 28
@@ -57,16 +58,16 @@ class Accumulator:
     Used under one lock.
     """
 
-    def __init__(
-        self, settings: AccumulatorSettings, wall_ms: Callable[[], int], closed: Callable[[TopicPartition], None]
-    ) -> None:
-        """`wall_ms` tells the timestamp for messages of a new batch that bring none.
+    def __init__(self, settings: AccumulatorSettings, clock: Clock, closed: Callable[[TopicPartition], None]) -> None:
+        """`clock` tells the timestamp for messages of a new batch that bring none.
 
         `closed` is told when the next message of a partition will begin a new batch (for sticky partitioners).
         """
         self._settings = settings
-        self._wall_ms = wall_ms
+        self._clock = clock
         self._closed = closed
+        self.unsettled: set[Batch] = set()
+        """Every batch whose outcome is not known."""
         self._queues: dict[TopicPartition, _Queue] = {}
         self.bytes = 0
         """Held by messages whose outcome is not known, in flight or not."""
@@ -84,28 +85,25 @@ class Accumulator:
     def append(
         self,
         place: TopicPartition,
-        message: tuple[bytes | None, bytes | None, Headers, int | None],
+        message: EncodedMessage,
         size: int,
-        now_ms: float,
     ) -> Batch:
         """Put a message (value, key, headers, timestamp) last in its partition; returns the batch that it ends."""
-        batch = self._batch_for(place, size, now_ms)
+        batch = self._batch_for(place, size)
         batch.add(*message)
         batch.bytes += size
         self.bytes += size
         self.messages += 1
         return batch
 
-    def extend(
-        self, place: TopicPartition, values: list[bytes], ends: Sequence[int], start: int, now_ms: float
-    ) -> tuple[Batch, int]:
+    def extend(self, place: TopicPartition, values: list[bytes], ends: Sequence[int], start: int) -> tuple[Batch, int]:
         """Put those of the values from `start` on that go into one batch, at least one, last in the partition.
 
         `ends` tells how many bytes the messages up to each one take (see `bytes_up_to`). Returns the batch and how many
         went in.
         """
         before = ends[start - 1] if start else 0
-        batch = self._batch_for(place, ends[start] - before, now_ms)
+        batch = self._batch_for(place, ends[start] - before)
         fits = bisect_right(ends, self._settings.batch_size - batch.bytes + before, start)
         end = max(start + 1, min(fits, start + self._settings.batch_messages - batch.count))
         size = ends[end - 1] - before
@@ -152,10 +150,19 @@ class Accumulator:
             self._release(batch)
         return late, wake
 
-    def give_back(self, batches: Sequence[Batch]) -> None:
-        """Batches of one partition that were in flight, or the halves of one, are first in line again."""
-        queue = self._queues[batches[0].place]
-        queue.batches.extendleft(reversed(batches))
+    def give_back(self, batch: Batch) -> None:
+        """A batch that was in flight is first in line again."""
+        queue = self._queues[batch.place]
+        queue.batches.appendleft(batch)
+        queue.in_flight = False
+
+    def split(self, batch: Batch) -> None:
+        """The halves of a batch that was in flight are first in line in its place."""
+        halves = batch.split()
+        self.unsettled.discard(batch)
+        self.unsettled.update(halves)
+        queue = self._queues[batch.place]
+        queue.batches.extendleft(reversed(halves))
         queue.in_flight = False
 
     def settle(self, batch: Batch) -> None:
@@ -176,11 +183,17 @@ class Accumulator:
             self._release(batch)
         return batches
 
+    def hold(self, size: int) -> None:
+        """Count a message that waits elsewhere; a negative size gives it back."""
+        self.bytes += size
+        self.messages += 1 if size > 0 else -1
+
     def _release(self, batch: Batch) -> None:
+        self.unsettled.discard(batch)
         self.bytes -= batch.bytes
         self.messages -= batch.count
 
-    def _batch_for(self, place: TopicPartition, size: int, now_ms: float) -> Batch:
+    def _batch_for(self, place: TopicPartition, size: int) -> Batch:
         queue = self._queues.get(place)
         if queue is None:
             queue = self._queues[place] = _Queue()
@@ -190,7 +203,8 @@ class Accumulator:
             if not batch.full and batch.bytes + size <= settings.batch_size and batch.count < settings.batch_messages:
                 return batch
             self._close(batch)
-        batch = Batch(place, now_ms, self._wall_ms())
+        batch = Batch(place, self._clock.monotonic_ms(), self._clock.now_ms())
+        self.unsettled.add(batch)
         batch.bytes = HEADER_SIZE
         self.bytes += HEADER_SIZE
         queue.batches.append(batch)

@@ -22,6 +22,10 @@ DeliveryCallback = Callable[[BarnabasError | None, Delivery | None], None]
 """Takes the error or the delivery; the other one is None. Runs on the producer's thread: keep it quick."""
 
 
+EncodedMessage = tuple[bytes | None, bytes | None, Headers, int | None]
+"""Value, key, headers, timestamp in ms (None: now)."""
+
+
 class Home:
     """What a handle looks at to learn about its message: a batch, or a place to wait until there is one."""
 
@@ -35,6 +39,10 @@ class Home:
     def find(self, index: int) -> "tuple[Home, int]":
         """Who knows about message `index`, and its number there."""
         return self, index
+
+    def done_all(self) -> bool:
+        """True when the outcome of every message is known."""
+        return self.done
 
     def delivery(self, index: int) -> Delivery:  # noqa: ARG002  # a batch tells its messages apart
         """Where message `index` came to stand, when done. Raises the error it failed with."""
@@ -190,9 +198,8 @@ class Batch(Home):
         self.halves = (first, second)
         return first, second
 
-    def leaves(self) -> "list[Batch]":
-        """Itself, or what it was split into."""
-        return [self] if self.halves is None else [leaf for half in self.halves for leaf in half.leaves()]
+    def done_all(self) -> bool:
+        return self.done if self.halves is None else all(half.done_all() for half in self.halves)
 
     def _drop_content(self) -> None:
         """A user may keep the handles for long; only the timestamps are still of use."""

@@ -10,6 +10,7 @@ from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError
 from ...ports.transport import Address
+from ...ports.words import TopicPartition
 from .effects import NEVER, Poll, Send, backoff_ms
 
 
@@ -23,6 +24,8 @@ class TopicView:
     epochs: tuple[int, ...]
     available: tuple[int, ...]
     """The partitions that have a leader; all of them while none has."""
+    places: tuple[TopicPartition, ...]
+    """The partitions by their full names."""
 
 
 @frozen(kw_only=True)
@@ -180,4 +183,5 @@ def _view_of(topic: TopicMetadata, old: TopicView | None) -> TopicView:
             if -1 < epochs[index] < old.epochs[index]:
                 leaders[index], epochs[index] = old.leaders[index], old.epochs[index]
     available = tuple(index for index, leader in enumerate(leaders) if leader >= 0)
-    return TopicView(topic.topic_id, tuple(leaders), tuple(epochs), available or tuple(range(count)))
+    places = tuple(TopicPartition(topic.name or "", index) for index in range(count))
+    return TopicView(topic.topic_id, tuple(leaders), tuple(epochs), available or tuple(range(count)), places)

@@ -6,6 +6,9 @@ from ...ports.errors import BarnabasError
 class QueueFull(BarnabasError):
     """The producer's buffer is full and stayed so for `max.block.ms`; the message was not taken."""
 
+    taken: object = None
+    """After `send_many`: the handle of those messages that were taken before."""
+
 
 class EncodeError(BarnabasError):
     """A key or value could not be encoded or decoded, or a partitioner failed; the cause is attached."""

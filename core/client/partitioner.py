@@ -9,6 +9,11 @@ from ...ports.entropy import Entropy
 class Partitioner(ABC):
     """Chooses partitions for one producer. Calls come one at a time; an exception fails the message in question."""
 
+    @property
+    def sticky(self) -> bool:
+        """True if messages without a key keep to one partition until `next_batch`: runs of them need one call."""
+        return False
+
     def start(self, entropy: Entropy) -> None:  # noqa: B027  # not every partitioner rolls dice
         """Called once before anything else, with the randomness of the producer."""
 

@@ -47,16 +47,16 @@ class Sender:
         entropy: Entropy,
         settings: SenderSettings,
         *,
-        codec: Codec | None,
+        codec_for: Callable[[str], Codec | None],
         lock: AbstractContextManager[object],
         settled: Callable[[Sequence[Batch]], None],
     ) -> None:
-        """`settled` gets the batches whose outcome has become known, outside of the lock."""
+        """`codec_for` tells how to compress a topic. `settled` gets what has a known outcome, outside of the lock."""
         self._accumulator = accumulator
         self._view = view
         self._entropy = entropy
         self._settings = settings
-        self._codec = codec
+        self._codec_for = codec_for
         self._lock = lock
         self._settled = settled
         self._in_flight: dict[int, int] = {}
@@ -101,11 +101,11 @@ class Sender:
             node = self._view.leader(*batch.place)
             if node is None:  # gone between two looks
                 with self._lock:
-                    self._accumulator.give_back([batch])
+                    self._accumulator.give_back(batch)
                     self._view.request_refresh()
                 continue
             try:
-                records = batch.encode(self._codec)
+                records = batch.encode(self._codec_for(batch.place.topic))
             except Exception as error:  # noqa: BLE001  # a codec may be anyone's; the handles tell it
                 self._settle(batch, _encode_error(batch, error))
                 continue
@@ -153,8 +153,7 @@ class Sender:
             self._settle(batch, None)
         elif code in _TOO_LARGE and batch.count > 1:
             with self._lock:
-                halves = batch.split()
-                self._accumulator.give_back(halves)
+                self._accumulator.split(batch)
         else:
             text = outcome.error_message or str(batch.place)
             text += "".join(f"; record {r.index}: {r.message or 'refused'}" for r in outcome.record_errors)
@@ -175,7 +174,7 @@ class Sender:
             batch.attempts, settings.retry_backoff_ms, settings.retry_backoff_max_ms, self._entropy.fraction()
         )
         with self._lock:
-            self._accumulator.give_back([batch])
+            self._accumulator.give_back(batch)
 
     def _settle(self, batch: Batch, error: BarnabasError | None) -> None:
         with self._lock:
@@ -183,8 +182,9 @@ class Sender:
         self._finish([batch], error)
 
     def _finish(self, batches: Sequence[Batch], error: BarnabasError | None) -> None:
-        for batch in batches:
-            batch.finish(error)
+        with self._lock:  # nobody adds a callback between its end and `settled`
+            for batch in batches:
+                batch.finish(error)
         self._settled(batches)
 
 

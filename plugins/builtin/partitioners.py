@@ -47,6 +47,10 @@ class StickyPartitioner(Partitioner):
     def __init__(self) -> None:
         self._current: dict[str, int] = {}
 
+    @property
+    def sticky(self) -> bool:
+        return True
+
     def start(self, entropy: Entropy) -> None:
         self._entropy = entropy
 
@@ -75,6 +79,10 @@ class KeyedPartitioner(Partitioner):
         self._hashed = hashed
         self._without_key = without_key
         self._empty_is_none = empty_is_none
+
+    @property
+    def sticky(self) -> bool:
+        return self._without_key is not None and self._without_key.sticky
 
     def start(self, entropy: Entropy) -> None:
         if self._without_key is not None:

@@ -1,0 +1,83 @@
+"""From what a user gives to `send` to what goes into a batch; whatever is wrong with it is found here."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...core.client.batch import EncodedMessage
+from ...core.client.cluster_view import TopicView
+from ...core.client.errors import EncodeError
+from ...core.client.partitioner import Partitioner
+from ...core.client.serde import Encoder
+from ...core.message.message import Headers
+from ...plugins.builtin.encoders import BytesSerde
+
+_TIMESTAMP_MAX = 2**63 - 1
+
+
+class Encoding:
+    """A value's and a key's encoder together; bytes with the default encoders take a short cut."""
+
+    __slots__ = ("_encoder", "_key_encoder", "plain")
+
+    def __init__(self, encoder: Encoder, key_encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._key_encoder = key_encoder
+        self.plain = type(encoder) is BytesSerde
+        """Values that are bytes already need no encoding."""
+
+    def encode(self, topic: str, value: Any, key: Any) -> tuple[bytes | None, bytes | None]:
+        """Value and key as bytes. Raises `EncodeError`."""
+        if not self.plain or type(value) is not bytes:
+            value = _encoded(self._encoder, topic, value, "value")
+        if key is not None:
+            key = _encoded(self._key_encoder, topic, key, "key")
+        return value, key
+
+
+def _encoded(encoder: Encoder, topic: str, thing: Any, what: str) -> bytes | None:
+    try:
+        data: object = encoder.encode(topic, thing)
+    except Exception as error:
+        raise EncodeError(f"the {what} of a message to {topic} cannot be encoded: {error}") from error
+    if data is None or type(data) is bytes:
+        return data
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise EncodeError(f"the {what} encoder {type(encoder).__name__} gave {type(data).__name__}, not bytes")
+
+
+def choose_partition(partitioner: Partitioner, topic: str, message: EncodedMessage, view: TopicView) -> int:
+    """What the partitioner says. Raises `EncodeError` when it fails, or says a partition that is not there."""
+    count = len(view.leaders)
+    try:
+        chosen = partitioner.partition(topic, message[1], message[0], count, view.available)
+    except Exception as error:
+        raise EncodeError(f"the partitioner {type(partitioner).__name__} failed: {error!r}") from error
+    if type(chosen) is not int or not 0 <= chosen < count:
+        raise EncodeError(
+            f"the partitioner {type(partitioner).__name__} chose {chosen!r}; {topic} has {count} partitions"
+        )
+    return chosen
+
+
+def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
+    """The headers as a batch takes them. Raises `EncodeError`."""
+    checked = []
+    for entry in headers.items() if isinstance(headers, dict) else headers:
+        if not isinstance(entry, tuple | list) or len(entry) != 2:
+            raise EncodeError(f"header {entry!r}: expected a pair of name and bytes")
+        name, content = entry
+        if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
+            raise EncodeError(f"header {name!r}: expected a str and bytes or None, got {type(content).__name__}")
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise EncodeError(f"header {name!r}: {error}") from error
+        checked.append((name, content))
+    return tuple(checked)
+
+
+def checked_timestamp(timestamp_ms: int) -> None:
+    """Raises `EncodeError` for what is not a number of milliseconds."""
+    if type(timestamp_ms) is not int or not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
+        raise EncodeError(f"timestamp_ms {timestamp_ms!r}: expected milliseconds since 1970")

@@ -1,0 +1,409 @@
+"""The producer, as users see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from ...core.client.accumulator import Accumulator, AccumulatorSettings, message_bytes
+from ...core.client.batch import Batch, DeliveryCallback, EncodedMessage, Home
+from ...core.client.errors import ClientTimeout, QueueFull
+from ...core.client.parking import Parked, Parking
+from ...core.client.sender import Sender, SenderSettings
+from ...core.message.message import Message
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError, ClosedError
+from ...ports.words import TopicPartition
+from .encoding import Encoding, checked_headers, checked_timestamp, choose_partition
+from .handle import DeliveryHandle, ManyHandle
+from .hooks import HookPath
+from .opening import open_shell, plugin_host
+from .sending_many import send_many
+from .settings import ProducerSettings, read_settings
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ...core.client.cluster_view import TopicView
+    from ...core.client.handlers import CallbackHandler, EventHandler
+    from ...core.client.partitioner import Partitioner
+    from ...core.client.serde import Encoder
+
+
+class Producer:
+    """Sends messages to topics. All methods may be called from any thread.
+
+        with Producer("localhost:9092", compression_type="zstd") as producer:
+            producer.send("views", b"/index.html", key=b"user-1")
+
+    bootstrap:        "host:port,host:port", or a running `Broker` of this process.
+    encoder, key_encoder, partitioner, event_handler, callback_handler: names of plugins, or objects.
+    plugins:          objects with hooks, modules or names of modules, besides the installed ones; or a `PluginHost`.
+    config:           dotted names, Kafka's or 0.7's; `settings` are the same in snake case and win
+                      (see `settings.ProducerSettings`).
+
+    Messages without a partition go where the partitioner says; the order is kept per partition. Raises `ConfigError`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: object,
+        *,
+        encoder: str | Encoder | None = None,
+        key_encoder: str | Encoder | None = None,
+        partitioner: str | Partitioner | None = None,
+        event_handler: str | EventHandler | None = None,
+        callback_handler: str | CallbackHandler | None = None,
+        compression_type: str | None = None,
+        acks: int | str | None = None,
+        linger_ms: float | None = None,
+        batch_size: int | None = None,
+        plugins: Sequence[object] = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        objects = {
+            "encoder": encoder,
+            "key_encoder": key_encoder,
+            "partitioner": partitioner,
+            "event_handler": event_handler,
+            "callback_handler": callback_handler,
+        }
+        given: dict[str, Any] = {name: thing for name, thing in objects.items() if isinstance(thing, str)}
+        given |= {"compression_type": compression_type, "acks": acks, "linger_ms": linger_ms, "batch_size": batch_size}
+        self.settings = chosen = read_settings(ProducerSettings, config, {**given, **settings})
+        host = plugin_host(plugins)
+        self._encoding = Encoding(
+            host.encoder(chosen.encoder) if encoder is None or isinstance(encoder, str) else encoder,
+            host.encoder(chosen.key_encoder) if key_encoder is None or isinstance(key_encoder, str) else key_encoder,
+        )
+        self._partitioner = (
+            host.partitioner(chosen.partitioner) if partitioner is None or isinstance(partitioner, str) else partitioner
+        )
+        codec = host.codecs().by_name(chosen.compression_type)
+        handlers = HookPath.handlers(host, chosen, event_handler, callback_handler)
+        self.delivered = 0
+        """Messages that are known to have arrived."""
+        self.failed = 0
+        """Messages that are known not to have arrived, or that failed after they were sent without an answer."""
+        self._closing = False
+        self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
+        self._lock = self._shell.lock
+        self._view = self._shell.view
+        self._partitioner.start(self._shell.connector.entropy)
+        self._accumulator = Accumulator(_accumulating(chosen), self._shell.clock, self._batch_closed)
+        topics = frozenset(chosen.compressed_topics)
+        self._sender = Sender(
+            self._accumulator,
+            self._view,
+            self._shell.connector.entropy,
+            _sending(chosen),
+            codec_for=lambda topic: codec if not topics or topic in topics else None,
+            lock=self._lock,
+            settled=self._settled,
+        )
+        self._parking = Parking(
+            self._view,
+            limit_ms=chosen.max_block_ms if chosen.max_block_ms > 0 else chosen.delivery_timeout_ms,
+            lock=self._lock,
+            route=self._route_parked,
+            failed=self._fail_parked,
+        )
+        self._sync = chosen.producer_type == "sync"
+        self._accumulator.hurry = int(self._sync)
+        self._shell.add_part(self._sender, guarded=False)
+        self._shell.add_part(self._parking, guarded=False)
+        self._hooks: HookPath | None = None
+        if handlers is not None:
+            self._hooks = HookPath(self, *handlers)
+            self._shell.add_part(self._hooks.queue, guarded=False)
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> DeliveryHandle:
+        """Take a message for delivery; `value` may also be a whole `Message`.
+
+        Waits only while the buffer is full, up to `max.block.ms`; with `producer.type=sync`, until the delivery.
+        `on_delivery(error, delivery)` is called on the producer's thread. Raises `QueueFull`, `EncodeError`,
+        `ClosedError`, `ApiError` (MESSAGE_TOO_LARGE, or a partition that the topic does not have); with sync also what
+        the delivery raises.
+        """
+        if type(value) is Message:
+            value, key, headers, timestamp_ms = value[0], value[1] if key is None else key, value[2], value[3]
+        own_headers = checked_headers(headers) if headers else ()
+        if timestamp_ms is not None:
+            checked_timestamp(timestamp_ms)
+        if self._hooks is not None:
+            handle = self._hooks.send(topic, value, key, partition, own_headers, timestamp_ms, on_delivery)
+        else:
+            data, key_data = self._encoding.encode(topic, value, key)
+            handle = self._take(topic, (data, key_data, own_headers, timestamp_ms), partition, None, on_delivery)
+        if self._sync:
+            handle.result()
+        return handle
+
+    def send_many(
+        self, topic: str, values: Sequence[Any], *, partition: int | None = None, key: Any = None
+    ) -> ManyHandle:
+        """Take many messages (values, or `Message`s) in their order; much quicker than as many `send`.
+
+        Raises what `send` raises: an encoding error before anything is taken, `QueueFull` with what was taken until
+        then in `taken`.
+        """
+        handle = send_many(self, topic, values, partition, key)
+        if self._sync:
+            handle.result()
+        return handle
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything at once, and wait until the outcome of all that was sent before this call is known.
+
+        Failures are told by handles, callbacks and `failed`. Raises `ClientTimeout` after `timeout` seconds.
+        """
+        with self._lock:
+            self._accumulator.hurry += 1
+            try:
+                self._flush_hooks(timeout)
+                homes: list[Home] = list(self._accumulator.unsettled)
+                parked = [p.token for p in self._parking.waiting() if isinstance(p.token, DeliveryHandle)]
+                self._shell.wake()
+                if not self._shell.wait(lambda: _all_done(homes, parked), timeout):
+                    left = self._accumulator.messages
+                    raise ClientTimeout(f"flush: {left} messages are still on their way after {timeout} s")
+            finally:
+                self._accumulator.hurry -= 1
+
+    def close(self, timeout: float | None = None) -> None:
+        """Deliver everything, then stop; further sends raise `ClosedError`. Twice is harmless.
+
+        With a `timeout` in seconds what is not delivered by then fails; without, each message has its delivery timeout.
+        """
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+        try:
+            if self._hooks is not None:
+                self._hooks.drain(timeout)
+            self.flush(timeout)
+        except ClientTimeout:
+            self._shell.report("closed with messages that could not be delivered in time; they have failed")
+        finally:
+            self._stop()
+
+    def partitions(self, topic: str, timeout: float = 30.0) -> int:
+        """How many partitions the topic has. Raises `ApiError`, or `ClientTimeout` after `timeout` seconds."""
+
+        def settled() -> bool:
+            error = self._view.topic_errors.get(topic)
+            return self._view.topic(topic) is not None or (error is not None and not error.retriable)
+
+        with self._lock:
+            self._check_open()
+            self._view.want([topic])
+            self._shell.wake()
+            self._shell.wait(settled, timeout)
+            view, error = self._view.topic(topic), self._view.topic_errors.get(topic)
+        if view is not None:
+            return len(view.leaders)
+        if error is not None:
+            raise ApiError(error, f"topic {topic}")
+        raise ClientTimeout(f"no metadata of topic {topic} within {timeout} s")
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _take(
+        self,
+        topic: str,
+        message: EncodedMessage,
+        partition: int | None,
+        handle: DeliveryHandle | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> DeliveryHandle:
+        """Put an encoded message into its batch, or park it. With a `handle`, from the hooks, without a wait for room."""
+        value, key, headers, _ = message
+        size = message_bytes(value, key, headers)
+        if size > self.settings.max_request_size:
+            limit = self.settings.max_request_size
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"about {size} bytes; max.request.size is {limit}")
+        with self._lock:
+            if handle is None:
+                self._check_open()
+                if not self._accumulator.has_room(size):
+                    self._wait_for_room(size)
+            view = self._view.topic(topic)
+            if view is None or topic in self._parking:
+                return self._park(topic, Parked(message, partition, size, handle), on_delivery)
+            place = self._place(view, topic, message, partition)
+            batch = self._accumulator.append(place, message, size)
+            index = batch.count - 1
+            if not index:
+                self._shell.wake()
+            if handle is not None:
+                handle.move(batch, index)
+                return handle
+            if on_delivery is not None:
+                batch.callbacks.append((index, on_delivery))
+        return DeliveryHandle(batch, index, self._shell)
+
+    # --- with the lock held
+
+    def _place(self, view: TopicView, topic: str, message: EncodedMessage, partition: int | None) -> TopicPartition:
+        if partition is None:
+            partition = choose_partition(self._partitioner, topic, message, view)
+        elif not 0 <= partition < len(view.leaders):
+            count = len(view.leaders)
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions, no {partition}")
+        return view.places[partition]
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise ClosedError("the producer is closed")
+
+    def _wait_for_room(self, size: int) -> None:
+        limit_ms = self.settings.max_block_ms
+        room = lambda: self._accumulator.has_room(size)  # noqa: E731
+        if limit_ms and not self._shell.connector.owns_thread():
+            self._accumulator.hurry += 1
+            self._shell.wake()
+            try:
+                if self._shell.wait(room, limit_ms / 1000 if limit_ms > 0 else None):
+                    self._check_open()
+                    return
+            finally:
+                self._accumulator.hurry -= 1
+        held = f"{self._accumulator.messages} messages, {self._accumulator.bytes} bytes"
+        raise QueueFull(f"the producer holds {held} and did not get rid of them within max.block.ms ({limit_ms:g})")
+
+    def _park(self, topic: str, parked: Parked, on_delivery: DeliveryCallback | None) -> DeliveryHandle:
+        handle = parked.token
+        if not isinstance(handle, DeliveryHandle):
+            handle = DeliveryHandle(Home(), 0, self._shell)
+            parked = evolve(parked, token=handle)
+        if on_delivery is not None:
+            handle.home.callbacks.append((0, on_delivery))
+        self._accumulator.hold(parked.size)
+        self._parking.put(topic, parked, self._shell.now_ms())
+        self._shell.wake()
+        return handle
+
+    def _route_parked(self, topic: str, parked: Parked) -> None:
+        view, handle = self._view.topic(topic), parked.token
+        if view is None or not isinstance(handle, DeliveryHandle):
+            raise BarnabasError(f"topic {topic} has gone")
+        place = self._place(view, topic, parked.message, parked.partition)
+        self._accumulator.hold(-parked.size)
+        batch = self._accumulator.append(place, parked.message, parked.size)
+        handle.move(batch, batch.count - 1)
+
+    def _batch_closed(self, place: TopicPartition) -> None:
+        self._partitioner.next_batch(*place)
+
+    def _flush_hooks(self, timeout: float | None) -> None:
+        if self._hooks is None:
+            return
+        queue = self._hooks.queue
+        mark = queue.put_count
+        queue.hurry += 1
+        self._shell.wake()
+        try:
+            if not self._shell.wait(lambda: queue.dispatched_count >= mark, timeout):
+                raise ClientTimeout(f"flush: {queue.waiting} messages still wait for the event handler")
+        finally:
+            queue.hurry -= 1
+
+    # --- without the lock
+
+    def _settled(self, batches: Sequence[Batch]) -> None:
+        with self._lock:
+            for batch in batches:
+                if batch.error is None:
+                    self.delivered += batch.count
+                else:
+                    self.failed += batch.count
+            self._shell.changed.notify_all()
+        for batch in batches:
+            batch.tell(self._callback_failed)
+
+    def _callback_failed(self, error: BaseException) -> None:
+        self._shell.report("a delivery callback raised", error)
+
+    def _fail_parked(self, group: Sequence[Parked], error: BarnabasError) -> None:
+        with self._lock:
+            for parked in group:
+                self._accumulator.hold(-parked.size)
+        for parked in group:
+            if isinstance(parked.token, DeliveryHandle):
+                self.fail_handle(parked.token, error)
+
+    def fail_handle(self, handle: DeliveryHandle, error: BarnabasError | None) -> None:
+        """End a message that is in no batch: failed, or (None) handled elsewhere. For the hooks' path."""
+        with self._lock:
+            home = handle.home
+            if home.done:
+                return
+            home.finish(error)
+            self.failed += error is not None
+            self._shell.changed.notify_all()
+        home.tell(self._callback_failed)
+
+    def _stop(self) -> None:
+        closed = ClosedError("the producer was closed before the message was delivered")
+        self._shell.close()
+        self._parking.fail_all(closed)
+        self._sender.fail_waiting(closed)
+        if self._hooks is not None:
+            self._hooks.close(closed)
+
+
+def _all_done(homes: list[Home], handles: list[DeliveryHandle]) -> bool:
+    while homes:
+        last = homes[-1]
+        if not last.done_all():
+            return False
+        homes.pop()
+    while handles:
+        if not handles[-1].done:
+            return False
+        handles.pop()
+    return True
+
+
+def _accumulating(chosen: ProducerSettings) -> AccumulatorSettings:
+    return AccumulatorSettings(
+        batch_size=chosen.batch_size,
+        batch_messages=chosen.batch_num_messages,
+        linger_ms=chosen.linger_ms,
+        buffer_memory=chosen.buffer_memory,
+        buffer_messages=chosen.queue_buffering_max_messages,
+        delivery_timeout_ms=chosen.delivery_timeout_ms,
+    )
+
+
+def _sending(chosen: ProducerSettings) -> SenderSettings:
+    return SenderSettings(
+        acks=chosen.acks,
+        retries=chosen.retries,
+        retry_backoff_ms=chosen.retry_backoff_ms,
+        retry_backoff_max_ms=chosen.retry_backoff_max_ms,
+        delivery_timeout_ms=chosen.delivery_timeout_ms,
+        request_timeout_ms=chosen.request_timeout_ms,
+        max_in_flight=chosen.max_in_flight_requests_per_connection,
+        max_request_size=chosen.max_request_size,
+    )

@@ -1,0 +1,255 @@
+"""Client settings under their dotted names: Kafka's, librdkafka's and those of 0.7 (facts A6, A8)."""
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import attrs
+from attrs import field, frozen
+from attrs.validators import ge, in_
+
+from ...core.client.fetch_state import Reset
+from ...ports.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@frozen(kw_only=True)
+class CommonSettings:
+    """What every client has. Times in ms, sizes in bytes."""
+
+    client_id: str = "barnabas"
+    request_timeout_ms: int = field(default=30_000, validator=ge(1))
+    socket_connection_setup_timeout_ms: int = field(default=10_000, validator=ge(1))
+    retry_backoff_ms: float = field(default=100, validator=ge(0))
+    retry_backoff_max_ms: float = field(default=1000, validator=ge(0))
+    reconnect_backoff_ms: float = field(default=50, validator=ge(0))
+    reconnect_backoff_max_ms: float = field(default=1000, validator=ge(0))
+    metadata_max_age_ms: float = field(default=300_000, validator=ge(1))
+    default_api_timeout_ms: int = field(default=60_000, validator=ge(1))
+
+
+@frozen(kw_only=True)
+class ProducerSettings(CommonSettings):
+    """How a producer batches and delivers."""
+
+    acks: int = field(default=-1, validator=in_((-1, 0, 1)))
+    compression_type: str = "none"
+    compressed_topics: tuple[str, ...] = ()
+    """With a codec: compress only these topics; empty = all."""
+    linger_ms: float = field(default=5, validator=ge(0))
+    batch_size: int = field(default=262_144, validator=ge(1))
+    """About how many bytes go into a batch before compression. A batch of one message may be larger."""
+    batch_num_messages: int = field(default=10_000, validator=ge(1))
+    buffer_memory: int = field(default=33_554_432, validator=ge(1))
+    queue_buffering_max_messages: int = field(default=1_000_000, validator=ge(1))
+    max_block_ms: float = 60_000
+    """How long `send` waits for room: 0 = not at all, negative = for ever; then it raises `QueueFull`."""
+    max_request_size: int = field(default=1_048_576, validator=ge(1))
+    max_in_flight_requests_per_connection: int = field(default=5, validator=ge(1))
+    retries: int = field(default=2_147_483_647, validator=ge(0))
+    delivery_timeout_ms: float = field(default=120_000, validator=ge(1))
+    producer_type: str = field(default="async", validator=in_(("sync", "async")))
+    allow_auto_create_topics: bool = True
+    encoder: str = "bytes"
+    key_encoder: str = "bytes"
+    partitioner: str = "murmur2"
+    event_handler: str = ""
+    event_handler_props: Mapping[str, object] = {}
+    callback_handler: str = ""
+    callback_handler_props: Mapping[str, object] = {}
+
+
+@frozen(kw_only=True)
+class ConsumerSettings(CommonSettings):
+    """How a consumer fetches."""
+
+    fetch_min_bytes: int = field(default=1, validator=ge(0))
+    fetch_max_wait_ms: int = field(default=500, validator=ge(0))
+    fetch_max_bytes: int = field(default=52_428_800, validator=ge(1))
+    max_partition_fetch_bytes: int = field(default=1_048_576, validator=ge(1))
+    max_poll_records: int = field(default=500, validator=ge(1))
+    auto_offset_reset: Reset = Reset.LATEST
+    isolation_level: int = 0
+    check_crcs: bool = True
+    consumer_timeout_ms: float = -1
+    """How long iterating waits for a message before it ends; -1 = for ever."""
+    allow_auto_create_topics: bool = False
+    decoder: str = "bytes"
+    key_decoder: str = "bytes"
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool):
+        raise ValueError("expected a whole number")
+    return int(value)
+
+
+def _boolean(value: Any) -> bool:
+    known = {"true": True, "false": False, "1": True, "0": False}
+    text = str(value).strip().lower()
+    if text not in known:
+        raise ValueError("expected true or false")
+    return known[text]
+
+
+def _acks(value: Any) -> int:
+    return -1 if str(value).strip().lower() == "all" else int(value)
+
+
+def _codec(value: Any) -> str:
+    return {"0": "none", "1": "gzip", "2": "snappy"}.get(str(value), str(value))  # the numbers are 0.7's
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    return tuple(name.strip() for name in parts if name.strip())
+
+
+def _reset(value: Any) -> Reset:
+    known = {"earliest": Reset.EARLIEST, "smallest": Reset.EARLIEST, "beginning": Reset.EARLIEST}
+    known |= {"latest": Reset.LATEST, "largest": Reset.LATEST, "end": Reset.LATEST, "none": Reset.NONE}
+    if isinstance(value, Reset):
+        return value
+    if value not in known:
+        raise ValueError("expected earliest, latest or none")
+    return known[value]
+
+
+def _isolation(value: Any) -> int:
+    known = {"read_uncommitted": 0, "read_committed": 1, "0": 0, "1": 1}
+    if str(value) not in known:
+        raise ValueError("expected read_uncommitted or read_committed")
+    return known[str(value)]
+
+
+def _encoder_name(value: Any) -> str:
+    classes = {
+        "DefaultEncoder": "bytes",
+        "StringEncoder": "string",
+        "DefaultDecoder": "bytes",
+        "StringDecoder": "string",
+    }
+    name = str(value)
+    return classes.get(name.removeprefix("kafka.serializer."), name)
+
+
+def _properties(value: Any) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise ValueError("expected a mapping")
+    return value
+
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "acks": _acks,
+    "compression_type": _codec,
+    "compressed_topics": _names,
+    "auto_offset_reset": _reset,
+    "isolation_level": _isolation,
+    "encoder": _encoder_name,
+    "key_encoder": _encoder_name,
+    "decoder": _encoder_name,
+    "key_decoder": _encoder_name,
+    "event_handler_props": _properties,
+    "callback_handler_props": _properties,
+}
+_BY_TYPE: dict[Any, Callable[[Any], Any]] = {int: _integer, float: float, bool: _boolean, str: str}
+
+_ALIASES = {
+    "connect.timeout.ms": "socket_connection_setup_timeout_ms",
+    "socket.timeout.ms": "request_timeout_ms",
+    "request.required.acks": "acks",
+    "compression.codec": "compression_type",
+    "queue.time": "linger_ms",
+    "queue.buffering.max.ms": "linger_ms",
+    "queue.size": "queue_buffering_max_messages",
+    "queue.enqueueTimeout.ms": "max_block_ms",
+    "queue.enqueue.timeout.ms": "max_block_ms",
+    "num.retries": "retries",
+    "message.send.max.retries": "retries",
+    "message.timeout.ms": "delivery_timeout_ms",
+    "max.message.size": "max_request_size",
+    "message.max.bytes": "max_request_size",
+    "max.in.flight": "max_in_flight_requests_per_connection",
+    "partitioner.class": "partitioner",
+    "serializer.class": "encoder",
+    "value.serializer": "encoder",
+    "key.serializer": "key_encoder",
+    "key.serializer.class": "key_encoder",
+    "value.deserializer": "decoder",
+    "key.deserializer": "key_decoder",
+    "autooffset.reset": "auto_offset_reset",
+    "fetch.size": "max_partition_fetch_bytes",
+    "fetch.message.max.bytes": "max_partition_fetch_bytes",
+    "fetch.wait.max.ms": "fetch_max_wait_ms",
+}
+
+# Keys that say what this version does not do yet, or does another way.
+_REFUSED = {
+    "zk.connect": "clients of the current generation are given the brokers' addresses, not ZooKeeper's",
+    "broker.list": "give the brokers' addresses as the client's first argument",
+    "group.id": "consumer groups are not there yet: use assign()",
+    "groupid": "consumer groups are not there yet: use assign()",
+    "transactional.id": "transactions are not there yet",
+}
+_ONLY_FALSE = {"enable.idempotence": "idempotent producing is not there yet"}
+_PASSED = {"bootstrap.servers", "metadata.broker.list"}
+
+_CLASSIC_PRODUCER = {
+    "producer.type", "queue.time", "queue.size", "queue.enqueueTimeout.ms", "serializer.class", "compressed.topics",
+}  # fmt: skip
+
+
+def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mapping[str, Any]) -> T:
+    """Settings from a mapping of dotted names and from keyword arguments, which win; None counts as not given.
+
+    `batch.size` counts bytes, as in Kafka; beside a key that only 0.7 has (`queue.time`, `producer.type`, ...) it
+    counts messages, as there. Raises `ConfigError` naming the key, and the nearest known one if it is unknown.
+    """
+    fields = {attribute.name: attribute for attribute in attrs.fields(kind)}  # type: ignore[arg-type]  # an attrs class
+    known = {name.replace("_", "."): name for name in fields}
+    known |= {alias: name for alias, name in _ALIASES.items() if name in fields}
+    config = {key: value for key, value in (config or {}).items() if key not in _PASSED}
+    if "batch.size" in config and _CLASSIC_PRODUCER & config.keys():
+        config["batch.num.messages"] = config.pop("batch.size")
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        if key in _REFUSED:
+            raise ConfigError(f"{key}: {_REFUSED[key]}")
+        if key in _ONLY_FALSE:
+            if _boolean(value):
+                raise ConfigError(f"{key}: {_ONLY_FALSE[key]}")
+            continue
+        if key not in known:
+            raise ConfigError(f"unknown setting {key!r}{_hint(key, known)}")
+        found[known[key]] = _parse(key, fields[known[key]], value)
+    for name, value in given.items():
+        if value is None:
+            continue
+        key = name.replace("_", ".")
+        if key in _REFUSED:
+            raise ConfigError(f"{name}: {_REFUSED[key]}")
+        if name not in fields:
+            raise ConfigError(f"unknown setting {name!r}{_hint(name, fields)}")
+        found[name] = _parse(name, fields[name], value)
+    return _make(kind, found)
+
+
+def _make(kind: type[T], found: Mapping[str, Any]) -> T:
+    try:
+        return kind(**found)
+    except ValueError as error:
+        raise ConfigError(error.args[0] if error.args else str(error)) from error
+
+
+def _parse(key: str, attribute: Any, value: Any) -> Any:
+    parser = _PARSERS.get(attribute.name) or _BY_TYPE[attribute.type]
+    try:
+        return parser(value)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{key} = {value!r}: {error}") from error
+
+
+def _hint(key: str, known: Mapping[str, Any]) -> str:
+    near = get_close_matches(key, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"

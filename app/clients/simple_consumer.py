@@ -1,0 +1,202 @@
+"""The consumer of the 2011 paper: ask for what you want, keep your own offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...core.message.codec import Codecs
+from ...core.message.message_set import MessageSet
+from ...ports.broker_api import (
+    EARLIEST,
+    LATEST,
+    Fetch,
+    FetchPartition,
+    FetchResult,
+    FetchResultPartition,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsResult,
+)
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError
+from ...ports.storage import Region
+from ...ports.words import Buffer, TopicPartition
+from .opening import first_error, open_shell, plugin_host
+from .settings import ConsumerSettings, read_settings
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_ONE_MORE_TRY = 1
+"""As the classic one: after an I/O error it reconnects and tries once more."""
+_MAX_BYTES = 0x7FFFFFFF
+
+
+class FetchedSet(MessageSet):
+    """A message set with what the broker said about the partition it is from."""
+
+    __slots__ = ("high_watermark", "log_start_offset")
+
+    def __init__(
+        self, records: Buffer | Region, codecs: Codecs, asked: FetchPartition, outcome: FetchResultPartition, crc: bool
+    ) -> None:
+        super().__init__(
+            records,
+            codecs,
+            topic=asked.topic,
+            partition=asked.partition,
+            from_offset=asked.offset,
+            check_crc=crc,
+        )
+        self.high_watermark = outcome.high_watermark
+        self.log_start_offset = outcome.log_start_offset
+
+
+class SimpleConsumer:
+    """Fetches from the leaders of partitions. Callable from any thread.
+
+    with SimpleConsumer("localhost:9092") as consumer:
+        for message in consumer.fetch("views", 0, offset=0):
+            print(message.offset, message.value)
+    """
+
+    def __init__(
+        self,
+        bootstrap: object,
+        *,
+        plugins: Sequence[object] = (),
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        """`bootstrap`: "host:port,host:port" or a running `Broker`. Raises `ConfigError`, `TransportError`."""
+        self.settings = read_settings(ConsumerSettings, config, settings)
+        self._codecs = plugin_host(plugins).codecs()
+        self._shell = open_shell(bootstrap, self.settings)
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int | None = None,
+        *,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+    ) -> FetchedSet:
+        """Messages from `offset` on, about `max_bytes` of them; at least one batch if there is one, whatever its size.
+
+        Waits up to `max_wait_ms` for `min_bytes`. The set's `next_offset` is where to go on. Raises `ApiError`
+        (OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, ...), `TransportError`, `ClientTimeout`.
+        """
+        return self.multifetch([(topic, partition, offset)], max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes)[0]
+
+    def multifetch(
+        self,
+        asked: Sequence[tuple[str, int, int]],
+        max_bytes: int | None = None,
+        *,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+    ) -> list[FetchedSet]:
+        """As `fetch`, of several (topic, partition, offset) at once; raises the first error of any of them."""
+        size = self.settings.max_partition_fetch_bytes if max_bytes is None else max_bytes
+        partitions = [FetchPartition(topic, partition, offset, size) for topic, partition, offset in asked]
+
+        def build(group: Sequence[FetchPartition]) -> Fetch:
+            return Fetch(
+                partitions=group,
+                max_wait_ms=max_wait_ms,
+                min_bytes=min_bytes,
+                max_bytes=max(size, self.settings.fetch_max_bytes),
+                isolation_level=self.settings.isolation_level,
+            )
+
+        answers = self._shell.ask_leaders(
+            partitions,
+            lambda item: TopicPartition(item.topic, item.partition),
+            build,
+            _fetched,
+            timeout_ms=self.settings.default_api_timeout_ms + max_wait_ms,
+            retries_max=_ONE_MORE_TRY,
+        )
+        first_error(answers)
+        return [
+            FetchedSet(outcome.records, self._codecs, asked, outcome, self.settings.check_crcs)
+            for asked, outcome in zip(partitions, answers, strict=True)
+        ]
+
+    def read(
+        self, topic: str, partition: int, start: int, end: int | None = None, max_bytes: int | None = None
+    ) -> Iterator[FetchedSet]:
+        """The partition's records from `start` up to `end` (exclusive; None: where the log ends now), in pieces.
+
+        The last set may go beyond `end`: `decode_columns(..., upto=end)` cuts it. Raises `ApiError` OFFSET_OUT_OF_RANGE
+        when the log no longer has `start`, or ends before `end`.
+        """
+        if end is None:
+            end = self.offset_at(topic, partition, LATEST)
+        size = self.settings.max_partition_fetch_bytes if max_bytes is None else max_bytes
+        while start < end:
+            piece = self.fetch(topic, partition, start, size)
+            if piece.next_offset <= start:
+                if piece.size and size < _MAX_BYTES:  # only the beginning of a batch: an old broker
+                    size = min(_MAX_BYTES, 2 * size)
+                    continue
+                text = f"{topic}-{partition} ends at {piece.high_watermark}, before offset {end}"
+                raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+            yield piece
+            start = piece.next_offset
+
+    def offset_at(self, topic: str, partition: int, time: int) -> int:
+        """The first offset whose record is of that time (ms) or later; or of LATEST (-1), EARLIEST (-2). -1: none."""
+
+        def build(group: Sequence[TopicPartition]) -> ListOffsets:
+            return ListOffsets(
+                partitions=[ListOffsetsPartition(topic=p.topic, partition=p.partition, timestamp=time) for p in group],
+                isolation_level=self.settings.isolation_level,
+            )
+
+        answers = self._shell.ask_leaders(
+            [TopicPartition(topic, partition)], lambda place: place, build, _listed, retries_max=_ONE_MORE_TRY
+        )
+        first_error(answers)
+        offset: int = answers[0]
+        return offset
+
+    def offsets_before(self, topic: str, partition: int, time: int, max_offsets: int = 1) -> list[int]:
+        """Offsets to begin at when what is older than `time` (ms; LATEST, EARLIEST) is not wanted, newest first.
+
+        The classic call told bases of segments; today's protocol tells one offset for a time, and the beginning of the
+        log, which is older than any. So there are at most two.
+        """
+        earliest = self.offset_at(topic, partition, EARLIEST)
+        if time == EARLIEST:
+            return [earliest][:max_offsets]
+        offset = self.offset_at(topic, partition, time)
+        if offset < 0:
+            offset = self.offset_at(topic, partition, LATEST)
+        return list(dict.fromkeys((offset, earliest)))[:max_offsets]
+
+    def close(self) -> None:
+        """Hang up. Twice is harmless."""
+        self._shell.close()
+
+    def __enter__(self) -> SimpleConsumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _fetched(result: FetchResult) -> list[tuple[ErrorCode, Any]]:
+    if result.error is not ErrorCode.NONE:
+        raise_later: BarnabasError = ApiError(result.error, "fetch")
+        return [(ErrorCode.NONE, raise_later) for _ in result.partitions]
+    return [(outcome.error, outcome) for outcome in result.partitions]
+
+
+def _listed(result: ListOffsetsResult) -> list[tuple[ErrorCode, Any]]:
+    return [(outcome.error, outcome.offset) for outcome in result.partitions]

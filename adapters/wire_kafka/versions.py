@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ...ports.error_codes import ErrorCode
 from . import wire
-from .wire import CompactReader, CompactWriter, Malformed, Reader, Writer
+from .wire import DECODE_ERRORS, CompactReader, CompactWriter, Malformed, Reader, Writer
 
 KEY = 18
 VERSIONS = (0, 4)
@@ -61,10 +61,21 @@ def _write_ranges(writer: Writer, ranges: Iterable[tuple[int, int, int]]) -> Non
 
 
 def read_response(frame: memoryview, position: int, version: int, items_max: int) -> tuple[int, Ranges]:
-    """(error number, ranges) of an answer to `version`; with error 35 the body is of version 0. Raises as readers."""
+    """(error number, ranges) of an answer to `version`. Raises as readers.
+
+    With error 35 the body should be of version 0 and tell the versions of ApiVersions; where it cannot be read as such
+    (librdkafka's mock cluster) the ranges are empty.
+    """
     (error,) = wire.I16.unpack_from(frame, position)
-    flexible = version >= FLEXIBLE and error != ErrorCode.UNSUPPORTED_VERSION
-    reader = (CompactReader if flexible else Reader)(frame, position + 2, items_max)
+    if error != ErrorCode.UNSUPPORTED_VERSION:
+        return error, _read_ranges((CompactReader if version >= FLEXIBLE else Reader)(frame, position + 2, items_max))
+    try:
+        return error, _read_ranges(Reader(frame, position + 2, items_max))
+    except (Malformed, *DECODE_ERRORS):
+        return error, {}
+
+
+def _read_ranges(reader: Reader) -> Ranges:
     ranges: Ranges = {}
     count = reader.count()
     if count < 0:
@@ -73,4 +84,4 @@ def read_response(frame: memoryview, position: int, version: int, items_max: int
         key, low, high = (reader.take(wire.I16)[0] for _ in range(3))
         ranges[key] = (low, high)
         reader.skip_tags()
-    return error, ranges
+    return ranges

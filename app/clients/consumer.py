@@ -12,7 +12,7 @@ from ...core.message.message import Message
 from ...plugins.builtin.encoders import BytesSerde
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, ConfigError
+from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ...ports.words import TopicPartition
 from .offsets import list_offsets
 from .opening import first_error, open_shell, plugin_host

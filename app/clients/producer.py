@@ -236,7 +236,7 @@ class Producer:
         handle: DeliveryHandle | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> DeliveryHandle:
-        """Put an encoded message into its batch, or park it. With a `handle`, from the hooks, without a wait for room."""
+        """Put an encoded message into its batch, or park it. With a `handle`, from the hooks, without waiting."""
         value, key, headers, _ = message
         size = message_bytes(value, key, headers)
         if size > self.settings.max_request_size:

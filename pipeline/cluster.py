@@ -50,8 +50,8 @@ class Cluster(Protocol):
         """Per partition the first offset whose record is of that time or later, or EARLIEST or LATEST; -1 = none."""
         ...
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Iterable[Columns]:
-        """The records with start ≤ offset < end, in pieces of bounded size.
+    def read(self, partition: TopicPartition, start: int, end: int, *, with_headers: bool = False) -> Iterable[Columns]:
+        """The records with start ≤ offset < end, in pieces of bounded size; `headers` is empty unless asked for.
 
         `ApiError(OFFSET_OUT_OF_RANGE)` when the log no longer has `start`, or ends before `end`.
         """

@@ -35,9 +35,16 @@ def load(
         str | None,
         typer.Option(metavar="TIME", help="Load again from this time: 2026-01-31T12:00[:00][Z], or milliseconds."),
     ] = None,
+    recreated: Annotated[
+        str, typer.Option(help="A topic that was deleted and created again: fail, or replace its rows.")
+    ] = "fail",
+    allow_data_loss: Annotated[
+        bool, typer.Option("--allow-data-loss", help="Go on where messages were deleted before they were loaded.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring everything new since the last load into Parquet, each message exactly once."""
+    from .load import LoadProgress
     from .load import load as run
 
     names = [name for group in topics for name in group.split(",") if name]
@@ -45,24 +52,43 @@ def load(
         raise ConfigError("--topics names no topic")
     since_ms = None if since is None else parse_time(since)
     with progress(f"load {', '.join(names)}", None) as advance:
-        done = run(bootstrap, names, into, since_ms=since_ms, progress=advance)
+
+        def tell(state: LoadProgress) -> None:
+            advance(state.done, state.total or None, f"load {', '.join(names)}: {state.step}")
+
+        done = run(
+            bootstrap,
+            names,
+            into,
+            since_ms=since_ms,
+            recreated=recreated,
+            fail_on_data_loss=not allow_data_loss,
+            progress=tell,
+        )
+    for lost in done.lost:
+        typer.echo(f"lost: {lost}", err=True)
     if as_json:
-        print_json({"rows": done.rows, "files": done.files, "into": str(into)})
+        print_json(
+            {"rows": done.rows, "replaced_rows": done.replaced_rows, "files": done.files, "lost": list(done.lost)}
+        )
     else:
-        typer.echo(f"{done.rows} new rows in {done.files} files in {into}")
+        replaced = f" in place of {done.replaced_rows}" if done.replaced_rows else ""
+        typer.echo(f"{done.rows} new rows{replaced} in {done.files} files in {into}")
 
 
 def report(
     table: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that `barnabas load` has filled.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: DIR.html")] = None,
-    topic: Annotated[str | None, typer.Option(help="Which topic of the table; needed when there are several.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only this topic; default: a section for each.")] = None,
 ) -> None:
     """Turn a loaded access log (or loaded metrics) into one HTML page with charts."""
     from .report import report as run
 
-    page = out or table.with_name(table.name + ".html")
-    run(table, page, topic=topic)
-    typer.echo(str(page.resolve()))
+    page = out or table.resolve().with_name(table.resolve().name + ".html")
+    with progress("report", None):
+        done = run(table, page, topic=topic)
+    typer.echo(f"{done.lines} lines, {done.parsed} parsed, {done.malformed} malformed")
+    typer.echo(str(done.page.resolve()))
 
 
 def demo(

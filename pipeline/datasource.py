@@ -125,7 +125,7 @@ class _SliceReader:
         schema = to_arrow_schema(source_schema(include_headers=self.options.include_headers), timezone="UTC")
         cluster = self.open()
         try:
-            pieces = _read_range(cluster, partition.part, fail_on_data_loss=self.options.fail_on_data_loss)
+            pieces = _read_range(cluster, partition.part, self.options)
             yield from arrow_batches(partition.part.topic, partition.part.partition, pieces, schema)
         finally:
             cluster.close()
@@ -212,12 +212,12 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
             cluster.close()
 
 
-def _read_range(cluster: Cluster, part: OffsetRange, *, fail_on_data_loss: bool) -> Iterator[Columns]:
+def _read_range(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> Iterator[Columns]:
     """The records of a range. Offsets that vanish meanwhile are an error, or skipped, as `failOnDataLoss` says."""
     position = part.start
     while position < part.end:
         try:
-            for piece in cluster.read(part.topic_partition, position, part.end):
+            for piece in cluster.read(part.topic_partition, position, part.end, with_headers=options.include_headers):
                 position = max(position, piece.next_offset)
                 yield piece
             return
@@ -232,7 +232,7 @@ def _read_range(cluster: Cluster, part: OffsetRange, *, fail_on_data_loss: bool)
             text = (
                 f"{part.topic_partition}: offsets {position} to {part.end} were planned, the log has {first} to {last}"
             )
-            data_loss(text, fail_on_data_loss=fail_on_data_loss, report=_log.warning)
+            data_loss(text, fail_on_data_loss=options.fail_on_data_loss, report=_log.warning)
             part = evolve(part, end=min(part.end, last))
             position = max(position, first)
 

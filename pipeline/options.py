@@ -31,20 +31,10 @@ _READ = (
     "maxOffsetsPerTrigger",
     "failOnDataLoss",
     "includeHeaders",
-    "kafka.client.id",
-    "kafka.request.timeout.ms",
 )
-_WRITE = (
-    *_BOOTSTRAP,
-    "topic",
-    "kafka.acks",
-    "kafka.batch.size",
-    "kafka.client.id",
-    "kafka.compression.type",
-    "kafka.delivery.timeout.ms",
-    "kafka.linger.ms",
-    "kafka.request.timeout.ms",
-)
+_WRITE = (*_BOOTSTRAP, "topic")
+_CLIENT = "kafka."
+"""Begins the names of settings for the client, which knows them and refuses others."""
 _WITHOUT_MEANING = frozenset(
     {
         "groupidprefix",
@@ -165,6 +155,8 @@ def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]
         name = by_lower.get(key.lower())
         if name is not None:
             given[name] = value
+        elif key.lower().startswith(_CLIENT) and key.lower() not in _WITHOUT_MEANING:
+            given[key.lower()] = value
         elif key.lower() not in _WITHOUT_MEANING:
             near = get_close_matches(key.lower(), by_lower, n=1)
             hint = f"did you mean {by_lower[near[0]]}?" if near else "known are " + ", ".join(names)
@@ -248,7 +240,7 @@ def _strategy(given: Mapping[str, str]) -> bool:
 
 
 def _client(given: Mapping[str, str]) -> dict[str, str]:
-    settings = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
+    settings = {name.removeprefix(_CLIENT): value for name, value in given.items() if name.startswith(_CLIENT)}
     settings.pop("bootstrap.servers", None)
     return settings
 

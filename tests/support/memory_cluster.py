@@ -46,7 +46,7 @@ class MemoryCluster:
     def offsets(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
         return {p: self._offset(self.logs[p.topic][p.partition], timestamp_ms) for p in partitions}
 
-    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[Columns]:
+    def read(self, partition: TopicPartition, start: int, end: int, *, with_headers: bool = False) -> Iterator[Columns]:
         log = self.logs[partition.topic][partition.partition]
         if start < log.start or end > log.end:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, str(partition))
@@ -55,7 +55,9 @@ class MemoryCluster:
             piece = wanted[at : at + self.piece_rows]
             offsets, times, keys, values, headers = zip(*piece, strict=True)
             size = sum(len(value or b"") + len(key or b"") for key, value in zip(keys, values, strict=True))
-            yield Columns(piece[-1][0] + 1, offsets, times, [False] * len(piece), keys, values, headers, size_bytes=size)
+            yield Columns(
+                piece[-1][0] + 1, offsets, times, [False] * len(piece), keys, values, headers, size_bytes=size
+            )
 
     def close(self) -> None:
         self.closed = True

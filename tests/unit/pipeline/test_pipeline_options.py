@@ -83,7 +83,7 @@ def test_tuning_of_the_java_client_is_accepted() -> None:
         (TOPIC | {"minPartitions": "many"}, "whole number"),
         (TOPIC | {"failOnDataLoss": "perhaps"}, "'true' or 'false'"),
         (TOPIC | {"startingOffset": "earliest"}, "unknown option 'startingOffset'.*did you mean startingOffsets"),
-        (TOPIC | {"kafka.sasl.jaas.config": "x"}, "unknown option"),
+        (TOPIC | {"sasl.jaas.config": "x"}, "unknown option"),
     ],
 )
 def test_wrong_options_say_what_is_right(options: dict[str, str], text: str) -> None:

@@ -1,0 +1,172 @@
+"""The clients of `app`, as the pipeline needs them: what a cluster has, ranges of records in columns, a producer."""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import attrs
+
+from ..app.clients.admin import Admin, Place
+from ..app.clients.handle import ManyHandle
+from ..app.clients.producer import Producer
+from ..app.clients.settings import CommonSettings, ConsumerSettings, read_settings
+from ..app.clients.simple_consumer import FetchedSet, SimpleConsumer
+from ..core.message.batch_reader import Columns as Decoded
+from ..core.message.batch_reader import decode_columns, whole_batches
+from ..core.message.message import Message
+from ..plugins.host import PluginHost
+from ..ports.broker_api import TopicMetadata
+from ..ports.errors import ApiError
+from ..ports.transport import TransportError
+from ..ports.words import Buffer, TopicPartition
+from .cluster import Columns, TopicInfo
+
+T = TypeVar("T")
+CHUNK_BYTES = 4 * 1024 * 1024
+_CHUNK_SETTING = "max.partition.fetch.bytes"
+_COMMON = frozenset(field.name.replace("_", ".") for field in attrs.fields(CommonSettings))
+_TRIES = 6
+_FIRST_PAUSE_S = 0.1
+_UNSETTLED_MAX = 4
+"""So many Arrow batches may be on their way to the brokers before the oldest is waited for."""
+
+
+def connect_cluster(bootstrap: str, client: Mapping[str, str]) -> "ClientCluster":
+    """A connection with client settings by their dotted names. Raises `ConfigError`; connects when it is used."""
+    return ClientCluster(bootstrap, client)
+
+
+class ClientCluster:
+    """Fulfils `cluster.Cluster` with Admin and SimpleConsumer, each opened when it is needed first."""
+
+    def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
+        read_settings(ConsumerSettings, client, {})
+        self._bootstrap = bootstrap
+        self._client = dict(client)
+        self._admin: Admin | None = None
+        self._consumer: SimpleConsumer | None = None
+        self._plugins = PluginHost()
+
+    def topics(self) -> Mapping[str, TopicInfo]:
+        described = self._ask().describe_topics()
+        return {topic.name: _info(topic) for topic in described if topic.name and not topic.internal}
+
+    def offsets(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
+        asked: dict[Place, int | str] = dict.fromkeys(partitions, timestamp_ms)
+        return self._ask().list_offsets(asked) if asked else {}
+
+    def read(self, partition: TopicPartition, start: int, end: int, *, with_headers: bool = False) -> Iterator[Columns]:
+        if self._consumer is None:
+            self._consumer = SimpleConsumer(self._bootstrap, config=self._client, plugins=self._plugins)  # type: ignore[arg-type]  # a host is taken as it is
+        codecs = self._plugins.codecs()
+        position, failures = start, 0
+        while position < end:
+            try:
+                for piece in _ahead(self._fetch(self._consumer, partition, position, end)):
+                    failures = 0
+                    for batches in _bounded(_bytes(piece)):
+                        found = decode_columns(
+                            batches, codecs, from_offset=position, upto=end, with_headers=with_headers
+                        )
+                        position = max(position, found.next_offset)
+                        yield _columns(found, len(batches))
+                    position = max(position, piece.next_offset)
+            except (ApiError, TransportError) as error:
+                failures += 1
+                if failures == _TRIES or (isinstance(error, ApiError) and not error.retriable):
+                    raise
+                time.sleep(_FIRST_PAUSE_S * 2**failures)
+
+    def close(self) -> None:
+        for client in (self._admin, self._consumer):
+            if client is not None:
+                client.close()
+
+    def _ask(self) -> Admin:
+        if self._admin is None:
+            common = {name: value for name, value in self._client.items() if name in _COMMON}
+            self._admin = Admin(self._bootstrap, config=common)
+        return self._admin
+
+    def _fetch(self, consumer: SimpleConsumer, partition: TopicPartition, start: int, end: int) -> Iterator[FetchedSet]:
+        size = None if _CHUNK_SETTING in self._client else CHUNK_BYTES
+        return consumer.read(partition.topic, partition.partition, start, end, size)
+
+
+class RowProducer:
+    """Takes rows in groups; at most a few groups are on their way, and the first failure is raised."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._unsettled: deque[ManyHandle] = deque()
+
+    def send(self, topic: str, partition: int, messages: Sequence[Message]) -> None:
+        """Send messages of one topic; partition -1 = as the partitioner says. Raises why earlier ones failed."""
+        chosen = None if partition < 0 else partition
+        self._unsettled.append(self._producer.send_many(topic, messages, partition=chosen))
+        while len(self._unsettled) > _UNSETTLED_MAX:
+            self._unsettled.popleft().result()
+
+    def finish(self) -> None:
+        """Wait until everything is acknowledged. Raises the first failure."""
+        self._producer.flush()
+        while self._unsettled:
+            self._unsettled.popleft().result()
+
+
+@contextmanager
+def open_producer(bootstrap: str, settings: Mapping[str, str]) -> Iterator[RowProducer]:
+    """A producer with settings by their dotted names; on leaving without an error all rows are acknowledged."""
+    with Producer(bootstrap, config=settings) as producer:
+        rows = RowProducer(producer)
+        yield rows
+        rows.finish()
+
+
+def _info(topic: TopicMetadata) -> TopicInfo:
+    topic_id = topic.topic_id.hex() if any(topic.topic_id) else ""
+    return TopicInfo(topic.name or "", len(topic.partitions), topic_id)
+
+
+def _bytes(piece: FetchedSet) -> memoryview:
+    records = piece.records
+    return memoryview(records if isinstance(records, Buffer) else records.read())
+
+
+def _bounded(records: memoryview) -> Iterator[memoryview]:
+    """The whole batches, in runs that are decoded at once: a compressed one by itself, since it may be large then."""
+    start = end = 0
+    for position, header in whole_batches(records):
+        end = position + header.size
+        if header.codec_id:
+            if start < position:
+                yield records[start:position]
+            yield records[position:end]
+            start = end
+    if start < end:
+        yield records[start:end]
+
+
+def _columns(found: Decoded, batch_bytes: int) -> Columns:
+    return Columns(
+        found.next_offset,
+        found.offsets,
+        found.timestamps,
+        found.log_append_time,
+        found.keys,
+        found.values,
+        found.headers,
+        size_bytes=max(batch_bytes, sum(map(len, filter(None, found.values)))),
+    )
+
+
+def _ahead(pieces: Iterator[T]) -> Iterator[T]:
+    """The same, with the next piece fetched while the last is worked on."""
+    with ThreadPoolExecutor(1, thread_name_prefix="barnabas-fetch") as pool:
+        waiting = pool.submit(next, pieces, None)
+        while (piece := waiting.result()) is not None:
+            waiting = pool.submit(next, pieces, None)
+            yield piece

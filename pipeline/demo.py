@@ -115,7 +115,7 @@ def _access_log(path: Path) -> Source:
 def _lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         packed = file.peek(2)[:2] == b"\x1f\x8b"
-        lines: Iterable[bytes] = io.BufferedReader(gzip.GzipFile(fileobj=file)) if packed else file  # type: ignore[arg-type]
+        lines: Iterable[bytes] = io.BufferedReader(gzip.GzipFile(fileobj=file)) if packed else file
         for line in lines:
             yield line.rstrip(b"\r\n")
 

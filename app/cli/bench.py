@@ -14,6 +14,7 @@ import typer
 
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError
+from ...ports.words import TopicPartition
 from ..clients.admin import Admin
 from ..clients.consumer import Consumer
 from ..clients.producer import Producer
@@ -49,7 +50,7 @@ def bench(
         if topic is None:
             admin.create_topic(name, partitions=1)
         try:
-            start = admin.list_offsets({(name, 0): "latest"})[name, 0]
+            start = admin.list_offsets({(name, 0): "latest"})[TopicPartition(name, 0)]
             sent = _send(address, name, messages, size, {"compression.type": compression, "acks": acks})
             read = _read(address, name, start, messages)
         finally:

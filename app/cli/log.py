@@ -2,7 +2,7 @@
 
 import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -150,7 +150,7 @@ def _lines(content: Buffer, kind: str, base_offset: int, records: bool) -> Itera
                 yield from (f"  | {fields}" for fields in _record_fields(content, finding))
 
 
-def _json_entries(content: Buffer, kind: str, base_offset: int, records: bool) -> Iterator[dict[str, object]]:
+def _json_entries(content: Buffer, kind: str, base_offset: int, records: bool) -> Iterator[Mapping[str, object]]:
     if kind == "index":
         yield from ({"offset": offset, "position": at} for offset, at in index_entries(content, base_offset))
     elif kind == "timeindex":

@@ -2,9 +2,9 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 
@@ -47,26 +47,37 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Non
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-Advance = Callable[[float], None]
+class Advance(Protocol):
+    """Tells how far the work has come, in the unit of `total`; None leaves total and label as they are."""
+
+    def __call__(self, done: float, total: float | None = None, label: str | None = None) -> None: ...
 
 
 @contextmanager
 def progress(label: str, total: float | None) -> Iterator[Advance]:
     """A progress bar on standard error where a person waits at a terminal; nothing otherwise.
 
-    Yields a function that takes how far the work has come, in the unit of `total` (None: unknown).
+    Yields a function to call as the work goes on. `total` None: not known yet.
     """
     if not sys.stderr.isatty():
-        yield lambda _done: None
+        yield _nobody_waits
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     parts = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*parts, console=console, transient=False) as bar:
+    with Progress(*parts, console=console) as bar:
         task = bar.add_task(label, total=total)
-        yield lambda done: bar.update(task, completed=done)
+
+        def advance(done: float, total: float | None = None, label: str | None = None) -> None:
+            bar.update(task, completed=done, total=total, description=label)
+
+        yield advance
+
+
+def _nobody_waits(done: float, total: float | None = None, label: str | None = None) -> None:  # noqa: ARG001
+    """There is no terminal to show progress on."""
 
 
 def describe(mapping: Mapping[str, object]) -> str:

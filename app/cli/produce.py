@@ -61,7 +61,7 @@ def _open(file: Path | None) -> BinaryIO:
     if file is None:
         return sys.stdin.buffer
     if file.suffix == ".gz":
-        return io.BufferedReader(gzip.open(file))  # type: ignore[arg-type]  # GzipFile reads like a raw file
+        return io.BufferedReader(gzip.open(file))
     return file.open("rb")
 
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from ...ports.words import TopicPartition
 from ..clients.admin import Admin
 from .options import AsJson, Bootstrap, describe, parse_settings, print_json, print_table
 
@@ -53,8 +54,8 @@ def describe_topic(bootstrap: Bootstrap, name: Name, as_json: AsJson = False) ->
     """The partitions of a topic, with leaders, offsets and the settings that differ from the defaults."""
     with Admin(bootstrap) as admin:
         topic = admin.describe_topics([name])[0]
-        first = admin.list_offsets({(name, p.partition): "earliest" for p in topic.partitions})
-        last = admin.list_offsets({(name, p.partition): "latest" for p in topic.partitions})
+        first = admin.list_offsets({TopicPartition(name, p.partition): "earliest" for p in topic.partitions})
+        last = admin.list_offsets({TopicPartition(name, p.partition): "latest" for p in topic.partitions})
         changed = admin.topic_overrides(name)
     rows = [
         {
@@ -63,8 +64,8 @@ def describe_topic(bootstrap: Bootstrap, name: Name, as_json: AsJson = False) ->
             "leader_epoch": p.leader_epoch,
             "replicas": list(p.replicas),
             "isr": list(p.isr),
-            "log_start_offset": first[name, p.partition],
-            "log_end_offset": last[name, p.partition],
+            "log_start_offset": first[TopicPartition(name, p.partition)],
+            "log_end_offset": last[TopicPartition(name, p.partition)],
         }
         for p in sorted(topic.partitions, key=lambda p: p.partition)
     ]

@@ -76,7 +76,7 @@ def progress(label: str, total: float | None) -> Iterator[Advance]:
         yield advance
 
 
-def _nobody_waits(done: float, total: float | None = None, label: str | None = None) -> None:  # noqa: ARG001
+def _nobody_waits(done: float, total: float | None = None, label: str | None = None) -> None:
     """There is no terminal to show progress on."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...core.client.errors import ClientTimeout, EncodeError
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from ...core.client.serde import Decoder
 
 _NAMED = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": LATEST}
+_OFFSET = 6
+"""Of `offset` in the named tuple `Message`."""
+_NO_END = 2**63
 Position = str | int
 """An offset, or "earliest" or "latest"."""
 Place = TopicPartition | tuple[str, int]
@@ -170,11 +174,10 @@ class Consumer:
         wanted = self.settings.max_poll_records if max_messages is None else max_messages
         found: list[Message] = []
         try:
-            while len(found) < wanted:
-                for message in self._rest(None):
-                    found.append(message)
-                    if len(found) == wanted:
-                        return found
+            while True:
+                found += islice(self._rest(None), wanted - len(found))
+                if len(found) >= wanted:
+                    return found
                 if not self._next(0.0 if found else timeout, None):
                     break
         except BarnabasError as error:
@@ -232,23 +235,22 @@ class Consumer:
         chunk, state = self._current_chunk, self._current_state
         if chunk is None or state is None:
             return
-        end = None if ends is None else ends.get(chunk.place)
-        while True:
-            try:
-                message = next(self._current, None)
-            except BarnabasError as error:
-                self._stop_at(state, error)
-                raise
-            if message is None:
-                state.read_offset = max(state.read_offset, chunk.next_offset)
-                break
-            if end is not None and message.offset >= end:
-                self._seek({chunk.place: message.offset})
-                break
-            state.read_offset = message.offset + 1
-            yield message if self._plain else self._decoded(message)
-            if self._current_chunk is not chunk:  # the user has gone elsewhere meanwhile
-                return
+        end = _NO_END if ends is None else ends.get(chunk.place, _NO_END)
+        plain = self._plain
+        try:
+            for message in self._current:
+                offset = message[_OFFSET]
+                if offset >= end:
+                    self._seek({chunk.place: offset})
+                    return
+                state.read_offset = offset + 1
+                yield message if plain else self._decoded(message)
+                if self._current_chunk is not chunk:  # the user has gone elsewhere meanwhile
+                    return
+        except ApiError as error:
+            self._stop_at(state, error)
+            raise
+        state.read_offset = max(state.read_offset, chunk.next_offset)
         self._drop_current()
 
     def _next(self, timeout: float | None, ends: Mapping[TopicPartition, int] | None) -> bool:

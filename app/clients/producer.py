@@ -112,6 +112,9 @@ class Producer:
             failed=self._fail_parked,
         )
         self._sync = chosen.producer_type == "sync"
+        self._may_run = self._encoding.plain and self._partitioner.sticky and handlers is None and not self._sync
+        self._runs: dict[str, Batch] = {}
+        """Topic → the batch that the next message without anything but a value goes into."""
         self._accumulator.hurry = int(self._sync)
         self._shell.add_part(self._sender, guarded=False)
         self._shell.add_part(self._parking, guarded=False)
@@ -138,6 +141,10 @@ class Producer:
         `ClosedError`, `ApiError` (MESSAGE_TOO_LARGE, or a partition that the topic does not have); with sync also what
         the delivery raises.
         """
+        if self._runs and type(value) is bytes and partition is key is timestamp_ms is on_delivery is None:
+            quick = self._take_plain(topic, value) if not headers else None
+            if quick is not None:
+                return quick
         if type(value) is Message:
             value, key, headers, timestamp_ms = value[0], value[1] if key is None else key, value[2], value[3]
         own_headers = checked_headers(headers) if headers else ()
@@ -228,6 +235,13 @@ class Producer:
     ) -> None:
         self.close()
 
+    def _take_plain(self, topic: str, value: bytes) -> DeliveryHandle | None:
+        """The quick way for what goes where the last message went; None when it does not."""
+        with self._lock:
+            batch = self._runs.get(topic)
+            index = -1 if batch is None or self._closing else self._accumulator.append_plain(batch, value)
+        return None if batch is None or index < 0 else DeliveryHandle(batch, index, self._shell)
+
     def _take(
         self,
         topic: str,
@@ -255,6 +269,8 @@ class Producer:
             index = batch.count - 1
             if not index:
                 self._shell.wake()
+                if self._may_run and partition is None and key is None:
+                    self._runs[topic] = batch
             if handle is not None:
                 handle.move(batch, index)
                 return handle

@@ -96,6 +96,30 @@ class Accumulator:
         self.messages += 1
         return batch
 
+    def append_plain(self, batch: Batch, value: bytes) -> int:
+        """Put a message that is nothing but a value into this batch: its number there, or -1 if it has to go elsewhere.
+
+        For runs of `send` with a sticky partitioner, which would choose the same batch.
+        """
+        size = RECORD_OVERHEAD + len(value)
+        settings = self._settings
+        if (
+            batch.full
+            or batch.columns
+            or batch.bytes + size > settings.batch_size
+            or batch.count >= settings.batch_messages
+            or self.bytes + size > settings.buffer_memory
+            or self.messages >= settings.buffer_messages
+        ):
+            return -1
+        batch.values.append(value)
+        index = batch.count
+        batch.count = index + 1
+        batch.bytes += size
+        self.bytes += size
+        self.messages += 1
+        return index
+
     def extend(self, place: TopicPartition, values: list[bytes], ends: Sequence[int], start: int) -> tuple[Batch, int]:
         """Put those of the values from `start` on that go into one batch, at least one, last in the partition.
 

@@ -78,6 +78,7 @@ class Batch(Home):
         "attempts",
         "base_offset",
         "bytes",
+        "columns",
         "count",
         "created_ms",
         "full",
@@ -99,6 +100,8 @@ class Batch(Home):
         self.keys: list[bytes | None] | None = None
         self.headers: list[Headers] | None = None
         self.timestamps: list[int | None] | None = None
+        self.columns = False
+        """Some message brought more than a value."""
         self.count = 0
         self.bytes = 0
         """About what it takes on the wire, rather more (without compression)."""
@@ -118,6 +121,10 @@ class Batch(Home):
         """Put a message last."""
         count = self.count
         self.values.append(value)
+        self.count = count + 1
+        if key is None and not headers and timestamp_ms is None and not self.columns:
+            return
+        self.columns = True
         if key is not None or self.keys is not None:
             if self.keys is None:
                 self.keys = [None] * count
@@ -130,7 +137,6 @@ class Batch(Home):
             if self.timestamps is None:
                 self.timestamps = [None] * count
             self.timestamps.append(timestamp_ms)
-        self.count = count + 1
 
     def add_values(self, values: list[bytes]) -> None:
         """Put messages without keys, headers and timestamps last."""

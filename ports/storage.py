@@ -138,7 +138,10 @@ class Folder(Protocol):
         ...
 
     def write_small(self, name: str, content: bytes) -> None:
-        """Replace a small file atomically and durably: after a crash it has the old content or the new one, whole."""
+        """Replace a small file atomically and durably: after a crash it has the old content or the new one, whole.
+
+        Callable from any thread.
+        """
         ...
 
     def flush(self) -> None:

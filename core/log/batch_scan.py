@@ -1,0 +1,66 @@
+"""Going from batch to batch through a segment file, in chunks of bounded size."""
+
+from collections.abc import Iterator
+
+from crc32c import crc32c
+
+from ...ports.errors import ApiError, BarnabasError
+from ...ports.storage import File
+from ..message.batch_header import CRC_COVERS_FROM, HEADER_SIZE, BatchHeader, crc_valid, parse_header
+
+BatchIterator = Iterator[tuple[int, BatchHeader]]
+"""(position, header), batch after batch."""
+
+SCAN_CHUNK_BYTES = 1 << 20
+LOOKUP_CHUNK_BYTES = 4096 + HEADER_SIZE
+"""About one index interval: a lookup mostly needs a single read."""
+
+
+class BadBatch(BarnabasError):
+    """Where a whole, intact batch should begin there is none."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"at position {position}: {reason}")
+        self.position = position
+        self.reason = reason
+
+
+def scan_batches(
+    file: File, position: int, end: int, *, chunk_bytes: int = SCAN_CHUNK_BYTES, check_crc: bool = False
+) -> BatchIterator:
+    """(position, header) of each batch in [position, end) of the file; holds about `chunk_bytes` in memory.
+
+    Raises `BadBatch` where a header is nonsense, a batch goes beyond `end`, or (`check_crc`) its content is damaged.
+    """
+    chunk, chunk_at = b"", position
+    while position < end:
+        at = position - chunk_at
+        if at + HEADER_SIZE > len(chunk):
+            chunk, chunk_at, at = file.read(position, min(chunk_bytes, end - position)), position, 0
+        try:
+            header = parse_header(chunk, at)
+        except ApiError as error:
+            raise BadBatch(position, error.message) from error
+        size = header.size
+        if position + size > end:
+            raise BadBatch(position, f"a batch of {size} bytes, of which {end - position} are there")
+        if check_crc:
+            if at + size > len(chunk) and size <= chunk_bytes:
+                chunk, chunk_at, at = file.read(position, min(chunk_bytes, end - position)), position, 0
+            valid = crc_valid(chunk, header, at) if at + size <= len(chunk) else _crc_valid(file, position, header)
+            if not valid:
+                raise BadBatch(position, "the CRC-32C does not match the content")
+        yield position, header
+        position += size
+
+
+def _crc_valid(file: File, position: int, header: BatchHeader) -> bool:
+    """For a batch larger than a chunk: the CRC piece by piece."""
+    at, end, crc = position + CRC_COVERS_FROM, position + header.size, 0
+    while at < end:
+        piece = file.read(at, min(SCAN_CHUNK_BYTES, end - at))
+        if not piece:
+            return False
+        crc = crc32c(piece, crc)
+        at += len(piece)
+    return crc == header.crc

@@ -1,0 +1,114 @@
+"""The small text files beside the segments (facts B3): offset checkpoints, leader epochs, partition.metadata.
+
+All checkpoints have a line with the version (0), one with the count of entries, then the entries.
+"""
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error
+from collections.abc import Callable, Iterable, Mapping
+
+from ...ports.storage import FileMissing, Folder
+from ...ports.words import TopicPartition
+
+RECOVERY_POINT = "recovery-point-offset-checkpoint"
+LOG_START = "log-start-offset-checkpoint"
+HIGH_WATERMARK = "replication-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+_NUMBER = re.compile(r"\d{1,19}")
+_TOPIC_ID_BYTES = 16
+
+
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return _format(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+
+
+def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
+    """Raises `ValueError` for anything that `format_offsets` does not make."""
+    offsets: dict[TopicPartition, int] = {}
+    for line in _parse(content):
+        topic, partition, offset = line.split(" ")
+        offsets[TopicPartition(topic, _number(partition))] = _number(offset)
+    return offsets
+
+
+def format_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    return _format(f"{epoch} {start}" for epoch, start in entries)
+
+
+def parse_epochs(content: bytes) -> list[tuple[int, int]]:
+    """Raises `ValueError` for garbage, and unless both numbers grow from entry to entry."""
+    entries: list[tuple[int, int]] = []
+    for line in _parse(content):
+        epoch, start = map(_number, line.split(" "))
+        if entries and not (epoch > entries[-1][0] and start > entries[-1][1]):
+            raise ValueError(f"epoch {epoch} at {start} does not come after the one before")
+        entries.append((epoch, start))
+    return entries
+
+
+def format_partition_metadata(topic_id: bytes) -> bytes:
+    """`topic_id`: 16 bytes."""
+    return b"version: 0\ntopic_id: " + urlsafe_b64encode(topic_id).rstrip(b"=") + b"\n"
+
+
+def parse_partition_metadata(content: bytes) -> bytes:
+    """The topic id. Raises `ValueError` for garbage."""
+    found = re.fullmatch(rb"version: 0\r?\ntopic_id: ([\w-]{22})\r?\n?", content, re.ASCII)
+    if found is None:
+        raise ValueError("not the content of a partition.metadata file")
+    try:
+        topic_id = urlsafe_b64decode(found[1] + b"==")
+    except Error as error:
+        raise ValueError(str(error)) from error
+    if len(topic_id) != _TOPIC_ID_BYTES:
+        raise ValueError(f"a topic id of {len(topic_id)} bytes")
+    return topic_id
+
+
+def read_offsets(folder: Folder, name: str, report: Callable[[str], None]) -> dict[TopicPartition, int]:
+    """A checkpoint of a data folder; empty when it is missing, and with a report line when it is garbage.
+
+    Raises `StorageError` when it cannot be read.
+    """
+    try:
+        return parse_offsets(folder.read_small(name))
+    except FileMissing:
+        return {}
+    except ValueError as error:
+        report(f"{folder.name}/{name} is damaged and left aside: {error}")
+        return {}
+
+
+def read_epochs(folder: Folder, report: Callable[[str], None]) -> list[tuple[int, int]]:
+    """The leader epochs of a partition; as `read_offsets`."""
+    try:
+        return parse_epochs(folder.read_small(LEADER_EPOCHS))
+    except FileMissing:
+        return []
+    except ValueError as error:
+        report(f"{folder.name}/{LEADER_EPOCHS} is damaged and left aside: {error}")
+        return []
+
+
+def _format(lines: Iterable[str]) -> bytes:
+    entries = list(lines)
+    return "\n".join(["0", str(len(entries)), *entries, ""]).encode()
+
+
+def _parse(content: bytes) -> list[str]:
+    version, count, *entries = content.decode().splitlines()
+    if version != "0":
+        raise ValueError(f"version {version[:20]!r}, expected 0")
+    if _number(count) != len(entries):
+        raise ValueError(f"{len(entries)} entries, but {count} are announced")
+    return entries
+
+
+def _number(text: str) -> int:
+    if _NUMBER.fullmatch(text) is None or not text.isascii():
+        raise ValueError(f"{text[:20]!r} is no offset")
+    return int(text)

@@ -1,0 +1,112 @@
+"""One data folder of a broker: its checkpoints and the logs in it (facts B3)."""
+
+from collections.abc import Callable, Mapping
+
+from ...ports.storage import LogDir, StorageError, StorageFull, StorageReadOnly
+from ...ports.words import TopicPartition
+from .checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, format_offsets, read_offsets
+from .log import Log
+from .names import folder_partition, folder_state
+
+
+class DataFolder:
+    """Not frozen: it is the state itself. Owner thread only."""
+
+    def __init__(self, log_dir: LogDir, report: Callable[[str], None]) -> None:
+        self.log_dir = log_dir
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failure: StorageError | None = None
+        """Why the folder is out of use."""
+        self.clean = False
+        """True if the broker before stopped in order."""
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As of the last checkpoint before the start."""
+        self._report = report
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
+        self._complained = False
+        self.incomplete = False
+        """True if a log here could not be opened: the next start must not take it for closed in order."""
+
+    def begin(self) -> tuple[list[TopicPartition], list[str]]:
+        """Read the checkpoints, take the marker of an orderly stop away; (partitions here, folders to be removed).
+
+        Raises `StorageError`.
+        """
+        root = self.log_dir.root
+        self.clean = CLEAN_SHUTDOWN in root.files()
+        self._recovery_points = read_offsets(root, RECOVERY_POINT, self._report)
+        self._log_starts = read_offsets(root, LOG_START, self._report)
+        self.high_watermarks = read_offsets(root, HIGH_WATERMARK, self._report)
+        if self.clean:
+            root.delete(CLEAN_SHUTDOWN)
+            root.flush()
+        partitions, removable = [], []
+        for name in self.log_dir.folders():
+            state, partition = folder_state(name), folder_partition(name)
+            if state == "delete":
+                removable.append(name)
+            elif state is not None or partition is None:
+                self._report(f"{self.log_dir.path}/{name} is no folder of a partition and is left alone")
+            else:
+                partitions.append(partition)
+        return partitions, removable
+
+    def recovery_point(self, partition: TopicPartition) -> int:
+        return self._recovery_points.get(partition, 0)
+
+    def log_start(self, partition: TopicPartition) -> int:
+        return self._log_starts.get(partition, 0)
+
+    def checkpoint_contents(self) -> dict[str, bytes]:
+        """What the offset checkpoints should hold now, by file name; to be written on any thread."""
+        starts = {
+            partition: log.log_start_offset
+            for partition, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        points = {partition: log.recovery_point for partition, log in self.logs.items()}
+        return {RECOVERY_POINT: format_offsets(points), LOG_START: format_offsets(starts)}
+
+    def write(self, contents: Mapping[str, bytes]) -> None:
+        """Write small files of the data folder. Callable from any thread. Raises `StorageError`."""
+        for name, content in contents.items():
+            self.log_dir.root.write_small(name, content)
+
+    def checked(self, what: str, error: BaseException | None) -> None:
+        """Note how an operation on the folder went: a failure is reported once, until something works again."""
+        if error is None:
+            self._complained = False
+        elif not self._complained:
+            self._complained = True
+            self._report(f"{self.log_dir.path}: {what} failed: {error}")
+
+    def fail(self, error: StorageError) -> None:
+        """Its disk is broken: its logs take no more records, new partitions go elsewhere."""
+        if isinstance(error, StorageFull | StorageReadOnly) or self.failure is not None:
+            return
+        self.failure = error
+        self._report(f"{self.log_dir.path} is taken out of use until a restart: {error}")
+        for log in self.logs.values():
+            log.fail(error)
+
+    def close(self, now_ms: int, also: Mapping[str, bytes]) -> None:
+        """Close the logs and write what the next start wants to know (and `also`), last the marker of an orderly stop.
+
+        Failures are reported; then the marker is missing, and the next start recovers.
+        """
+        orderly = self.failure is None and not self.incomplete
+        for partition, log in self.logs.items():
+            try:
+                log.close(now_ms)
+            except StorageError as error:
+                orderly = False
+                self._report(f"{self.log_dir.path}: closing {partition} failed: {error}")
+        try:
+            if orderly:
+                self.write({**self.checkpoint_contents(), **also})
+                self.log_dir.root.write_small(CLEAN_SHUTDOWN, b"")
+        except StorageError as error:
+            self._report(f"{self.log_dir.path}: the next start will recover its logs: {error}")
+        self.logs.clear()
+        self.log_dir.close()

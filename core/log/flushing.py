@@ -1,0 +1,48 @@
+"""Making a log durable, off the thread that owns it."""
+
+from collections.abc import Sequence
+
+from ...ports.errors import ClosedError
+from ...ports.storage import File, Folder
+from .checkpoints import LEADER_EPOCHS
+
+
+class FlushWork:
+    """What to flush, collected by `Log.begin_flush`. Call it on any thread, then give it to `Log.end_flush`."""
+
+    __slots__ = ("_epochs", "_files", "_folder", "_new_names", "began_ms", "files_flushed", "target", "truncations")
+
+    def __init__(
+        self,
+        *,
+        target: int,
+        files: Sequence[File],
+        folder: Folder,
+        new_names: bool,
+        epochs: bytes | None,
+        truncations: int,
+        began_ms: int,
+    ) -> None:
+        self.target = target
+        """Everything below this offset is durable when the work is done."""
+        self.truncations = truncations
+        self.began_ms = began_ms
+        self.files_flushed = False
+        """Set when the segments are durable and only smaller things remain."""
+        self._files = files
+        self._folder = folder
+        self._new_names = new_names
+        self._epochs = epochs
+
+    def __call__(self) -> None:
+        """Do it. Raises `StorageError`; then it is unknown what became durable."""
+        for file in self._files:
+            try:
+                file.flush()
+            except ClosedError:
+                continue  # the segment was deleted meanwhile
+        self.files_flushed = True
+        if self._epochs is not None:
+            self._folder.write_small(LEADER_EPOCHS, self._epochs)
+        elif self._new_names:
+            self._folder.flush()

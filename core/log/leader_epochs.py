@@ -1,0 +1,70 @@
+"""Which leader wrote from which offset on (facts B4, KIP-101)."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+class LeaderEpochs:
+    """(epoch, start offset) pairs, both growing. A plain value without files; `changed` tells the owner to store it."""
+
+    __slots__ = ("_epochs", "_starts", "changed")
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for epoch, start in entries:
+            self.assign(epoch, start)
+        self.changed = False
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, -1 when there is none."""
+        return self._epochs[-1] if self._epochs else NO_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """From `start_offset` on it is `epoch`; what contradicts that is dropped. Negative epochs are no epochs."""
+        if epoch < 0 or (self._epochs and self._epochs[-1] == epoch and start_offset >= self._starts[-1]):
+            return
+        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
+            self._epochs.pop()
+            self._starts.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.changed = True
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch in which `offset` was written, -1 when unknown."""
+        index = bisect_right(self._starts, offset)
+        return self._epochs[index - 1] if index else NO_EPOCH
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(largest epoch up to the asked one, where it ends): the answer of OffsetForLeaderEpoch; -1 = unknown."""
+        if epoch == NO_EPOCH or not self._epochs or epoch > self._epochs[-1]:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == self._epochs[-1]:
+            return epoch, log_end_offset
+        above = bisect_right(self._epochs, epoch)
+        end = self._starts[above]
+        return (self._epochs[above - 1] if above else epoch), end
+
+    def truncate_from_end(self, offset: int) -> None:
+        """Everything at `offset` and above is gone."""
+        while self._starts and self._starts[-1] >= offset:
+            self._epochs.pop()
+            self._starts.pop()
+            self.changed = True
+
+    def truncate_from_start(self, offset: int) -> None:
+        """Everything below `offset` is gone; the epoch that reaches over it begins there now."""
+        count = bisect_right(self._starts, offset)
+        if count and (count > 1 or self._starts[0] < offset):
+            del self._epochs[: count - 1], self._starts[: count - 1]
+            self._starts[0] = offset
+            self.changed = True

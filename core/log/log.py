@@ -1,0 +1,478 @@
+"""The log of one partition: an append-only sequence of batches in segments (facts B2, B3, B6).
+
+The segments are an immutable tuple that is replaced as a whole, so that readers never wait. Nothing here blocks but
+reads and writes of the page cache; what makes durable is `begin_flush`, whose work runs elsewhere.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+from ...ports.entropy import Entropy
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.storage import Folder, StorageError
+from ...ports.words import TopicPartition
+from ..message.batch_header import BatchHeader, stamp
+from ..message.codec import Codecs
+from .admission import admit
+from .checkpoints import format_epochs, read_epochs
+from .config import LONG_MAX, LogConfig
+from .flushing import FlushWork
+from .leader_epochs import LeaderEpochs
+from .loading import Loader
+from .names import DELETED_SUFFIX
+from .results import EMPTY_SLICE, Appended, LogSlice, TimestampOffset
+from .retention import DeletionPolicy, count_deletable
+from .rolling import must_roll
+from .segment import INT_MAX, Segment
+from .segment_list import FoundRecord, SegmentList
+
+__all__ = ["Appended", "Log", "LogSlice", "TimestampOffset"]
+
+
+def _ignore(_: str) -> None:
+    """For a log whose owner wants no reports."""
+
+
+class Log:
+    """Made by `Log.open`. Owner thread only; `FlushWork`, regions and removed segments may go to other threads."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        codecs: Codecs,
+        deletion_policy: DeletionPolicy,
+        report: Callable[[str], None],
+        entropy: Entropy | None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.epochs = LeaderEpochs()
+        self.closed = False
+        self.rolled: Callable[[Log], None] | None = None
+        """Called after a new segment was begun: a good time to flush the sealed ones."""
+        self._folder = folder
+        self._config = config
+        self._codecs = codecs
+        self._policy = deletion_policy
+        self._report = report
+        self._entropy = entropy
+        self._failure: StorageError | None = None
+        self._flushing = False
+        self._new_names = True
+        self._truncations = 0
+        self._last_flush_ms = 0
+        self._recovery_point = self._start = self._end = 0
+        self._segments: SegmentList
+        self._jitter_ms = self._draw_jitter()
+
+    @classmethod
+    def open(
+        cls,
+        folder: Folder,
+        *,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        recover: bool,
+        codecs: Codecs,
+        deletion_policy: DeletionPolicy,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        report: Callable[[str], None] = _ignore,
+        entropy: Entropy | None = None,
+    ) -> "Log":
+        """Open what is in the folder, or begin a log there.
+
+        With `recover` (no orderly stop before) all from `recovery_point` on is checked, and cut at the first bad batch.
+        `report` takes lines about what was found; `entropy` draws the roll jitter. Raises `StorageError`.
+        """
+        log = cls(folder, topic_partition, config, codecs, deletion_policy, report, entropy)
+        log.epochs = LeaderEpochs(read_epochs(folder, report))
+        log._load(now_ms, recover=recover, recovery_point=recovery_point, log_start_offset=log_start_offset)
+        return log
+
+    def _load(self, now_ms: int, *, recover: bool, recovery_point: int, log_start_offset: int) -> None:
+        def seen(header: BatchHeader) -> None:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+
+        loader = Loader(folder=self._folder, config=self._config, now_ms=now_ms, report=self._report, seen=seen)
+        segments = loader.load()
+        self._last_flush_ms = now_ms
+        if not segments:
+            self._start_anew(max(0, log_start_offset), now_ms)
+            return
+        listing = self._folder.files()
+        for number, segment in enumerate(segments[:-1]):
+            next_base = segments[number + 1].base_offset
+            if not recover or next_base <= recovery_point:
+                loader.check_indexes(segment, listing, next_base)
+        end: int | None = None
+        if not recover:
+            recovery_point = LONG_MAX
+            loader.check_indexes(segments[-1], listing, segments[-1].base_offset + INT_MAX)
+            end = loader.load_end(segments[-1])
+        if end is None:
+            segments, end = loader.recover(segments, recovery_point)
+        self._segments = SegmentList(segments)
+        self._end = end
+        self._start = max(segments[0].base_offset, log_start_offset)
+        if self._start > end:
+            self._report(f"{self.topic_partition}: ends at {end}, before its start {self._start}; begun anew there")
+            self._begin_anew(self._start, now_ms)
+            return
+        self._recovery_point = min(recovery_point, end)
+        self.epochs.truncate_from_end(end)
+        self.epochs.truncate_from_start(self._start)
+
+    # --- what it is
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    def update_config(self, config: LogConfig, deletion_policy: DeletionPolicy | None = None) -> None:
+        """Go by another configuration from now on; without a policy the present one stays."""
+        if config.segment_jitter_ms != self._config.segment_jitter_ms or config.segment_ms != self._config.segment_ms:
+            self._config = config
+            self._jitter_ms = self._draw_jitter()
+        self._config = config
+        if deletion_policy is not None:
+            self._policy = deletion_policy
+        for segment in self._segments.items:
+            segment.index_interval_bytes = config.index_interval_bytes
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._start
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._end
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is durable."""
+        return self._recovery_point
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments.items)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Oldest first; the last is the active one."""
+        return self._segments.items
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why nothing more is appended: what was written may not have become durable. Reading goes on."""
+        return self._failure
+
+    def fail(self, error: StorageError) -> None:
+        """Refuse appends until the log is opened again and recovered."""
+        self._failure = error
+
+    # --- append
+
+    def append(self, records: memoryview, *, leader_epoch: int, now_ms: int, allows_zstd: bool = True) -> Appended:
+        """Append a client's record batch at the log end; offset and leader epoch are set in `records`, in place.
+
+        Visible to `read` on return, durable after a flush. Raises `ApiError` for what a client may not append (see
+        `admit`) and `StorageError` when it cannot be written; the log is then as it was.
+        """
+        if self._failure is not None:
+            raise StorageError(f"{self.topic_partition} takes no more records until a restart: {self._failure}")
+        batch, header, append_time = admit(records, self._config, self._codecs, now_ms=now_ms, allows_zstd=allows_zstd)
+        base = self._end
+        last = base + header.last_offset_delta
+        if last >= LONG_MAX:
+            raise ApiError(ErrorCode.INVALID_RECORD, f"the offsets of {self.topic_partition} have come to their end")
+        segment = self._segments.active
+        if must_roll(
+            segment,
+            self._config,
+            jitter_ms=self._jitter_ms,
+            size=len(batch),
+            last_offset=last,
+            max_timestamp=header.max_timestamp,
+            now_ms=now_ms,
+        ):
+            segment = self._roll(now_ms)
+        stamp(batch, base, leader_epoch)
+        segment.append(batch, header=header, base_offset=base, now_ms=now_ms)
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base)
+        self._end = last + 1
+        return Appended(base, last, append_time, self._start)
+
+    def _roll(self, now_ms: int) -> Segment:
+        """Seal the active segment and begin one at the log end. Raises `StorageError`; then nothing has changed."""
+        active = self._segments.active
+        active.seal()
+        segment = self._new_segment(self._end, now_ms)
+        self._segments = SegmentList((*self._segments.items, segment))
+        self._jitter_ms = self._draw_jitter()
+        if self.rolled is not None:
+            self.rolled(self)
+        return segment
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        self._new_names = True
+        return Segment.create(
+            self._folder,
+            base_offset,
+            now_ms=now_ms,
+            index_interval_bytes=self._config.index_interval_bytes,
+            report=self._report,
+        )
+
+    def _draw_jitter(self) -> int:
+        bound = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        return self._entropy.below(bound) if bound > 0 and self._entropy is not None else 0
+
+    # --- read
+
+    def read(self, offset: int, *, max_bytes: int, limit: int, whole_first_batch: bool = True) -> LogSlice:
+        """Batches from the one that holds `offset` on, below `limit` (exclusive; whole batches), of one segment.
+
+        About `max_bytes`: the last batch may be cut there. The first comes whole even if larger, or with
+        `whole_first_batch` off not at all. Empty at and above the limit. Raises `ApiError` OFFSET_OUT_OF_RANGE, or
+        CORRUPT_MESSAGE where the log is damaged; `StorageError`.
+        """
+        if not self._start <= offset <= self._end:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition} has offsets {self._start} to {self._end}, not {offset}",
+            )
+        place = self._segments.find(offset, limit, self._end)
+        if place is None:
+            return EMPTY_SLICE
+        number, position, first_batch_size, end_position = place
+        size = min(max_bytes, end_position - position)
+        if size < first_batch_size:
+            if not whole_first_batch:
+                return EMPTY_SLICE
+            size = first_batch_size
+        segment = self._segments.items[number]
+        return LogSlice(segment.region(position, size), segment.base_offset, position)
+
+    def available_bytes(self, offset: int, limit: int, max_bytes: int) -> int:
+        """How many bytes reads from `offset` up to `limit` could give, at most `max_bytes`; 0 outside the log."""
+        return self._segments.available_bytes(offset, limit, self._end, max_bytes) if offset >= self._start else 0
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record whose timestamp is at least `timestamp`, ms (facts B3); None when there is none.
+
+        Raises `StorageError`, `ApiError` CORRUPT_MESSAGE.
+        """
+        return self._with_epoch(self._segments.first_at(timestamp, self._start, self._end, self._codecs))
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp of all; None when no record has one. Raises as above."""
+        return self._with_epoch(self._segments.first_at_largest(self._start, self._end, self._codecs))
+
+    def _with_epoch(self, found: FoundRecord | None) -> TimestampOffset | None:
+        if found is None:
+            return None
+        return TimestampOffset(found.timestamp, found.offset, self.epochs.epoch_at(found.offset))
+
+    # --- flush
+
+    def flush_due(self, now_ms: int) -> bool:
+        """True if `flush.messages` or `flush.ms` asks for a flush now."""
+        unflushed = self._end - self._recovery_point
+        config = self._config
+        return unflushed > 0 and (unflushed >= config.flush_messages or now_ms - self._last_flush_ms >= config.flush_ms)
+
+    @property
+    def flushing(self) -> bool:
+        return self._flushing
+
+    def begin_flush(self, now_ms: int = 0, *, sealed_only: bool = False) -> FlushWork | None:
+        """What must be done to make everything up to now durable (`sealed_only`: all but the active segment).
+
+        None when there is nothing to do, or a flush is under way already. Follow with `end_flush`, also on failure.
+        """
+        active = self._segments.active
+        target = active.base_offset if sealed_only else self._end
+        if self._flushing or self._failure is not None or target <= self._recovery_point:
+            return None
+        work = self._flush_work(target, now_ms)
+        self._flushing = True
+        return work
+
+    def _flush_work(self, target: int, now_ms: int) -> FlushWork:
+        files = []
+        for number, segment in enumerate(self._segments.items):
+            sealed = segment is not self._segments.active
+            if sealed and self._segments.next_offset(number, self._end) <= self._recovery_point:
+                continue
+            if segment.base_offset < target:
+                files.append(segment.file)
+                if sealed:
+                    files += [segment.index.file(), segment.time_index.file()]
+        epochs = format_epochs(self.epochs.entries) if self.epochs.changed else None
+        self.epochs.changed = False
+        new_names, self._new_names = self._new_names, False
+        return FlushWork(
+            target=target,
+            files=files,
+            folder=self._folder,
+            new_names=new_names,
+            epochs=epochs,
+            truncations=self._truncations,
+            began_ms=now_ms,
+        )
+
+    def end_flush(self, work: FlushWork, error: StorageError | None = None) -> None:
+        """The work is done, or has failed: if on a segment's file, records may be lost and the log takes no more."""
+        self._flushing = False
+        if error is not None:
+            self._flush_failed(work, error)
+            return
+        self._last_flush_ms = max(self._last_flush_ms, work.began_ms)
+        if work.truncations == self._truncations:
+            self._recovery_point = max(self._recovery_point, min(work.target, self._end))
+
+    def _flush_failed(self, work: FlushWork, error: StorageError) -> None:
+        self.epochs.changed = self._new_names = True
+        if not work.files_flushed:
+            self.fail(error)
+
+    def flush(self, now_ms: int = 0) -> None:
+        """Flush here and now, blocking. Raises `StorageError`."""
+        work = self._flush_work(self._end, now_ms)
+        try:
+            work()
+        except StorageError as error:
+            self._flush_failed(work, error)
+            raise
+        self._last_flush_ms = max(self._last_flush_ms, now_ms)
+        self._recovery_point = self._end
+
+    # --- retention and truncation
+
+    def retain(self, now_ms: int, high_watermark: int) -> list[Segment]:
+        """Take the segments away that the log need not keep: their files are renamed to *.deleted, and returned.
+
+        Whole segments only, oldest first, below the high watermark (facts B3). The owner calls `delete` of
+        each after `file_delete_delay_ms`, on any thread. Raises `StorageError`.
+        """
+        infos = self._segments.infos(self._end)
+        last = len(infos) - 1
+        count = 0
+        while count < last and infos[count].next_offset <= min(self._start, high_watermark):
+            count += 1
+        if "delete" in self._config.cleanup_policy:
+            policy_count = count_deletable(
+                self._policy,
+                infos,
+                now_ms=now_ms,
+                high_watermark=high_watermark,
+                config=self._config,
+                report=self._report,
+            )
+            count = max(count, policy_count)
+        if not count:
+            return []
+        if count > last:
+            self._roll(now_ms)
+        return self._take_away(count)
+
+    def _take_away(self, count: int) -> list[Segment]:
+        removed: list[Segment] = []
+        try:
+            for segment in self._segments.items[:count]:
+                segment.rename(DELETED_SUFFIX)
+                removed.append(segment)
+        finally:
+            if removed:
+                self._segments = SegmentList(self._segments.items[len(removed) :])
+                self._move_start(self._segments.bases[0])
+                for segment in removed:
+                    segment.close()
+        return removed
+
+    def advance_start(self, offset: int) -> None:
+        """Records below `offset` are no longer served; their segments go at the next `retain`.
+
+        Raises `ApiError` OFFSET_OUT_OF_RANGE above the log end; a lower one than the present start does nothing.
+        """
+        if offset > self._end:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} ends at {self._end}, before {offset}"
+            )
+        self._move_start(offset)
+
+    def _move_start(self, offset: int) -> None:
+        if offset > self._start:
+            self._start = offset
+            self.epochs.truncate_from_start(offset)
+            self._recovery_point = max(self._recovery_point, min(offset, self._end))
+
+    def truncate_to(self, offset: int, now_ms: int = 0) -> None:
+        """Drop everything from `offset` on; a batch that reaches over it goes as a whole.
+
+        Below the log start the log begins anew at `offset`. Raises `StorageError`.
+        """
+        if offset >= self._end:
+            return
+        self._truncations += 1
+        self._recovery_point = min(self._recovery_point, offset)
+        items, bases = self._segments.items, self._segments.bases
+        if offset < self._start or offset < bases[0]:
+            self._begin_anew(offset, now_ms)
+            return
+        keep = max(1, bisect_left(bases, offset))  # a segment that begins at the offset goes as a whole
+        for segment in reversed(items[keep:]):
+            segment.delete()
+        self._segments = SegmentList(items[:keep])
+        segment = self._segments.active
+        found = segment.locate(offset) if segment.size else None
+        end = offset
+        if found is None:
+            segment.resume()
+        else:
+            end = min(offset, segment.batch_header(found[0]).base_offset)
+            segment.truncate(found[0], end)
+        if end < self._start:
+            self._begin_anew(self._start, now_ms)
+            return
+        self._end = end
+        self._recovery_point = min(self._recovery_point, end)
+        self.epochs.truncate_from_end(end)
+
+    def _begin_anew(self, offset: int, now_ms: int) -> None:
+        for segment in reversed(self._segments.items):
+            segment.delete()
+        self._start_anew(offset, now_ms)
+
+    def _start_anew(self, offset: int, now_ms: int) -> None:
+        self._segments = SegmentList((self._new_segment(offset, now_ms),))
+        self._start = self._end = self._recovery_point = offset
+        self.epochs.truncate_from_end(offset)
+
+    # --- the end
+
+    def close(self, now_ms: int = 0) -> None:
+        """Write the indexes, make everything durable, release the files. Twice is harmless. Raises `StorageError`."""
+        if self.closed:
+            return
+        try:
+            if self._failure is None:
+                self._segments.active.write_indexes()
+                self.flush(now_ms)
+                for file in (self._segments.active.index.file(), self._segments.active.time_index.file()):
+                    file.flush()
+        finally:
+            self.abandon()
+        if self._failure is not None:
+            raise self._failure
+
+    def abandon(self) -> None:
+        """Release the files without making anything durable: the log is deleted, or its disk has failed."""
+        self.closed = True
+        for segment in self._segments.items:
+            segment.close()

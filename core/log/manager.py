@@ -1,0 +1,362 @@
+"""All logs of a broker: where they lie, their recovery, and what is done for them in the background (facts B3)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from ...ports.clock import Clock
+from ...ports.entropy import Entropy
+from ...ports.errors import ConfigError
+from ...ports.scheduler import Outcome, Scheduler, Timer
+from ...ports.storage import LogDir, StorageError
+from ...ports.words import TopicPartition
+from ..message.codec import Codecs
+from .checkpoints import HIGH_WATERMARK, format_offsets
+from .config import LONG_MAX, LogConfig
+from .data_folder import DataFolder
+from .log import Log
+from .names import delete_folder_name
+from .retention import DeletionPolicy
+from .segment import Segment
+
+RETENTION_CHECK_MS = 300_000
+FLUSH_CHECK_MS = 1_000
+CHECKPOINT_MS = 60_000
+HIGH_WATERMARK_CHECKPOINT_MS = 5_000
+
+
+class LogManager:
+    """Owner thread only. `load` first, then `start`; `close` ends it.
+
+    `high_watermark_of` (settable) tells below which offset of a partition segments may be deleted, None where it is
+    not known; without it that is the log end. `flushed` (settable) is called after the recovery point of a log moved.
+    """
+
+    def __init__(
+        self,
+        dirs: Sequence[LogDir],
+        *,
+        clock: Clock,
+        scheduler: Scheduler,
+        config_for: Callable[[str], LogConfig],
+        codecs: Codecs,
+        policy_for: Callable[[LogConfig], DeletionPolicy],
+        report: Callable[[str], None],
+        entropy: Entropy | None = None,
+        retention_check_ms: int = RETENTION_CHECK_MS,
+        flush_check_ms: int = FLUSH_CHECK_MS,
+        checkpoint_ms: int = CHECKPOINT_MS,
+        high_watermark_checkpoint_ms: int = HIGH_WATERMARK_CHECKPOINT_MS,
+    ) -> None:
+        """`config_for` gives the configuration of a topic. Raises `ConfigError` without any folder."""
+        if not dirs:
+            raise ConfigError("log.dirs names no folder")
+        self.dirs = tuple(dirs)
+        self.high_watermark_of: Callable[[TopicPartition], int | None] | None = None
+        self.flushed: Callable[[Log], None] | None = None
+        self._clock = clock
+        self._scheduler = scheduler
+        self._config_for = config_for
+        self._codecs = codecs
+        self._policy_for = policy_for
+        self._report = report
+        self._entropy = entropy
+        self._periods = (
+            (retention_check_ms, self.retain),
+            (flush_check_ms, self._flush_by_time),
+            (checkpoint_ms, self.checkpoint),
+            (high_watermark_checkpoint_ms, self._checkpoint_high_watermarks),
+        )
+        self._folders = [DataFolder(log_dir, report) for log_dir in dirs]
+        self._homes: dict[TopicPartition, DataFolder] = {}
+        self._unopened: dict[TopicPartition, DataFolder] = {}
+        self._timers: dict[int, Timer] = {}
+        self._writing: set[tuple[str, str]] = set()
+        self._deleted = 0
+        self._closed = False
+
+    # --- finding
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        home = self._homes.get(partition)
+        return home.logs.get(partition) if home is not None else None
+
+    def logs(self) -> Mapping[TopicPartition, Log]:
+        """All logs that are open."""
+        return {partition: log for folder in self._folders for partition, log in folder.logs.items()}
+
+    def dir_of(self, partition: TopicPartition) -> LogDir:
+        """The data folder of a log that is open."""
+        return self._homes[partition].log_dir
+
+    def failure_of(self, log_dir: LogDir) -> StorageError | None:
+        """Why a data folder is out of use."""
+        return next(folder.failure for folder in self._folders if folder.log_dir is log_dir)
+
+    def high_watermark(self, partition: TopicPartition) -> int:
+        """As of the last checkpoint before the start, 0 when unknown."""
+        home = self._homes.get(partition)
+        return home.high_watermarks.get(partition, 0) if home is not None else 0
+
+    # --- start
+
+    def load(self) -> None:
+        """Open every log that is there; recover those that no orderly stop has closed.
+
+        A folder or log that cannot be read is reported and left out; the others work. Raises `StorageError` when not
+        one data folder can be used.
+        """
+        for folder in self._folders:
+            try:
+                self._load(folder)
+            except StorageError as error:
+                folder.failure = error
+                self._report(f"{folder.log_dir.path} cannot be used: {error}")
+        if all(folder.failure is not None for folder in self._folders):
+            raise StorageError(f"no data folder can be used: {self._folders[0].failure}")
+
+    def _load(self, folder: DataFolder) -> None:
+        partitions, removable = folder.begin()
+        if not folder.clean and partitions:
+            self._report(f"{folder.log_dir.path}: no orderly stop before; checking {len(partitions)} logs")
+        for partition in partitions:
+            if partition in self._homes:
+                other = self._homes[partition].log_dir.path
+                self._report(f"{folder.log_dir.path}: {partition} is in {other} as well; this one is left alone")
+                continue
+            try:
+                self._open(folder, partition, recover=not folder.clean)
+            except StorageError as error:
+                self._unopened[partition] = folder
+                folder.incomplete = True
+                self._report(f"{folder.log_dir.path}: {partition} cannot be opened: {error}")
+        for name in removable:
+            self._remove_folder(folder, name)
+        if not folder.clean and partitions:
+            folder.write(folder.checkpoint_contents())
+            self._report(f"{folder.log_dir.path}: {len(folder.logs)} logs are checked")
+
+    def _open(self, folder: DataFolder, partition: TopicPartition, *, recover: bool) -> Log:
+        config = self._config_for(partition.topic)
+        log = Log.open(
+            folder.log_dir.folder(str(partition)),
+            topic_partition=partition,
+            config=config,
+            now_ms=self._clock.now_ms(),
+            recover=recover,
+            recovery_point=folder.recovery_point(partition),
+            log_start_offset=folder.log_start(partition),
+            codecs=self._codecs,
+            deletion_policy=self._policy_for(config),
+            report=self._report,
+            entropy=self._entropy,
+        )
+        log.rolled = self._rolled
+        folder.logs[partition] = log
+        self._homes[partition] = folder
+        return log
+
+    def start(self) -> None:
+        """Begin with the periodic work."""
+        for number in range(len(self._periods)):
+            self._repeat(number)
+
+    def _repeat(self, number: int) -> None:
+        period_ms, work = self._periods[number]
+
+        def run() -> None:
+            self._repeat(number)
+            work()
+
+        self._timers[number] = self._scheduler.call_later(period_ms, run)
+
+    # --- partitions come and go
+
+    def create(self, partition: TopicPartition, *, is_new: bool = True) -> Log:
+        """Begin a log, in the data folder with the fewest. An existing one is returned.
+
+        With `is_new` off it is refused while a data folder is out of use, since the log may lie there. Raises
+        `StorageError`.
+        """
+        existing = self.get(partition)
+        if existing is not None:
+            return existing
+        broken = self._unopened.get(partition)
+        if broken is not None:
+            log = self._open(broken, partition, recover=True)
+            del self._unopened[partition]
+            return log
+        failed = next((folder for folder in self._folders if folder.failure is not None), None)
+        if failed is not None and not is_new:
+            raise StorageError(f"{partition} may be in {failed.log_dir.path}, which is out of use: {failed.failure}")
+        usable = [folder for folder in self._folders if folder.failure is None]
+        if not usable:
+            raise StorageError(f"no data folder can be used: {self._folders[0].failure}")
+        folder = min(usable, key=lambda folder: len(folder.logs))
+        log = self._open(folder, partition, recover=True)  # nothing to recover, unless something was left behind
+        root = folder.log_dir.root
+        self._scheduler.offload(root.flush, lambda outcome: folder.checked("flushing the folder", outcome.error))
+        return log
+
+    def delete(self, partition: TopicPartition) -> None:
+        """Close a log and remove it: renamed at once, its files go in the background. Unknown ones are no error.
+
+        Raises `StorageError` when the folder cannot be renamed; the log is then closed all the same.
+        """
+        folder = self._homes.pop(partition, None) or self._unopened.pop(partition, None)
+        if folder is None:
+            return
+        log = folder.logs.pop(partition, None)
+        if log is not None:
+            log.abandon()
+        name = delete_folder_name(partition, self._unique())
+        folder.log_dir.rename_folder(str(partition), name)
+        self._remove_folder(folder, name)
+
+    def _unique(self) -> str:
+        if self._entropy is not None:
+            return self._entropy.token(16).hex()
+        self._deleted += 1
+        return f"{self._clock.now_ms():016x}{self._deleted:016x}"
+
+    def _remove_folder(self, folder: DataFolder, name: str) -> None:
+        def remove() -> None:
+            folder.log_dir.delete_folder(name)
+            folder.log_dir.root.flush()
+
+        def done(outcome: Outcome[None]) -> None:
+            if outcome.error is not None:
+                self._report(f"{folder.log_dir.path}/{name} could not be removed: {outcome.error}")
+
+        self._scheduler.offload(remove, done)
+
+    def update_config(self, partition: TopicPartition, config: LogConfig) -> None:
+        """Let a log go by another configuration, its deletion policy included. Unknown ones are no error."""
+        log = self.get(partition)
+        if log is not None:
+            log.update_config(config, self._policy_for(config))
+
+    # --- flush
+
+    def flush_if_due(self, log: Log, now_ms: int) -> bool:
+        """True if `flush.messages` or `flush.ms` asks for a flush of the log; it is then under way, or follows the
+        one that is. `flushed` tells when the recovery point has moved."""
+        if not log.flush_due(now_ms):
+            return False
+        self.flush(log)
+        return True
+
+    def flush(self, log: Log, *, sealed_only: bool = False) -> None:
+        """Make a log durable in the background; nothing to do, or a flush under way, is no error."""
+        work = None if log.closed else log.begin_flush(self._clock.now_ms(), sealed_only=sealed_only)
+        if work is None:
+            return
+        home = self._homes.get(log.topic_partition)
+
+        def done(outcome: Outcome[None]) -> None:
+            error = outcome.error
+            if log.closed:
+                return
+            if error is not None and not isinstance(error, StorageError):
+                error = StorageError(f"flushing {log.topic_partition} failed: {error!r}")
+            log.end_flush(work, error)
+            if home is not None:
+                home.checked(f"flushing {log.topic_partition}", error)
+                if log.failure is not None and isinstance(error, StorageError):
+                    home.fail(error)
+            if error is None:
+                if self.flushed is not None:
+                    self.flushed(log)
+                if log.recovery_point < log.segments[-1].base_offset:
+                    self.flush(log, sealed_only=True)  # it rolled meanwhile
+                self.flush_if_due(log, self._clock.now_ms())
+
+        self._scheduler.offload(work, done)
+
+    def _rolled(self, log: Log) -> None:
+        self.flush(log, sealed_only=True)
+
+    def _flush_by_time(self) -> None:
+        now_ms = self._clock.now_ms()
+        for log in self.logs().values():
+            if log.config.flush_ms != LONG_MAX:
+                self.flush_if_due(log, now_ms)
+
+    # --- retention
+
+    def retain(self) -> None:
+        """Let every log drop the old segments it need not keep."""
+        now_ms = self._clock.now_ms()
+        for partition, log in self.logs().items():
+            known = self.high_watermark_of(partition) if self.high_watermark_of is not None else None
+            try:
+                removed = log.retain(now_ms, known if known is not None else log.log_end_offset)
+            except StorageError as error:
+                self._homes[partition].checked(f"retention of {partition}", error)
+                continue
+            if removed:
+                self._report(f"{partition}: {len(removed)} old segments go; it begins at {log.log_start_offset} now")
+                self._delete_later(partition, removed, log.config.file_delete_delay_ms)
+
+    def _delete_later(self, partition: TopicPartition, removed: Sequence[Segment], delay_ms: int) -> None:
+        def delete() -> None:
+            for segment in removed:
+                segment.delete()
+
+        def done(outcome: Outcome[None]) -> None:
+            if outcome.error is not None and partition in self._homes:
+                self._report(f"{partition}: old segments could not be removed: {outcome.error}")
+
+        def due() -> None:
+            if not self._closed:  # what is left over goes at the next start
+                self._scheduler.offload(delete, done)
+
+        self._scheduler.call_later(delay_ms, due)
+
+    # --- checkpoints
+
+    def checkpoint(self) -> None:
+        """Write recovery points and log starts of every data folder, in the background."""
+        for folder in self._folders:
+            self._write(folder, "offsets", folder.checkpoint_contents)
+
+    def _checkpoint_high_watermarks(self) -> None:
+        for folder in self._folders:
+            if self.high_watermark_of is not None:
+                self._write(folder, HIGH_WATERMARK, partial(self._high_watermarks, folder))
+
+    def _high_watermarks(self, folder: DataFolder) -> dict[str, bytes]:
+        """The high-watermark checkpoint of a folder; none when the broker does not tell."""
+        ask = self.high_watermark_of
+        if ask is None:
+            return {}
+        known = {partition: mark for partition in folder.logs if (mark := ask(partition)) is not None}
+        return {HIGH_WATERMARK: format_offsets(known)}
+
+    def _write(self, folder: DataFolder, what: str, contents: Callable[[], Mapping[str, bytes]]) -> None:
+        """Offload the writing of checkpoints, unless the ones before are still being written."""
+        key = (folder.log_dir.path, what)
+        if folder.failure is not None or key in self._writing:
+            return
+        self._writing.add(key)
+        texts = contents()
+
+        def done(outcome: Outcome[None]) -> None:
+            self._writing.discard(key)
+            folder.checked("writing checkpoints", outcome.error)
+
+        self._scheduler.offload(lambda: folder.write(texts), done)
+
+    # --- end
+
+    def close(self) -> None:
+        """Stop in order: everything durable, checkpoints and markers written, locks given back. Blocks; twice is
+        harmless. Failures are reported, and the folder in question is recovered at the next start."""
+        if self._closed:
+            return
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        now_ms = self._clock.now_ms()
+        for folder in self._folders:
+            folder.close(now_ms, self._high_watermarks(folder))
+        self._homes.clear()

@@ -1,0 +1,45 @@
+"""The names of a partition's files and folder (facts B3)."""
+
+import re
+
+from ...ports.words import TopicPartition
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+DELETE_FOLDER_SUFFIX = "-delete"
+
+SEGMENT_FILE = re.compile(
+    r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(?P<state>\.deleted|\.cleaned|\.swap)?"
+)
+_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
+_TRANSIENT_FOLDER = re.compile(r".+\.[0-9a-f]+-(?P<state>delete|future|stray)")
+_FOLDER_NAME_MAX = 255
+
+
+def segment_file(base_offset: int, suffix: str) -> str:
+    return f"{base_offset:020d}{suffix}"
+
+
+def folder_partition(name: str) -> TopicPartition | None:
+    """The partition whose folder this is: the topic is all before the last '-'. None for other folders."""
+    found = _FOLDER.fullmatch(name)
+    if found is None or found["topic"] in (".", ".."):
+        return None
+    partition = int(found["partition"])
+    return TopicPartition(found["topic"], partition) if str(partition) == found["partition"] else None
+
+
+def folder_state(name: str) -> str | None:
+    """ "delete", "future" or "stray" for a folder on its way, else None."""
+    found = _TRANSIENT_FOLDER.fullmatch(name)
+    return found["state"] if found is not None else None
+
+
+def delete_folder_name(partition: TopicPartition, unique: str) -> str:
+    """What a folder is called from the deletion of its partition until it is gone; `unique` is hexadecimal."""
+    suffix = f"-{partition.partition}.{unique}{DELETE_FOLDER_SUFFIX}"
+    return partition.topic[: _FOLDER_NAME_MAX - len(suffix)] + suffix

@@ -1,0 +1,37 @@
+"""What a log answers. Named tuples: one is made for every produce and every fetch."""
+
+from typing import NamedTuple
+
+from ...ports.storage import Region
+
+
+class Appended(NamedTuple):
+    """Where a batch went. `log_append_time_ms` is -1 on CreateTime topics."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+
+
+class LogSlice(NamedTuple):
+    """Batches of one segment, from `position` in its file on; the last may be cut by the size limit."""
+
+    records: Region | bytes
+    segment_base_offset: int = -1
+    position: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.records) if isinstance(self.records, bytes) else self.records.size
+
+
+EMPTY_SLICE = LogSlice(b"")
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by its timestamp; the epoch is -1 when unknown."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int

@@ -1,0 +1,58 @@
+"""Which old segments may go: what a deletion policy is asked, and how its answer is taken."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from attrs import frozen
+
+from .config import LogConfig
+
+
+@frozen(kw_only=True)
+class SegmentInfo:
+    """What a deletion policy learns of a segment."""
+
+    base_offset: int
+    next_offset: int
+    """Exclusive."""
+    size_bytes: int
+    largest_timestamp_ms: int
+    """Of its records; when the file was changed where no record has a timestamp."""
+    active: bool
+    """The newest segment. If it may go as well, the log rolls first, so that an empty one takes its place."""
+
+
+class DeletionPolicy(Protocol):
+    """Decides about old segments. Quick, without side effects; asked on the owner thread at every retention check."""
+
+    def deletable(self, segments: Sequence[SegmentInfo], *, now_ms: int, config: LogConfig) -> int:
+        """How many of the oldest segments may go, 0 to `len(segments)`.
+
+        `segments` are all of the log, oldest first, those not yet below the high watermark too: the log keeps these
+        whatever the answer. An exception or a senseless answer is reported and deletes nothing.
+        """
+        ...
+
+
+def count_deletable(
+    policy: DeletionPolicy,
+    segments: Sequence[SegmentInfo],
+    *,
+    now_ms: int,
+    high_watermark: int,
+    config: LogConfig,
+    report: Callable[[str], None],
+) -> int:
+    """How many leading segments the policy gives up, within what may go at all (facts B3 retention)."""
+    try:
+        count = policy.deletable(segments, now_ms=now_ms, config=config)
+    except Exception as error:  # noqa: BLE001  # a plugin's failure is reported and costs no data
+        report(f"the deletion policy {config.deletion_policy!r} failed: {type(error).__name__}: {error}")
+        return 0
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= len(segments):
+        report(f"the deletion policy {config.deletion_policy!r} answered {count!r} for {len(segments)} segments")
+        return 0
+    for index, segment in enumerate(segments[:count]):
+        if segment.next_offset > high_watermark or (segment.active and not segment.size_bytes):
+            return index
+    return count

@@ -1,0 +1,364 @@
+"""One segment: a file of record batches with its offset index and time index (facts B3)."""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.storage import File, Folder, Region
+from ...ports.words import Buffer
+from ..message.batch_header import HEADER_SIZE, BatchHeader
+from .batch_scan import LOOKUP_CHUNK_BYTES, BadBatch, BatchIterator, scan_batches
+from .names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from .sparse_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, SparseIndex
+
+T = TypeVar("T")
+
+NO_TIMESTAMP = -1
+INT_MAX = 2**31 - 1
+
+# Exact places of so many of the newest batches are remembered: readers at the tail need neither index nor disk.
+_RECENT_MIN, _RECENT_MAX = 64, 128
+
+
+class SegmentFiles(NamedTuple):
+    """What a listing of the folder tells of a segment's files; -1 = missing."""
+
+    log_bytes: int = 0
+    index_bytes: int = -1
+    time_index_bytes: int = -1
+    modified_ms: int = 0
+
+
+class Segment:
+    """Owner thread only, except that regions and files already handed out may be used by others."""
+
+    __slots__ = (
+        "_file",
+        "_first_timestamp",
+        "_folder",
+        "_largest",
+        "_name",
+        "_rebuilt_in_vain",
+        "_recent_ends",
+        "_recent_floor",
+        "_recent_positions",
+        "base_offset",
+        "bytes_since_entry",
+        "created_ms",
+        "index",
+        "index_interval_bytes",
+        "modified_ms",
+        "report",
+        "size",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        folder: Folder,
+        base_offset: int,
+        *,
+        files: SegmentFiles,
+        now_ms: int,
+        index_interval_bytes: int,
+        report: Callable[[str], None],
+    ) -> None:
+        self.base_offset = base_offset
+        self.size = files.log_bytes
+        self.created_ms = now_ms
+        self.modified_ms = files.modified_ms
+        self.index_interval_bytes = index_interval_bytes
+        self.report = report
+        self.bytes_since_entry = 0
+        self._folder = folder
+        self._file: File | None = None
+        self._name = segment_file(base_offset, LOG_SUFFIX)
+        self.index = SparseIndex(folder, segment_file(base_offset, INDEX_SUFFIX), OFFSET_ENTRY, files.index_bytes)
+        self.time_index = SparseIndex(
+            folder, segment_file(base_offset, TIME_INDEX_SUFFIX), TIME_ENTRY, files.time_index_bytes
+        )
+        self._largest: tuple[int, int] | None = None if files.log_bytes else (NO_TIMESTAMP, base_offset)
+        self._first_timestamp: int | None = None
+        self._rebuilt_in_vain = False
+        self._recent_floor = base_offset
+        self._recent_ends: list[int] = []
+        self._recent_positions: list[int] = []
+
+    @classmethod
+    def create(
+        cls, folder: Folder, base_offset: int, *, now_ms: int, index_interval_bytes: int, report: Callable[[str], None]
+    ) -> "Segment":
+        """A new, empty one; leftovers of its name are cleared away. Raises `StorageError`."""
+        files = SegmentFiles(0, 0, 0, now_ms)
+        segment = cls(
+            folder, base_offset, files=files, now_ms=now_ms, index_interval_bytes=index_interval_bytes, report=report
+        )
+        for file in (segment.file, segment.index.file(), segment.time_index.file()):
+            if file.size:
+                file.truncate(0)
+        return segment
+
+    @property
+    def file(self) -> File:
+        """The file of the batches, opened when first needed. Raises `StorageError`."""
+        if self._file is None:
+            self._file = self._folder.open(self._name, create=not self.size)
+        return self._file
+
+    @property
+    def names(self) -> list[str]:
+        return [self._name, self.index.name, self.time_index.name]
+
+    # --- writing
+
+    def append(self, records: Buffer, *, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+        """Write one batch that gets `base_offset`; nothing has changed if it raises `StorageError`."""
+        position = self.file.append(records)
+        last_offset = base_offset + header.last_offset_delta
+        ends = self._recent_ends
+        if len(ends) >= _RECENT_MAX:
+            cut = _RECENT_MAX - _RECENT_MIN
+            self._recent_floor = ends[cut - 1]
+            del ends[:cut], self._recent_positions[:cut]
+        elif not ends:
+            self._recent_floor = base_offset
+        ends.append(last_offset + 1)
+        self._recent_positions.append(position)
+        self._note(position, len(records), last_offset, header.max_timestamp)
+        self.modified_ms = now_ms
+
+    def _note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Count a batch at the end of the segment, and index it when it is time (facts B3 .index, .timeindex)."""
+        largest = self._largest
+        if largest is None or not position or max_timestamp > largest[0]:
+            largest = self._largest = (max_timestamp, last_offset)
+        if not position:
+            self._first_timestamp = max_timestamp
+        if self.bytes_since_entry > self.index_interval_bytes:
+            self.index.append((last_offset - self.base_offset, position))
+            self._add_time_entry(largest)
+            self.bytes_since_entry = 0
+        self.bytes_since_entry += size
+        self.size = position + size
+
+    def _add_time_entry(self, largest: tuple[int, int]) -> None:
+        timestamp, offset = largest
+        last = self.time_index.last()
+        if timestamp > (last[0] if last is not None else NO_TIMESTAMP):
+            self.time_index.append((timestamp, offset - self.base_offset))
+
+    def write_indexes(self) -> None:
+        """Complete the index files: the segment is sealed or closed. Raises `StorageError`; may be called again."""
+        self._trusting_indexes(lambda: self._add_time_entry(self._load_largest()))
+        self.index.write()
+        self.time_index.write()
+
+    def seal(self) -> None:
+        """No more batches come: write the indexes, and forget the places of the newest batches."""
+        self.write_indexes()
+        self._recent_ends = []
+        self._recent_positions = []
+
+    # --- looking up
+
+    def locate(self, offset: int) -> tuple[int, int] | None:
+        """(position, size) of the first batch that ends above `offset`; None when all end below.
+
+        Raises `StorageError`, and `ApiError` CORRUPT_MESSAGE when the segment itself is damaged.
+        """
+        ends = self._recent_ends
+        if ends and offset >= self._recent_floor:
+            index = bisect_right(ends, offset)
+            if index == len(ends):
+                return None
+            positions = self._recent_positions
+            position = positions[index]
+            return position, (positions[index + 1] if index + 1 < len(positions) else self.size) - position
+        return self._trusting_indexes(lambda: self._locate(offset))
+
+    def _locate(self, offset: int) -> tuple[int, int] | None:
+        base = self.base_offset
+        entry = self.index.find(0, offset - base)
+        delta, start = entry if entry is not None else (INT_MAX, 0)
+        if entry is not None and not 0 <= start <= self.size - HEADER_SIZE:
+            raise IndexDamaged(f"it points to position {start} of {self.size}")
+        for position, header in scan_batches(self.file, start, self.size, chunk_bytes=LOOKUP_CHUNK_BYTES):
+            if position == start and not base <= header.base_offset <= base + delta:
+                raise IndexDamaged(f"its entry for {base + delta} points to a batch at {header.base_offset}")
+            if header.base_offset + header.last_offset_delta >= offset:
+                return position, header.size
+        return None
+
+    def batch_header(self, position: int) -> BatchHeader:
+        """The header of the batch there. Raises `StorageError`, `BadBatch`."""
+        for _, header in scan_batches(self.file, position, self.size, chunk_bytes=HEADER_SIZE):
+            return header
+        raise BadBatch(position, "the segment ends")
+
+    def region(self, position: int, size: int) -> Region:
+        return self.file.region(position, size)
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Of all records, -1 when none has one."""
+        return self._load_largest()[0]
+
+    def _load_largest(self) -> tuple[int, int]:
+        """(largest timestamp, last offset of the batch with it); of a sealed segment its last time-index entry."""
+        if self._largest is None:
+            self._trusting_indexes(self._read_largest)
+        assert self._largest is not None
+        return self._largest
+
+    def _read_largest(self) -> None:
+        last = self.time_index.last()
+        if last is None:
+            self._largest = (NO_TIMESTAMP, self.base_offset)
+        else:
+            self._largest = (last[0], self.base_offset + last[1])
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, from which the age of the segment counts; -1 = none."""
+        if self._first_timestamp is None:
+            self._first_timestamp = self.batch_header(0).max_timestamp if self.size else NO_TIMESTAMP
+        return self._first_timestamp
+
+    def batches_since(self, timestamp: int) -> BatchIterator:
+        """The batches that may hold the first record at `timestamp` or later, in order."""
+
+        def start() -> int:
+            before = self.time_index.find(0, timestamp - 1)
+            if before is None:
+                return 0
+            found = self._locate(self.base_offset + before[1] + 1)
+            return found[0] if found is not None else self.size
+
+        return scan_batches(self.file, self._trusting_indexes(start), self.size)
+
+    def largest_timestamp_batch(self) -> tuple[int, int] | None:
+        """(position, size) of the batch with the largest timestamp; None when no record has one."""
+        timestamp, offset = self._load_largest()
+        return self.locate(offset) if timestamp != NO_TIMESTAMP else None
+
+    # --- indexes that cannot be trusted
+
+    def _trusting_indexes(self, use: Callable[[], T]) -> T:
+        """The result of `use`; if the index turns out to be damaged, once more with rebuilt indexes."""
+        try:
+            return use()
+        except (IndexDamaged, BadBatch) as error:
+            if not self._rebuilt_in_vain:
+                self.report(f"{self._folder.name}/{self.index.name} is damaged and rebuilt: {error}")
+                self._rebuild_as_far_as_possible()
+        try:
+            return use()
+        except (IndexDamaged, BadBatch) as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self._folder.name}/{self._name} is damaged {error}") from error
+
+    def _rebuild_as_far_as_possible(self) -> None:
+        try:
+            self.rebuild_indexes()
+        except BadBatch as error:
+            self._rebuilt_in_vain = True  # it is the segment that is damaged: do not scan it at every read
+            self.report(f"{self._folder.name}/{self._name} is damaged {error}")
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes anew from the batches. Raises `StorageError`, `BadBatch`."""
+        size = self.size
+        try:
+            self.index_batches(scan_batches(self.file, 0, size))
+        finally:
+            self.size = size
+
+    def index_batches(self, batches: BatchIterator, seen: Callable[[int, BatchHeader], None] | None = None) -> None:
+        """Begin the indexes anew and take in these batches, from the first of the segment on.
+
+        Afterwards the segment has the size of the batches taken. `seen` may refuse one by raising `BadBatch`.
+        """
+        self.index.clear()
+        self.time_index.clear()
+        self.forget()
+        self.size = self.bytes_since_entry = 0
+        self._largest = (NO_TIMESTAMP, self.base_offset)
+        for position, header in batches:
+            if seen is not None:
+                seen(position, header)
+            self._note(position, header.size, header.last_offset, header.max_timestamp)
+
+    def load_end(self) -> int:
+        """Read on from the last index entry to the end, to be able to append; returns the next offset.
+
+        Raises `BadBatch` when the segment does not end with a whole batch, `IndexDamaged`, `StorageError`.
+        """
+        self.forget()
+        self._read_largest()
+        largest = self._largest
+        assert largest is not None
+        entry = self.index.last()
+        start = 0 if entry is None else entry[1]
+        if entry is not None and not 0 <= start <= self.size - HEADER_SIZE:
+            raise IndexDamaged(f"it points to position {start} of {self.size}")
+        next_offset = self.base_offset
+        for position, header in scan_batches(self.file, start, self.size):
+            if position == start and entry is not None and header.base_offset > self.base_offset + entry[0]:
+                raise IndexDamaged(
+                    f"its entry for {self.base_offset + entry[0]} points to a batch at {header.base_offset}"
+                )
+            if header.base_offset < next_offset:
+                raise BadBatch(position, f"base offset {header.base_offset}, at least {next_offset} is expected")
+            next_offset = header.next_offset
+            if header.max_timestamp > largest[0]:
+                largest = (header.max_timestamp, header.last_offset)
+        self._largest = largest
+        self.bytes_since_entry = self.size - start
+        return next_offset
+
+    def forget(self) -> None:
+        """Drop what is remembered about batches."""
+        self._recent_ends = []
+        self._recent_positions = []
+        self._first_timestamp = None
+        self._largest = None
+
+    # --- cutting and going away
+
+    def truncate(self, position: int, offset: int) -> None:
+        """Cut off the batches from `position` on, whose offsets are `offset` and above. Raises `StorageError`."""
+        self.file.truncate(position)
+        self.size = position
+        try:
+            self.index.truncate(1, position)
+            self.time_index.truncate(1, offset - self.base_offset)
+        except IndexDamaged:
+            self.rebuild_indexes()
+        self.resume()
+
+    def resume(self) -> None:
+        """Become the active segment again. Raises `StorageError`."""
+        try:
+            self.load_end()
+        except (IndexDamaged, BadBatch):
+            self.rebuild_indexes()
+
+    def rename(self, suffix: str) -> None:
+        """Append `suffix` to the names of its files. Raises `StorageError`."""
+        self._folder.rename(self._name, self._name + suffix)
+        self._name += suffix
+        for index in (self.index, self.time_index):
+            index.rename(index.name + suffix)
+
+    def close(self) -> None:
+        """Release the files without writing."""
+        if self._file is not None:
+            self._file.close()
+        self.index.close()
+        self.time_index.close()
+
+    def delete(self) -> None:
+        """Remove its files, by the names they have now. Callable from any thread. Raises `StorageError`."""
+        self.close()
+        for name in self.names:
+            self._folder.delete(name)

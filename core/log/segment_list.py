@@ -1,0 +1,136 @@
+"""The segments of a log as one immutable value: readers keep the one they have, a change makes another."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ..message.batch_reader import decode_batch
+from ..message.codec import Codecs
+from .batch_scan import BadBatch
+from .retention import SegmentInfo
+from .segment import NO_TIMESTAMP, Segment
+
+
+class Place(NamedTuple):
+    """Where reading can begin: a batch in a segment, and where what may be read there ends."""
+
+    number: int
+    position: int
+    first_batch_size: int
+    end_position: int
+
+
+class FoundRecord(NamedTuple):
+    timestamp: int
+    offset: int
+
+
+class SegmentList:
+    """Segments by base offset, oldest first. `end` arguments are the log end offset. Errors as of `Segment.locate`."""
+
+    __slots__ = ("active", "bases", "items")
+
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        """At least one segment, sorted."""
+        self.items = tuple(segments)
+        self.bases = tuple(segment.base_offset for segment in self.items)
+        self.active = self.items[-1]
+
+    def next_offset(self, index: int, end: int) -> int:
+        """Where the segment of this number ends (exclusive)."""
+        return self.bases[index + 1] if index + 1 < len(self.bases) else end
+
+    def find(self, offset: int, limit: int, end: int) -> Place | None:
+        """The place of the first batch that ends above `offset`, readable up to `limit`; None when there is none."""
+        if offset >= limit or offset >= end:
+            return None
+        bases, items = self.bases, self.items
+        last = len(items) - 1
+        for index in range(max(0, bisect_right(bases, offset) - 1), last + 1):
+            segment = items[index]
+            found = segment.locate(offset) if segment.size else None
+            if found is None:
+                continue  # a gap at the end of the segment
+            position, size = found
+            end_position = segment.size
+            if limit < (end if index == last else bases[index + 1]):
+                beyond = segment.locate(limit)
+                if beyond is not None:
+                    end_position = beyond[0]
+            return Place(index, position, size, end_position) if end_position > position else None
+        return None
+
+    def available_bytes(self, offset: int, limit: int, end: int, max_bytes: int) -> int:
+        """Bytes of batches from `offset` up to `limit`, at most `max_bytes`."""
+        total = 0
+        while total < max_bytes:
+            place = self.find(offset, limit, end)
+            if place is None:
+                break
+            total += place.end_position - place.position
+            offset = self.next_offset(place.number, end)
+        return min(total, max_bytes)
+
+    def first_at(self, timestamp: int, start: int, end: int, codecs: Codecs) -> FoundRecord | None:
+        """The first record at or above offset `start` whose timestamp is at least `timestamp`."""
+        for index, segment in enumerate(self.items):
+            if self.next_offset(index, end) <= start or not segment.size or segment.largest_timestamp < timestamp:
+                continue
+            try:
+                for position, header in segment.batches_since(timestamp):
+                    if header.max_timestamp >= timestamp and header.last_offset >= start:
+                        found = _first_record(segment, position, header.size, timestamp, start, codecs)
+                        if found is not None:
+                            return found
+            except BadBatch as error:
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{segment.names[0]} is damaged {error}") from error
+        return None
+
+    def first_at_largest(self, start: int, end: int, codecs: Codecs) -> FoundRecord | None:
+        """The first record, from offset `start` on, with the largest timestamp; None when no record has one."""
+        largest, chosen = NO_TIMESTAMP, None
+        for segment in self.items:
+            if segment.size and segment.largest_timestamp > largest:
+                largest, chosen = segment.largest_timestamp, segment
+        if chosen is None:
+            return None
+        batch = chosen.largest_timestamp_batch()
+        found = _first_record(chosen, *batch, largest, start, codecs) if batch is not None else None
+        # A header may claim more than its records have, and the record may lie below the start.
+        return found if found is not None else self._first_at_largest_by_records(start, end, codecs)
+
+    def _first_at_largest_by_records(self, start: int, end: int, codecs: Codecs) -> FoundRecord | None:
+        best: FoundRecord | None = None
+        while True:
+            found = self.first_at(best.timestamp + 1 if best is not None else 0, start, end, codecs)
+            if found is None:
+                return best
+            best = found
+
+    def infos(self, end: int) -> list[SegmentInfo]:
+        """What a deletion policy is told."""
+        infos = []
+        for index, segment in enumerate(self.items):
+            largest = segment.largest_timestamp
+            infos.append(
+                SegmentInfo(
+                    base_offset=segment.base_offset,
+                    next_offset=self.next_offset(index, end),
+                    size_bytes=segment.size,
+                    largest_timestamp_ms=largest if largest != NO_TIMESTAMP else segment.modified_ms,
+                    active=segment is self.active,
+                )
+            )
+        return infos
+
+
+def _first_record(
+    segment: Segment, position: int, size: int, timestamp: int, start: int, codecs: Codecs
+) -> FoundRecord | None:
+    for message in decode_batch(segment.file.read(position, size), codecs, from_offset=start):
+        found = message.timestamp_ms
+        if found is not None and found >= timestamp:
+            return FoundRecord(found, message.offset)
+    return None

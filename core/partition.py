@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError
 from ..ports.storage import Region
-from ..ports.words import Buffer, Offset, TopicPartition
+from ..ports.words import Buffer, TopicPartition
 from .log.log import Appended, Log
 
 
@@ -121,7 +121,7 @@ class Partition:
         if offset >= self.high_watermark:
             return b""
         return self.log.read(
-            Offset(offset), max_bytes=max_bytes, limit=Offset(self.high_watermark), whole_first_batch=whole_first_batch
+            offset, max_bytes=max_bytes, limit=self.high_watermark, whole_first_batch=whole_first_batch
         ).records
 
     def ready_bytes(self, offset: int, max_bytes: int) -> int:
@@ -129,7 +129,7 @@ class Partition:
         self._check_range(offset)
         if offset >= self.high_watermark:
             return 0
-        return self.log.available_bytes(Offset(offset), Offset(self.high_watermark), max_bytes)
+        return self.log.available_bytes(offset, self.high_watermark, max_bytes)
 
     def rolled_past(self, offset: int) -> bool:
         """True if the readable end is in a newer segment than `offset`: waiting adds nothing to what a read gives."""
@@ -152,5 +152,5 @@ class Partition:
         if not 0 <= target <= self.high_watermark:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the high watermark is {self.high_watermark}")
         if target > self.log.log_start_offset:
-            self.log.advance_start(Offset(target))
+            self.log.advance_start(target)
         return self.log.log_start_offset

@@ -119,11 +119,18 @@ class Required:
         self.recovery_point = recovery_point
 
     def reached(self) -> bool:
-        """True also when the leadership has changed: then there is nothing to wait for."""
+        """True also when the leadership or the disk is lost: then there is nothing to wait for."""
         partition = self.partition
-        return self.lost() or (
-            partition.high_watermark >= self.high_watermark and partition.log.recovery_point >= self.recovery_point
+        return (
+            self.lost()
+            or self.failed()
+            or (partition.high_watermark >= self.high_watermark and partition.log.recovery_point >= self.recovery_point)
         )
+
+    def failed(self) -> bool:
+        """True if it was to become durable, and cannot."""
+        log = self.partition.log
+        return log.recovery_point < self.recovery_point and log.failure is not None
 
     def lost(self) -> bool:
         """True if this broker does not lead the partition in the epoch of the append any more."""

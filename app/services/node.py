@@ -153,6 +153,11 @@ class BrokerNode:
             codecs=self._plugins.codecs(),
             policy_for=lambda config: self._plugins.deletion_policy(config.deletion_policy),
             report=self._outside.report,
+            entropy=self._outside.entropy,
+            retention_check_ms=self._config.log_retention_check_interval_ms,
+            flush_check_ms=self._config.flush_check_interval_ms,
+            checkpoint_ms=self._config.log_flush_offset_checkpoint_interval_ms,
+            high_watermark_checkpoint_ms=self._config.replica_high_watermark_checkpoint_interval_ms,
         )
         logs.load()
         return logs

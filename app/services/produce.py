@@ -4,7 +4,15 @@ from collections.abc import Hashable, Sequence
 
 from ...core.partition import Partition
 from ...core.purgatory import DelayedProduce, Required
-from ...ports.broker_api import Caller, Produce, ProducePartition, ProduceResult, ProduceResultPartition, Reply
+from ...ports.broker_api import (
+    Caller,
+    Produce,
+    ProducePartition,
+    ProduceResult,
+    ProduceResultPartition,
+    RecordError,
+    Reply,
+)
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError
@@ -100,7 +108,7 @@ def _refusal(request: Produce) -> tuple[ErrorCode, str] | None:
 
 
 def _failed(
-    entry: ProducePartition, code: ErrorCode, message: str, record_errors: Sequence = ()
+    entry: ProducePartition, code: ErrorCode, message: str, record_errors: Sequence[RecordError] = ()
 ) -> ProduceResultPartition:
     return ProduceResultPartition(
         entry.topic, entry.partition, code, error_message=message or None, record_errors=record_errors
@@ -118,6 +126,8 @@ def _final(
     code = ErrorCode.NONE
     if wanted.lost():
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elif wanted.failed():
+        code = ErrorCode.KAFKA_STORAGE_ERROR
     elif key in pending:
         code = ErrorCode.REQUEST_TIMED_OUT
     elif wanted.high_watermark and _shrunk(wanted.partition):

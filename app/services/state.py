@@ -6,6 +6,7 @@ from attrs import frozen
 
 from ...core.cluster.registry import TopicRegistry
 from ...core.cluster.topics import NO_LEADER, BrokerRegistration, Topic
+from ...core.log.log import Log
 from ...core.log.manager import LogManager
 from ...core.partition import Partition
 from ...core.purgatory import Purgatory
@@ -61,6 +62,9 @@ class BrokerState:
         self.purgatory = Purgatory(scheduler, lambda error: self.failed("an answer that waited", error))
         self._stats: dict[str, TopicStats] = {}
         self._failing: set[TopicPartition] = set()
+        self._durable_wanted: dict[TopicPartition, int] = {}
+        logs.flushed = self._flushed
+        logs.high_watermark_of = self._high_watermark_of
 
     # --- the cluster
 
@@ -117,6 +121,7 @@ class BrokerState:
             leader_epoch=known.leader_epoch,
             replicas=topic.partitions[key.partition],
             isr=known.isr,
+            high_watermark=self.logs.high_watermark(key),
         )
 
     def drop_topic(self, topic: Topic) -> bool:
@@ -136,6 +141,7 @@ class BrokerState:
                 partition.leader = NO_LEADER
                 self.purgatory.check(key)
             self._failing.discard(key)
+            self._durable_wanted.pop(key, None)
             try:
                 self.logs.delete(key)
             except StorageError as error:
@@ -151,7 +157,31 @@ class BrokerState:
             for number in topic.partitions:
                 partition = self.partitions.get((name, number))
                 if partition is not None:
-                    partition.log.update_config(config)
+                    self.logs.update_config(partition.topic_partition, config)
+
+    # --- durability
+
+    def flush_if_due(self, partition: Partition, now_ms: int) -> bool:
+        """True if what was appended asks for a flush, which is under way then; answers wait for it."""
+        log = partition.log
+        if not self.logs.flush_if_due(log, now_ms):
+            return False
+        self._durable_wanted[partition.topic_partition] = log.log_end_offset
+        return True
+
+    def _flushed(self, log: Log) -> None:
+        """A flush is over. One that was under way when more was appended is followed by another."""
+        key = log.topic_partition
+        self.purgatory.check(key)
+        wanted = self._durable_wanted.get(key)
+        if wanted is not None and log.recovery_point < wanted and log.failure is None:
+            self.logs.flush(log)
+        else:
+            self._durable_wanted.pop(key, None)
+
+    def _high_watermark_of(self, key: TopicPartition) -> int | None:
+        partition = self.partitions.get(key)
+        return None if partition is None else partition.high_watermark
 
     # --- what goes on
 

@@ -129,7 +129,7 @@ class TopicService:
         return DeletedTopic(name=topic.name, topic_id=topic.topic_id)
 
     def _remove(self, name: str) -> None:
-        """The topic is gone from here on; its name is free as soon as its logs are removed, at the latest by a restart."""
+        """The topic is gone from here on; its name is free once its logs are removed, at the latest by a restart."""
         topic = self._state.registry.begin_delete(name)
         if self._state.drop_topic(topic):
             self._state.registry.finish_delete(name)

@@ -56,6 +56,8 @@ class Log:
         self._config = config
         self._codecs = codecs
         self._policy = deletion_policy
+        self.policy_name = config.deletion_policy
+        """Of the policy in use, so that the owner can bring another one when the configuration changes."""
         self._report = report
         self._entropy = entropy
         self._failure: StorageError | None = None
@@ -139,7 +141,7 @@ class Log:
             self._jitter_ms = self._draw_jitter()
         self._config = config
         if deletion_policy is not None:
-            self._policy = deletion_policy
+            self._policy, self.policy_name = deletion_policy, config.deletion_policy
         for segment in self._segments.items:
             segment.index_interval_bytes = config.index_interval_bytes
 

@@ -229,12 +229,6 @@ class LogManager:
 
         self._scheduler.offload(remove, done)
 
-    def update_config(self, partition: TopicPartition, config: LogConfig) -> None:
-        """Let a log go by another configuration, its deletion policy included. Unknown ones are no error."""
-        log = self.get(partition)
-        if log is not None:
-            log.update_config(config, self._policy_for(config))
-
     # --- flush
 
     def flush_if_due(self, log: Log, now_ms: int) -> bool:
@@ -289,8 +283,10 @@ class LogManager:
         for partition, log in self.logs().items():
             known = self.high_watermark_of(partition) if self.high_watermark_of is not None else None
             try:
+                if log.policy_name != log.config.deletion_policy:
+                    log.update_config(log.config, self._policy_for(log.config))
                 removed = log.retain(now_ms, known if known is not None else log.log_end_offset)
-            except StorageError as error:
+            except (StorageError, ConfigError) as error:
                 self._homes[partition].checked(f"retention of {partition}", error)
                 continue
             if removed:

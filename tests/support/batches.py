@@ -1,0 +1,93 @@
+"""Record batches and logs for tests of the log."""
+
+from collections.abc import Callable, Sequence
+
+from barnabas.core.log.config import LogConfig
+from barnabas.core.log.log import Log
+from barnabas.core.log.retention import DeletionPolicy
+from barnabas.core.message.batch_writer import encode_batch
+from barnabas.core.message.codec import NO_CODECS, Codec, Codecs
+from barnabas.core.message.message import Message
+from barnabas.core.message.message_set import MessageSet
+from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
+from barnabas.ports.storage import Folder
+from barnabas.ports.words import Buffer, TopicPartition
+
+TP = TopicPartition("t", 0)
+BATCH_OVERHEAD = 61 + 7
+"""Header, and what a record of up to 63 bytes needs besides its value."""
+
+
+def batch(
+    *values: bytes | None,
+    at: int | None = 1000,
+    timestamps: Sequence[int | None] = (),
+    keys: Sequence[bytes | None] = (),
+    codec: Codec | None = None,
+) -> memoryview:
+    """A client's batch; every message at time `at` unless `timestamps` are given."""
+    messages = [
+        Message(
+            value=value,
+            key=keys[number] if keys else None,
+            timestamp_ms=timestamps[number] if timestamps else at,
+        )
+        for number, value in enumerate(values)
+    ]
+    return memoryview(encode_batch(messages, now_ms=0, codec=codec))
+
+
+def open_log(
+    folder: Folder,
+    *,
+    recover: bool = True,
+    now_ms: int = 0,
+    config: LogConfig | None = None,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    codecs: Codecs = NO_CODECS,
+    policy: DeletionPolicy | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> Log:
+    return Log.open(
+        folder,
+        topic_partition=TP,
+        config=config or LogConfig(),
+        now_ms=now_ms,
+        recover=recover,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        codecs=codecs,
+        deletion_policy=policy or KafkaDeletionPolicy(),
+        report=report,
+    )
+
+
+def put(log: Log, *values: bytes | None, at: int | None = 1000, now_ms: int = 1000, epoch: int = 0) -> int:
+    """Append one batch; returns its base offset."""
+    return log.append(batch(*values, at=at), leader_epoch=epoch, now_ms=now_ms).base_offset
+
+
+def bytes_of(log: Log, offset: int, *, max_bytes: int = 1 << 20, limit: int | None = None) -> bytes:
+    """What one read gives."""
+    records = log.read(offset, max_bytes=max_bytes, limit=log.log_end_offset if limit is None else limit).records
+    return records if isinstance(records, bytes) else records.read()
+
+
+def messages_in(records: Buffer, codecs: Codecs = NO_CODECS) -> list[tuple[int, bytes | None]]:
+    return [(message.offset, message.value) for message in MessageSet(records, codecs)]
+
+
+def read_all(
+    log: Log, start: int | None = None, *, max_bytes: int = 1 << 20, codecs: Codecs = NO_CODECS
+) -> list[tuple[int, bytes | None]]:
+    """(offset, value) of everything from `start` on, read as a consumer reads."""
+    offset = log.log_start_offset if start is None else start
+    found: list[tuple[int, bytes | None]] = []
+    while offset < log.log_end_offset:
+        part = [pair for pair in messages_in(bytes_of(log, offset, max_bytes=max_bytes), codecs) if pair[0] >= offset]
+        if not part:
+            break
+        found += part
+        offset = part[-1][0] + 1
+    return found

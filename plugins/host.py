@@ -43,7 +43,7 @@ class PluginHost:
         try:
             self._manager.check_pending()
         except pluggy.PluginValidationError as error:
-            raise ConfigError(f"plugin {self._name_of(error.plugin)}: {error}") from error
+            raise ConfigError(f"plugin {self._name_of(error.plugin)}: {_one_line(error)}") from error
 
     @property
     def names(self) -> list[str]:
@@ -126,7 +126,7 @@ class PluginHost:
         try:
             self._manager.register(plugin, name=name or _name_for(plugin))
         except (ValueError, pluggy.PluginValidationError) as error:
-            raise ConfigError(f"plugin {name or _name_for(plugin)}: {error}") from error
+            raise ConfigError(f"plugin {name or _name_for(plugin)}: {_one_line(error)}") from error
 
     def _load_entry_points(self) -> None:
         from importlib.metadata import entry_points
@@ -155,3 +155,7 @@ def _loaded(module: str) -> object:
 
 def _name_for(plugin: object) -> str:
     return getattr(plugin, "__name__", None) or type(plugin).__name__
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

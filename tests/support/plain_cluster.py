@@ -1,0 +1,309 @@
+"""A cluster that a test scripts, and two ways to drive clients against it: without threads, and through a connector."""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from barnabas.adapters.system import ManualClock, SeededEntropy, SystemClock, SystemEntropy
+from barnabas.adapters.transport_tcp import Reactor
+from barnabas.app.background import ReactorThread
+from barnabas.core.client.effects import NEVER, Part, Send
+from barnabas.core.message.batch_header import parse_header, stamp
+from barnabas.ports.broker_api import (
+    EARLIEST,
+    LATEST,
+    BrokerLink,
+    BrokerNode,
+    Caller,
+    Fetch,
+    FetchResult,
+    FetchResultPartition,
+    ListOffsets,
+    ListOffsetsResult,
+    ListOffsetsResultPartition,
+    Metadata,
+    MetadataResult,
+    PartitionMetadata,
+    Produce,
+    ProduceResult,
+    ProduceResultPartition,
+    Request,
+    TopicMetadata,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import BarnabasError
+from barnabas.ports.scheduler import Scheduler
+from barnabas.ports.transport import Address, TransportError
+from barnabas.ports.words import TopicPartition
+
+Script = Callable[[int, Any], Any]
+
+
+class PlainCluster:
+    """Brokers 1 to n; partition p of a topic is led by broker 1 + p mod n. A bootstrap address reaches broker 1."""
+
+    def __init__(self, brokers: int = 1, **topics: int) -> None:
+        self.brokers = brokers
+        self.topics: dict[str, int] = dict(topics)
+        self.leaders: dict[TopicPartition, int] = {}
+        self.epochs: dict[TopicPartition, int] = {}
+        self.logs: dict[TopicPartition, list[bytes]] = {}
+        self.starts: dict[TopicPartition, int] = {}
+        self.requests: list[tuple[int, Request[Any]]] = []
+        self.scripts: list[Script] = []
+
+    def script(self, answer: Script) -> None:
+        """Ask `answer(broker, request)` before anything else; None lets the cluster answer itself."""
+        self.scripts.insert(0, answer)
+
+    def once(self, kind: type[Any], result: Any) -> None:
+        """Answer the next request of that kind with this (or with what it returns for the request)."""
+        left = [result]
+
+        def answer(_: int, request: Any) -> Any:
+            if isinstance(request, kind) and left:
+                made = left.pop()
+                return made(request) if callable(made) else made
+            return None
+
+        self.script(answer)
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """The requests of that kind, in their order."""
+        return [request for _, request in self.requests if isinstance(request, kind)]
+
+    def leader(self, place: TopicPartition) -> int:
+        return self.leaders.get(place, 1 + place.partition % self.brokers)
+
+    def end(self, place: TopicPartition) -> int:
+        log = self.logs.get(place)
+        return parse_header(log[-1]).next_offset if log else self.starts.get(place, 0)
+
+    def append(self, place: TopicPartition, records: Any) -> int:
+        """As a broker does; returns the base offset."""
+        batch = bytearray(records)
+        base = self.end(place)
+        stamp(batch, base, 0)
+        self.logs.setdefault(place, []).append(bytes(batch))
+        return base
+
+    def answer(self, broker: int, request: Request[Any]) -> Any:
+        broker = max(1, broker)
+        self.requests.append((broker, request))
+        for script in self.scripts:
+            result = script(broker, request)
+            if result is not None:
+                return result
+        if isinstance(request, Metadata):
+            return self._metadata(request)
+        if isinstance(request, Produce):
+            return ProduceResult(partitions=[self._produce(broker, p) for p in request.partitions])
+        if isinstance(request, Fetch):
+            return FetchResult(partitions=[self._fetch(broker, p) for p in request.partitions])
+        if isinstance(request, ListOffsets):
+            return ListOffsetsResult(partitions=[self._offset(broker, p) for p in request.partitions])
+        raise AssertionError(f"nothing answers {request}")
+
+    def _metadata(self, request: Metadata) -> MetadataResult:
+        names = self.topics if request.topics is None else request.topics
+        return MetadataResult(
+            brokers=[BrokerNode(node_id=n, host=f"broker-{n}", port=9092) for n in range(1, self.brokers + 1)],
+            cluster_id="plain",
+            controller_id=1,
+            topics=[self._topic(name) for name in names],
+        )
+
+    def _topic(self, name: str) -> TopicMetadata:
+        if name not in self.topics:
+            return TopicMetadata(name=name, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        places = [TopicPartition(name, p) for p in range(self.topics[name])]
+        partitions = [
+            PartitionMetadata(
+                partition=place.partition,
+                leader=self.leader(place),
+                leader_epoch=self.epochs.get(place, 0),
+                replicas=[self.leader(place)],
+                isr=[self.leader(place)],
+            )
+            for place in places
+        ]
+        return TopicMetadata(name=name, topic_id=name.encode().ljust(16, b"\0")[:16], partitions=partitions)
+
+    def _refusal(self, broker: int, place: TopicPartition) -> ErrorCode:
+        if place.partition >= self.topics.get(place.topic, 0):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE if self.leader(place) == broker else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _produce(self, broker: int, asked: Any) -> ProduceResultPartition:
+        place = TopicPartition(asked.topic, asked.partition)
+        error = self._refusal(broker, place)
+        if error:
+            return ProduceResultPartition(*place, error)
+        return ProduceResultPartition(*place, base_offset=self.append(place, asked.records))
+
+    def _fetch(self, broker: int, asked: Any) -> FetchResultPartition:
+        place = TopicPartition(asked.topic, asked.partition)
+        error = self._refusal(broker, place)
+        end, start = self.end(place), self.starts.get(place, 0)
+        if not error and not start <= asked.offset <= end:
+            error = ErrorCode.OFFSET_OUT_OF_RANGE
+        if error:
+            return FetchResultPartition(*place, error)
+        batches = [b for b in self.logs.get(place, ()) if parse_header(b).next_offset > asked.offset]
+        records = b""
+        for batch in batches:
+            if records and len(records) + len(batch) > asked.max_bytes:
+                break
+            records += batch
+        return FetchResultPartition(*place, high_watermark=end, log_start_offset=start, records=records)
+
+    def _offset(self, broker: int, asked: Any) -> ListOffsetsResultPartition:
+        place = TopicPartition(asked.topic, asked.partition)
+        error = self._refusal(broker, place)
+        offset = -1
+        if asked.timestamp == LATEST:
+            offset = self.end(place)
+        elif asked.timestamp == EARLIEST:
+            offset = self.starts.get(place, 0)
+        else:
+            headers = [parse_header(b) for b in self.logs.get(place, ())]
+            offset = next((h.base_offset for h in headers if h.max_timestamp >= asked.timestamp), -1)
+        return ListOffsetsResultPartition(topic=place.topic, partition=place.partition, error=error, offset=offset)
+
+
+class Play:
+    """Drives machines against a cluster under a manual clock; requests wait until `answer` or `run`."""
+
+    def __init__(self, cluster: PlainCluster, *parts: Part) -> None:
+        self.cluster = cluster
+        self.clock = ManualClock()
+        self.entropy = SeededEntropy(1)
+        self.parts = list(parts)
+        self.open: list[Send] = []
+        self._held: list[tuple[float, Send]] = []
+        self.lock = nullcontext()
+
+    @property
+    def now(self) -> float:
+        return self.clock.monotonic_ms()
+
+    def poll(self) -> float:
+        """Poll every machine once; returns when to come back."""
+        wake = NEVER
+        for part in self.parts:
+            poll = part.poll(self.now)
+            self.open += poll.sends
+            wake = min(wake, poll.wake_ms)
+        return wake
+
+    def answer(self) -> int:
+        """Answer what is open; returns how much that was. A fetch that finds nothing waits as long as it says."""
+        sends, self.open = [(self.now, send) for send in self.open], []
+        sends, held = [*sends, *(pair for pair in self._held if pair[0] <= self.now)], self._held
+        self._held = [pair for pair in held if pair[0] > self.now]
+        answered = 0
+        for since, send in sends:
+            result = self.cluster.answer(send.node, send.request)
+            if isinstance(send.request, Fetch) and since == self.now and is_empty(result) and (since, send) not in held:
+                self._held.append((self.now + send.request.max_wait_ms, send))
+                continue
+            send.answer(result, self.now)
+            answered += 1
+        return answered
+
+    def settle(self) -> float:
+        """Poll and answer until nothing happens at this moment; returns the next time that something would."""
+        for _ in range(1000):
+            wake = self.poll()
+            if not self.answer() and wake > self.now:
+                return min([wake, *(until for until, _ in self._held)])
+        raise AssertionError("the machines do not come to rest")
+
+    def run(self, until: Callable[[], bool], limit_ms: float = 600_000) -> None:
+        """Let time pass until something is true."""
+        end = self.now + limit_ms
+        while not until():
+            wake = self.settle()
+            if until():
+                return
+            if wake > end:
+                raise AssertionError(f"not within {limit_ms} ms")
+            self.clock.advance_to(wake)
+
+
+def is_empty(result: Any) -> bool:
+    """True for a fetch's result without records and errors."""
+    return (
+        isinstance(result, FetchResult)
+        and not result.error
+        and not any((isinstance(p.records, bytes) and p.records) or p.error for p in result.partitions)
+    )
+
+
+class PlainConnector:
+    """Fulfils `Connector`: links to a `PlainCluster`, on a reactor in a thread of its own."""
+
+    def __init__(self, cluster: PlainCluster) -> None:
+        self.cluster = cluster
+        self.bootstrap: Sequence[Address] = (("bootstrap", 1),)
+        self.clock = SystemClock()
+        self.entropy = SystemEntropy()
+        self.refused: set[str] = set()
+        """Hosts that cannot be connected to."""
+        self.connects: list[str] = []
+        self._reactor = Reactor(lambda text: None, workers=1)
+        self._thread = ReactorThread(self._reactor, "plain-client")
+
+    def start(self) -> Scheduler:
+        self._thread.start()
+        return self._reactor
+
+    def owns_thread(self) -> bool:
+        return self._thread.owns_caller()
+
+    def connect(self, address: Address, opened: Callable[[BrokerLink | TransportError], None]) -> None:
+        host = address[0]
+        self.connects.append(host)
+        if host in self.refused:
+            opened(TransportError(f"{host} refuses"))
+        else:
+            opened(PlainLink(self.cluster, int(host.rpartition("-")[2]) if "-" in host else 1, self._reactor))
+
+    def stop(self) -> None:
+        self._thread.stop()
+
+
+class PlainLink:
+    """Fulfils `BrokerLink`; answers on a later turn. A scripted `TransportError` breaks it, `WITHHELD` is no answer."""
+
+    def __init__(self, cluster: PlainCluster, broker: int, scheduler: Scheduler) -> None:
+        self._cluster = cluster
+        self._broker = broker
+        self._scheduler = scheduler
+        self._failure: BarnabasError | None = None
+        self._withheld: list[Callable[[Any], None]] = []
+
+    def submit(self, request: Any, caller: Caller, reply: Callable[[Any], None]) -> None:
+        if self._failure is not None:
+            reply(self._failure)
+            return
+        result = self._cluster.answer(self._broker, request)
+        if result is WITHHELD:
+            self._withheld.append(reply)
+            return
+        if isinstance(request, Fetch) and is_empty(result):
+            self._scheduler.call_later(min(5, request.max_wait_ms), lambda: reply(result))
+            return
+        if isinstance(result, TransportError):
+            self._failure = result
+        self._scheduler.call_later(0, lambda: reply(result))
+
+    def close(self) -> None:
+        self._failure = TransportError("closed")
+        withheld, self._withheld = self._withheld, []
+        for reply in withheld:
+            reply(self._failure)
+
+
+WITHHELD = object()
+"""A script's answer for a request that never gets one."""

@@ -1,0 +1,162 @@
+"""Requests that are asked until there is an answer."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from support.plain_cluster import PlainCluster, Play
+
+from barnabas.core.client.calls import Calls, LeaderCall, NodeCall, Target
+from barnabas.core.client.cluster_view import ClusterView, ViewSettings
+from barnabas.core.client.errors import ClientTimeout
+from barnabas.ports.broker_api import (
+    LATEST,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsResult,
+    ListOffsetsResultPartition,
+    Metadata,
+    MetadataResult,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError, ClosedError
+from barnabas.ports.transport import TransportError
+from barnabas.ports.words import TopicPartition
+
+ASK = Metadata(topics=[], allow_auto_topic_creation=False)
+
+
+class Bench(Play):
+    def __init__(self, cluster: PlainCluster) -> None:
+        super().__init__(cluster)
+        self.view = ClusterView([("bootstrap", 1)], self.entropy, ViewSettings())
+        self.calls = Calls(self.view, self.entropy, retry_backoff_ms=100, retry_backoff_max_ms=1000)
+        self.parts = [self.calls, self.view]
+
+    def ask(self, target: Target | int, timeout_ms: float = 10_000, **more: Any) -> Any:
+        box: list[Any] = []
+        self.calls.add(NodeCall(request=ASK, target=target, done=box.append, deadline_ms=self.now + timeout_ms, **more))
+        self.run(lambda: bool(box))
+        return box[0]
+
+    def ends(self, *places: TopicPartition, timeout_ms: float = 10_000, **more: Any) -> list[Any]:
+        box: list[Any] = []
+
+        def build(group: Sequence[TopicPartition]) -> ListOffsets:
+            return ListOffsets(
+                partitions=[ListOffsetsPartition(topic=t, partition=p, timestamp=LATEST) for t, p in group]
+            )
+
+        def outcomes(result: ListOffsetsResult) -> list[tuple[ErrorCode, Any]]:
+            return [(p.error, p.offset) for p in result.partitions]
+
+        call = LeaderCall(
+            items=places,
+            place=lambda place: place,
+            build=build,
+            outcomes=outcomes,
+            done=box.append,
+            deadline_ms=self.now + timeout_ms,
+            **more,
+        )
+        self.calls.add(call)
+        self.run(lambda: bool(box))
+        return [box[0][index] for index in range(len(places))]
+
+
+def test_any_broker_the_controller_and_one_by_number() -> None:
+    bench = Bench(PlainCluster(brokers=3))
+    for target in (Target.ANY, Target.CONTROLLER, 3):
+        assert isinstance(bench.ask(target), MetadataResult)
+    assert bench.cluster.requests[-1] == (3, ASK)
+
+
+def test_a_lost_connection_is_tried_again_elsewhere() -> None:
+    bench = Bench(PlainCluster())
+    bench.cluster.once(Metadata, TransportError("lost"))
+    assert isinstance(bench.ask(Target.ANY), MetadataResult)
+
+
+def test_a_refusal_of_the_whole_request_is_the_answer() -> None:
+    bench = Bench(PlainCluster())
+    bench.cluster.once(Metadata, ApiError(ErrorCode.UNSUPPORTED_VERSION, "old"))
+    assert isinstance(bench.ask(Target.ANY), ApiError)
+    assert len(bench.cluster.requests) == 1
+
+
+def test_nobody_there_ends_at_the_deadline_with_the_reason() -> None:
+    bench = Bench(PlainCluster())
+    bench.cluster.script(lambda broker, request: TransportError("refused"))
+    answer = bench.ask(Target.CONTROLLER, timeout_ms=2000)
+    assert isinstance(answer, ClientTimeout)
+    assert "refused" in str(answer)
+    assert bench.now == 2000
+
+
+def test_a_result_that_may_pass_is_asked_for_again() -> None:
+    bench = Bench(PlainCluster())
+    seen: list[Any] = []
+
+    def retriable(result: Any) -> ErrorCode:
+        seen.append(result)
+        return ErrorCode.NOT_CONTROLLER if len(seen) < 3 else ErrorCode.NONE
+
+    bench.ask(Target.ANY, retriable=retriable)
+    assert len(seen) == 3
+
+
+def test_a_result_that_stays_bad_is_handed_over_at_the_deadline() -> None:
+    bench = Bench(PlainCluster())
+    assert isinstance(bench.ask(Target.ANY, 500, retriable=lambda _: ErrorCode.NOT_CONTROLLER), MetadataResult)
+
+
+def test_each_leader_is_asked_for_its_partitions() -> None:
+    bench = Bench(PlainCluster(brokers=2, t=3))
+    bench.cluster.starts = {TopicPartition("t", p): 10 + p for p in range(3)}
+    places = [TopicPartition("t", p) for p in (2, 0, 1)]
+    assert bench.ends(*places) == [12, 10, 11]
+    assert sorted(len(r.partitions) for r in bench.cluster.of(ListOffsets)) == [1, 2]
+
+
+def test_only_what_failed_is_asked_again() -> None:
+    bench = Bench(PlainCluster(t=2))
+    first = ListOffsetsResult(
+        partitions=[
+            ListOffsetsResultPartition(topic="t", partition=0, offset=7),
+            ListOffsetsResultPartition(topic="t", partition=1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ]
+    )
+    bench.cluster.once(ListOffsets, first)
+    assert bench.ends(TopicPartition("t", 0), TopicPartition("t", 1)) == [7, 0]
+    assert [p.partition for p in bench.cluster.of(ListOffsets)[-1].partitions] == [1]
+
+
+def test_a_partition_beyond_the_last_fails_alone() -> None:
+    bench = Bench(PlainCluster(t=1))
+    good, bad = bench.ends(TopicPartition("t", 0), TopicPartition("t", 5))
+    assert good == 0
+    assert isinstance(bad, ApiError)
+    assert bad.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_an_unknown_topic_is_waited_for_and_then_told() -> None:
+    bench = Bench(PlainCluster())
+    (answer,) = bench.ends(TopicPartition("nowhere", 0), timeout_ms=1500)
+    assert isinstance(answer, ApiError)
+    assert answer.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert bench.now == 1500
+
+
+def test_retries_can_be_bounded() -> None:
+    bench = Bench(PlainCluster(t=1))
+    bench.cluster.script(lambda b, r: TransportError("lost") if isinstance(r, ListOffsets) else None)
+    (answer,) = bench.ends(TopicPartition("t", 0), retries_max=1)
+    assert len(bench.cluster.of(ListOffsets)) == 2
+    assert "lost" in str(answer)
+
+
+def test_closing_fails_what_is_open() -> None:
+    bench = Bench(PlainCluster())
+    box: list[Any] = []
+    bench.calls.add(NodeCall(request=ASK, target=Target.ANY, done=box.append, deadline_ms=1000))
+    bench.calls.fail_all(ClosedError("closed"))
+    assert isinstance(box[0], ClosedError)

@@ -1,0 +1,25 @@
+"""Hashes that other clients know."""
+
+import pytest
+
+from barnabas.core.client.hashing import crc32_partition, murmur2, murmur2_partition
+
+
+@pytest.mark.parametrize(
+    ("key", "signed"),
+    [  # from the tests of Kafka's Java client
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_murmur2_is_that_of_the_java_client(key: bytes, signed: int) -> None:
+    assert murmur2(key) == signed & 0xFFFFFFFF
+
+
+def test_partitions_of_known_keys() -> None:
+    assert murmur2_partition(b"21", 10) == (-973932308 & 0x7FFFFFFF) % 10
+    assert crc32_partition(b"123456789", 1000) == 0xCBF43926 % 1000

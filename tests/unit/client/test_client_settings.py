@@ -1,0 +1,85 @@
+"""Settings under all their names."""
+
+import pytest
+
+from barnabas.app.clients.settings import CommonSettings, ConsumerSettings, ProducerSettings, read_settings
+from barnabas.core.client.fetch_state import Reset
+from barnabas.ports.errors import ConfigError
+
+
+def test_defaults() -> None:
+    settings = read_settings(ProducerSettings, None, {})
+    assert (settings.acks, settings.linger_ms, settings.partitioner) == (-1, 5, "murmur2")
+
+
+def test_dotted_names_and_keyword_arguments_which_win() -> None:
+    config = {"linger.ms": "20", "acks": "all", "client.id": "me", "bootstrap.servers": "ignored:1"}
+    settings = read_settings(ProducerSettings, config, {"linger_ms": 7, "batch_size": None})
+    assert (settings.linger_ms, settings.acks, settings.client_id) == (7, -1, "me")
+
+
+def test_names_of_the_classic_producer() -> None:
+    config = {
+        "producer.type": "async",
+        "queue.time": "5000",
+        "queue.size": "10000",
+        "queue.enqueueTimeout.ms": "-1",
+        "batch.size": "200",
+        "num.retries": "3",
+        "compression.codec": "1",
+        "compressed.topics": "a, b",
+        "serializer.class": "kafka.serializer.StringEncoder",
+        "max.message.size": "1000000",
+        "connect.timeout.ms": "5000",
+    }
+    settings = read_settings(ProducerSettings, config, {})
+    assert settings.linger_ms == 5000
+    assert settings.queue_buffering_max_messages == 10_000
+    assert settings.max_block_ms == -1
+    assert (settings.batch_num_messages, settings.batch_size) == (200, 262_144)
+    assert settings.retries == 3
+    assert (settings.compression_type, settings.compressed_topics) == ("gzip", ("a", "b"))
+    assert settings.encoder == "string"
+    assert settings.socket_connection_setup_timeout_ms == 5000
+
+
+def test_batch_size_counts_bytes_by_itself() -> None:
+    assert read_settings(ProducerSettings, {"batch.size": 1000}, {}).batch_size == 1000
+
+
+@pytest.mark.parametrize(
+    ("word", "reset"),
+    [("smallest", Reset.EARLIEST), ("earliest", Reset.EARLIEST), ("largest", Reset.LATEST), ("none", Reset.NONE)],
+)
+def test_reset_policies(word: str, reset: Reset) -> None:
+    assert read_settings(ConsumerSettings, {"autooffset.reset": word}, {}).auto_offset_reset is reset
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({"linger.sm": 1}, "did you mean 'linger.ms'"),
+        ({"acks": "2"}, "acks"),
+        ({"acks": "some"}, "acks = 'some'"),
+        ({"linger.ms": "soon"}, "linger.ms = 'soon'"),
+        ({"linger.ms": -1}, "linger_ms"),
+        ({"enable.idempotence": "true"}, "not there yet"),
+        ({"zk.connect": "h:1"}, "ZooKeeper"),
+        ({"producer.type": "later"}, "producer_type"),
+    ],
+)
+def test_what_cannot_be_used_is_named(config: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        read_settings(ProducerSettings, config, {})
+
+
+def test_groups_are_not_there_yet() -> None:
+    with pytest.raises(ConfigError, match="groups are not there yet"):
+        read_settings(ConsumerSettings, None, {"group_id": "g"})
+    with pytest.raises(ConfigError, match="groups are not there yet"):
+        read_settings(ConsumerSettings, {"group.id": "g"}, {})
+
+
+def test_a_keyword_argument_that_does_not_exist() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'client_id'"):
+        read_settings(CommonSettings, None, {"clientid": "x"})

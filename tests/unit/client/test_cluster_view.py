@@ -1,0 +1,121 @@
+"""What a client knows of its cluster."""
+
+from support.plain_cluster import PlainCluster, Play
+
+from barnabas.core.client.cluster_view import ClusterView, ViewSettings
+from barnabas.core.client.effects import NEVER, backoff_ms
+from barnabas.ports.broker_api import Metadata
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.transport import TransportError
+from barnabas.ports.words import TopicPartition
+
+
+def viewed(cluster: PlainCluster, bootstrap: int = 1) -> tuple[ClusterView, Play]:
+    play = Play(cluster)
+    addresses = [(f"bootstrap{n}", 1) for n in range(bootstrap)]
+    view = ClusterView(addresses, play.entropy, ViewSettings())
+    play.parts.append(view)
+    return view, play
+
+
+def test_nothing_is_asked_before_someone_wants_something() -> None:
+    _, play = viewed(PlainCluster(t=1))
+    assert play.poll() == NEVER
+    assert not play.open
+
+
+def test_wanted_topics_become_known_with_their_leaders() -> None:
+    view, play = viewed(PlainCluster(brokers=2, t=3))
+    view.want(["t"])
+    play.settle()
+    topic = view.topic("t")
+    assert topic is not None
+    assert topic.leaders == (1, 2, 1)
+    assert topic.available == (0, 1, 2)
+    assert topic.places[2] == TopicPartition("t", 2)
+    assert (view.leader("t", 1), view.leader("t", 3), view.leader("u", 0)) == (2, None, None)
+    assert view.address(2) == ("broker-2", 9092)
+    assert (view.controller, view.cluster_id) == (1, "plain")
+
+
+def test_it_asks_again_when_the_metadata_is_stale() -> None:
+    view, play = viewed(PlainCluster(t=1))
+    view.want(["t"])
+    wake = play.settle()
+    assert wake == 300_000
+    play.clock.advance_to(wake)
+    play.settle()
+    assert len(play.cluster.of(Metadata)) == 2
+
+
+def test_an_unknown_topic_is_asked_for_again_with_growing_pauses() -> None:
+    cluster = PlainCluster()
+    view, play = viewed(cluster)
+    view.want(["new"])
+    pauses = []
+    for _ in range(6):
+        wake = play.settle()
+        pauses.append(wake - play.now)
+        play.clock.advance_to(wake)
+    assert view.topic_errors["new"] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert pauses[0] < 130
+    assert pauses[-1] >= 800
+    cluster.topics["new"] = 1
+    play.settle()
+    assert view.topic("new") is not None
+    assert not view.topic_errors
+
+
+def test_an_address_that_does_not_answer_gives_way_to_the_next() -> None:
+    cluster = PlainCluster(t=1)
+    view, play = viewed(cluster, bootstrap=2)
+    asked = []
+
+    def broken(node: int, request: object) -> object:
+        return TransportError("down") if len(asked) < 3 and not asked.append(node) else None  # type: ignore[func-returns-value]  # append gives None, which is wanted
+
+    cluster.script(broken)
+    view.want(["t"])
+    nodes = []
+    for _ in range(4):
+        play.poll()
+        nodes += [send.node for send in play.open]
+        play.answer()
+        play.clock.advance(2000)
+    assert nodes == [-1, -2, -1, -2]
+    assert view.topic("t") is not None
+    assert view.last_error is None
+
+
+def test_a_leader_epoch_never_goes_back() -> None:
+    cluster = PlainCluster(brokers=2, t=1)
+    place = TopicPartition("t", 0)
+    view, play = viewed(cluster)
+    cluster.epochs[place], cluster.leaders[place] = 5, 2
+    view.want(["t"])
+    play.settle()
+    cluster.epochs[place], cluster.leaders[place] = 4, 1
+    play.clock.advance(1000)
+    view.request_refresh()
+    play.settle()
+    assert view.leader("t", 0) == 2
+    cluster.epochs[place] = 6
+    play.clock.advance(1000)
+    view.request_refresh()
+    play.settle()
+    assert view.leader("t", 0) == 1
+
+
+def test_refreshes_keep_a_distance() -> None:
+    view, play = viewed(PlainCluster(t=1))
+    view.want(["t"])
+    play.settle()
+    view.request_refresh()
+    assert play.settle() == 100
+    assert len(play.cluster.of(Metadata)) == 1
+
+
+def test_back_off_grows_to_its_bound() -> None:
+    middles = [backoff_ms(n, 100, 1000, 0.5) for n in range(1, 8)]
+    assert middles == [100, 200, 400, 800, 1000, 1000, 1000]
+    assert backoff_ms(1, 100, 1000, 0.0) == 80

@@ -1,0 +1,255 @@
+"""Partitions fetched ahead of their reader."""
+
+from typing import Any
+
+import pytest
+from support.plain_cluster import PlainCluster, Play
+
+from barnabas.core.client.cluster_view import ClusterView, ViewSettings
+from barnabas.core.client.errors import NoOffset
+from barnabas.core.client.fetch_state import AtTime, Chunk, FetcherSettings, Reset
+from barnabas.core.client.fetcher import FULL_BUFFERS_WAIT_MS, Fetcher
+from barnabas.core.message.batch_writer import encode_batch
+from barnabas.core.message.codec import NO_CODECS
+from barnabas.core.message.message import Message
+from barnabas.ports.broker_api import EARLIEST, LATEST, Fetch, FetchResult, FetchResultPartition, ListOffsets
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+from barnabas.ports.transport import TransportError
+from barnabas.ports.words import TopicPartition
+
+PLACE = TopicPartition("t", 0)
+
+
+class Bench(Play):
+    def __init__(self, cluster: PlainCluster, **settings: Any) -> None:
+        super().__init__(cluster)
+        self.view = ClusterView([("bootstrap", 1)], self.entropy, ViewSettings())
+        self.fetcher = Fetcher(self.view, self.entropy, FetcherSettings(**settings), NO_CODECS)
+        self.parts = [self.fetcher, self.view]
+
+    def chunk(self) -> Chunk:
+        found: list[Chunk] = []
+
+        def came() -> bool:
+            chunk = self.fetcher.next_chunk()
+            if chunk is not None:
+                found.append(chunk)
+            return bool(found)
+
+        for _ in range(200):
+            if came():
+                return found[0]
+            self.poll()
+            if not self.answer():
+                self.clock.advance(50)
+        raise AssertionError("no chunk")
+
+    def read(self, count: int) -> list[bytes | None]:
+        values: list[bytes | None] = []
+        while len(values) < count:
+            chunk = self.chunk()
+            if chunk.error is not None:
+                raise chunk.error
+            values += [message.value for message in chunk.messages]
+        return values
+
+
+def filled(cluster: PlainCluster, *batches: int, place: TopicPartition = PLACE) -> list[bytes]:
+    """Put batches of so many messages each into the log; returns the values."""
+    values, number = [], cluster.end(place)
+    for count in batches:
+        messages = [Message(b"%d" % n) for n in range(number, number + count)]
+        cluster.append(place, encode_batch(messages, now_ms=1000 * (number + 1)))
+        values += [b"%d" % n for n in range(number, number + count)]
+        number += count
+    return values
+
+
+def test_it_reads_from_an_offset_inside_a_batch_on() -> None:
+    cluster = PlainCluster(t=1)
+    values = filled(cluster, 10, 10)
+    bench = Bench(cluster)
+    bench.fetcher.assign({PLACE: 5})
+    assert bench.read(15) == values[5:]
+
+
+@pytest.mark.parametrize(("position", "first"), [(AtTime(EARLIEST), 0), (AtTime(5500), 5)])
+def test_positions_are_looked_up(position: AtTime, first: int) -> None:
+    cluster = PlainCluster(t=1)
+    values = filled(cluster, *([1] * 10))
+    bench = Bench(cluster)
+    bench.fetcher.assign({PLACE: position})
+    assert bench.read(10 - first) == values[first:]
+
+
+def test_latest_and_a_time_in_the_future_begin_at_the_end() -> None:
+    for position in (AtTime(LATEST), AtTime(10**9)):
+        cluster = PlainCluster(t=1)
+        filled(cluster, 3)
+        bench = Bench(cluster)
+        bench.fetcher.assign({PLACE: position})
+        bench.run(lambda: bench.fetcher.partitions[PLACE].read_offset >= 0)  # noqa: B023
+        new = filled(cluster, 2)
+        assert bench.read(2) == new
+
+
+def test_partitions_take_turns() -> None:
+    cluster = PlainCluster(t=2)
+    other = TopicPartition("t", 1)
+    for _ in range(3):
+        filled(cluster, 1)
+        filled(cluster, 1, place=other)
+    bench = Bench(cluster, max_partition_bytes=1)
+    bench.fetcher.assign({PLACE: 0, other: 0})
+    assert [bench.chunk().place for _ in range(4)] == [PLACE, other, PLACE, other]
+
+
+def test_one_fetch_per_broker_with_all_its_partitions() -> None:
+    cluster = PlainCluster(brokers=2, t=4)
+    bench = Bench(cluster)
+    bench.fetcher.assign({TopicPartition("t", p): 0 for p in range(4)})
+    bench.poll()
+    bench.answer()
+    bench.poll()
+    assert sorted([p.partition for p in s.request.partitions] for s in bench.open) == [[0, 2], [1, 3]]
+    bench.poll()
+    assert len(bench.open) == 2
+
+
+def test_a_partition_with_full_buffers_is_left_out_and_the_others_do_not_wait_long() -> None:
+    cluster = PlainCluster(t=2)
+    filled(cluster, 1, 1, 1, 1)
+    bench = Bench(cluster, max_partition_bytes=1)
+    bench.fetcher.assign({PLACE: 0, TopicPartition("t", 1): 0})
+    for _ in range(6):
+        bench.poll()
+        bench.answer()
+    last = cluster.of(Fetch)[-1]
+    assert [p.partition for p in last.partitions] == [1]
+    assert last.max_wait_ms == FULL_BUFFERS_WAIT_MS
+    assert cluster.of(Fetch)[0].max_wait_ms == 500
+    assert len(bench.fetcher.partitions[PLACE].chunks) == 2
+
+
+def test_paused_partitions_are_neither_fetched_nor_handed_out() -> None:
+    cluster = PlainCluster(t=1)
+    values = filled(cluster, 3)
+    bench = Bench(cluster)
+    bench.fetcher.assign({PLACE: 0})
+    bench.run(lambda: bool(bench.fetcher.partitions[PLACE].chunks))
+    bench.fetcher.pause([PLACE], True)
+    assert bench.fetcher.next_chunk() is None
+    bench.fetcher.pause([PLACE], False)
+    assert bench.read(3) == values
+
+
+def test_a_seek_forgets_what_was_fetched_and_what_is_under_way() -> None:
+    cluster = PlainCluster(t=1)
+    values = filled(cluster, 1, 1, 1, 1, 1)
+    bench = Bench(cluster)
+    bench.fetcher.assign({PLACE: 0})
+    bench.poll()
+    bench.answer()
+    bench.poll()
+    assert isinstance(bench.open[0].request, Fetch)
+    bench.fetcher.seek(PLACE, 3)
+    bench.answer()
+    assert bench.read(2) == values[3:]
+
+
+@pytest.mark.parametrize(("reset", "first"), [(Reset.EARLIEST, 2), (Reset.LATEST, 5)])
+def test_out_of_range_goes_where_the_policy_says(reset: Reset, first: int) -> None:
+    cluster = PlainCluster(t=1)
+    values = filled(cluster, 1, 1, 1, 1, 1)
+    cluster.starts[PLACE] = 2
+    bench = Bench(cluster, reset=reset)
+    bench.fetcher.assign({PLACE: 0})
+    bench.run(lambda: bench.fetcher.partitions[PLACE].read_offset == first)
+    assert bench.read(5 - first) == values[first:]
+
+
+def test_out_of_range_without_a_policy_is_told_once_and_waits_for_a_seek() -> None:
+    cluster = PlainCluster(t=1)
+    values = filled(cluster, 1)
+    bench = Bench(cluster, reset=Reset.NONE)
+    bench.fetcher.assign({PLACE: 99})
+    with pytest.raises(NoOffset, match="99"):
+        bench.read(1)
+    bench.settle()
+    assert len(cluster.of(Fetch)) == 1
+    bench.fetcher.seek(PLACE, 0)
+    assert bench.read(1) == values
+
+
+def test_what_was_fetched_before_is_read_before_a_reset() -> None:
+    cluster = PlainCluster(t=1)
+    values = filled(cluster, 1, 1)
+    bench = Bench(cluster, max_partition_bytes=1, reset=Reset.EARLIEST)
+    bench.fetcher.assign({PLACE: 0})
+    while not bench.fetcher.partitions[PLACE].chunks:
+        bench.poll()
+        bench.answer()
+    cluster.once(Fetch, FetchResult(partitions=[FetchResultPartition("t", 0, ErrorCode.OFFSET_OUT_OF_RANGE)]))
+    bench.settle()
+    assert bench.read(3) == [values[0], *values]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        TransportError("lost"),
+        FetchResult(partitions=[FetchResultPartition("t", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]),
+        FetchResult(partitions=[], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+    ],
+    ids=["connection", "leader", "session"],
+)
+def test_what_may_pass_is_tried_again(failure: Any) -> None:
+    cluster = PlainCluster(t=1)
+    values = filled(cluster, 3)
+    bench = Bench(cluster)
+    cluster.once(Fetch, failure)
+    cluster.once(ListOffsets, TransportError("lost"))
+    bench.fetcher.assign({PLACE: AtTime(EARLIEST)})
+    assert bench.read(3) == values
+
+
+def test_what_cannot_pass_is_told() -> None:
+    cluster = PlainCluster(t=1)
+    refusal = FetchResult(partitions=[FetchResultPartition("t", 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)])
+    cluster.once(Fetch, refusal)
+    values = filled(cluster, 1)
+    bench = Bench(cluster)
+    bench.fetcher.assign({PLACE: 0})
+    with pytest.raises(ApiError, match="TOPIC_AUTHORIZATION_FAILED"):
+        bench.read(1)
+    bench.fetcher.pause([PLACE], False)
+    assert bench.read(1) == values
+
+
+def test_a_batch_that_is_cut_is_asked_for_with_more_bytes() -> None:
+    cluster = PlainCluster(t=1)
+    filled(cluster, 50)
+    whole = cluster.logs[PLACE][0]
+
+    def old_broker(_: int, request: Any) -> Any:
+        if not isinstance(request, Fetch):
+            return None
+        size = request.partitions[0].max_bytes
+        return FetchResult(partitions=[FetchResultPartition("t", 0, high_watermark=50, records=whole[:size])])
+
+    cluster.script(old_broker)
+    bench = Bench(cluster, max_partition_bytes=100)
+    bench.fetcher.assign({PLACE: 0})
+    assert len(bench.read(50)) == 50
+    assert [r.partitions[0].max_bytes for r in cluster.of(Fetch)][:3] == [100, 200, 400]
+
+
+def test_a_damaged_header_is_told() -> None:
+    cluster = PlainCluster(t=1)
+    damaged = FetchResult(partitions=[FetchResultPartition("t", 0, high_watermark=5, records=bytes(100))])
+    cluster.once(Fetch, damaged)
+    bench = Bench(cluster)
+    bench.fetcher.assign({PLACE: 0})
+    with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):
+        bench.read(1)

@@ -1,0 +1,158 @@
+"""The built-in plugins run the suites of their kinds."""
+
+import pytest
+from contracts.encoder import SerdeContract
+from contracts.handlers import CallbackHandlerContract, EventHandlerContract
+from contracts.partitioner import PartitionerContract
+
+from barnabas.adapters.system import SeededEntropy
+from barnabas.core.client.handlers import CallbackHandler, EventHandler
+from barnabas.core.client.partitioner import Partitioner
+from barnabas.plugins.builtin.encoders import BytesSerde, JsonSerde, StringSerde
+from barnabas.plugins.builtin.partitioners import builtin_partitioner
+from barnabas.plugins.builtin.rebalance import RangeStrategy, RoundRobinStrategy
+from barnabas.ports.words import TopicPartition
+
+
+class TestBytes(SerdeContract):
+    encoder = decoder = BytesSerde()
+    samples = (b"", b"abc", bytes(1000))
+    refused = ("text", 1, ["list"])
+
+    def test_other_buffers_become_bytes(self) -> None:
+        assert self.encoder.encode("t", bytearray(b"x")) == self.encoder.encode("t", memoryview(b"x")) == b"x"
+
+
+class TestString(SerdeContract):
+    encoder = decoder = StringSerde()
+    samples = ("", "abc", "žluťoučký kůň", "😀")
+    refused = (b"bytes", 1, "\ud800")
+
+
+class TestJson(SerdeContract):
+    encoder = decoder = JsonSerde()
+    samples = ({"a": [1, 2.5, None, "é"]}, [], "text", 0, False)
+    refused = (b"bytes", object(), {1, 2})
+
+    def test_it_is_compact_utf_8(self) -> None:
+        assert self.encoder.encode("t", {"a": "é"}) == '{"a":"é"}'.encode()
+
+
+class TestMurmur2(PartitionerContract):
+    by_key = True
+
+    def make(self) -> Partitioner:
+        return _builtin("murmur2")
+
+
+class TestMurmur2Random(PartitionerContract):
+    by_key = True
+
+    def make(self) -> Partitioner:
+        return _builtin("murmur2_random")
+
+
+class TestConsistent(PartitionerContract):
+    by_key = True
+    spreads_none = False
+
+    def make(self) -> Partitioner:
+        return _builtin("crc32")
+
+
+class TestConsistentRandom(PartitionerContract):
+    by_key = True
+
+    def make(self) -> Partitioner:
+        return _builtin("consistent_random")
+
+
+class TestRandom(PartitionerContract):
+    def make(self) -> Partitioner:
+        return _builtin("random")
+
+
+class TestRoundRobin(PartitionerContract):
+    def make(self) -> Partitioner:
+        return _builtin("round_robin")
+
+    def test_topics_take_turns_of_their_own(self) -> None:
+        partitioner = self._started()
+        first = [partitioner.partition("a", None, b"", 3, range(3)) for _ in range(3)]
+        for _ in range(2):
+            partitioner.partition("b", None, b"", 3, range(3))
+        assert [partitioner.partition("a", None, b"", 3, range(3)) for _ in range(3)] == first
+
+
+class TestSticky(PartitionerContract):
+    def make(self) -> Partitioner:
+        return _builtin("sticky")
+
+    def test_it_stays_until_the_batch_is_complete_and_then_moves(self) -> None:
+        partitioner = self._started()
+        first = partitioner.partition("t", None, b"", 5, range(5))
+        assert {partitioner.partition("t", None, b"", 5, range(5)) for _ in range(50)} == {first}
+        partitioner.next_batch("t", (first + 1) % 5)
+        assert partitioner.partition("t", None, b"", 5, range(5)) == first
+        partitioner.next_batch("t", first)
+        assert partitioner.partition("t", None, b"", 5, range(5)) != first
+
+    def test_it_leaves_a_partition_that_lost_its_leader(self) -> None:
+        partitioner = self._started()
+        first = partitioner.partition("t", None, b"", 3, range(3))
+        others = [p for p in range(3) if p != first]
+        assert partitioner.partition("t", None, b"", 3, others) in others
+
+
+class TestHandlers(CallbackHandlerContract, EventHandlerContract):
+    def make_callbacks(self) -> CallbackHandler:
+        return CallbackHandler()
+
+    def make_events(self) -> EventHandler:
+        return EventHandler()
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "partition"),
+    [
+        # librdkafka hashes an empty or missing key like any other, except in the partitioners that say random.
+        ("crc32", None, 0),
+        ("crc32", b"", 0),
+        ("crc32", b"foobar", 0x9EF61F95 % 7),
+        ("murmur2", b"foobar", (-790332482 & 0x7FFFFFFF) % 7),
+    ],
+)
+def test_known_partitions(name: str, key: bytes | None, partition: int) -> None:
+    assert _builtin(name).partition("t", key, b"", 7, range(7)) == partition
+
+
+def test_an_empty_key_counts_as_none_only_for_consistent_random() -> None:
+    chosen = {_builtin("consistent_random", seed).partition("t", b"", b"", 50, range(50)) for seed in range(20)}
+    assert len(chosen) > 5
+    assert len({_builtin("murmur2_random", seed).partition("t", b"", b"", 50, range(50)) for seed in range(20)}) == 1
+
+
+def test_range_gives_the_first_members_one_more() -> None:
+    shares = RangeStrategy().assign({"b": ["t"], "a": ["t"], "c": ["u"]}, {"t": range(5), "u": range(2)})
+    assert [p.partition for p in shares["a"]] == [0, 1, 2]
+    assert [p.partition for p in shares["b"]] == [3, 4]
+    assert shares["c"] == [TopicPartition("u", 0), TopicPartition("u", 1)]
+
+
+def test_range_leaves_members_idle_when_there_are_too_many() -> None:
+    shares = RangeStrategy().assign({"a": ["t"], "b": ["t"], "c": ["t"]}, {"t": range(2)})
+    assert [len(shares[m]) for m in "abc"] == [1, 1, 0]
+
+
+def test_round_robin_gives_every_partition_to_one_subscriber() -> None:
+    shares = RoundRobinStrategy().assign({"a": ["t", "u"], "b": ["t"]}, {"t": range(3), "u": range(2), "v": range(9)})
+    everything = [p for places in shares.values() for p in places]
+    assert sorted(everything) == sorted(TopicPartition(t, p) for t, n in (("t", 3), ("u", 2)) for p in range(n))
+    assert all(p.topic == "t" for p in shares["b"])
+
+
+def _builtin(name: str, seed: int = 1) -> Partitioner:
+    made = builtin_partitioner(name)
+    assert made is not None
+    made.start(SeededEntropy(seed))
+    return made

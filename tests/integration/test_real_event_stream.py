@@ -30,7 +30,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def create(broker: BrokerProcess, topic: str) -> None:
-    AdminClient({"bootstrap.servers": broker.bootstrap}).create_topics([NewTopic(topic, 1)])[topic].result(10)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(10)
 
 
 def send(bootstrap: str, topic: str, lines: list[bytes], **settings: object) -> None:

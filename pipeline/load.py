@@ -18,7 +18,7 @@ from .load_plan import LoadPlan, plan_load, task_count
 from .options import partitions_json
 from .session import local_session, register, require_spark, session_settings
 from .spark_errors import plain_spark_errors
-from .table import AffectedFile, affected_files, parquet_rows, table_schema
+from .table import AffectedFile, affected_files, parquet_rows, spark_path, table_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,7 +145,7 @@ def _write(
             .write.mode("append")
             .option("compression", "zstd")
             .partitionBy("topic", "day")
-            .parquet(staging.absolute().as_uri())
+            .parquet(spark_path(staging))
         )
 
 
@@ -183,8 +183,8 @@ def _kept_rows(session: "SparkSession", plan: LoadPlan, folder: Path, names: Seq
     ]
     position = functions.concat_ws("-", "topic", "partition")
     replaced_from = functions.try_element_at(functions.create_map(*pairs), position)
-    files = [(folder / name).absolute().as_uri() for name in names]
-    frame = session.read.schema(table_schema()).option("basePath", folder.absolute().as_uri()).parquet(*files)
+    files = [spark_path(folder / name, to_read=True) for name in names]
+    frame = session.read.schema(table_schema()).option("basePath", spark_path(folder)).parquet(*files)
     return frame.where(replaced_from.isNull() | (functions.col("offset") < replaced_from))
 
 

@@ -1,5 +1,6 @@
 """A table that `load` fills: Parquet below a folder, partitioned by topic and day."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,8 +38,14 @@ def read_table(spark: "SparkSession", folder: Path | str, *, topics: Iterable[st
 
     path = Path(folder)
     settle(path)
-    frame = spark.read.schema(table_schema()).parquet(path.absolute().as_uri())
+    frame = spark.read.schema(table_schema()).parquet(spark_path(path, to_read=True))
     return frame if topics is None else frame.where(functions.col("topic").isin(*topics))
+
+
+def spark_path(path: Path, *, to_read: bool = False) -> str:
+    """A path for Spark, which takes it as it is (no %20), except that it expands patterns in paths that it reads."""
+    text = path.absolute().as_posix()
+    return "file:" + (re.sub(r"[][{}*?\\]", r"\\\g<0>", text) if to_read else text)
 
 
 def settle(folder: Path) -> None:

@@ -97,12 +97,13 @@ def test_since_replaces_and_never_doubles(spark: "SparkSession", broker: Broker,
     for partition in (0, 1):
         _send(broker, "since", partition, 10)
         _send(broker, "since", partition, 10, day=1)
-    load(broker.bootstrap, ["since"], tmp_path, spark=spark)
+    table = tmp_path / "we[i]rd {d}ir=50% *?"
+    load(broker.bootstrap, ["since"], table, spark=spark)
     _send(broker, "since", 0, 5, day=2)
-    again = load(broker.bootstrap, ["since"], tmp_path, spark=spark, since_ms=START_MS + DAY_MS + 4)
+    again = load(broker.bootstrap, ["since"], table, spark=spark, since_ms=START_MS + DAY_MS + 4)
     assert (again.rows, again.replaced_rows) == (6 + 5 + 6, 12)
-    assert _rows(tmp_path) == _expected("since", 25, 20)
-    assert read_table(spark, tmp_path).where("partition = 0 and offset = 13").count() == 1
+    assert _rows(table) == _expected("since", 25, 20)
+    assert read_table(spark, table).where("partition = 0 and offset = 13").count() == 1
     fresh = load(broker.bootstrap, ["since"], tmp_path / "fresh", spark=spark, since_ms=START_MS + 2 * DAY_MS)
     assert fresh.rows == 5
 
@@ -119,7 +120,7 @@ def test_deleted_and_recreated_topics(spark: "SparkSession", broker: Broker, tmp
     went_on = load(broker.bootstrap, ["lost"], tmp_path, spark=spark, fail_on_data_loss=False)
     assert (went_on.rows, len(went_on.lost)) == (5, 1)
     with Admin(broker) as admin:
-        admin.delete_topic("lost")
+        admin.delete_topics(["lost"])
         admin.create_topic("lost", partitions=1)
     _send(broker, "lost", 0, 40)
     with pytest.raises(TopicRecreated, match="not the one loaded before"):
@@ -173,7 +174,7 @@ def _killed_load(broker: Broker, topic: str, table: Path, where: str) -> None:
         assert process.wait() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("where", ["read", "rename commit", "move file"])
+@pytest.mark.parametrize("where", ["read", "move file"])
 def test_killed_and_run_again(spark: "SparkSession", broker: Broker, tmp_path: Path, where: str) -> None:
     topic = "kill-" + where.replace(" ", "-")
     _create(broker, topic, 3)

@@ -19,7 +19,7 @@ from ...ports.entropy import Entropy
 from ...ports.errors import ClosedError, ConfigError
 from ...ports.metrics import Metrics
 from ...ports.scheduler import Scheduler
-from ...ports.storage import LogDir, StorageError
+from ...ports.storage import LogDir
 from ...ports.transport import Connection, ConnectionHandler, Limits, Transport
 from ...ports.transport import Listener as OpenPort
 from ..config import BrokerConfig, Listener
@@ -234,7 +234,4 @@ def open_topics(state: BrokerState) -> None:
         if state.drop_topic(topic):
             state.registry.finish_delete(topic.name)
     for topic in state.registry.topics.values():
-        try:
-            state.open_topic(topic)
-        except StorageError as error:
-            state.failed(f"opening the logs of topic {topic.name}", error)
+        state.reopen_topic(topic)

@@ -99,7 +99,10 @@ class BrokerSettings:
         altered = alter_broker_configs(
             layers.dynamic_default if everywhere else layers.dynamic, alterations, self.static
         )
-        changed = evolve(layers, **({"dynamic_default": altered} if everywhere else {"dynamic": altered}))
+        if everywhere:
+            changed = evolve(layers, dynamic_default=altered)
+        else:
+            changed = evolve(layers, dynamic=altered)
         try:
             self._check_deletion_policy(log_config_for(changed, {}).deletion_policy)
         except (ConfigError, ValueError) as error:

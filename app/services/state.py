@@ -103,14 +103,24 @@ class BrokerState:
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is not on this broker")
 
     def open_topic(self, topic: Topic) -> None:
-        """Open the logs of the replicas that belong here and are not open yet. Raises `StorageError`."""
-        for number, replicas in topic.partitions.items():
-            key = TopicPartition(topic.name, number)
-            if self.node_id in replicas and key not in self.partitions:
-                self.partitions[key] = self._open(topic, key)
+        """Begin the logs of a new topic that belong here, and those that it has grown by. Raises `StorageError`."""
+        for key in self._missing(topic):
+            self.partitions[key] = self._open(topic, key, is_new=True)
 
-    def _open(self, topic: Topic, key: TopicPartition) -> Partition:
-        log = self.logs.get(key) or self.logs.create(key)
+    def reopen_topic(self, topic: Topic) -> None:
+        """Open the logs of a topic after a start. What cannot be opened is reported, and answered with an error."""
+        for key in self._missing(topic):
+            try:
+                self.partitions[key] = self._open(topic, key, is_new=False)
+            except StorageError as error:
+                self.failed(f"opening {key}", error)
+
+    def _missing(self, topic: Topic) -> list[TopicPartition]:
+        keys = [TopicPartition(topic.name, number) for number, at in topic.partitions.items() if self.node_id in at]
+        return [key for key in keys if key not in self.partitions]
+
+    def _open(self, topic: Topic, key: TopicPartition, *, is_new: bool) -> Partition:
+        log = self.logs.get(key) or self.logs.create(key, is_new=is_new)
         known = self.registry.state(key)
         return Partition(
             log,
@@ -157,7 +167,7 @@ class BrokerState:
             for number in topic.partitions:
                 partition = self.partitions.get((name, number))
                 if partition is not None:
-                    self.logs.update_config(partition.topic_partition, config)
+                    partition.log.update_config(config)
 
     # --- durability
 

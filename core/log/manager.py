@@ -28,7 +28,8 @@ class LogManager:
     """Owner thread only. `load` first, then `start`; `close` ends it.
 
     `high_watermark_of` (settable) tells below which offset of a partition segments may be deleted, None where it is
-    not known; without it that is the log end. `flushed` (settable) is called after the recovery point of a log moved.
+    not known; without it that is the log end. `flushed` (settable) is called after each flush of a log: its recovery
+    point has moved, or it has a `failure`.
     """
 
     def __init__(
@@ -257,9 +258,9 @@ class LogManager:
                 home.checked(f"flushing {log.topic_partition}", error)
                 if log.failure is not None and isinstance(error, StorageError):
                     home.fail(error)
+            if self.flushed is not None:
+                self.flushed(log)
             if error is None:
-                if self.flushed is not None:
-                    self.flushed(log)
                 if log.recovery_point < log.segments[-1].base_offset:
                     self.flush(log, sealed_only=True)  # it rolled meanwhile
                 self.flush_if_due(log, self._clock.now_ms())

@@ -1,5 +1,7 @@
 """Produce and Fetch as the broker's callers see them."""
 
+from collections.abc import Callable
+
 import pytest
 from support.simulated_broker import HERE, SimulatedBroker, batch, fetch, produce
 
@@ -19,6 +21,8 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
+from barnabas.ports.scheduler import Outcome
+from barnabas.ports.storage import StorageError
 
 
 @pytest.fixture
@@ -259,6 +263,29 @@ def test_an_answer_waits_for_the_flush_that_its_append_made_due(broker: Simulate
     broker.scheduler.run_pending()
     assert waiting[0].partitions[0].base_offset == 1
     assert broker.node.state.partitions[("durable", 0)].log.recovery_point == 2
+
+
+def test_what_is_appended_while_a_flush_is_under_way_is_flushed_too(broker: SimulatedBroker) -> None:
+    broker.create("durable", flush_messages="2")
+    first = broker.submit(produce("durable", b"a", b"b"))
+    second = broker.submit(produce("durable", b"c", acks=-1))
+    assert not first + second
+    broker.scheduler.run_pending()
+    assert (len(first), len(second)) == (1, 1)
+    assert broker.node.state.partitions[("durable", 0)].log.recovery_point == 3
+
+
+def test_a_flush_that_fails_is_answered_as_such(broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.create("durable", flush_messages="1")
+    broker.scheduler.run_pending()
+
+    def fail(_work: object, done: Callable[[Outcome[None]], None]) -> None:
+        broker.scheduler.call_soon(lambda: done(Outcome(error=StorageError("the disk is gone"))))
+
+    monkeypatch.setattr(broker.scheduler, "offload", fail)
+    assert broker.produce("durable", b"a").error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.produce("durable", b"b").error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.fetch("durable").partitions[0].error is ErrorCode.NONE
 
 
 # --- trouble

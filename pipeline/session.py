@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..ports.errors import ConfigError
 from .java import LOG_VARIABLE, find_java, spark_java_home
+from .spark_errors import SparkFailed, summary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,8 +64,9 @@ def local_session(
 ) -> Iterator["SparkSession"]:
     """A session with the data source registered: the running one of this process, else a local one, stopped at the end.
 
-    `cores` None = all of this machine. `log_file` gets what Java would print on standard error. `config` overrides any
-    Spark setting. Raises `ConfigError` when pyspark or Java is missing.
+    `cores` None = all of this machine. `log_file` gets what Java would print on standard error (None: it is shown only
+    when the session does not start). `config` overrides any Spark setting. Raises `ConfigError` when pyspark or Java is
+    missing, `SparkFailed`.
     """
     require_spark()
     from pyspark.sql import SparkSession
@@ -76,11 +78,7 @@ def local_session(
     scratch = Path(tempfile.mkdtemp(prefix="barnabas-spark-"))
     settings = local_settings(scratch, cores=cores, memory=memory, log_level=log_level) | dict(config or {})
     try:
-        with _environment(log_file):
-            builder = SparkSession.builder.appName(app_name)
-            for key, value in settings.items():
-                builder = builder.config(key, value)
-            spark = builder.getOrCreate()
+        spark = _start(app_name, settings, log_file or scratch / "java.log")
         try:
             yield register(spark)
         finally:
@@ -108,15 +106,30 @@ def local_settings(scratch: Path, *, cores: int | None, memory: str, log_level: 
     }
 
 
+def _start(app_name: str, settings: Mapping[str, str], log_file: Path) -> "SparkSession":
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no type hints
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    with _environment(log_file):
+        builder = SparkSession.builder.appName(app_name)
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        try:
+            return builder.getOrCreate()
+        except (PySparkException, Py4JError) as error:
+            said = log_file.read_text(errors="replace").strip() if log_file.exists() else ""
+            raise SparkFailed(f"Spark did not start: {said[-2000:] or summary(str(error))}") from error
+
+
 @contextmanager
-def _environment(log_file: Path | None) -> Iterator[None]:
+def _environment(log_file: Path) -> Iterator[None]:
     """What Spark's launcher reads from the environment; put back afterwards, except the Python for the workers."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    changes = {"JAVA_HOME": str(spark_java_home(find_java(), log_file=log_file))}
-    if log_file is not None:
-        log_file.parent.mkdir(parents=True, exist_ok=True)
-        changes[LOG_VARIABLE] = str(log_file.absolute())
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    java_home = spark_java_home(find_java(), log_file=log_file)
+    changes = {"JAVA_HOME": str(java_home), LOG_VARIABLE: str(log_file.absolute())}
     before = {key: os.environ.get(key) for key in changes}
     os.environ.update(changes)
     try:

@@ -27,21 +27,21 @@ def _fake_java(home: Path, version: str, modules: str = "java.base jdk.incubator
 def _bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(java.shutil, "which", lambda _name: None)
+    monkeypatch.setattr("shutil.which", lambda _name: None)
     monkeypatch.setattr(java, "_packaged", lambda: None)
 
 
 def test_java_home_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, other = _fake_java(tmp_path / "a", "21"), _fake_java(tmp_path / "b", "17")
     monkeypatch.setenv("JAVA_HOME", str(home))
-    monkeypatch.setattr(java.shutil, "which", lambda _name: str(other / "bin" / "java"))
+    monkeypatch.setattr("shutil.which", lambda _name: str(other / "bin" / "java"))
     assert java.find_java() == java.Java(home=home, version=21)
 
 
 def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = _fake_java(tmp_path / "a", "1.8"), _fake_java(tmp_path / "b", "17")
     monkeypatch.setenv("JAVA_HOME", str(old))
-    monkeypatch.setattr(java.shutil, "which", lambda _name: str(new / "bin" / "java"))
+    monkeypatch.setattr("shutil.which", lambda _name: str(new / "bin" / "java"))
     assert java.find_java().home == new
 
 

@@ -59,8 +59,8 @@ def test_an_access_log_page_escapes_the_data() -> None:
 
 
 def test_an_access_log_without_a_parsed_line() -> None:
-    nothing = {"views_per_hour": {}, "crawler_per_hour": {}, "bytes_per_hour": {}, "statuses": {}}
-    empty = {kind: [] for kind in KINDS}
+    nothing: dict[str, object] = {"views_per_hour": {}, "crawler_per_hour": {}, "bytes_per_hour": {}, "statuses": {}}
+    empty: dict[str, list[TopEntry]] = {kind: [] for kind in KINDS}
     html = _render(page.access_section("t", _access(parsed=0, lines=1, top=empty, **nothing)))
     _sound(html)
     assert "nothing to show" in html

@@ -216,6 +216,11 @@ class Consumer:
         """The end of the partition as the last fetch told it; -1 before the first."""
         return self._state(TopicPartition(*place)).high_watermark
 
+    def reached(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """True when the user has got everything before these offsets, of the partitions that are not paused."""
+        with self._lock:
+            return self._at_end(ends)
+
     def close(self) -> None:
         """Stop fetching and hang up; whoever iterates gets `ClosedError`. Twice is harmless."""
         self._shell.close()

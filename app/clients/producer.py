@@ -172,6 +172,11 @@ class Producer:
             handle.result()
         return handle
 
+    @property
+    def would_block(self) -> bool:
+        """True if `send` may wait now: for room, or (sync) for the delivery."""
+        return self._sync or not self._accumulator.has_room(self.settings.max_request_size)
+
     def flush(self, timeout: float | None = None) -> None:
         """Send everything at once, and wait until the outcome of all that was sent before this call is known.
 

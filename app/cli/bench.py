@@ -15,10 +15,9 @@ import typer
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError
 from ...ports.words import TopicPartition
-from ..clients.admin import Admin
 from ..clients.consumer import Consumer
 from ..clients.producer import Producer
-from .options import AsJson, print_json, progress
+from .options import AsJson, open_admin, print_json, progress
 
 AT_ONCE = 1_000
 
@@ -45,7 +44,7 @@ def bench(
 
     The figures tell of this machine, now; `make bench` of the sources measures ratios that can be compared.
     """
-    with _bootstrap(bootstrap) as address, Admin(address) as admin:
+    with _bootstrap(bootstrap) as address, open_admin(address) as admin:
         name = topic or f"bench-{time.time_ns()}"
         if topic is None:
             admin.create_topic(name, partitions=1)

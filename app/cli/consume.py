@@ -10,7 +10,7 @@ import typer
 from ...core.message.message import Message
 from ...ports.errors import ConfigError
 from ..clients.consumer import Consumer
-from .options import AsJson, Bootstrap, Settings, parse_settings
+from .options import PATIENCE_MS, AsJson, Bootstrap, Settings, parse_settings
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +37,7 @@ def consume(
     """Print each message's value as a line; with --json an object per line, with everything about the message."""
     out = sys.stdout.buffer
     separator = key_separator.encode() if key_separator is not None else None
-    with Consumer(bootstrap, config=parse_settings(settings)) as consumer:
+    with Consumer(bootstrap, config={"default.api.timeout.ms": PATIENCE_MS, **parse_settings(settings)}) as consumer:
         consumer.assign(topic, partitions=partition, **_where(start))
         left = count
         for message in consumer.messages(stop_at_end=stop_at_end):

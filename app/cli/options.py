@@ -4,11 +4,14 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
 from ...ports.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ..clients.admin import Admin
 
 Bootstrap = Annotated[
     str,
@@ -20,6 +23,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program t
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration key; may be given again.")
 ]
+
+
+PATIENCE_MS = 10_000
+"""How long a command waits for a cluster that does not answer: a person is waiting for the command."""
+
+
+def open_admin(bootstrap: str) -> "Admin":
+    """An `Admin` that gives up after `PATIENCE_MS`."""
+    from ..clients.admin import Admin
+
+    return Admin(bootstrap, default_api_timeout_ms=PATIENCE_MS)
 
 
 def parse_settings(pairs: Iterable[str] | None) -> dict[str, str]:

@@ -13,7 +13,7 @@ import typer
 from ...core.message.message import Message
 from ...ports.errors import ConfigError
 from ..clients.producer import Producer
-from .options import Bootstrap, Settings, parse_settings, progress
+from .options import PATIENCE_MS, Bootstrap, Settings, parse_settings, progress
 
 LINES_AT_ONCE = 5_000
 
@@ -37,7 +37,7 @@ def produce(
     settings: Settings = None,
 ) -> None:
     """Send each line as a message; a line without the key separator has no key."""
-    config = {**parse_settings(settings), "compression.type": compression, "acks": acks}
+    config = {"max.block.ms": PATIENCE_MS, "compression.type": compression, "acks": acks, **parse_settings(settings)}
     separator = key_separator.encode() if key_separator is not None else None
     if separator == b"":
         raise ConfigError("--key-separator must not be empty")

@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 
 from ...ports.words import TopicPartition
-from ..clients.admin import Admin
-from .options import AsJson, Bootstrap, describe, parse_settings, print_json, print_table
+from .options import AsJson, Bootstrap, describe, open_admin, parse_settings, print_json, print_table
 
 topics = typer.Typer(help="List, create, describe, change and delete topics.", no_args_is_help=True)
 
@@ -24,7 +23,7 @@ Configs = Annotated[
 @topics.command("list")
 def list_topics(bootstrap: Bootstrap, as_json: AsJson = False) -> None:
     """The topics, with their partition counts."""
-    with Admin(bootstrap) as admin:
+    with open_admin(bootstrap) as admin:
         found = sorted(admin.describe_topics(), key=lambda topic: topic.name or "")
     rows = [(topic.name, len(topic.partitions)) for topic in found]
     if as_json:
@@ -42,7 +41,7 @@ def create(
     config: Configs = None,
 ) -> None:
     """Make a topic."""
-    with Admin(bootstrap) as admin:
+    with open_admin(bootstrap) as admin:
         admin.create_topic(
             name, partitions=partitions, replication_factor=replication_factor, configs=parse_settings(config)
         )
@@ -52,7 +51,7 @@ def create(
 @topics.command("describe")
 def describe_topic(bootstrap: Bootstrap, name: Name, as_json: AsJson = False) -> None:
     """The partitions of a topic, with leaders, offsets and the settings that differ from the defaults."""
-    with Admin(bootstrap) as admin:
+    with open_admin(bootstrap) as admin:
         topic = admin.describe_topics([name])[0]
         first = admin.list_offsets({TopicPartition(name, p.partition): "earliest" for p in topic.partitions})
         last = admin.list_offsets({TopicPartition(name, p.partition): "latest" for p in topic.partitions})
@@ -90,7 +89,7 @@ def alter(
     settings: dict[str, str | None] = {**parse_settings(config), **dict.fromkeys(delete_config or ())}
     if partitions is None and not settings:
         raise typer.BadParameter("nothing to change: give --partitions, --config or --delete-config")
-    with Admin(bootstrap) as admin:
+    with open_admin(bootstrap) as admin:
         if partitions is not None:
             admin.create_partitions(name, partitions)
         if settings:
@@ -101,6 +100,6 @@ def alter(
 @topics.command()
 def delete(bootstrap: Bootstrap, name: Name) -> None:
     """Delete a topic with all its messages."""
-    with Admin(bootstrap) as admin:
+    with open_admin(bootstrap) as admin:
         admin.delete_topics([name])
     typer.echo(f"deleted {name}")

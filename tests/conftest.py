@@ -19,7 +19,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seeds", type=int, default=20, help="how many seeds the simulation plays")
+    parser.addoption("--seeds", type=int, default=10, help="how many seeds the simulation plays")
 
 
 @pytest.fixture(scope="session")

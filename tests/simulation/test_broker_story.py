@@ -13,7 +13,7 @@ from simulation.world import PARTITIONS, World
 
 from barnabas.adapters.transport_memory import Faults
 
-SECONDS = 20
+SECONDS = 10
 
 
 class Story:

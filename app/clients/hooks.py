@@ -156,5 +156,9 @@ class HookPath:
     def report(self, text: str, error: BaseException) -> None:
         self._shell.report(text, error)
 
+    def progress(self) -> None:
+        with self._producer._lock:
+            self._shell.changed.notify_all()
+
     def has_room(self) -> bool:
         return self._producer._accumulator.has_room(1)

@@ -31,6 +31,10 @@ class HookSink(Protocol):
 
     def report(self, text: str, error: BaseException) -> None: ...
 
+    def progress(self) -> None:
+        """Something that others may wait for has changed."""
+        ...
+
     def has_room(self) -> bool:
         """False while what was routed fills the memory."""
         ...
@@ -147,6 +151,7 @@ class HookQueue:
             self._sink.report("callback handler: last_batch_before_close failed", error)
         self._dispatch(now_ms)
         self.drained = True
+        self._sink.progress()
 
     def _dispatch(self, now_ms: float) -> None:
         self._last_ms = now_ms
@@ -160,6 +165,7 @@ class HookQueue:
                 self._hand_over(batch, items)
         with self._lock:
             self.dispatched_count = self._taken
+        self._sink.progress()
 
     def _hand_over(self, batch: Sequence[ProducerItem], items: Sequence[ProducerItem]) -> None:
         self._sent.clear()

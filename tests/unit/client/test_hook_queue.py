@@ -32,6 +32,9 @@ class Sink:
     def report(self, text: str, error: BaseException) -> None:
         self.reports.append(text)
 
+    def progress(self) -> None:
+        pass
+
     def has_room(self) -> bool:
         return self.room
 

@@ -1,0 +1,488 @@
+"""The producer's shell, with its threads, against a scripted cluster."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from support.plain_cluster import WITHHELD, PlainCluster, PlainConnector
+from support.waiting import wait_for
+
+from barnabas import Message, Producer
+from barnabas.core.client.batch import Delivery
+from barnabas.core.client.errors import ClientTimeout, EncodeError, HookError, QueueFull
+from barnabas.core.client.handlers import CallbackHandler, EventHandler, ProducerItem, SendItems
+from barnabas.core.client.partitioner import Partitioner
+from barnabas.core.message.message_set import MessageSet
+from barnabas.ports.broker_api import Metadata, Produce, ProduceResult, ProduceResultPartition
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError, BarnabasError, ClosedError
+from barnabas.ports.transport import TransportError
+from barnabas.ports.words import TopicPartition
+
+T0 = TopicPartition("t", 0)
+
+
+def values(cluster: PlainCluster, place: TopicPartition = T0) -> list[bytes | None]:
+    return [message.value for message in MessageSet(b"".join(cluster.logs.get(place, [])))]
+
+
+def producer_of(cluster: PlainCluster, **settings: Any) -> Producer:
+    quick = {"linger_ms": 0, "retry_backoff_ms": 1, "reconnect_backoff_ms": 1, "plugins": ()}
+    return Producer(PlainConnector(cluster), **{**quick, **settings})
+
+
+@pytest.fixture
+def cluster() -> PlainCluster:
+    return PlainCluster(t=1)
+
+
+@pytest.fixture
+def producer(cluster: PlainCluster) -> Iterator[Producer]:
+    with producer_of(cluster) as producer:
+        yield producer
+
+
+def stuck(cluster: PlainCluster) -> threading.Event:
+    """No produce request is answered until the event is set."""
+    free = threading.Event()
+    cluster.script(lambda _, request: None if free.is_set() or not isinstance(request, Produce) else WITHHELD)
+    return free
+
+
+# --- one message
+
+
+def test_a_message_with_everything_arrives(cluster: PlainCluster, producer: Producer) -> None:
+    handle = producer.send("t", b"value", b"key", headers=[("h", b"1"), ("n", None)], timestamp_ms=1234)
+    assert handle.result(10) == Delivery("t", 0, 0, 1234)
+    assert handle.done
+    (message,) = MessageSet(cluster.logs[T0][0])
+    assert message[:4] == (b"value", b"key", (("h", b"1"), ("n", None)), 1234)
+
+
+def test_a_whole_message_a_null_value_and_an_explicit_partition() -> None:
+    cluster = PlainCluster(t=3)
+    with producer_of(cluster) as producer:
+        producer.send("t", Message(b"v", b"k", (("a", None),), 5), partition=2)
+        producer.send("t", None, b"k", partition=1)
+    (first,) = MessageSet(cluster.logs[TopicPartition("t", 2)][0])
+    assert first[:4] == (b"v", b"k", (("a", None),), 5)
+    assert values(cluster, TopicPartition("t", 1)) == [None]
+
+
+def test_callbacks_are_told_the_delivery_or_the_error(cluster: PlainCluster, producer: Producer) -> None:
+    told: list[tuple[BarnabasError | None, Delivery | None]] = []
+    producer.send("t", b"1", on_delivery=lambda error, delivery: told.append((error, delivery))).result(10)
+    refusal = ProduceResult(partitions=[ProduceResultPartition("t", 0, ErrorCode.INVALID_RECORD)])
+    cluster.once(Produce, refusal)
+    handle = producer.send("t", b"2", on_delivery=lambda error, delivery: told.append((error, delivery)))
+    with pytest.raises(ApiError, match="INVALID_RECORD"):
+        handle.result(10)
+    wait_for(lambda: len(told) == 2)
+    assert told[0][1] is not None and told[0][1].offset == 0
+    assert isinstance(told[1][0], ApiError)
+    assert (producer.delivered, producer.failed) == (1, 1)
+
+
+def test_a_callback_that_raises_or_waits_stops_nothing(producer: Producer, caplog: pytest.LogCaptureFixture) -> None:
+    errors: list[BaseException] = []
+
+    def waits(error: BarnabasError | None, delivery: Delivery | None) -> None:
+        try:
+            producer.send("t", b"from the callback").result(10)
+        except BarnabasError as failure:
+            errors.append(failure)
+            raise
+
+    producer.send("t", b"1", on_delivery=waits).result(10)
+    wait_for(lambda: "a delivery callback raised" in caplog.text)
+    assert "another thread" in str(errors[0])
+    assert producer.send("t", b"2").result(10).offset >= 1
+
+
+def test_handles_can_be_awaited(cluster: PlainCluster, producer: Producer) -> None:
+    async def main() -> tuple[Delivery, int]:
+        return await producer.send("t", b"1"), await producer.send_many("t", [b"2", b"3"])
+
+    delivery, count = asyncio.run(main())
+    assert (delivery.offset, count) == (0, 2)
+    assert values(cluster) == [b"1", b"2", b"3"]
+
+
+def test_without_acknowledgement_the_offset_is_not_told(cluster: PlainCluster) -> None:
+    cluster.script(
+        lambda _, r: ProduceResult(partitions=[ProduceResultPartition("t", 0)]) if isinstance(r, Produce) else None
+    )
+    with producer_of(cluster, acks=0) as producer:
+        assert producer.send("t", b"1").result(10).offset == -1
+
+
+# --- what is wrong with it
+
+
+def test_what_cannot_be_encoded_is_refused_at_once(producer: Producer) -> None:
+    with pytest.raises(EncodeError, match='choose encoder="string"'):
+        producer.send("t", "text")
+    with pytest.raises(EncodeError, match="header"):
+        producer.send("t", b"", headers=[("a", "text")])  # type: ignore[list-item]  # that is the point
+    with pytest.raises(EncodeError, match="timestamp"):
+        producer.send("t", b"", timestamp_ms=-5)
+    with pytest.raises(EncodeError):
+        producer.send_many("t", [b"good", "bad"])
+    producer.flush(10)
+    assert producer.delivered == 0
+
+
+def test_a_message_beyond_the_largest_request_is_refused(cluster: PlainCluster) -> None:
+    with producer_of(cluster, max_request_size=1000) as producer:
+        with pytest.raises(ApiError, match="MESSAGE_TOO_LARGE"):
+            producer.send("t", bytes(1000))
+        handle = producer.send_many("t", [b"a", b"b"])
+        assert handle.result(10) == 2
+
+
+def test_a_partition_that_is_not_there(producer: Producer) -> None:
+    producer.send("t", b"1").result(10)
+    with pytest.raises(ApiError, match="t has 1 partitions, no 7"):
+        producer.send("t", b"2", partition=7)
+
+
+def test_a_partition_that_turns_out_not_to_be_there_fails_its_handle(producer: Producer) -> None:
+    handle = producer.send("t", b"2", partition=7)
+    with pytest.raises(ApiError, match="no 7"):
+        handle.result(10)
+
+
+def test_a_partitioner_that_fails_fails_its_message(cluster: PlainCluster) -> None:
+    class Odd(Partitioner):
+        def partition(
+            self, topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
+        ) -> int:
+            if value == b"raise":
+                raise RuntimeError("boom")
+            return 99 if value == b"far" else 0
+
+    with producer_of(cluster, partitioner=Odd()) as producer:
+        producer.send("t", b"good").result(10)
+        for value, text in ((b"raise", "boom"), (b"far", "chose 99")):
+            with pytest.raises(EncodeError, match=text):
+                producer.send("t", value)
+    assert values(cluster) == [b"good"]
+
+
+# --- topics
+
+
+def test_messages_wait_for_a_topic_in_their_order(cluster: PlainCluster) -> None:
+    with producer_of(cluster) as producer:
+        handles = [producer.send("new", b"%d" % n) for n in range(5)]
+        wait_for(lambda: len(cluster.of(Metadata)) > 2)
+        cluster.topics["new"] = 1
+        assert [handle.result(10).offset for handle in handles] == list(range(5))
+        assert producer.partitions("new") == 1
+
+
+def test_a_topic_that_never_comes_fails_its_messages(cluster: PlainCluster) -> None:
+    with producer_of(cluster, max_block_ms=50) as producer:
+        with pytest.raises(ApiError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            producer.send("never", b"1").result(10)
+        assert producer.send("t", b"2").result(10).offset == 0
+
+
+# --- trouble
+
+
+def test_lost_connections_lose_repeat_and_reorder_nothing(cluster: PlainCluster) -> None:
+    turn = iter(range(10**6))
+
+    def flaky(_: int, request: Any) -> Any:
+        return TransportError("lost") if isinstance(request, Produce) and next(turn) % 2 == 0 else None
+
+    cluster.script(flaky)
+    with producer_of(cluster, batch_num_messages=10) as producer:
+        for number in range(200):
+            producer.send("t", b"%d" % number)
+    assert values(cluster) == [b"%d" % n for n in range(200)]
+    assert (producer.delivered, producer.failed) == (200, 0)
+
+
+def test_a_broker_that_refuses_connections_at_first(cluster: PlainCluster) -> None:
+    connector = PlainConnector(cluster)
+    connector.refused = {"bootstrap", "broker-1"}
+    with Producer(connector, linger_ms=0, retry_backoff_ms=1, reconnect_backoff_ms=1) as producer:
+        handle = producer.send("t", b"1")
+        wait_for(lambda: len(connector.connects) > 3)
+        connector.refused = set()
+        assert handle.result(10).offset == 0
+
+
+def test_nobody_answers_until_the_delivery_timeout(cluster: PlainCluster) -> None:
+    connector = PlainConnector(cluster)
+    connector.refused = {"bootstrap"}
+    with (
+        Producer(connector, linger_ms=0, delivery_timeout_ms=100, max_block_ms=0) as producer,
+        pytest.raises(ApiError, match=r"REQUEST_TIMED_OUT: no metadata .* bootstrap refuses"),
+    ):
+        producer.send("t", b"1").result(10)
+
+
+# --- a full buffer
+
+
+def test_a_full_buffer_refuses_at_once_when_told_not_to_wait(cluster: PlainCluster) -> None:
+    free = stuck(cluster)
+    with producer_of(cluster, queue_buffering_max_messages=3, max_block_ms=0) as producer:
+        producer.partitions("t")
+        taken = [producer.send("t", b"%d" % n) for n in range(3)]
+        with pytest.raises(QueueFull, match="3 messages"):
+            producer.send("t", b"3")
+        free.set()
+        cluster.brokers = 1
+        producer.close(0.2)
+    assert all(handle.done for handle in taken)
+
+
+def test_a_full_buffer_waits_its_time(cluster: PlainCluster) -> None:
+    stuck(cluster)
+    producer = producer_of(cluster, buffer_memory=200, max_block_ms=50)
+    producer.send("t", bytes(150))
+    with pytest.raises(QueueFull, match=r"max\.block\.ms"):
+        producer.send("t", bytes(150))
+    producer.close(0.01)
+
+
+@pytest.mark.parametrize("max_block_ms", [-1, 30_000])
+def test_a_sender_goes_on_when_there_is_room_again(cluster: PlainCluster, max_block_ms: int) -> None:
+    with producer_of(cluster, queue_buffering_max_messages=5, max_block_ms=max_block_ms, linger_ms=50) as producer:
+        for number in range(50):
+            producer.send("t", b"%d" % number)
+        many = producer.send_many("t", [b"%d" % n for n in range(50, 100)])
+        assert many.result(10) == 50
+    assert values(cluster) == [b"%d" % n for n in range(100)]
+
+
+def test_send_many_tells_what_was_taken_before_the_buffer_was_full(cluster: PlainCluster) -> None:
+    stuck(cluster)
+    producer = producer_of(cluster, queue_buffering_max_messages=2, max_block_ms=0, batch_num_messages=1)
+    producer.partitions("t")
+    with pytest.raises(QueueFull) as caught:
+        producer.send_many("t", [b"1", b"2", b"3"])
+    assert caught.value.taken.count == 2  # type: ignore[attr-defined]  # a ManyHandle
+    producer.close(0.01)
+
+
+# --- many
+
+
+def test_many_of_every_kind_keep_their_order(cluster: PlainCluster) -> None:
+    with producer_of(cluster, batch_num_messages=7) as producer:
+        handles = [
+            producer.send_many("t", [b"%d" % n for n in range(20)]),
+            producer.send_many("t", [Message(b"%d" % n) for n in range(20, 40)]),
+            producer.send_many("t", [Message(b"%d" % n, key=b"k") for n in range(40, 50)]),
+            producer.send_many("t", [b"50", None, Message(b"52", headers=(("h", b""),))]),
+            producer.send_many("t", []),
+        ]
+        assert [handle.result(10) for handle in handles] == [20, 20, 10, 3, 0]
+        assert [d.offset for d in handles[1].deliveries() if isinstance(d, Delivery)] == list(range(20, 40))
+    assert values(cluster) == [b"%d" % n for n in range(51)] + [None, b"52"]
+
+
+def test_many_are_spread_over_partitions_and_single_ones_join_in() -> None:
+    cluster = PlainCluster(t=4)
+    with producer_of(cluster, batch_num_messages=5) as producer:
+        producer.partitions("t")
+        producer.send_many("t", [b"x"] * 200).result(10)
+        for _ in range(100):
+            producer.send("t", b"y")
+    counts = [len(values(cluster, TopicPartition("t", p))) for p in range(4)]
+    assert sum(counts) == 300
+    assert min(counts) > 0
+
+
+def test_a_failure_among_many_is_raised_and_told_one_by_one(cluster: PlainCluster) -> None:
+    with producer_of(cluster, batch_num_messages=2) as producer:
+        producer.partitions("t")
+        cluster.once(Produce, ProduceResult(partitions=[ProduceResultPartition("t", 0, ErrorCode.INVALID_RECORD)]))
+        many = producer.send_many("t", [b"1", b"2", b"3"])
+        with pytest.raises(ApiError, match="INVALID_RECORD"):
+            many.result(10)
+        assert [isinstance(outcome, ApiError) for outcome in many.deliveries()] == [True, True, False]
+
+
+def test_several_threads_send_through_one_producer(cluster: PlainCluster) -> None:
+    with producer_of(cluster, batch_num_messages=50, queue_buffering_max_messages=100) as producer:
+
+        def run(name: int) -> None:
+            for number in range(300):
+                producer.send("t", b"%d %d" % (name, number))
+
+        threads = [threading.Thread(target=run, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    received = [tuple(map(int, value.split())) for value in values(cluster) if value]
+    assert len(received) == 1200
+    for name in range(4):
+        assert [number for who, number in received if who == name] == list(range(300))
+
+
+# --- the end
+
+
+def test_closing_delivers_everything_and_then_refuses(cluster: PlainCluster) -> None:
+    producer = producer_of(cluster, linger_ms=60_000)
+    producer.send_many("t", [b"x"] * 500)
+    producer.send("t", b"y", b"k")
+    producer.close()
+    producer.close()
+    assert len(values(cluster)) == 501
+    for call in (lambda: producer.send("t", b"z"), lambda: producer.send_many("t", [b"z"])):
+        with pytest.raises(ClosedError):
+            call()
+
+
+def test_closing_in_time_fails_what_cannot_be_delivered(cluster: PlainCluster) -> None:
+    stuck(cluster)
+    producer = producer_of(cluster)
+    handles = [producer.send("t", b"1"), producer.send("elsewhere", b"2")]
+    producer.close(0.05)
+    for handle in handles:
+        with pytest.raises(ClosedError):
+            handle.result(1)
+    assert producer.failed == 2
+
+
+def test_flush_waits_for_what_was_sent_and_has_its_time(cluster: PlainCluster) -> None:
+    with producer_of(cluster, linger_ms=60_000) as producer:
+        handle = producer.send("t", b"1")
+        assert not handle.done
+        producer.flush(10)
+        assert handle.done
+    free = stuck(cluster)
+    producer = producer_of(cluster)
+    producer.send("t", b"2")
+    with pytest.raises(ClientTimeout, match="1 messages"):
+        producer.flush(0.05)
+    free.set()
+    producer.close(0.05)
+
+
+def test_in_sync_mode_send_returns_when_it_is_delivered(cluster: PlainCluster) -> None:
+    with producer_of(cluster, producer_type="sync", linger_ms=60_000) as producer:
+        assert producer.send("t", b"1").done
+        assert producer.send_many("t", [b"2", b"3"]).done
+        cluster.once(Produce, ProduceResult(partitions=[ProduceResultPartition("t", 0, ErrorCode.INVALID_RECORD)]))
+        with pytest.raises(ApiError):
+            producer.send("t", b"4")
+    assert values(cluster) == [b"1", b"2", b"3"]
+
+
+# --- compression
+
+
+def test_only_the_topics_named_are_compressed() -> None:
+    cluster = PlainCluster(t=1, u=1)
+    with producer_of(cluster, compression_type="gzip", config={"compressed.topics": "u"}) as producer:
+        producer.send("t", bytes(5000))
+        producer.send("u", bytes(5000))
+    sizes = [len(cluster.logs[TopicPartition(name, 0)][0]) for name in "tu"]
+    assert sizes[0] > 5000 > 500 > sizes[1]
+
+
+# --- hooks
+
+
+class Recording(CallbackHandler):
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def before_enqueue(self, item: ProducerItem) -> ProducerItem:
+        self.calls.append("before_enqueue")
+        if item.value == b"raise":
+            raise RuntimeError("boom")
+        if isinstance(item.value, bytes):
+            item.value += b"!"
+        return item
+
+    def after_enqueue(self, item: ProducerItem, added: bool) -> None:
+        self.calls.append(f"after_enqueue {added}")
+
+    def after_dequeue(self, item: ProducerItem | None) -> Sequence[ProducerItem]:
+        if item is not None and item.value == b"drop!":
+            return ()
+        return super().after_dequeue(item)
+
+    def last_batch_before_close(self) -> Sequence[ProducerItem]:
+        self.calls.append("last_batch_before_close")
+        return [ProducerItem(topic="t", value=b"goodbye")]
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_hooks_see_and_change_what_is_sent(cluster: PlainCluster) -> None:
+    hooks = Recording()
+    producer = producer_of(cluster, callback_handler=hooks, linger_ms=5)
+    one = producer.send("t", b"one")
+    dropped = producer.send("t", b"drop")
+    assert one.result(10).offset == 0
+    with pytest.raises(HookError, match="boom"):
+        producer.send("t", b"raise").result(10)
+    assert producer.send_many("t", [b"two", b"three"]).result(10) == 2
+    producer.flush(10)
+    delivered_before = len(values(cluster))
+    producer.close()
+    assert values(cluster) == [b"one!", b"two!", b"three!", b"goodbye"]
+    assert delivered_before == 3
+    assert dropped.result(1).offset == -1
+    assert hooks.calls[-2:] == ["last_batch_before_close", "close"]
+    assert hooks.calls[:2] == ["before_enqueue", "after_enqueue True"]
+
+
+def test_a_full_queue_is_told_to_the_hook(cluster: PlainCluster) -> None:
+    hooks = Recording()
+    settings = {"queue_buffering_max_messages": 1, "max_block_ms": 0, "linger_ms": 60_000}
+    with producer_of(cluster, callback_handler=hooks, **settings) as producer:
+        producer.send("t", b"1")
+        with pytest.raises(QueueFull, match=r"queue\.size"):
+            producer.send("t", b"2")
+        assert hooks.calls[-1] == "after_enqueue False"
+    assert values(cluster) == [b"1!", b"goodbye"]
+
+
+def test_an_event_handler_decides_what_goes_out(cluster: PlainCluster) -> None:
+    class OnlyLong(EventHandler):
+        closed = False
+
+        def handle(self, items: Sequence[ProducerItem], send: SendItems) -> None:
+            send([item for item in items if len(item.value) > 3])
+
+        def close(self) -> None:
+            self.closed = True
+
+    events = OnlyLong()
+    with producer_of(cluster, event_handler=events, encoder="string", linger_ms=5) as producer:
+        short, long = producer.send("t", "abc"), producer.send("t", "abcdef", headers=[("h", b"1")])
+        assert (short.result(10).offset, long.result(10).offset) == (-1, 0)
+    assert events.closed
+    assert values(cluster) == [b"abcdef"]
+
+
+def test_what_a_hook_made_unusable_fails_its_handle(cluster: PlainCluster) -> None:
+    class Spoils(CallbackHandler):
+        def before_send(self, items: Sequence[ProducerItem]) -> Sequence[ProducerItem]:
+            for item in items:
+                item.value = object()
+            return items
+
+    with producer_of(cluster, callback_handler=Spoils()) as producer, pytest.raises(EncodeError):
+        producer.send("t", b"1").result(10)
+
+
+def test_in_sync_mode_hooks_do_not_make_it_wait(cluster: PlainCluster) -> None:
+    with producer_of(cluster, callback_handler=CallbackHandler(), producer_type="sync", linger_ms=60_000) as producer:
+        assert producer.send("t", b"1").done

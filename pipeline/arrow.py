@@ -9,6 +9,8 @@ from .cluster import Columns
 
 BATCH_ROWS = 20_000
 BATCH_BYTES = 8 * 1024 * 1024
+_TIMESTAMPS_MS = (-62_135_596_800_000, 253_402_300_799_999)
+"""The years 1 to 9999. Producers may send any number; one that is no date becomes the nearest, and stops no load."""
 
 
 def arrow_batches(
@@ -63,6 +65,7 @@ def _split(piece: Columns, rows: int, size_bytes: int) -> Iterator[Columns]:
 def _batch(topic: str, partition: int, pieces: list[Columns], schema: pa.Schema) -> pa.RecordBatch:
     count = sum(len(piece.offsets) for piece in pieces)
     milliseconds = np.concatenate([np.asarray(piece.timestamps_ms, dtype=np.int64) for piece in pieces])
+    milliseconds = milliseconds.clip(*_TIMESTAMPS_MS)
     columns: dict[str, pa.Array] = {
         "key": _joined([pa.array(piece.keys, pa.binary()) for piece in pieces]),
         "value": _joined([pa.array(piece.values, pa.binary()) for piece in pieces]),

@@ -16,7 +16,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import attrs
@@ -183,6 +183,15 @@ class CommitLog:
             for path in self._commits.glob("*.json"):
                 if path.stem.isdigit():
                     yield int(path.stem)
+
+
+@contextmanager
+def plain_os_errors(folder: Path) -> Iterator[None]:
+    """A disk that is full or read-only, as `TableError` that names the table; the table stays as it was."""
+    try:
+        yield
+    except OSError as error:
+        raise TableError(f"{folder}: {error.strerror or error} ({error.filename or 'no file named'})") from error
 
 
 def _sync(path: Path) -> None:

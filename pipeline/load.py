@@ -13,7 +13,7 @@ from attrs import frozen
 
 from ..ports.errors import ConfigError
 from .cluster import Cluster
-from .commits import Commit, CommitLog, Range, TableError
+from .commits import Commit, CommitLog, Range, TableError, plain_os_errors
 from .load_plan import LoadPlan, plan_load, task_count
 from .options import partitions_json
 from .session import local_session, register, require_spark, session_settings
@@ -78,7 +78,7 @@ def load(
     `since_ms` reads again from the first record of that time or later, and replaces what the table has from there on;
     a first load with `since_ms` begins there. `recreated` says what to do with a topic that was deleted and created
     again: "fail", or "replace" its rows. `spark` None = a local session for this load; its Java's messages go to
-    `log_file`. `client` are client settings by their dotted names.
+    `log_file`. `client` are client settings by their dotted names. All Spark workers must have the folder at this path.
 
     Raises `TableLocked`, `TopicRecreated`, `ApiError` (OFFSET_OUT_OF_RANGE: data was deleted before it was loaded;
     `fail_on_data_loss` False goes on and tells it in the result), and what else a `BarnabasError` can be.
@@ -90,7 +90,7 @@ def load(
 
     source = _Source(bootstrap, dict(client or {}), fail_on_data_loss, rows_per_file)
     log = CommitLog(Path(into))
-    with log.locked():
+    with plain_os_errors(log.folder), log.locked():
         progress(LoadProgress(step="plan"))
         log.recover()
         last = log.last()

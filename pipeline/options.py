@@ -42,9 +42,12 @@ _WITHOUT_MEANING = frozenset(
         "kafkaconsumer.polltimeoutms",
         "fetchoffset.numretries",
         "fetchoffset.retryintervalms",
+        "checkpointlocation",
+        "queryname",
     }
 )
-"""Options of Spark's source that tune its Java client; accepted, so that a job can be moved by changing its format."""
+"""Options of Spark's source that tune its Java client, accepted so that a job can be moved by changing its format; and
+those that Spark itself reads from the options of a stream."""
 
 
 @frozen(kw_only=True)

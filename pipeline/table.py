@@ -1,6 +1,7 @@
 """A table that `load` fills: Parquet below a folder, partitioned by topic and day."""
 
 import re
+import time
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,13 +9,15 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from ..ports.words import TopicPartition
-from .commits import CommitLog, TableError
+from .commits import CommitLog, TableError, plain_os_errors
+from .lock import TableLocked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 RECOVERY_WAIT_S = 30.0
+_LOCK_WAIT_S = 0.2
 
 
 def table_schema() -> "StructType":
@@ -49,13 +52,19 @@ def spark_path(path: Path, *, to_read: bool = False) -> str:
 
 
 def settle(folder: Path) -> None:
-    """Bring the table's files in line with its newest commit. Raises `TableError` when there is no table."""
+    """Bring the table's files in line with its newest commit. Raises `TableError` (there is no table), `TableLocked`."""
     log = CommitLog(folder)
     if not log.exists():
         raise TableError(f"{folder} is not a loaded table: it has no commits; run 'barnabas load' into it first")
-    if log.unfinished():
-        with log.locked(wait_s=RECOVERY_WAIT_S):
-            log.recover()
+    deadline = time.monotonic() + RECOVERY_WAIT_S
+    with plain_os_errors(folder):
+        while log.unfinished():
+            try:
+                with log.locked(wait_s=_LOCK_WAIT_S):
+                    log.recover()
+            except TableLocked:
+                if time.monotonic() >= deadline:
+                    raise
 
 
 @frozen(kw_only=True)

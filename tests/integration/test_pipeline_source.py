@@ -171,3 +171,21 @@ def test_a_stream_reads_each_record_once(spark: "SparkSession", broker: Broker, 
         producer.send_many("stream", [Message(value=b"late")], partition=1)
         producer.flush()
     assert run() == [*expected, [1, 5]]
+
+
+def test_a_stream_is_written_to_a_topic(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
+    _fill(broker, "from", [20])
+    with Admin(broker) as admin:
+        admin.create_topic("to", partitions=1)
+    server = {"kafka.bootstrap.servers": broker.bootstrap}
+    source = spark.readStream.format("barnabas").options(**server, subscribe="from", startingOffsets="earliest").load()
+    query = (
+        source.select("key", "value")
+        .writeStream.format("barnabas")
+        .options(**server, topic="to", checkpointLocation=str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    values = [bytes(row.value) for row in _read(spark, broker, subscribe="to").orderBy("offset").collect()]
+    assert values == [b"0-%d" % i for i in range(20)]

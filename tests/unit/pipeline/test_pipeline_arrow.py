@@ -40,6 +40,12 @@ def test_batches_are_bounded_and_keep_the_order(rows: int, size_bytes: int) -> N
     assert [row["value"] for batch in batches for row in batch.to_pylist()] == [b"%05d" % i for i in range(200)]
 
 
+def test_timestamps_that_are_no_dates() -> None:
+    piece = Columns(2, [0, 1], [2**62, -(2**62)], [False, False], [None, None], [b"a", b"b"], ())
+    (batch,) = arrow_batches("t", 0, [piece], _schema(include_headers=False))
+    assert [row["timestamp"].year for row in batch.to_pylist()] == [9999, 1]
+
+
 def test_nothing_in_nothing_out() -> None:
     empty = Columns(9, [], [], [], [], [], [])
     assert list(arrow_batches("t", 0, [], _schema(include_headers=False))) == []

@@ -1,12 +1,14 @@
 """The commit protocol, stopped at every step."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
-from barnabas.pipeline.commits import Commit, CommitLog, TableError, TopicState
+from barnabas.pipeline.commits import Commit, CommitLog, TableError, TopicState, plain_os_errors
 from barnabas.pipeline.lock import TableLocked
+from barnabas.pipeline.table import settle
 
 
 class PowerCut(BaseException):
@@ -155,3 +157,42 @@ def test_a_damaged_commit_is_told(tmp_path: Path) -> None:
     path.write_text("[]")
     with pytest.raises(TableError, match="damaged"):
         CommitLog(tmp_path).last()
+
+
+def test_a_reader_finishes_what_a_dead_load_left(tmp_path: Path) -> None:
+    def stop(step: str) -> None:
+        if step == "move file":
+            raise PowerCut
+
+    with pytest.raises(PowerCut):
+        _load(CommitLog(tmp_path, checkpoint=stop), FIRST)
+    assert _visible(tmp_path) == {}
+    settle(tmp_path)
+    assert _visible(tmp_path) == FIRST
+
+
+def test_a_reader_waits_for_a_living_load(tmp_path: Path) -> None:
+    applying, go_on = threading.Event(), threading.Event()
+
+    def pause(step: str) -> None:
+        if step == "move file":
+            applying.set()
+            assert go_on.wait(20)
+
+    writer = threading.Thread(target=_load, args=(CommitLog(tmp_path, checkpoint=pause), FIRST))
+    writer.start()
+    assert applying.wait(20)
+    reader = threading.Thread(target=settle, args=(tmp_path,))
+    reader.start()
+    reader.join(0.3)
+    assert reader.is_alive()
+    go_on.set()
+    reader.join(20)
+    writer.join(20)
+    assert _visible(tmp_path) == FIRST
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "_barnabas").write_text("a file where a folder should be")
+    with pytest.raises(TableError, match=r"_barnabas"), plain_os_errors(tmp_path), CommitLog(tmp_path).locked():
+        pass

@@ -284,9 +284,17 @@ class Segment:
         self.size = self.bytes_since_entry = 0
         self._largest = (NO_TIMESTAMP, self.base_offset)
         for position, header in batches:
+            self._check_offsets(position, header)
             if seen is not None:
                 seen(position, header)
             self._note(position, header.size, header.last_offset, header.max_timestamp)
+
+    def _check_offsets(self, position: int, header: BatchHeader) -> None:
+        """Raises `BadBatch` for offsets that no segment of this base holds."""
+        if not self.base_offset <= header.base_offset <= header.last_offset <= self.base_offset + INT_MAX:
+            raise BadBatch(
+                position, f"offsets {header.base_offset} to {header.last_offset} in the segment of {self.base_offset}"
+            )
 
     def load_end(self) -> int:
         """Read on from the last index entry to the end, to be able to append; returns the next offset.
@@ -309,6 +317,7 @@ class Segment:
                 )
             if header.base_offset < next_offset:
                 raise BadBatch(position, f"base offset {header.base_offset}, at least {next_offset} is expected")
+            self._check_offsets(position, header)
             next_offset = header.next_offset
             if header.max_timestamp > largest[0]:
                 largest = (header.max_timestamp, header.last_offset)

@@ -119,12 +119,12 @@ class Calls:
             if call.last is not None and not isinstance(call.last, BarnabasError):
                 self._finish(call, call.last)  # a result that tells the error item by item
             else:
-                self._finish(call, _timed_out(type(call.request).__name__, call.last or self._view.last_error))
+                self._finish(call, _given_up(call, type(call.request).__name__, call.last or self._view.last_error))
             return
         answers = dict(call.answers)
         for index in range(len(call.items)):
             if index not in answers:
-                answers[index] = _timed_out(str(call.place(call.items[index])), self._why(call, index))
+                answers[index] = _given_up(call, str(call.place(call.items[index])), self._why(call, index))
         self._finish(call, answers)
 
     def _why(self, call: LeaderCall[Any], index: int) -> BarnabasError | None:
@@ -236,7 +236,7 @@ class Calls:
         return Send(node, call.build([call.items[i] for i in indexes]), answered)
 
 
-def _timed_out(what: str, why: BarnabasError | None) -> BarnabasError:
-    if isinstance(why, ApiError):
+def _given_up(call: "NodeCall | LeaderCall[Any]", what: str, why: BarnabasError | None) -> BarnabasError:
+    if isinstance(why, ApiError) or (why is not None and call.failures > call.retries_max):
         return why
     return ClientTimeout(f"{what}: no answer in time" + (f"; last: {why}" if why is not None else ""))

@@ -1,0 +1,95 @@
+"""Our clients against a cluster that is not ours: the mock cluster inside librdkafka."""
+
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+
+from barnabas import Admin, Consumer, Message, Producer, SimpleConsumer
+from barnabas.core.client.hashing import crc32_partition, murmur2_partition
+from barnabas.ports.words import TopicPartition
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    """The addresses of a mock cluster of three brokers; topics have four partitions."""
+    owner = confluent_kafka.Producer({"test.mock.num.brokers": 3, "log_level": 0})
+    brokers = owner.list_topics(timeout=20).brokers.values()
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    del owner
+
+
+def test_producing_and_reading_back(bootstrap: str) -> None:
+    sent = [Message(b"value %d" % n, key=b"key %d" % (n % 11)) for n in range(1000)]
+    with Producer(bootstrap) as producer:
+        assert producer.send("round", b"first", b"key 0", headers=[("h", b"1")]).result(20).offset == 0
+        assert producer.send_many("round", sent).result(20) == 1000
+    with Consumer(bootstrap) as consumer:
+        assert len(consumer.assign("round", position="earliest")) == 4
+        received = list(consumer.messages(stop_at_end=True))
+    assert sorted((m.key, m.value) for m in received) == sorted(
+        [(b"key 0", b"first"), *((m.key, m.value) for m in sent)],
+        key=lambda pair: (pair[0] or b"", pair[1] or b""),
+    )
+    assert [m.headers for m in received if m.value == b"first"] == [(("h", b"1"),)]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_what_we_compress_librdkafka_reads(bootstrap: str, codec: str) -> None:
+    topic = f"written-{codec}"
+    with Producer(bootstrap, compression_type=codec) as producer:
+        producer.send_many(topic, [b"x" * 200 + b"%d" % n for n in range(300)], partition=0).result(20)
+    reader = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "check.crcs": True})
+    try:
+        reader.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        found: list[bytes | None] = []
+        while len(found) < 300:
+            found += [message.value() for message in reader.consume(300, timeout=20)]
+    finally:
+        reader.close()
+    assert found == [b"x" * 200 + b"%d" % n for n in range(300)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_librdkafka_writes_we_read(bootstrap: str, codec: str) -> None:
+    topic = f"read-{codec}"
+    writer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "compression.type": codec})
+    for number in range(300):
+        writer.produce(topic, b"y" * 200 + b"%d" % number, key=b"%d" % number, partition=2)
+    assert writer.flush(20) == 0
+    with SimpleConsumer(bootstrap) as simple:
+        found = [message for piece in simple.read(topic, 2, 0) for message in piece]
+    assert [(m.key, m.value) for m in found] == [(b"%d" % n, b"y" * 200 + b"%d" % n) for n in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [("murmur2", murmur2_partition), ("consistent", crc32_partition)], ids=["murmur2", "crc32"]
+)
+def test_keys_go_where_librdkafka_sends_them(bootstrap: str, theirs: str, ours: object) -> None:
+    keys = [bytes([n]) * (n % 17 + 1) for n in range(100)]
+    partitions: dict[bytes, int] = {}
+
+    def told(error: object, message: confluent_kafka.Message) -> None:
+        assert error is None
+        partitions[message.key()] = message.partition()
+
+    writer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "partitioner": theirs})
+    for key in keys:
+        writer.produce("hashed", b"", key=key, on_delivery=told)
+    assert writer.flush(20) == 0
+    name = {"murmur2": "murmur2", "consistent": "crc32"}[theirs]
+    with Producer(bootstrap, partitioner=name) as producer:
+        handles = {key: producer.send("hashed", b"", key) for key in keys}
+        assert {key: handle.result(20).partition for key, handle in handles.items()} == partitions
+    assert {key: ours(key, 4) for key in keys} == partitions  # type: ignore[operator]  # one of the two functions
+
+
+def test_the_cluster_is_described(bootstrap: str) -> None:
+    with Producer(bootstrap) as producer:
+        producer.send("described", b"x", partition=3).result(20)
+    with Admin(bootstrap) as admin:
+        (topic,) = admin.describe_topics(["described"])
+        assert len(topic.partitions) == 4
+        assert {p.leader for p in topic.partitions} <= {1, 2, 3}
+        ends = admin.list_offsets({("described", p): "latest" for p in range(4)})
+        assert ends == {TopicPartition("described", p): int(p == 3) for p in range(4)}

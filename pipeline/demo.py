@@ -15,6 +15,7 @@ from pathlib import Path
 from attrs import define, frozen
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from .. import Admin, Broker, Consumer, Message, Producer
 from ..ports.errors import BarnabasError, ConfigError
@@ -171,12 +172,9 @@ def _show_some(broker: Broker, topic: str, console: Console) -> None:
     with Consumer(broker) as consumer:
         consumer.assign(topic, position="earliest")
         for message in islice(consumer.messages(), LINES_SHOWN):
-            text = (message.value or b"").decode("utf-8", "replace")
-            console.print(
-                f"  [dim]{message.topic}-{message.partition} @{message.offset}[/] {text[:100]}",
-                markup=True,
-                emoji=False,
-            )
+            where = Text(f"  {message.topic}-{message.partition} @{message.offset} ", style="dim")
+            line = Text((message.value or b"").decode("utf-8", "replace"))
+            console.print(where + line, no_wrap=True, overflow="ellipsis")
 
 
 def _fingerprint(table: Path) -> Fingerprint:

@@ -76,7 +76,7 @@ def outside_of(
     report: Report = log_report,
 ) -> Outside:
     """What the configuration asks for, with anything that is given in its place (the simulation gives all)."""
-    from ..adapters.metrics_memory import MemoryMetrics
+    from ..adapters.metrics_prometheus import PrometheusMetrics
     from ..adapters.system import SystemClock, SystemEntropy
     from .services.node import Outside
 
@@ -85,7 +85,8 @@ def outside_of(
         entropy=entropy or SystemEntropy(),
         scheduler=scheduler,
         transport=transport,
-        metrics=metrics or MemoryMetrics(),
+        metrics=metrics or PrometheusMetrics(report=report),
+        expose_metrics=_metrics_endpoint(config),
         open_log_dirs=open_log_dirs or (lambda: _log_dirs(config)),
         open_coordination=open_coordination or (lambda: _coordination(config, report)),
         servers={"kafka": _kafka_server(report)},
@@ -144,6 +145,23 @@ def _kafka_server(report: Report) -> MakeServer:
     return partial(KafkaServer, report=report)
 
 
+def _metrics_endpoint(config: BrokerConfig) -> Callable[[Metrics], Callable[[], None]] | None:
+    """Opens the endpoint that `metrics.listen` asks for, and returns how to close it; None: nothing is asked for."""
+    address = config.metrics_address
+    if address is None:
+        return None
+
+    def expose(metrics: Metrics) -> Callable[[], None]:
+        from ..adapters.metrics_prometheus import PrometheusMetrics
+        from ..adapters.metrics_prometheus.endpoint import MetricsEndpoint
+
+        if not isinstance(metrics, PrometheusMetrics):
+            raise ConfigError("metrics.listen needs the metrics of Prometheus; leave it out, or give no others")
+        return MetricsEndpoint(metrics, address).close
+
+    return expose
+
+
 def _host_name(config: BrokerConfig) -> str:
     """This machine's name; looked up only when it may be told to somebody."""
     if config.advertised_listeners or all(listener.host for listener in config.listener_list):
@@ -164,6 +182,7 @@ def serve(
 
     `ready` gets the listeners, with real ports, once they accept. Raises `BarnabasError` when it cannot start.
     """
+    import gc
     import signal
 
     reactor = make_reactor(config, report)
@@ -178,6 +197,8 @@ def serve(
         reactor.call_soon(lambda: node.stop(reactor.stop))
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    gc.collect()
+    gc.freeze()  # what a start leaves behind stays for good: the collector need not look at it again and again
     try:
         reactor.call_soon(lambda: ready([str(listener) for listener in node.listeners]))
         reactor.run(switch_interval_ms=_SWITCH_INTERVAL_MS)

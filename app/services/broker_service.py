@@ -60,10 +60,17 @@ class BrokerService:
             DescribeLogDirs: LogDirService(state).describe,
         }
 
+        self._counters = {
+            kind: state.metrics.counter(
+                "kafka_network_requestmetrics_requests_total", "Requests answered.", request=kind.__name__
+            )
+            for kind in self._handlers
+        }
+
     def submit(self, request: Request[ResultT], caller: Caller, reply: Reply[ResultT]) -> None:
         """Handle the request (see `BrokerApi`). One that raises is reported and answered with UNKNOWN_SERVER_ERROR."""
-        handler = self._handlers.get(type(request))
-        if handler is None:
+        counter = self._counters.get(type(request))
+        if counter is None:
             reply(ApiError(ErrorCode.UNSUPPORTED_VERSION, f"this broker does not answer {type(request).__name__}"))
             return
         answered = False
@@ -73,8 +80,9 @@ class BrokerService:
             answered = True
             reply(result)
 
+        counter.add()
         try:
-            handler(request, caller, once)
+            self._handlers[type(request)](request, caller, once)
         except Exception as error:  # noqa: BLE001  reported; one request must not take the broker with it
             self._state.failed(f"{type(request).__name__} from {caller.host or 'inside'}", error)
             if not answered:

@@ -31,6 +31,8 @@ class LogDirService:
 
     def _describe(self, path: str, replicas: list[LogDirReplica]) -> LogDirDescription:
         log_dir = next(log_dir for log_dir in self._state.logs.dirs if log_dir.path == path)
+        if self._state.logs.failure_of(log_dir) is not None:
+            return LogDirDescription(path=path, replicas=replicas, error=ErrorCode.KAFKA_STORAGE_ERROR)
         try:
             total, usable = log_dir.space()
         except StorageError as error:

@@ -64,6 +64,8 @@ class Outside:
     servers: Mapping[str, MakeServer]
     """By protocol, the word before `://` in a listener."""
     report: Callable[[str], None]
+    expose_metrics: Callable[[Metrics], Callable[[], None]] | None = None
+    """Lets the metrics be seen from elsewhere; returns how to end that."""
     host_name: str = "localhost"
     """What to tell clients of a listener on every interface when nothing is advertised."""
 
@@ -138,6 +140,8 @@ class BrokerNode:
         self._register(state, coordination)
         self._api = BrokerService(state)
         self._serve(state, self._api)
+        if outside.expose_metrics is not None:
+            closing.callback(outside.expose_metrics(outside.metrics))
         logs.start()
 
     def _open_logs(self, log_dirs: Sequence[LogDir], registry: TopicRegistry, settings: BrokerSettings) -> LogManager:

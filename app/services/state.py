@@ -65,6 +65,10 @@ class BrokerState:
         self._durable_wanted: dict[TopicPartition, int] = {}
         logs.flushed = self._flushed
         logs.high_watermark_of = self._high_watermark_of
+        metrics.gauge("kafka_brokers", "Live brokers.", lambda: len(self.live_brokers))
+        metrics.gauge(
+            "kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait.", lambda: len(self.purgatory)
+        )
 
     # --- the cluster
 
@@ -122,7 +126,7 @@ class BrokerState:
     def _open(self, topic: Topic, key: TopicPartition, *, is_new: bool) -> Partition:
         log = self.logs.get(key) or self.logs.create(key, is_new=is_new)
         known = self.registry.state(key)
-        return Partition(
+        partition = Partition(
             log,
             key,
             topic_id=topic.topic_id,
@@ -133,31 +137,46 @@ class BrokerState:
             isr=known.isr,
             high_watermark=self.logs.high_watermark(key),
         )
+        self._show(partition)
+        return partition
+
+    def _show(self, partition: Partition) -> None:
+        """Let the offsets and the size of a partition be seen (the names of kafka_exporter and of Kafka)."""
+        gauge = self.metrics.gauge
+        topic, number = partition.topic_partition
+        labels = {"topic": topic, "partition": str(number)}
+        log = partition.log
+        gauge("kafka_topic_partition_current_offset", "High watermark.", lambda: partition.high_watermark, **labels)
+        gauge("kafka_topic_partition_oldest_offset", "Log start offset.", lambda: log.log_start_offset, **labels)
+        gauge("kafka_log_log_size", "Bytes in the segments of a log.", lambda: log.size_bytes, **labels)
 
     def drop_topic(self, topic: Topic) -> bool:
         """Forget a topic and remove its logs; whoever waits for it is answered. False: some logs are still there."""
-        dropped = self.drop_partitions(topic.name, topic.partitions)
-        if self._stats.pop(topic.name, None) is not None:
-            self.metrics.forget(topic=topic.name)
-        return dropped
+        dropped = [self._drop(TopicPartition(topic.name, number)) for number in topic.partitions]
+        self._stats.pop(topic.name, None)
+        self.metrics.forget(topic=topic.name)
+        return all(dropped)
 
-    def drop_partitions(self, topic: str, numbers: Iterable[int]) -> bool:
-        """Forget partitions and remove their logs. False: some could not be removed, which is reported."""
-        dropped = True
+    def drop_partitions(self, topic: str, numbers: Iterable[int]) -> None:
+        """Forget some partitions of a topic and remove their logs."""
         for number in numbers:
-            key = TopicPartition(topic, number)
-            partition = self.partitions.pop(key, None)
-            if partition is not None:
-                partition.leader = NO_LEADER
-                self.purgatory.check(key)
-            self._failing.discard(key)
-            self._durable_wanted.pop(key, None)
-            try:
-                self.logs.delete(key)
-            except StorageError as error:
-                self.failed(f"removing the log of {key}", error)
-                dropped = False
-        return dropped
+            self._drop(TopicPartition(topic, number))
+            self.metrics.forget(topic=topic, partition=str(number))
+
+    def _drop(self, key: TopicPartition) -> bool:
+        """False: the log could not be removed, which is reported."""
+        partition = self.partitions.pop(key, None)
+        if partition is not None:
+            partition.leader = NO_LEADER
+            self.purgatory.check(key)
+        self._failing.discard(key)
+        self._durable_wanted.pop(key, None)
+        try:
+            self.logs.delete(key)
+        except StorageError as error:
+            self.failed(f"removing the log of {key}", error)
+            return False
+        return True
 
     def apply_log_configs(self, topics: Iterable[str]) -> None:
         """Let the logs of these topics go by what is configured now."""

@@ -3,6 +3,7 @@
 import socket
 import stat
 import threading
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -227,3 +228,22 @@ def test_several_addresses() -> None:
         connector = client_connector(bootstrap)
         assert list(connector.bootstrap) == expected
         connector.stop()
+
+
+# --- metrics
+
+
+def test_metrics_are_found_over_http() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+        with pytest.raises(TransportError, match=f"{address}.*metrics.listen"):
+            Broker(storage="memory", metrics_listen=address).start()
+    with Broker(storage="memory", metrics_listen=address) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("t", b"x")
+        assert producer.flush(PATIENCE_S) == 0
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE_S) as answer:
+            lines = answer.read().decode().splitlines()
+    assert 'kafka_server_brokertopicmetrics_messagesin_total{topic="t"} 1.0' in lines
+    assert 'kafka_topic_partition_current_offset{partition="0",topic="t"} 1.0' in lines
+    assert 'kafka_network_requestmetrics_requests_total{request="Produce"} 1.0' in lines

@@ -1,0 +1,90 @@
+"""A broker whose disk is full."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from support.raw import RawConnection, fetch_error_and_records, fetch_v4, produce_error, produce_v3
+from support.simulated_broker import batch
+from support.waiting import PATIENCE_S
+
+from barnabas.app.broker_handle import Broker
+from barnabas.core.message.message_set import MessageSet
+from barnabas.ports.error_codes import ErrorCode
+
+DISK_BYTES = 2 << 20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A volume of 2 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    if not mounted:
+        pytest.skip("this user may not mount a volume")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_a_clear_error_and_what_is_there_stays_readable(small_disk: Path) -> None:
+    payload = b"x" * 50_000
+    with Broker(small_disk / "data") as broker, RawConnection(broker.bootstrap) as connection:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("t", payload)
+        assert producer.flush(PATIENCE_S) == 0
+        written = 1
+        for _ in range(2 * DISK_BYTES // len(payload)):
+            error = produce_error(connection.exchange(produce_v3("t", bytes(batch(payload)))), "t")
+            if error:
+                break
+            written += 1
+        assert error == ErrorCode.KAFKA_STORAGE_ERROR
+        assert 10 < written < 2 * DISK_BYTES // len(payload)
+        assert _count(connection) == written
+        for _ in range(3):
+            assert produce_error(connection.exchange(produce_v3("t", bytes(batch(payload)))), "t") == error
+        segment = small_disk / "data" / "t-0" / f"{0:020d}.log"
+        assert segment.stat().st_size == _bytes(connection), "no half batch is left"
+    with Broker(small_disk / "data") as broker, RawConnection(broker.bootstrap) as connection:
+        assert _count(connection) == written
+
+
+def test_a_producer_is_told(small_disk: Path) -> None:
+    errors: list[KafkaError | None] = []
+    with Broker(small_disk / "data") as broker:
+        settings = {"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 1500, "linger.ms": 0}
+        producer = Producer(settings)
+        for _ in range(100):
+            producer.produce("t", b"x" * 50_000, on_delivery=lambda error, _: errors.append(error))
+        producer.flush(PATIENCE_S)
+    assert len(errors) == 100
+    assert 0 < sum(error is None for error in errors) < 100
+
+
+def _records(connection: RawConnection) -> Iterator[bytes]:
+    offset = 0
+    while True:
+        error, records = fetch_error_and_records(connection.exchange(fetch_v4("t", offset)), "t")
+        assert error == 0
+        headers = list(MessageSet(records).batches())
+        if not headers:
+            return
+        yield records[: sum(header.size for header in headers)]
+        offset = headers[-1].next_offset
+
+
+def _count(connection: RawConnection) -> int:
+    return sum(header.count for records in _records(connection) for header in MessageSet(records).batches())
+
+
+def _bytes(connection: RawConnection) -> int:
+    return sum(len(records) for records in _records(connection))

@@ -28,21 +28,21 @@ class FlushWork:
         self.truncations = truncations
         self.began_ms = began_ms
         self.files_flushed = False
-        """Set when the segments are durable and only smaller things remain."""
+        """Set when the records are durable and only the leader epochs remain."""
         self._files = files
         self._folder = folder
         self._new_names = new_names
         self._epochs = epochs
 
     def __call__(self) -> None:
-        """Do it. Raises `StorageError`; then it is unknown what became durable."""
+        """Do it. Raises `StorageError`; unless `files_flushed` it is then unknown which records became durable."""
         for file in self._files:
             try:
                 file.flush()
             except ClosedError:
                 continue  # the segment was deleted meanwhile
+        if self._new_names:
+            self._folder.flush()
         self.files_flushed = True
         if self._epochs is not None:
             self._folder.write_small(LEADER_EPOCHS, self._epochs)
-        elif self._new_names:
-            self._folder.flush()

@@ -333,13 +333,14 @@ class Log:
         self._flushing = False
         if error is not None:
             self._flush_failed(work, error)
-            return
+            if not work.files_flushed:
+                return
         self._last_flush_ms = max(self._last_flush_ms, work.began_ms)
         if work.truncations == self._truncations:
             self._recovery_point = max(self._recovery_point, min(work.target, self._end))
 
     def _flush_failed(self, work: FlushWork, error: StorageError) -> None:
-        self.epochs.changed = self._new_names = True
+        self.epochs.changed = True
         if not work.files_flushed:
             self.fail(error)
 

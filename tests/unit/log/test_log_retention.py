@@ -312,6 +312,10 @@ def test_failed_flush_of_records_ends_appending(folder: Folder) -> None:
     assert len(read_all(log)) == 3
 
 
+def log_files(disk: MemoryDisk) -> set[str]:
+    return set(disk.folders["t-0"])
+
+
 def test_failed_checkpoint_does_not(folder: Folder) -> None:
     disk = MemoryDisk()
     log = _written(MemoryLogDir(disk).folder("t-0"), 3)
@@ -321,10 +325,12 @@ def test_failed_checkpoint_does_not(folder: Folder) -> None:
     with pytest.raises(StorageFull):
         work()
     log.end_flush(work, StorageFull("full"))
+    assert log.recovery_point == 3
     disk.capacity = None
     put(log, b"x")
     log.flush()
     assert log.recovery_point == 4
+    assert "leader-epoch-checkpoint" in log_files(disk)
 
 
 def test_a_roll_is_told(folder: Folder) -> None:

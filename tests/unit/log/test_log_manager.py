@@ -1,0 +1,456 @@
+"""All logs of a broker: data folders, checkpoints, markers, background work, failures (facts B3)."""
+
+from collections.abc import Sequence
+
+import pytest
+from attrs import evolve
+from support.batches import put, read_all
+
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
+from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.core.log.checkpoints import CLEAN_SHUTDOWN
+from barnabas.core.log.config import LogConfig
+from barnabas.core.log.log import Log
+from barnabas.core.log.manager import LogManager
+from barnabas.core.log.retention import DeletionPolicy, SegmentInfo
+from barnabas.core.message.codec import NO_CODECS
+from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy, KeepAll
+from barnabas.ports.errors import ConfigError
+from barnabas.ports.storage import FolderLocked, LogDir, StorageError
+from barnabas.ports.words import TopicPartition
+
+CONFIG = LogConfig(segment_bytes=200, retention_ms=-1)
+
+
+def tp(topic: str, partition: int = 0) -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+class Broker:
+    """The outside of a manager; `start` and `stop`, or `kill`, as often as wanted."""
+
+    def __init__(self, disks: int = 1) -> None:
+        self.clock = ManualClock()
+        self.disks = [MemoryDisk(now_ms=self.clock.now_ms) for _ in range(disks)]
+        self.config = CONFIG
+        self.policy: DeletionPolicy = KafkaDeletionPolicy()
+        self.reports: list[str] = []
+        self.manager: LogManager
+
+    def start(self, config: LogConfig | None = None) -> LogManager:
+        self.config = config or self.config
+        self.scheduler = ManualScheduler(self.clock)
+        self.reports.clear()
+        for disk in self.disks:
+            disk.in_use = False
+        dirs = [MemoryLogDir(disk, path=f"/data/{number}") for number, disk in enumerate(self.disks)]
+        self.manager = LogManager(
+            dirs,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            config_for=lambda _: self.config,
+            codecs=NO_CODECS,
+            policy_for=self._policy_for,
+            report=self.reports.append,
+            entropy=SeededEntropy(1),
+        )
+        self.manager.load()
+        self.manager.start()
+        return self.manager
+
+    def _policy_for(self, config: LogConfig) -> DeletionPolicy:
+        if config.deletion_policy == "unknown":
+            raise ConfigError("no deletion policy is named unknown")
+        return KeepAll() if config.deletion_policy == "none" else self.policy
+
+    def restart(self) -> LogManager:
+        """Stop in order, start."""
+        self.manager.close()
+        return self.start()
+
+    def root(self, number: int = 0) -> dict[str, bytes]:
+        return {name: bytes(content.data) for name, content in self.disks[number].root.items()}
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+def test_a_broker_without_folders_is_a_mistake(broker: Broker) -> None:
+    with pytest.raises(ConfigError, match="names no folder"):
+        LogManager(
+            [],
+            clock=broker.clock,
+            scheduler=ManualScheduler(broker.clock),
+            config_for=lambda _: CONFIG,
+            codecs=NO_CODECS,
+            policy_for=lambda _: KeepAll(),
+            report=print,
+        )
+
+
+def test_orderly_stop_and_start(broker: Broker) -> None:
+    manager = broker.start()
+    log = manager.create(tp("a-b", 3))
+    assert manager.create(tp("a-b", 3)) is log
+    for number in range(4):
+        put(log, b"%d" % number * 20)
+    manager.create(tp("empty"))
+    log.advance_start(1)
+    manager.high_watermark_of = {tp("a-b", 3): 4, tp("empty"): 0}.get
+    manager.close()
+    manager.close()
+    assert broker.root() == {
+        "recovery-point-offset-checkpoint": b"0\n2\na-b 3 4\nempty 0 0\n",
+        "log-start-offset-checkpoint": b"0\n1\na-b 3 1\n",
+        "replication-offset-checkpoint": b"0\n2\na-b 3 4\nempty 0 0\n",
+        CLEAN_SHUTDOWN: b"",
+    }
+    manager = broker.start()
+    assert CLEAN_SHUTDOWN not in broker.root()
+    found = manager.get(tp("a-b", 3))
+    assert found is not None
+    assert (found.log_start_offset, found.log_end_offset, found.recovery_point) == (1, 4, 4)
+    assert manager.high_watermark(tp("a-b", 3)) == 4
+    assert set(manager.logs()) == {tp("a-b", 3), tp("empty")}
+    assert manager.get(tp("other")) is None
+    assert not broker.reports
+
+
+def test_killed_broker_recovers_from_its_checkpoints(broker: Broker) -> None:
+    manager = broker.start()
+    log = manager.create(tp("t"))
+    put(log, b"x" * 100)
+    manager.flush(log)
+    broker.scheduler.run_pending()
+    broker.scheduler.advance(60_000)
+    assert broker.root()["recovery-point-offset-checkpoint"] == b"0\n1\nt 0 1\n"
+    put(log, b"y" * 100)
+    broker.disks[0].folders["t-0"][f"{1:020d}.log"].data[-1] ^= 1
+    manager = broker.start()
+    found = manager.get(tp("t"))
+    assert found is not None
+    assert read_all(found) == [(0, b"x" * 100)]
+    assert any("no orderly stop" in line for line in broker.reports)
+    assert any("first bad batch" in line for line in broker.reports)
+
+
+def test_garbage_in_checkpoints_is_reported_and_survived(broker: Broker) -> None:
+    manager = broker.start()
+    put(manager.create(tp("t")), b"x")
+    manager.high_watermark_of = {tp("t"): 1}.get
+    manager.close()
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"):
+        broker.disks[0].root[name].data[:] = b"\xffgarbage"
+    manager = broker.start()
+    log = manager.get(tp("t"))
+    assert log is not None
+    assert log.log_end_offset == 1
+    assert len(broker.reports) == 3
+
+
+def test_new_partitions_go_where_the_fewest_are() -> None:
+    broker = Broker(disks=3)
+    manager = broker.start()
+    for number in range(7):
+        manager.create(tp("t", number))
+    counts = [len(disk.folders) for disk in broker.disks]
+    assert sorted(counts) == [2, 2, 3]
+    manager.delete(tp("t", 1))
+    broker.scheduler.run_pending()
+    home = manager.dir_of(tp("t", 1 + 3)).path
+    manager.create(tp("new"))
+    assert manager.dir_of(tp("new")).path == home
+    manager = broker.restart()
+    assert len(manager.logs()) == 7
+    assert [log_dir.path for log_dir in manager.dirs] == ["/data/0", "/data/1", "/data/2"]
+
+
+def test_delete_renames_at_once_and_removes_later(broker: Broker) -> None:
+    manager = broker.start()
+    log = manager.create(tp("t"))
+    put(log, b"x")
+    broker.scheduler.run_pending()
+    region = log.read(0, max_bytes=100, limit=1).records
+    manager.delete(tp("t"))
+    manager.delete(tp("t"))
+    manager.delete(tp("never"))
+    assert manager.get(tp("t")) is None
+    (name,) = broker.disks[0].folders
+    assert name.startswith("t-0.")
+    assert name.endswith("-delete")
+    again = manager.create(tp("t"))
+    assert again.log_end_offset == 0
+    broker.scheduler.run_pending()
+    assert list(broker.disks[0].folders) == ["t-0"]
+    assert not isinstance(region, bytes)
+    assert region.read()
+
+
+def test_interrupted_deletion_is_finished_at_the_start(broker: Broker) -> None:
+    manager = broker.start()
+    manager.create(tp("t"))
+    manager.delete(tp("t"))
+    manager = broker.start()  # killed before the folder was removed
+    assert not manager.logs()
+    broker.scheduler.run_pending()
+    assert not broker.disks[0].folders
+
+
+def test_foreign_folders_are_left_alone(broker: Broker) -> None:
+    manager = broker.start()
+    manager.create(tp("t"))
+    manager.close()
+    foreign = ["lost+found", "notes", "t-x", f"u-0.{'a' * 32}-stray", f"u-1.{'a' * 32}-future"]
+    for name in foreign:
+        broker.disks[0].folders[name] = {}
+    manager = broker.start()
+    assert set(manager.logs()) == {tp("t")}
+    assert len(broker.reports) == len(foreign)
+    assert set(broker.disks[0].folders) == {"t-0", *foreign}
+
+
+def test_a_partition_in_two_folders_is_opened_once() -> None:
+    broker = Broker(disks=2)
+    manager = broker.start()
+    put(manager.create(tp("t")), b"x")
+    manager.close()
+    broker.disks[1].folders["t-0"] = {}
+    manager = broker.start()
+    log = manager.get(tp("t"))
+    assert log is not None
+    assert log.log_end_offset == 1
+    assert any("as well" in line for line in broker.reports)
+    assert "t-0" in broker.disks[1].folders
+
+
+# --- flushing
+
+
+def test_flush_every_so_many_messages(broker: Broker) -> None:
+    manager = broker.start(evolve(CONFIG, flush_messages=3))
+    flushed: list[int] = []
+    manager.flushed = lambda log: flushed.append(log.recovery_point)
+    log = manager.create(tp("t"))
+    put(log, b"a", b"b")
+    assert not manager.flush_if_due(log, 0)
+    put(log, b"c")
+    assert manager.flush_if_due(log, 0)
+    put(log, b"d", b"e", b"f")
+    assert manager.flush_if_due(log, 0)  # follows the one under way
+    broker.scheduler.run_pending()
+    assert flushed == [3, 6]
+    assert log.recovery_point == 6
+
+
+def test_flush_after_so_long(broker: Broker) -> None:
+    manager = broker.start(evolve(CONFIG, flush_ms=10_000))
+    log = manager.create(tp("t"))
+    put(log, b"a", now_ms=broker.clock.now_ms())
+    broker.scheduler.advance(8_000)
+    assert log.recovery_point == 0
+    broker.scheduler.advance(3_000)
+    assert log.recovery_point == 1
+
+
+def test_sealed_segments_are_flushed_soon(broker: Broker) -> None:
+    manager = broker.start()
+    log = manager.create(tp("t"))
+    for _ in range(5):
+        put(log, b"x" * 60)  # a segment holds one
+    broker.scheduler.run_pending()
+    assert log.recovery_point == log.segments[-1].base_offset == 4
+
+
+class _BadFlush(StorageError):
+    pass
+
+
+def test_failed_flush_takes_the_folder_out_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(disks=2)
+    manager = broker.start()
+    logs = [manager.create(tp("t", number)) for number in range(4)]
+    for log in logs:
+        put(log, b"x")
+    broker.scheduler.run_pending()
+    work = logs[0].begin_flush()
+    assert work is not None
+    logs[0].end_flush(work)
+    put(logs[0], b"y")
+    failed = manager.dir_of(tp("t", 0))
+
+    def bad(_self: object) -> None:
+        raise _BadFlush("I/O error")
+
+    with monkeypatch.context() as patch:
+        from barnabas.adapters.storage_memory.memory import MemoryFile
+
+        patch.setattr(MemoryFile, "flush", bad)
+        manager.flush(logs[0])
+        broker.scheduler.run_pending()
+    assert isinstance(manager.failure_of(failed), _BadFlush)
+    broken = [log for log in logs if manager.dir_of(log.topic_partition) is failed]
+    for log in logs:
+        if log in broken:
+            with pytest.raises(StorageError):
+                put(log, b"z")
+            assert read_all(log)[0] == (0, b"x")
+        else:
+            put(log, b"z")
+    assert manager.dir_of(manager.create(tp("new")).topic_partition) is not failed
+    with pytest.raises(StorageError, match="out of use"):
+        manager.create(tp("old"), is_new=False)
+    assert sum("out of use" in line for line in broker.reports) == 1
+    manager.close()
+    marked = [CLEAN_SHUTDOWN in broker.root(number) for number in (0, 1)]
+    assert sorted(marked) == [False, True]
+
+
+def test_deleted_while_flushing(broker: Broker) -> None:
+    manager = broker.start()
+    log = manager.create(tp("t"))
+    put(log, b"x")
+    manager.flush(log)
+    manager.delete(tp("t"))
+    broker.scheduler.run_pending()
+    assert not broker.reports
+
+
+# --- retention
+
+
+def test_retention_runs_by_itself(broker: Broker) -> None:
+    manager = broker.start(evolve(CONFIG, retention_ms=1000, file_delete_delay_ms=5000))
+    log = manager.create(tp("t"))
+    for number in range(3):
+        put(log, b"%d" % number * 60, at=broker.clock.now_ms())
+    manager.high_watermark_of = {tp("t"): 2}.get
+    broker.scheduler.advance(300_000)
+    assert log.log_start_offset == 2
+    folder = broker.disks[0].folders["t-0"]
+    assert sum(name.endswith(".deleted") for name in folder) == 6
+    broker.scheduler.advance(5_000)
+    assert not any(name.endswith(".deleted") for name in folder)
+    manager.close()
+    assert broker.root()["log-start-offset-checkpoint"] == b"0\n0\n"
+
+
+def test_another_policy_after_the_configuration_changed(broker: Broker) -> None:
+    manager = broker.start(evolve(CONFIG, retention_ms=0))
+    log = manager.create(tp("t"))
+    put(log, b"x", at=0)
+    log.update_config(evolve(log.config, deletion_policy="none"))
+    broker.clock.advance_to(broker.clock.monotonic_ms() + 10_000)
+    manager.retain()
+    assert log.log_start_offset == 0
+    log.update_config(evolve(log.config, deletion_policy="unknown"))
+    manager.retain()
+    assert log.log_start_offset == 0
+    assert any("unknown" in line for line in broker.reports)
+    log.update_config(evolve(log.config, deletion_policy="kafka"))
+    manager.retain()
+    assert log.log_start_offset == 1
+
+
+def test_one_bad_policy_does_not_stop_the_others(broker: Broker) -> None:
+    class Bad:
+        def deletable(self, segments: Sequence[SegmentInfo], *, now_ms: int, config: LogConfig) -> int:
+            raise RuntimeError("oh")
+
+    broker.policy = Bad()
+    manager = broker.start(evolve(CONFIG, retention_ms=0))
+    logs = [manager.create(tp("t", number)) for number in range(2)]
+    for log in logs:
+        put(log, b"x", at=0)
+    broker.clock.advance_to(broker.clock.monotonic_ms() + 10_000)
+    manager.retain()
+    assert [log.log_start_offset for log in logs] == [0, 0]
+    assert len(broker.reports) == 2
+
+
+# --- folders that fail
+
+
+def test_a_folder_that_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(disks=2)
+    manager = broker.start()
+    for number in range(4):
+        put(manager.create(tp("t", number)), b"x")
+    manager.close()
+    original = MemoryLogDir.folders
+
+    def folders(self: MemoryLogDir) -> list[str]:
+        if self.path == "/data/1":
+            raise StorageError("input/output error")
+        return original(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryLogDir, "folders", folders)
+        manager = broker.start()
+    assert len(manager.logs()) == 2
+    assert sum("cannot be used" in line for line in broker.reports) == 1
+    manager.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryLogDir, "folders", lambda _: (_ for _ in ()).throw(StorageError("gone")))
+        with pytest.raises(StorageError, match="no data folder"):
+            broker.start()
+    manager = broker.start()
+    assert all(log.log_end_offset == 1 for log in manager.logs().values())
+    assert len(manager.logs()) == 4
+
+
+def test_a_log_that_cannot_be_opened_is_left_out_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker()
+    manager = broker.start()
+    for number in range(2):
+        put(manager.create(tp("t", number)), b"x")
+    manager.close()
+    original = Log.open
+
+    def refuse(*args: object, **settings: object) -> Log:
+        if settings["topic_partition"] == tp("t", 1):
+            raise StorageError("input/output error")
+        return original(*args, **settings)  # type: ignore[arg-type]  # passed on as they came
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "open", refuse)
+        manager = broker.start()
+        assert set(manager.logs()) == {tp("t", 0)}
+        with pytest.raises(StorageError):
+            manager.create(tp("t", 1))
+    assert manager.create(tp("t", 1)).log_end_offset == 1
+    manager.close()
+    assert CLEAN_SHUTDOWN not in broker.root()
+
+
+def test_disk_full_at_the_checkpoints_and_at_the_end(broker: Broker) -> None:
+    manager = broker.start()
+    log = manager.create(tp("t"))
+    put(log, b"x")
+    broker.disks[0].capacity = broker.disks[0].used
+    broker.scheduler.advance(130_000)
+    assert len(broker.reports) == 1  # once, not at every try
+    put_works = True
+    try:
+        put(log, b"y")
+    except StorageError:
+        put_works = False
+    assert not put_works
+    assert read_all(log) == [(0, b"x")]
+    manager.close()
+    assert CLEAN_SHUTDOWN not in broker.root()
+    broker.disks[0].capacity = None
+    manager = broker.start()
+    found = manager.get(tp("t"))
+    assert found is not None
+    assert read_all(found) == [(0, b"x")]
+
+
+def test_folders_are_locked_and_given_back(broker: Broker) -> None:
+    manager = broker.start()
+    with pytest.raises(FolderLocked):
+        MemoryLogDir(broker.disks[0])
+    manager.close()
+    opened: LogDir = MemoryLogDir(broker.disks[0])
+    opened.close()

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ...core.client.serde import Decoder
 
 _NAMED = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": LATEST}
-_OFFSET = 6
-"""Of `offset` in the named tuple `Message`."""
 _NO_END = 2**63
 Position = str | int
 """An offset, or "earliest" or "latest"."""
@@ -244,7 +242,7 @@ class Consumer:
         plain = self._plain
         try:
             for message in self._current:
-                offset = message[_OFFSET]
+                offset = message.offset
                 if offset >= end:
                     self._seek({chunk.place: offset})
                     return

@@ -1,13 +1,18 @@
 """What `send` gives back: the future of a message, without the price of a `Future` per message."""
 
-import asyncio
+from __future__ import annotations
+
 from collections.abc import Callable, Generator
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from ...core.client.batch import Delivery, DeliveryCallback, Home
 from ...core.client.errors import ClientTimeout
 from ...ports.errors import BarnabasError
 from .shell import ClientShell
+
+if TYPE_CHECKING:
+    from asyncio import Future
 
 Telling = Callable[[Home], None]
 
@@ -66,8 +71,10 @@ class DeliveryHandle:
 
     def __await__(self) -> Generator[object, None, Delivery]:
         if not self.done:
-            loop = asyncio.get_running_loop()
-            future: asyncio.Future[None] = loop.create_future()
+            from asyncio import get_running_loop
+
+            loop = get_running_loop()
+            future: Future[None] = loop.create_future()
 
             def wake(*_: object) -> None:
                 loop.call_soon_threadsafe(_set, future)
@@ -84,7 +91,7 @@ class DeliveryHandle:
         return f"<DeliveryHandle {'done' if self.done else 'on its way'}>"
 
 
-def _set(future: asyncio.Future[None]) -> None:
+def _set(future: Future[None]) -> None:
     if not future.done():  # the waiting task may have been cancelled
         future.set_result(None)
 

@@ -141,8 +141,9 @@ class Producer:
         `ClosedError`, `ApiError` (MESSAGE_TOO_LARGE, or a partition that the topic does not have); with sync also what
         the delivery raises.
         """
-        if self._runs and type(value) is bytes and partition is key is timestamp_ms is on_delivery is None:
-            quick = self._take_plain(topic, value) if not headers else None
+        bare = partition is None and key is None and timestamp_ms is None and on_delivery is None and not headers
+        if bare and self._runs and type(value) is bytes:
+            quick = self._take_plain(topic, value)
             if quick is not None:
                 return quick
         if type(value) is Message:

@@ -1,7 +1,6 @@
 """Client settings under their dotted names: Kafka's, librdkafka's and those of 0.7 (facts A6, A8)."""
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import attrs
@@ -251,5 +250,7 @@ def _parse(key: str, attribute: Any, value: Any) -> Any:
 
 
 def _hint(key: str, known: Mapping[str, Any]) -> str:
+    from difflib import get_close_matches
+
     near = get_close_matches(key, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"

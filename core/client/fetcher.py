@@ -84,6 +84,7 @@ class Fetcher:
         lookups: dict[int, list[PartitionState]] = {}
         fetches: dict[int, list[PartitionState]] = {}
         full: set[int] = set()
+        no_room = self._buffered() >= self._settings.max_bytes
         for place in self._order:
             state = self.partitions[place]
             if state.busy or state.stopped or (state.paused and state.lookup is None):
@@ -98,13 +99,17 @@ class Fetcher:
                 continue
             if state.lookup is not None:
                 lookups.setdefault(node, []).append(state)
-            elif len(state.chunks) >= self._settings.chunks_per_partition:
+            elif no_room or len(state.chunks) >= self._settings.chunks_per_partition:
                 full.add(node)
             elif node not in self._fetching:
                 fetches.setdefault(node, []).append(state)
         sends += [self._lookup(node, states) for node, states in lookups.items()]
         sends += [self._fetch(node, states, node in full) for node, states in fetches.items()]
         return Poll(sends, wake)
+
+    def _buffered(self) -> int:
+        """Bytes that wait to be read; what paused partitions keep does not hold up the others."""
+        return sum(chunk.messages.size for s in self.partitions.values() if not s.paused for chunk in s.chunks)
 
     def _node_of(self, state: PartitionState) -> int | None:
         topic, partition = state.place

@@ -32,7 +32,7 @@ class ProducerItem:
 class CallbackHandler:
     """Watches and changes messages on their way. Subclass it and override what you need; this one changes nothing.
 
-    `before_enqueue` and `after_enqueue` run on the thread that sends, the others on the producer's own thread.
+    `before_enqueue`, `after_enqueue` and `close` run on the thread that sends or closes, the others on the producer's.
     """
 
     def before_enqueue(self, item: ProducerItem) -> ProducerItem:

@@ -67,7 +67,7 @@ def test_what_librdkafka_writes_we_read(bootstrap: str, codec: str) -> None:
 )
 def test_keys_go_where_librdkafka_sends_them(bootstrap: str, theirs: str, ours: object) -> None:
     keys = [bytes([n]) * (n % 17 + 1) for n in range(100)]
-    partitions: dict[bytes, int] = {}
+    partitions: dict[bytes | None, int | None] = {}
 
     def told(error: object, message: confluent_kafka.Message) -> None:
         assert error is None

@@ -69,7 +69,7 @@ def test_an_unknown_topic_is_asked_for_again_with_growing_pauses() -> None:
 def test_an_address_that_does_not_answer_gives_way_to_the_next() -> None:
     cluster = PlainCluster(t=1)
     view, play = viewed(cluster, bootstrap=2)
-    asked = []
+    asked: list[int] = []
 
     def broken(node: int, request: object) -> object:
         return TransportError("down") if len(asked) < 3 and not asked.append(node) else None  # type: ignore[func-returns-value]  # append gives None, which is wanted

@@ -112,7 +112,8 @@ def test_one_fetch_per_broker_with_all_its_partitions() -> None:
     bench.poll()
     bench.answer()
     bench.poll()
-    assert sorted([p.partition for p in s.request.partitions] for s in bench.open) == [[0, 2], [1, 3]]
+    requests = [send.request for send in bench.open if isinstance(send.request, Fetch)]
+    assert sorted([p.partition for p in request.partitions] for request in requests) == [[0, 2], [1, 3]]
     bench.poll()
     assert len(bench.open) == 2
 
@@ -130,6 +131,19 @@ def test_a_partition_with_full_buffers_is_left_out_and_the_others_do_not_wait_lo
     assert last.max_wait_ms == FULL_BUFFERS_WAIT_MS
     assert cluster.of(Fetch)[0].max_wait_ms == 500
     assert len(bench.fetcher.partitions[PLACE].chunks) == 2
+
+
+def test_all_buffers_together_are_bounded() -> None:
+    cluster = PlainCluster(t=4)
+    places = [TopicPartition("t", p) for p in range(4)]
+    for place in places:
+        filled(cluster, 1, 1, 1, place=place)
+    size = len(cluster.logs[PLACE][0])
+    bench = Bench(cluster, max_partition_bytes=1, max_bytes=4 * size)
+    bench.fetcher.assign(dict.fromkeys(places, 0))
+    bench.settle()
+    assert sum(len(state.chunks) for state in bench.fetcher.partitions.values()) == 4
+    assert len(bench.read(12)) == 12
 
 
 def test_paused_partitions_are_neither_fetched_nor_handed_out() -> None:

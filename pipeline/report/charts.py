@@ -8,7 +8,7 @@ from attrs import frozen
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 960, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 24
+_LEFT, _RIGHT, _TOP, _BOTTOM = 68, 8, 10, 24
 _BARS_MAX = 400
 BUCKETS_MAX = 1500
 _BUCKETS_S = (3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400, 3650 * 86400)
@@ -53,7 +53,7 @@ def stacked(series: TimeSeries, *, unit: str = "", title: str = "") -> Markup:
         return Markup('<p class="none">nothing to show</p>')
     count = len(series.starts)
     totals = [sum(values) for values in zip(*series.values.values(), strict=True)]
-    top = nice_ceiling(max(totals))
+    top = nice_ceiling(max(totals), unit)
     parts = [_frame(top, unit), _time_axis(series)]
     below = [0.0] * count
     for index, values in enumerate(series.values.values()):
@@ -90,12 +90,13 @@ def line(times: Sequence[float], values: Sequence[float], low: Sequence[float], 
     return _svg(parts, "")
 
 
-def nice_ceiling(value: float) -> float:
-    """The next of 1, 2, 2.5, 5, 10 times a power of ten."""
+def nice_ceiling(value: float, unit: str = "") -> float:
+    """The next of 1, 2, 2.5, 5, 10 times a power of ten; of bytes, times a power of 1024 besides."""
     if value <= 0:
         return 1.0
-    power = 10.0 ** floor(log10(value))
-    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= value * 0.999999)
+    scale = 1024.0 ** floor(log(value, 1024)) if unit == "B" and value >= 1024 else 1.0
+    power = 10.0 ** floor(log10(value / scale))
+    return scale * next(step * power for step in (1, 2, 2.5, 5, 10) if step * power * scale >= value * 0.999999)
 
 
 def compact(value: float, unit: str = "") -> str:

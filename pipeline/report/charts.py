@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from math import ceil, floor, log10
+from math import ceil, floor, log, log10
 
 from attrs import frozen
 from markupsafe import Markup, escape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Literal
@@ -82,10 +83,12 @@ class Broker:
         self._node, self._thread = node, thread
         self._listeners = [str(listener) for listener in node.listeners]
         self._cluster_id = node.state.cluster_id
+        atexit.register(self.close)
         return self
 
     def close(self) -> None:
-        """Answer what waits, make the logs durable, and stop. Twice is harmless."""
+        """Answer what waits, make the logs durable, and stop. Twice is harmless; the end of the process does it too."""
+        atexit.unregister(self.close)
         thread, node = self._thread, self._node
         if thread is None or node is None:
             return
@@ -100,7 +103,8 @@ class Broker:
             reactor.call_soon(lambda: node.stop(stopped))
         except ClosedError:
             return  # it has stopped already
-        thread.join()
+        if not thread.owns_caller():
+            thread.join()
 
     def __enter__(self) -> Broker:
         return self.start()

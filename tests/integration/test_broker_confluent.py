@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
+from support.confluent import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.app.broker_handle import Broker
@@ -152,8 +159,12 @@ def test_end_of_partition(broker: Broker, admin: AdminClient) -> None:
         }
     )
     consumer.assign([TopicPartition("end", 0, 1)])
-    assert consumer.poll(PATIENCE_S).value() == b"b"
-    assert consumer.poll(PATIENCE_S).error().code() == KafkaError._PARTITION_EOF
+    message, end = consumer.poll(PATIENCE_S), consumer.poll(PATIENCE_S)
+    assert message is not None
+    assert message.value() == b"b"
+    assert end is not None
+    assert end.error() is not None
+    assert end.error().code() == KafkaError._PARTITION_EOF  # type: ignore[union-attr]  # asserted above
     consumer.close()
 
 

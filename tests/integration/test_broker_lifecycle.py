@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from support.confluent import AdminClient, NewTopic
 from support.raw import RawConnection, fetch_v4
 from support.waiting import PATIENCE_S, wait_for
 
@@ -129,7 +129,7 @@ def test_advertised_listeners() -> None:
     ) as broker:
         port = broker.bootstrap.rpartition(":")[2]
         told = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=PATIENCE_S).brokers[1]
-        assert (told.host, str(told.port)) == ("localhost", port)
+        assert f"{told.host}:{told.port}" == f"localhost:{port}"
 
 
 # --- clients in the same process
@@ -159,7 +159,7 @@ class Asker:
             self.answers.append(result)
             self.answered.release()
 
-        self.scheduler.call_soon(lambda: self.link.submit(request, Caller(), reply))  # type: ignore[arg-type,misc]  # any request
+        self.scheduler.call_soon(lambda: self.link.submit(request, Caller(), reply))  # type: ignore[arg-type]  # any request
 
     def answer(self) -> object:
         assert self.answered.acquire(timeout=PATIENCE_S)

@@ -27,7 +27,8 @@ class Policies:
 
     @hookimpl
     def barnabas_deletion_policy(self, name: str) -> DeletionPolicy | None:
-        return {"greedy": Greedy(), "failing": Failing()}.get(name)
+        policies: dict[str, DeletionPolicy] = {"greedy": Greedy(), "failing": Failing()}
+        return policies.get(name)
 
     @hookimpl
     def barnabas_names(self, kind: str) -> Sequence[str]:

@@ -49,9 +49,13 @@ class FsFolder:
         found: dict[str, FileInfo] = {}
         with translated(f"cannot list {self.path}"), os.scandir(self.path) as entries:
             for entry in entries:
-                if entry.is_file(follow_symlinks=False):
+                if not entry.is_file(follow_symlinks=False):
+                    continue
+                try:
                     stat = entry.stat(follow_symlinks=False)
-                    found[entry.name] = FileInfo(size=stat.st_size, modified_ms=stat.st_mtime_ns // 1_000_000)
+                except FileNotFoundError:
+                    continue  # deleted since the listing began
+                found[entry.name] = FileInfo(size=stat.st_size, modified_ms=stat.st_mtime_ns // 1_000_000)
         return found
 
     def open(self, name: str, *, create: bool = True) -> FsFile:
@@ -72,10 +76,11 @@ class FsFolder:
 
     def delete(self, name: str) -> None:
         path = self.path / plain_name(name)
-        with self._lock, translated(f"cannot delete {path}"):
-            if path.exists():
-                self._pin(name)
-            path.unlink(missing_ok=True)
+        with translated(f"cannot delete {path}"):
+            with self._lock:
+                if path.exists():
+                    self._pin(name)
+            path.unlink(missing_ok=True)  # a large file takes its time; the owner does not wait for it
 
     def read_small(self, name: str) -> bytes:
         path = self.path / plain_name(name)

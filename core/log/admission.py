@@ -50,7 +50,9 @@ def admit(records: memoryview, config: LogConfig, codecs: Codecs, *, now_ms: int
             after_max_ms=after_max,
         )
         max_timestamp, consecutive = checked.max_timestamp, checked.consecutive
-    ready: memoryview | bytearray = _recompressed(records, header, config, codecs, consecutive=consecutive)
+    ready: memoryview | bytearray = records
+    if config.compression_type != PRODUCER or not consecutive:
+        ready = _recompressed(records, header, config, codecs, consecutive=consecutive)
     if append_time >= 0 or max_timestamp != header.max_timestamp:
         stamp_time(ready, append_time if append_time >= 0 else max_timestamp, log_append_time=append_time >= 0)
         header = parse_header(ready)

@@ -33,10 +33,12 @@ def scan_batches(
     Raises `BadBatch` where a header is nonsense, a batch goes beyond `end`, or (`check_crc`) its content is damaged.
     """
     chunk, chunk_at = b"", position
+    # Where batches are large, headers alone are read: what lies between need not come from the disk.
+    read_bytes = chunk_bytes if check_crc else HEADER_SIZE
     while position < end:
         at = position - chunk_at
         if at + HEADER_SIZE > len(chunk):
-            chunk, chunk_at, at = file.read(position, min(chunk_bytes, end - position)), position, 0
+            chunk, chunk_at, at = file.read(position, min(read_bytes, end - position)), position, 0
         try:
             header = parse_header(chunk, at)
         except ApiError as error:
@@ -52,6 +54,8 @@ def scan_batches(
                 raise BadBatch(position, "the CRC-32C does not match the content")
         yield position, header
         position += size
+        if not check_crc:
+            read_bytes = chunk_bytes if size * 4 <= chunk_bytes else HEADER_SIZE
 
 
 def _crc_valid(file: File, position: int, header: BatchHeader) -> bool:

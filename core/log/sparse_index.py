@@ -19,6 +19,10 @@ _BLOCK_ENTRIES = 512
 """The last step of a search in the file reads so many entries at once."""
 
 
+_LANDMARKS_MAX = 63
+"""Every search passes the same entries first; so many of these are remembered."""
+
+
 class IndexDamaged(BarnabasError):
     """The index cannot be trusted; it is to be rebuilt from the segment."""
 
@@ -29,7 +33,7 @@ class SparseIndex:
     Memory and time do not grow with the file: a search reads one entry per halving and then one block.
     """
 
-    __slots__ = ("_entry", "_file", "_folder", "_last", "_name", "_on_file", "_tail")
+    __slots__ = ("_entry", "_file", "_folder", "_landmarks", "_last", "_name", "_on_file", "_tail")
 
     def __init__(self, folder: Folder, name: str, entry: Struct, file_size: int = 0) -> None:
         """`file_size`: bytes of the file that is there; a part of an entry at its end is not looked at."""
@@ -40,6 +44,7 @@ class SparseIndex:
         self._on_file = max(0, file_size) // entry.size
         self._tail: list[Entry] = []
         self._last: Entry | None = None
+        self._landmarks: dict[int, Entry] = {}
 
     @property
     def name(self) -> str:
@@ -81,12 +86,14 @@ class SparseIndex:
             if keep < self._on_file:
                 self.file().truncate(keep * self._entry.size)
                 self._on_file = keep
+                self._landmarks.clear()
         self._last = self._tail[-1] if self._tail else None
 
     def clear(self) -> None:
         """Drop everything. Raises `StorageError`."""
         self.file().truncate(0)
         self._on_file = 0
+        self._landmarks.clear()
         self._tail.clear()
         self._last = None
 
@@ -101,6 +108,7 @@ class SparseIndex:
             file.append(b"".join([pack(*entry) for entry in self._tail]))
             self._on_file += len(self._tail)
             self._tail.clear()
+            self._landmarks.clear()  # the searches now halve elsewhere
 
     def file(self) -> File:
         """The file, opened when first needed. Raises `StorageError`."""
@@ -124,9 +132,15 @@ class SparseIndex:
     def _search_file(self, column: int, target: int) -> tuple[int, Entry | None]:
         """(how many entries of the file have a `column` of at most `target`, the last of them)."""
         low, high = 0, self._on_file
+        landmarks = self._landmarks
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
-            if self._read(middle)[column] <= target:
+            entry = landmarks.get(middle)
+            if entry is None:
+                entry = self._read(middle)
+                if len(landmarks) < _LANDMARKS_MAX:
+                    landmarks[middle] = entry
+            if entry[column] <= target:
                 low = middle
             else:
                 high = middle

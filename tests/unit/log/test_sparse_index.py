@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
+from barnabas.adapters.storage_memory.memory import MemoryFile
 from barnabas.core.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, SparseIndex
 from barnabas.ports.storage import Folder, StorageFull
 
@@ -92,3 +93,21 @@ def test_file_that_shrank_is_damaged() -> None:
     folder.open("i").truncate(3)
     with pytest.raises(IndexDamaged):
         index.find(0, 5)
+
+
+def test_a_search_costs_little_however_long_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = MemoryLogDir().folder("t-0")
+    count = 300_000
+    file = folder.open("i")
+    file.append(b"".join(map(OFFSET_ENTRY.pack, range(count), range(count))))
+    index = SparseIndex(folder, "i", OFFSET_ENTRY, file.size)
+    real, sizes = type(file).read, []
+
+    def counted(self: MemoryFile, position: int, size: int) -> bytes:
+        sizes.append(size)
+        return real(self, position, size)
+
+    monkeypatch.setattr(MemoryFile, "read", counted)
+    assert index.find(0, 123_456) == (123_456, 123_456)
+    assert len(sizes) <= 11
+    assert sum(sizes) <= 4096 + 10 * 8

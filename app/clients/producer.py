@@ -11,10 +11,11 @@ from ...core.client.accumulator import Accumulator, AccumulatorSettings, message
 from ...core.client.batch import Batch, DeliveryCallback, EncodedMessage, Home
 from ...core.client.errors import ClientTimeout, QueueFull
 from ...core.client.parking import Parked, Parking
+from ...core.client.partitioner import Partitioner
 from ...core.client.sender import Sender, SenderSettings
 from ...core.message.message import Message
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, BarnabasError, ClosedError
+from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ...ports.words import TopicPartition
 from .encoding import Encoding, checked_headers, checked_timestamp, choose_partition
 from .handle import DeliveryHandle, ManyHandle
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
     from ...core.client.cluster_view import TopicView
     from ...core.client.handlers import CallbackHandler, EventHandler
-    from ...core.client.partitioner import Partitioner
     from ...core.client.serde import Encoder
+    from ...core.message.codec import Codec
 
 
 class Producer:
@@ -79,26 +80,42 @@ class Producer:
             host.encoder(chosen.encoder) if encoder is None or isinstance(encoder, str) else encoder,
             host.encoder(chosen.key_encoder) if key_encoder is None or isinstance(key_encoder, str) else key_encoder,
         )
+        chosen_partitioner = chosen.partitioner if partitioner is None else partitioner
         self._partitioner = (
-            host.partitioner(chosen.partitioner) if partitioner is None or isinstance(partitioner, str) else partitioner
+            host.partitioner(chosen_partitioner) if isinstance(chosen_partitioner, str) else chosen_partitioner
         )
+        if not isinstance(self._partitioner, Partitioner):
+            raise ConfigError(f"partitioner: {type(self._partitioner).__name__} is not a Partitioner")
         codec = host.codecs().by_name(chosen.compression_type)
         handlers = HookPath.handlers(host, chosen, event_handler, callback_handler)
         self.delivered = 0
         """Messages that are known to have arrived."""
         self.failed = 0
-        """Messages that are known not to have arrived, or that failed after they were sent without an answer."""
+        """Messages that are not known to have arrived, though they may have: their handles tell why."""
         self._closing = False
+        self._sync = chosen.producer_type == "sync"
+        self._may_run = self._encoding.plain and self._partitioner.sticky and handlers is None and not self._sync
+        self._runs: dict[str, Batch] = {}
+        """Topic → the batch that the next message without anything but a value goes into."""
         self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
         self._lock = self._shell.lock
         self._view = self._shell.view
-        self._partitioner.start(self._shell.connector.entropy)
+        try:
+            self._make_machines(codec, handlers)
+        except BaseException:
+            self._shell.close()
+            raise
+
+    def _make_machines(self, codec: Codec | None, handlers: tuple[EventHandler, CallbackHandler | None] | None) -> None:
+        chosen, entropy = self.settings, self._shell.connector.entropy
+        self._partitioner.start(entropy)
         self._accumulator = Accumulator(_accumulating(chosen), self._shell.clock, self._batch_closed)
+        self._accumulator.hurry = int(self._sync)
         topics = frozenset(chosen.compressed_topics)
         self._sender = Sender(
             self._accumulator,
             self._view,
-            self._shell.connector.entropy,
+            entropy,
             _sending(chosen),
             codec_for=lambda topic: codec if not topics or topic in topics else None,
             lock=self._lock,
@@ -111,11 +128,6 @@ class Producer:
             route=self._route_parked,
             failed=self._fail_parked,
         )
-        self._sync = chosen.producer_type == "sync"
-        self._may_run = self._encoding.plain and self._partitioner.sticky and handlers is None and not self._sync
-        self._runs: dict[str, Batch] = {}
-        """Topic → the batch that the next message without anything but a value goes into."""
-        self._accumulator.hurry = int(self._sync)
         self._shell.add_part(self._sender, guarded=False)
         self._shell.add_part(self._parking, guarded=False)
         self._hooks: HookPath | None = None
@@ -335,7 +347,10 @@ class Producer:
         handle.move(batch, batch.count - 1)
 
     def _batch_closed(self, place: TopicPartition) -> None:
-        self._partitioner.next_batch(*place)
+        try:
+            self._partitioner.next_batch(*place)
+        except Exception as error:  # noqa: BLE001  # no message is to blame; its next choice may fail one
+            self._shell.report(f"the partitioner {type(self._partitioner).__name__} failed in next_batch", error)
 
     def _flush_hooks(self, timeout: float | None) -> None:
         if self._hooks is None:

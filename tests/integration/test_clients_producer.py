@@ -17,7 +17,7 @@ from barnabas.core.client.partitioner import Partitioner
 from barnabas.core.message.message_set import MessageSet
 from barnabas.ports.broker_api import Metadata, Produce, ProduceResult, ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.errors import ApiError, BarnabasError, ClosedError
+from barnabas.ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from barnabas.ports.transport import TransportError
 from barnabas.ports.words import TopicPartition
 
@@ -164,12 +164,21 @@ def test_a_partitioner_that_fails_fails_its_message(cluster: PlainCluster) -> No
                 raise RuntimeError("boom")
             return 99 if value == b"far" else 0
 
+        def next_batch(self, topic: str, partition: int) -> None:
+            raise RuntimeError("boom")
+
     with producer_of(cluster, partitioner=Odd()) as producer:
         producer.send("t", b"good").result(10)
         for value, text in ((b"raise", "boom"), (b"far", "chose 99")):
             with pytest.raises(EncodeError, match=text):
                 producer.send("t", value)
     assert values(cluster) == [b"good"]
+
+
+def test_what_is_not_a_partitioner(cluster: PlainCluster) -> None:
+    for wrong in (object(), "no such"):
+        with pytest.raises(ConfigError, match="partitioner"):
+            producer_of(cluster, partitioner=wrong)
 
 
 # --- topics

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from support.confluent import AdminClient, NewTopic
 from support.process import BrokerProcess, broker_process
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("stream")]
@@ -69,7 +69,7 @@ def read_all(bootstrap: str, topic: str) -> list[bytes]:
             for message in consumer.consume(10_000, timeout=20):
                 error = message.error()
                 if error is None:
-                    values.append(message.value())
+                    values.append(message.value() or b"")
                 else:
                     assert error.code() == KafkaError._PARTITION_EOF, error
                     return values

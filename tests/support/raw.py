@@ -15,7 +15,7 @@ def text(value: str) -> bytes:
     return struct.pack(">h", len(encoded)) + encoded
 
 
-def produce_v3(topic: str, batch: bytes, *, partition: int = 0, acks: int = 1) -> bytes:
+def produce_v3(topic: str, batch: bytes | bytearray, *, partition: int = 0, acks: int = 1) -> bytes:
     body = struct.pack(">hhii", -1, acks, 1000, 1) + text(topic) + struct.pack(">iii", 1, partition, len(batch)) + batch
     return frame(0, 3, body)
 

@@ -36,7 +36,7 @@ HERE = Caller(client_id="test", host="127.0.0.1", connection=1)
 
 
 class SimulatedBroker:
-    """Starts at once; `restart` stops it in order and starts it on the same disk and tree, `crash` without the order."""
+    """Starts at once; `restart` stops it in order and starts it on the same disk and tree."""
 
     def __init__(self, *, disk: MemoryDisk | None = None, plugins: Sequence[object] = (), **settings: object) -> None:
         self.disk = disk or MemoryDisk()

@@ -1,0 +1,75 @@
+"""What README.md says can be done, done: its Python and its commands run as written."""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.process import COMMAND, BrokerProcess, broker_process
+
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli")]
+
+ADDRESS = "127.0.0.1:9092"
+"""The address that the examples use; a test has another."""
+
+
+@pytest.fixture(scope="module")
+def readme(checkout: Path) -> str:
+    return (checkout / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(readme: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with broker_process(tmp_path / "data") as running:
+        yield running
+
+
+def test_the_broker_example(readme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = next(block for block in blocks(readme, "python") if "Broker(" in block)
+    printed: list[object] = []
+    exec(compile(example, "README.md", "exec"), {"print": printed.append})  # our own README
+    assert printed == [[b"hello"]]
+    assert (tmp_path / "data").is_dir()
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_the_spark_example(readme: str, broker: BrokerProcess) -> None:
+    from barnabas import Producer
+
+    with Producer(broker.bootstrap) as producer:
+        producer.send_many("events", [b"one", b"two"])
+    example = next(block for block in blocks(readme, "python") if "spark" in block)
+    names: dict[str, object] = {}
+    from barnabas.pipeline.session import local_session
+
+    with local_session("readme"):
+        exec(compile(example.replace(ADDRESS, broker.bootstrap), "README.md", "exec"), names)
+        assert sorted(bytes(row.value) for row in names["rows"].collect()) == [b"one", b"two"]  # type: ignore[attr-defined]
+
+
+def test_the_commands_of_an_operator(readme: str, broker: BrokerProcess, tmp_path: Path) -> None:
+    commands = [
+        line
+        for block in blocks(readme, "sh")
+        for line in block.splitlines()
+        if line.startswith("barnabas ") and not line.startswith(("barnabas serve", "barnabas load", "barnabas report"))
+    ]
+    assert len(commands) >= 4
+    (tmp_path / "access.log").write_text("a line\n")
+    for line in commands:
+        words = shlex.split(line.partition("#")[0].replace(ADDRESS, broker.bootstrap))
+        done = subprocess.run(
+            [COMMAND, *words[1:]], cwd=tmp_path, capture_output=True, timeout=60, check=False, env=dict(os.environ)
+        )
+        assert done.returncode == 0, (line, done.stderr)
+        if "consume" in words:
+            assert done.stdout == b"a line\n"

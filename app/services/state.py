@@ -124,6 +124,8 @@ class BrokerState:
         return [key for key in keys if key not in self.partitions]
 
     def _open(self, topic: Topic, key: TopicPartition, *, is_new: bool) -> Partition:
+        if is_new:
+            self.logs.set_aside(key)  # what is left of an earlier topic of this name is not part of the new one
         log = self.logs.get(key) or self.logs.create(key, is_new=is_new)
         known = self.registry.state(key)
         partition = Partition(

@@ -52,6 +52,11 @@ class DataFolder:
                 partitions.append(partition)
         return partitions, removable
 
+    def forget(self, partition: TopicPartition) -> None:
+        """The partition is gone: what was noted about it does not hold for another of its name."""
+        for noted in (self._recovery_points, self._log_starts, self.high_watermarks):
+            noted.pop(partition, None)
+
     def recovery_point(self, partition: TopicPartition) -> int:
         return self._recovery_points.get(partition, 0)
 

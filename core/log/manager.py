@@ -14,7 +14,7 @@ from .checkpoints import HIGH_WATERMARK, format_offsets
 from .config import LONG_MAX, LogConfig
 from .data_folder import DataFolder
 from .log import Log
-from .names import delete_folder_name
+from .names import DELETE_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, transient_folder_name
 from .retention import DeletionPolicy
 from .segment import Segment
 
@@ -203,15 +203,32 @@ class LogManager:
 
         Raises `StorageError` when the folder cannot be renamed; the log is then closed all the same.
         """
+        moved = self._take_away(partition, DELETE_FOLDER_SUFFIX)
+        if moved is not None:
+            self._remove_folder(*moved)
+
+    def set_aside(self, partition: TopicPartition) -> None:
+        """Close a log that belongs to no topic, and rename its folder to *-stray, for a person to look at.
+
+        Raises as `delete` does.
+        """
+        moved = self._take_away(partition, STRAY_FOLDER_SUFFIX)
+        if moved is not None:
+            folder, name = moved
+            self._report(f"{folder.log_dir.path}/{partition} belongs to no topic of this cluster; renamed to {name}")
+
+    def _take_away(self, partition: TopicPartition, suffix: str) -> tuple[DataFolder, str] | None:
+        """Close the log and rename its folder; returns where it is now. None for an unknown partition."""
         folder = self._homes.pop(partition, None) or self._unopened.pop(partition, None)
         if folder is None:
-            return
+            return None
         log = folder.logs.pop(partition, None)
         if log is not None:
             log.abandon()
-        name = delete_folder_name(partition, self._unique())
+        folder.forget(partition)
+        name = transient_folder_name(partition, self._unique(), suffix)
         folder.log_dir.rename_folder(str(partition), name)
-        self._remove_folder(folder, name)
+        return folder, name
 
     def _unique(self) -> str:
         if self._entropy is not None:

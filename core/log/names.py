@@ -11,6 +11,7 @@ DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 DELETE_FOLDER_SUFFIX = "-delete"
+STRAY_FOLDER_SUFFIX = "-stray"
 
 SEGMENT_FILE = re.compile(
     r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(?P<state>\.deleted|\.cleaned|\.swap)?"
@@ -39,7 +40,7 @@ def folder_state(name: str) -> str | None:
     return found["state"] if found is not None else None
 
 
-def delete_folder_name(partition: TopicPartition, unique: str) -> str:
-    """What a folder is called from the deletion of its partition until it is gone; `unique` is hexadecimal."""
-    suffix = f"-{partition.partition}.{unique}{DELETE_FOLDER_SUFFIX}"
+def transient_folder_name(partition: TopicPartition, unique: str, state_suffix: str) -> str:
+    """What a folder is called that is no longer its partition's; `unique` is hexadecimal."""
+    suffix = f"-{partition.partition}.{unique}{state_suffix}"
     return partition.topic[: _FOLDER_NAME_MAX - len(suffix)] + suffix

@@ -15,7 +15,7 @@ from barnabas.core.log.checkpoints import (
     read_epochs,
     read_offsets,
 )
-from barnabas.core.log.names import delete_folder_name, folder_partition, folder_state
+from barnabas.core.log.names import DELETE_FOLDER_SUFFIX, folder_partition, folder_state, transient_folder_name
 from barnabas.ports.words import TopicPartition
 
 GARBAGE = [
@@ -113,8 +113,8 @@ def test_folder_names(name: str, expected: TopicPartition | None) -> None:
 
 def test_names_of_folders_on_their_way() -> None:
     unique = "0123456789abcdef" * 2
-    assert delete_folder_name(TopicPartition("t", 7), unique) == f"t-7.{unique}-delete"
-    longest = delete_folder_name(TopicPartition("x" * 249, 7), unique)
+    assert transient_folder_name(TopicPartition("t", 7), unique, DELETE_FOLDER_SUFFIX) == f"t-7.{unique}-delete"
+    longest = transient_folder_name(TopicPartition("x" * 249, 7), unique, DELETE_FOLDER_SUFFIX)
     assert len(longest) == 255
     for name, state in (
         (longest, "delete"),

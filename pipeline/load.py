@@ -25,8 +25,14 @@ if TYPE_CHECKING:
 
 ROWS_PER_FILE = 2_000_000
 _POLL_S = 0.2
-_SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-"""Days are UTC days; and timestamps in the type that all readers of Parquet know, not in Spark's old INT96."""
+_QUICK_ROWS = 500_000
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.maxConcurrentOutputFileWriters": "32",
+}
+"""Days are UTC days; timestamps have the type that all readers of Parquet know, not Spark's old INT96; and a task keeps
+files of several topics and days open, instead of sorting its rows by them first."""
 
 
 @frozen(kw_only=True)
@@ -107,7 +113,8 @@ def load(
         affected = affected_files(log.folder, plan.replaced_from, plan.replaced_topics)
         if not plan.ranges and not affected:
             return _commit(log, plan, affected, *log.begin())
-        with local_session(log_file=log_file) if spark is None else nullcontext(spark) as session:
+        own = local_session(quick=plan.rows < _QUICK_ROWS, log_file=log_file)
+        with own if spark is None else nullcontext(spark) as session:
             number, staging = log.begin()
             with plain_spark_errors(), _watched(session, progress, plan.rows):
                 _write(session, plan, source, log.folder, affected, staging)
@@ -141,7 +148,6 @@ def _write(
             return
         (
             reduce(lambda a, b: a.unionByName(b), parts)
-            .sortWithinPartitions("topic", "day", "partition", "offset")
             .write.mode("append")
             .option("compression", "zstd")
             .partitionBy("topic", "day")

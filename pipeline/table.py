@@ -52,7 +52,7 @@ def spark_path(path: Path, *, to_read: bool = False) -> str:
 
 
 def settle(folder: Path) -> None:
-    """Bring the table's files in line with its newest commit. Raises `TableError` (there is no table), `TableLocked`."""
+    """Bring the table's files in line with its newest commit. Raises `TableError` (no table), `TableLocked`."""
     log = CommitLog(folder)
     if not log.exists():
         raise TableError(f"{folder} is not a loaded table: it has no commits; run 'barnabas load' into it first")

@@ -149,7 +149,7 @@ def test_a_stream_reads_each_record_once(spark: "SparkSession", broker: Broker, 
                 "kafka.bootstrap.servers": broker.bootstrap,
                 "subscribe": "stream",
                 "startingOffsets": "earliest",
-                "maxOffsetsPerTrigger": "10",
+                "maxOffsetsPerTrigger": "20",
             }
         )
         query = (

@@ -1,4 +1,7 @@
-"""Fetching 1 MB chunks from the broker, against a bare loopback server that only calls sendfile."""
+"""Fetching 1 MB chunks from the broker, against a bare loopback server that only calls sendfile.
+
+Both serve the same bytes, one chunk a request, and the client walks over the batches of both.
+"""
 
 import os
 import socket
@@ -14,7 +17,7 @@ from barnabas import Message
 from barnabas.core.message.batch_writer import encode_batch
 
 CHUNK = 1024 * 1024
-TOTAL = 256 * CHUNK
+TOTAL = 1024 * CHUNK
 TOPIC = "bench"
 
 # Answers each 4-byte request with a 4-byte length and 1 MB of the file, round and round.
@@ -39,16 +42,18 @@ while connection.recv(64):
 
 def _bare(path: Path) -> float:
     server = subprocess.Popen(
-        [sys.executable, "-c", _BARE_SERVER, str(path), str(CHUNK)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _BARE_SERVER, str(path), str(CHUNK)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
         assert server.stdout is not None
         client = BareClient("127.0.0.1", int(server.stdout.readline()))
-        request = bytes(60)
+        request = fetch_frame(TOPIC, 0, 0, CHUNK)
         started = time.perf_counter()
         done = 0
         while done < TOTAL:
-            done += len(client.exchange(request))
+            chunk = client.exchange(request)
+            done += len(chunk)
+            next_offset(chunk)
         rate = done / (time.perf_counter() - started)
         client.close()
         return rate
@@ -72,7 +77,8 @@ def _fetch(client: BareClient, end: int) -> float:
 def measure() -> list[Result]:
     batch = bytes(encode_batch([Message(value=os.urandom(200))] * 500, now_ms=1_700_000_000_000))
     with tempfile.NamedTemporaryFile(prefix="barnabas-bench-") as plain:
-        plain.write(os.urandom(64 * CHUNK))
+        whole = batch * (CHUNK // len(batch))
+        plain.write(b"".join((whole + batch)[:CHUNK] for _ in range(64)))
         plain.flush()
         with broker() as running:
             client = BareClient(running.host, running.port)

@@ -127,19 +127,19 @@ def produce_frame(topic: str, partition: int, batch: bytes, acks: int = 1) -> by
 
 
 def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
-    """Fetch v4, answered at once."""
-    body = struct.pack(">iiiibi", -1, 0, 0, max_bytes, 0, 1) + _text(topic)
-    body += struct.pack(">iiqi", 1, partition, offset, max_bytes)
-    return _frame(1, 4, body)
+    """Fetch v11 (what knows zstd gets regions of files), answered at once."""
+    body = struct.pack(">iiiibii", -1, 0, 0, max_bytes, 0, 0, -1) + struct.pack(">i", 1) + _text(topic)
+    body += struct.pack(">iiiqqi", 1, partition, -1, offset, -1, max_bytes)
+    return _frame(1, 11, body + struct.pack(">i", 0) + _text(""))
 
 
 def records_of(answer: memoryview, topic: str) -> memoryview:
-    """The record bytes of a Fetch v4 answer about one partition."""
-    at = 4 + 4 + 4 + 2 + len(topic.encode()) + 4
-    _, error, _, _, _aborted, size = struct.unpack_from(">ihqqii", answer, at)
+    """The record bytes of a Fetch v11 answer about one partition."""
+    at = 4 + 4 + 2 + 4 + 4 + 2 + len(topic.encode()) + 4
+    _, error, _, _, _, _aborted, _, size = struct.unpack_from(">ihqqqiii", answer, at)
     if error:
         raise RuntimeError(f"fetch failed with error {error}")
-    return answer[at + 30 : at + 30 + size]
+    return answer[at + 42 : at + 42 + size]
 
 
 def next_offset(records: memoryview) -> int:

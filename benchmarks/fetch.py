@@ -41,9 +41,8 @@ while connection.recv(64):
 
 
 def _bare(path: Path) -> float:
-    server = subprocess.Popen(
-        [sys.executable, "-c", _BARE_SERVER, str(path), str(CHUNK)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+    command = [sys.executable, "-c", _BARE_SERVER, str(path), str(CHUNK)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert server.stdout is not None
         client = BareClient("127.0.0.1", int(server.stdout.readline()))

@@ -1,0 +1,1 @@
+"""The coordination tree in etcd (aetcd's messages over gRPC)."""

@@ -1,0 +1,5 @@
+"""The coordination tree in ZooKeeper (kazoo)."""
+
+from .coordination import ZookeeperCoordination
+
+__all__ = ["ZookeeperCoordination"]

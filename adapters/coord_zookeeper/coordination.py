@@ -1,0 +1,229 @@
+"""One ZooKeeper session as a `Coordination`."""
+
+import logging
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Event, Lock
+from typing import Any, NoReturn
+
+from kazoo import exceptions as kazoo
+from kazoo.client import KazooClient, KazooState
+from kazoo.protocol.states import KeeperState
+
+from ...core.cluster.delivery import Delivery
+from ...core.cluster.service_url import parse_service_url
+from ...core.cluster.tree import check_data, check_path, parent_of
+from ...ports.coordination import BadVersion, Cancel, CoordinationError, Node, NoNode, SessionState
+from ...ports.errors import ClosedError
+from .translate import FAILURES, to_coordination_error, to_node
+from .watches import Watches
+
+DEFAULT_PORT = 2181
+CREATE_ATTEMPTS = 20
+"""How often missing parents are made again when others delete them in between."""
+_VERSION_MAX = 2**31 - 1
+_ANY_VERSION = -1
+_RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
+"""Seconds. kazoo's own pause grows to a minute, far beyond a session."""
+
+_log = logging.getLogger("barnabas.coord_zookeeper")
+_log.addHandler(logging.NullHandler())
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+class ZookeeperCoordination:
+    """Fulfils `ports.coordination.Coordination`.
+
+    While the connection is lost, calls raise `CoordinationError` at once. A call that fails in the moment of the loss may
+    still have been done. The service's `jute.maxbuffer` (1 MiB less one byte, unless raised) bounds data and path
+    together; larger requests make it cut the connection. `report` is told of a callback that raised and of watches that
+    are refused.
+    """
+
+    blocking = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        session_timeout_ms: int = 6000,
+        connect_timeout_ms: int = 6000,
+        report: Callable[[str], None] = _to_stderr,
+    ) -> None:
+        """Connect to `zookeeper://host:port,host2:port/chroot`; the chroot is made with the first node.
+
+        Raises `ConfigError` for the URL, `CoordinationError` when no server answers in time. The service may negotiate
+        another session time.
+        """
+        self._where = parse_service_url(url, scheme="zookeeper", default_port=DEFAULT_PORT)
+        self._report = report
+        self._request_timeout_s = session_timeout_ms / 1000
+        self._client = KazooClient(
+            hosts=self._where.servers,
+            timeout=session_timeout_ms / 1000,
+            connection_retry=_RECONNECT,
+            logger=_log,
+        )
+        self._callbacks = ThreadPoolExecutor(1, "coordination-callbacks")
+        self._delivery = Delivery(Lock(), self._deliver, report)
+        self._watches = Watches(self._client, self._where.prefix, lambda path: self._delivery.touch([path]), report)
+        self._life = Lock()
+        self._closing = Event()
+        self._connected = Event()
+        self._expired = False
+        self._client.add_listener(self._state_changed)
+        self._client.start_async()
+        if not self._connected.wait(connect_timeout_ms / 1000):
+            self.close()
+            raise CoordinationError(f"no ZooKeeper answers at {self._where.servers} within {connect_timeout_ms} ms")
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        check_path(path)
+        check_data(data)
+        for _ in range(CREATE_ATTEMPTS):
+            try:
+                self._create_one(path, data, ephemeral)
+                return
+            except NoNode:
+                self._create_parents(path)
+        raise CoordinationError(f"{path}: its parents are deleted as often as they are made")
+
+    def get(self, path: str) -> Node:
+        check_path(path)
+        return to_node(self._call(path, self._client.get_async))
+
+    def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
+        check_path(path)
+        check_data(data)
+        self._check_version(path, version)
+        stat = self._call(path, self._client.set_async, data, _ANY_VERSION if version is None else version)
+        return int(stat.version)
+
+    def delete(self, path: str, *, version: int | None = None) -> None:
+        check_path(path)
+        self._check_version(path, version)
+        self._call(path, self._client.delete_async, _ANY_VERSION if version is None else version)
+
+    def children(self, path: str) -> list[str]:
+        check_path(path)
+        return sorted(self._call(path, self._client.get_children_async))
+
+    def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
+        check_path(path)
+        self._check_open()
+        token = self._delivery.watch(path, changed)
+        self._watches.add(path)
+        if self._connected.is_set():  # otherwise the next connection arms it
+            self._watches.arm(path).wait(self._request_timeout_s)
+        return partial(self._cancel_watch, path, token, Event())
+
+    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+        self._check_open()
+        return partial(self._delivery.cancel, self._delivery.listen(state_changed))
+
+    def close(self) -> None:
+        """See the port. When the connection is lost, ephemeral nodes go once the session times out."""
+        with self._life:
+            if self._closing.is_set():
+                return
+            self._closing.set()
+            self._delivery.close()
+            try:
+                self._client.stop()
+                self._client.close()
+            except FAILURES as error:
+                self._report(f"the session with ZooKeeper at {self._where.servers} did not end in order: {error}")
+        self._callbacks.shutdown(wait=False)
+
+    def _create_one(self, path: str, data: bytes, ephemeral: bool) -> None:
+        self._call(path, self._client.create_async, data, None, ephemeral)
+
+    def _create_parents(self, path: str) -> None:
+        missing = []
+        parent = parent_of(self._where.prefix + path)
+        while parent and self._ask(parent, self._client.exists_async(parent)) is None:
+            missing.append(parent)
+            parent = parent_of(parent)
+        for parent in reversed(missing):
+            try:
+                self._client.create_async(parent, b"").get(timeout=self._request_timeout_s)
+            except (kazoo.NodeExistsError, kazoo.NoNodeError):
+                continue  # someone else was quicker, or deleted its parent: the next attempt sees
+            except FAILURES as error:
+                self._fail(error, path)
+
+    def _check_version(self, path: str, version: int | None) -> None:
+        """ZooKeeper's versions have 31 bits, and -1 means any: what cannot be sent cannot be right."""
+        if version is not None and not 0 <= version <= _VERSION_MAX:
+            raise BadVersion(f"{path} has version {self.get(path).version}, not {version}")
+
+    def _call(self, path: str, request: Callable[..., Any], *arguments: object) -> Any:
+        self._check_open()
+        if not self._connected.is_set():
+            raise CoordinationError(f"{path}: not connected to ZooKeeper at {self._where.servers}")
+        return self._ask(path, request(self._where.prefix + path, *arguments))
+
+    def _ask(self, path: str, result: Any) -> Any:
+        try:
+            return result.get(timeout=self._request_timeout_s)
+        except FAILURES as error:
+            self._fail(error, path)
+
+    def _fail(self, error: Exception, path: str) -> NoReturn:
+        self._check_open()
+        raise to_coordination_error(error, path, self._where) from error
+
+    def _cancel_watch(self, path: str, token: int, done: Event) -> None:
+        self._delivery.cancel(token)
+        with self._life:
+            if done.is_set():
+                return
+            done.set()
+        self._watches.remove(path)
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
+            raise ClosedError("this coordination session is closed")
+
+    def _deliver(self, tell: Callable[[], None]) -> None:
+        try:
+            self._callbacks.submit(tell)
+        except RuntimeError as error:  # the executor was shut down
+            raise ClosedError("this coordination session is closed") from error
+
+    def _state_changed(self, state: str) -> None:
+        """From kazoo's connection thread, which must not wait."""
+        if self._closing.is_set():
+            return
+        if state == KazooState.CONNECTED:
+            told = SessionState.EXPIRED if self._expired else SessionState.CONNECTED
+            self._expired = False
+            # A new session may come to a server that lags behind; requests are answered in order, so a sync goes first.
+            self._client.sync_async(self._where.prefix or "/")
+            self._connected.set()
+            self._delivery.touch_all(told, watches=False)
+            self._watches.arm_all()
+            return
+        if self._connected.is_set():
+            self._connected.clear()
+            self._delivery.touch_all(SessionState.SUSPENDED, watches=False)
+        if state == KazooState.LOST:
+            self._expired = True
+            if self._client.client_state == KeeperState.CLOSED:
+                self._callbacks.submit(self._start_again)
+
+    def _start_again(self) -> None:
+        """kazoo's connection thread gave up (an answer that it could not read): begin a new session.
+
+        The old session was not ended, so its ephemeral nodes stand until the service gives up too: wait for that first.
+        """
+        self._report(f"the connection to ZooKeeper at {self._where.servers} failed; a new session begins")
+        self._closing.wait(1.5 * self._request_timeout_s)
+        with self._life:
+            if not self._closing.is_set():
+                self._client.start_async()

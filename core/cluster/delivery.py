@@ -1,0 +1,80 @@
+"""Making the calls that are due to watches and listeners, one at a time. No threads: the adapter brings them."""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from traceback import format_exc
+
+from ...ports.coordination import SessionState
+from ...ports.errors import ClosedError
+from .watchers import Watchers
+
+Deliver = Callable[[Callable[[], None]], None]
+
+
+class Delivery:
+    """The watches of one session behind the adapter's lock.
+
+    `deliver` runs what it is given once, later, on the thread that calls watches; it raises `ClosedError` when that
+    thread is gone. `report` is told of a callback that raised. Methods take the lock (not reentrant): call without it.
+    """
+
+    def __init__(self, lock: AbstractContextManager[object], deliver: Deliver, report: Callable[[str], None]) -> None:
+        self._lock = lock
+        self._deliver = deliver
+        self._report = report
+        self._watchers = Watchers()
+        self._delivering = False
+        self._closed = False
+
+    def watch(self, path: str, changed: Callable[[], None]) -> int:
+        """Add a watch; returns its token."""
+        with self._lock:
+            return self._watchers.watch(path, changed)
+
+    def listen(self, state_changed: Callable[[SessionState], None]) -> int:
+        """Add a listener; returns its token."""
+        with self._lock:
+            return self._watchers.listen(state_changed)
+
+    def cancel(self, token: int) -> None:
+        """Forget a watch or a listener and what was due to it. Twice is harmless."""
+        with self._lock:
+            self._watchers.remove(token)
+
+    def touch(self, paths: Iterable[str]) -> None:
+        """These paths changed."""
+        with self._lock:
+            self._watchers.touch(paths)
+            self._start()
+
+    def touch_all(self, state: SessionState, *, watches: bool) -> None:
+        """The session has a new state; with `watches` anything may have changed."""
+        with self._lock:
+            self._watchers.touch_all(state, watches=watches)
+            self._start()
+
+    def close(self) -> None:
+        """Tell nothing more."""
+        with self._lock:
+            self._closed = True
+            self._watchers = Watchers()
+
+    def _start(self) -> None:
+        if self._watchers.due and not self._delivering and not self._closed:
+            self._delivering = True
+            try:
+                self._deliver(self._tell)
+            except ClosedError as error:  # the thread of the callbacks has stopped: whom to tell is gone
+                self._report(f"coordination callbacks are no longer told: {error}")
+
+    def _tell(self) -> None:
+        while True:
+            with self._lock:
+                call = self._watchers.next_call()
+                if call is None:
+                    self._delivering = False
+                    return
+            try:
+                call()
+            except Exception:  # noqa: BLE001  a watcher's fault must not silence the others: reported, with its traceback
+                self._report(f"a coordination callback failed: {format_exc()}")

@@ -1,0 +1,61 @@
+"""Where a coordination service is: `scheme://host:port,host:port/prefix`."""
+
+import re
+
+from attrs import frozen
+
+from ...ports.errors import ConfigError
+from .tree import check_path
+
+_HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/@\s]+)(?::(?P<port>[0-9]{1,5}))?")
+
+
+@frozen(kw_only=True)
+class Endpoint:
+    """One server. `str()` gives `host:port`, an IPv6 address in brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@frozen(kw_only=True)
+class ServiceUrl:
+    """The servers, and the path below which our tree stands: "" or an absolute path."""
+
+    endpoints: tuple[Endpoint, ...]
+    prefix: str = ""
+
+    @property
+    def servers(self) -> str:
+        """The servers as `host:port,host:port`."""
+        return ",".join(map(str, self.endpoints))
+
+
+def parse_service_url(url: str, *, scheme: str, default_port: int) -> ServiceUrl:
+    """Raises `ConfigError` that names the part that cannot be used."""
+    example = f"{scheme}://host:{default_port},host2:{default_port}/path"
+    found, separator, rest = url.partition("://")
+    if not separator or found != scheme:
+        raise ConfigError(f"{url!r} is not of the form {example}")
+    servers, slash, prefix = rest.partition("/")
+    path = (slash + prefix).rstrip("/")
+    if path:
+        try:
+            check_path(path)
+        except ValueError as error:
+            raise ConfigError(f"{url!r}: {error}") from error
+    endpoints = tuple(_parse_endpoint(url, server.strip(), default_port, example) for server in servers.split(","))
+    return ServiceUrl(endpoints=endpoints, prefix=path)
+
+
+def _parse_endpoint(url: str, server: str, default_port: int, example: str) -> Endpoint:
+    match = _HOST_AND_PORT.fullmatch(server)
+    if match is None:
+        raise ConfigError(f"{url!r}: {server!r} is not a host and port; use {example}")
+    port = int(match["port"] or default_port)
+    if not 0 < port < 65536:
+        raise ConfigError(f"{url!r}: the port {port} is not between 1 and 65535")
+    return Endpoint(host=match["host"].strip("[]"), port=port)

@@ -1,0 +1,258 @@
+"""The ZooKeeper adapter against real servers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from contracts.coordination import CoordinationContract, Opened, machine_for
+from contracts.coordination_harness import Recorder, Watch, exists, wait_until
+from hypothesis import settings
+from kazoo.client import KazooClient
+from support.tcp_proxy import TcpProxy
+from support.zookeeper_server import ZookeeperServer, free_ports, zookeeper_ensemble
+
+from barnabas.adapters.coord_zookeeper import ZookeeperCoordination
+from barnabas.ports.coordination import BadVersion, Coordination, CoordinationError, NoNode, SessionState
+from barnabas.ports.errors import ConfigError
+
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
+SESSION_MS = 6000
+_running: list[ZookeeperServer] = []
+
+
+def _ignore(text: str) -> None:
+    """The suite makes watches raise on purpose."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperServer]:
+    server = ZookeeperServer(tmp_path_factory.mktemp("zookeeper") / "server")
+    try:
+        server.start()
+        server.wait_ready()
+        _running.append(server)
+        yield server
+    finally:
+        _running.clear()
+        server.stop()
+
+
+def _url(port: int, chroot: str) -> str:
+    return f"zookeeper://127.0.0.1:{port}{chroot}"
+
+
+class ZookeeperHarness:
+    """Each session has a network cable of its own."""
+
+    several_sessions = True
+    faults = frozenset({"expire_session", "disconnect", "reconnect", "restart_server"})
+
+    def __init__(self, server: ZookeeperServer) -> None:
+        self._server = server
+        self.chroot = f"/{uuid4().hex}/root"
+        self._made: list[tuple[ZookeeperCoordination, TcpProxy]] = []
+
+    def session(self, session_timeout_ms: int = SESSION_MS) -> ZookeeperCoordination:
+        cable = TcpProxy(("127.0.0.1", self._server.port))
+        try:
+            made = ZookeeperCoordination(
+                _url(cable.port, self.chroot), session_timeout_ms=session_timeout_ms, report=_ignore
+            )
+        except CoordinationError:
+            cable.close()
+            raise
+        self._made.append((made, cable))
+        return made
+
+    def cable(self, session: Coordination) -> TcpProxy:
+        return next(cable for made, cable in self._made if made is session)
+
+    def expire_session(self, session: Coordination) -> None:
+        """Another client takes the session over and ends it."""
+        assert isinstance(session, ZookeeperCoordination)
+        identity = session._client.client_id
+        cable = self.cable(session)
+        cable.cut()
+        thief = KazooClient(f"127.0.0.1:{self._server.port}", client_id=identity)
+        thief.start()
+        thief.stop()
+        thief.close()
+        cable.restore()
+
+    def disconnect(self, session: Coordination) -> None:
+        self.cable(session).cut()
+
+    def reconnect(self, session: Coordination) -> None:
+        self.cable(session).restore()
+
+    def restart_server(self) -> None:
+        self._server.kill()
+        self._server.start()
+        self._server.wait_ready()
+
+    def close(self) -> None:
+        for session, cable in self._made:
+            session.close()
+            cable.close()
+
+
+@pytest.fixture
+def harness(server: ZookeeperServer) -> Iterator[ZookeeperHarness]:
+    harness = ZookeeperHarness(server)
+    yield harness
+    harness.close()
+
+
+class TestZookeeperCoordination(CoordinationContract):
+    """The contract; the fixture `harness` is the module's."""
+
+
+class _OpenedZookeeper:
+    def __init__(self) -> None:
+        self._url = _url(_running[0].port, f"/{uuid4().hex}")
+        self.session = ZookeeperCoordination(self._url)
+
+    def reopen(self) -> ZookeeperCoordination:
+        self.session.close()
+        self.session = ZookeeperCoordination(self._url)
+        return self.session
+
+    def close(self) -> None:
+        self.session.close()
+
+
+def _open_fresh() -> Opened:
+    opened = _OpenedZookeeper()
+    return Opened(opened.session, opened.reopen, opened.close)
+
+
+@pytest.mark.usefixtures("server")
+class TestZookeeperMachine(machine_for(_open_fresh).TestCase):  # type: ignore[misc]  # hypothesis makes the base class
+    settings = settings(max_examples=8, stateful_step_count=15, deadline=None)
+
+
+def test_a_cable_that_goes_dead_is_noticed_and_the_session_expires(harness: ZookeeperHarness) -> None:
+    """Nothing is closed, nothing arrives: only the missing heartbeat tells."""
+    one, other = harness.session(session_timeout_ms=1500), harness.session()
+    states: Recorder[SessionState] = Recorder()
+    one.listen(states)
+    one.create("/registered/one", b"1", ephemeral=True)
+    watch, others_watch = Watch(one, "/a"), Watch(other, "/registered")
+    harness.cable(one).stall()
+    with pytest.raises(CoordinationError):
+        one.get("/registered/one")
+    states.wait(lambda told: told == [SessionState.SUSPENDED])
+    others_watch.wait(b"", [])
+    other.create("/a", b"meanwhile")
+    harness.cable(one).restore()
+    states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.EXPIRED])
+    watch.wait(b"meanwhile", [])
+    one.create("/registered/one", b"2", ephemeral=True)
+
+
+def test_the_adapter_does_not_make_ephemeral_nodes_again(harness: ZookeeperHarness) -> None:
+    session = harness.session()
+    states: Recorder[SessionState] = Recorder()
+    session.listen(states)
+    session.create("/registered", ephemeral=True)
+    harness.expire_session(session)
+    states.wait(lambda told: SessionState.EXPIRED in told)
+    session.create("/later")
+    assert not exists(session, "/registered")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_answer_that_nobody_understands_ends_the_session_but_not_the_adapter(harness: ZookeeperHarness) -> None:
+    session = harness.session(session_timeout_ms=1000)
+    states: Recorder[SessionState] = Recorder()
+    session.listen(states)
+    session.create("/registered", ephemeral=True)
+    watch = Watch(session, "/a")
+    harness.cable(session).inject(b"\x00\x00\x00\x04what")
+    states.wait(lambda told: SessionState.EXPIRED in told)
+    assert not exists(session, "/registered")
+    session.create("/a", b"1")
+    watch.wait(b"1", [])
+
+
+def test_closing_while_the_connection_is_lost(harness: ZookeeperHarness) -> None:
+    session = harness.session()
+    states: Recorder[SessionState] = Recorder()
+    session.listen(states)
+    harness.disconnect(session)
+    states.wait(lambda told: told == [SessionState.SUSPENDED])
+    session.watch("/a", lambda: None)
+    session.close()
+
+
+def test_versions_that_zookeeper_cannot_send(harness: ZookeeperHarness) -> None:
+    session = harness.session()
+    session.create("/a", b"x")
+    for version in (-1, -2, 2**31, 2**70):
+        with pytest.raises(BadVersion, match="/a"):
+            session.set("/a", b"lost", version=version)
+        with pytest.raises(BadVersion, match="/a"):
+            session.delete("/a", version=version)
+        with pytest.raises(NoNode, match="/b"):
+            session.delete("/b", version=version)
+    assert session.get("/a").data == b"x"
+
+
+def test_nodes_stand_at_the_paths_that_others_expect(server: ZookeeperServer, harness: ZookeeperHarness) -> None:
+    harness.session().create("/brokers/ids/0", b"creator:127.0.0.1:9092", ephemeral=True)
+    plain = KazooClient(f"127.0.0.1:{server.port}")
+    plain.start()
+    try:
+        data, stat = plain.get(f"{harness.chroot}/brokers/ids/0")
+        assert data == b"creator:127.0.0.1:9092"
+        assert stat.ephemeralOwner != 0
+    finally:
+        plain.stop()
+        plain.close()
+
+
+def test_a_service_that_is_not_there_is_a_clear_error() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(CoordinationError, match=f"no ZooKeeper answers at 127.0.0.1:{port} within 300 ms"):
+        ZookeeperCoordination(_url(port, ""), connect_timeout_ms=300)
+
+
+@pytest.mark.parametrize("url", ["etcd://h:1", "h:2181", "zookeeper://", "zookeeper://h:0", "zookeeper://h:1/a//b"])
+def test_a_url_that_makes_no_sense_is_a_clear_error(url: str) -> None:
+    with pytest.raises(ConfigError, match=url):
+        ZookeeperCoordination(url)
+
+
+def test_an_ensemble_goes_on_when_one_member_is_killed(tmp_path: Path) -> None:
+    servers = zookeeper_ensemble(tmp_path, 3)
+    sessions: list[ZookeeperCoordination] = []
+    try:
+        all_servers = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+        sessions = [ZookeeperCoordination(f"zookeeper://{all_servers}/chroot", report=_ignore) for _ in range(3)]
+        for number, session in enumerate(sessions):
+            session.create(f"/registered/{number}", ephemeral=True)
+        watches = [Watch(session, "/a") for session in sessions]
+        leader = next(server for server in servers if server.mode() == "leader")
+        leader.kill()
+        wait_until(lambda: _created(sessions[0], "/a"))
+        for watch in watches:
+            watch.wait(b"after", [])
+        assert sessions[1].children("/registered") == ["0", "1", "2"]
+    finally:
+        for session in sessions:
+            session.close()
+        for server in servers:
+            server.stop()
+
+
+def _created(session: Coordination, path: str) -> bool:
+    """Create the node, over lost connections."""
+    try:
+        session.create(path, b"after")
+    except CoordinationError:
+        try:
+            return exists(session, path)
+        except CoordinationError:
+            return False
+    return True

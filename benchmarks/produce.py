@@ -3,8 +3,9 @@
 import time
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from harness import MESSAGE_BYTES, Result, RunningBroker, broker
+
+from barnabas import Admin
 
 MESSAGES = 1_000_000
 TOPIC = "bench"
@@ -49,8 +50,8 @@ def _into(running: RunningBroker) -> tuple[float, float]:
 
 def measure() -> list[Result]:
     with broker(None, "num.partitions=1") as running:
-        admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(10)
+        with Admin(running.bootstrap) as admin:
+            admin.create_topic(TOPIC, partitions=1)
         _produce({"bootstrap.servers": running.bootstrap}, MESSAGES // 10)
         ours, mocks = [], []
         for _ in range(3):

@@ -6,9 +6,10 @@ root="$PWD" mypy="$PWD/$1/mypy"
 mkdir -p .build/types
 ln -sfn "$root" .build/types/barnabas
 cd .build/types
-export MYPYPATH=".:$root/tests"
+export MYPYPATH="."
 "$mypy" --config-file "$root/pyproject.toml" --cache-dir "$root/.mypy_cache" -p barnabas
 for around in tests benchmarks examples; do
     [ -n "$(find "$root/$around" -name '*.py' -print -quit)" ] || continue
-    "$mypy" --config-file "$root/pyproject.toml" --cache-dir "$root/.mypy_cache" --explicit-package-bases "$root/$around"
+    MYPYPATH=".:$root/$around" "$mypy" --config-file "$root/pyproject.toml" --cache-dir "$root/.mypy_cache" \
+        --explicit-package-bases "$root/$around"
 done

@@ -5,6 +5,7 @@ import tempfile
 import weakref
 from collections.abc import Callable
 
+from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.batches import batch, bytes_of, messages_in, open_log, read_all
@@ -116,7 +117,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(size=st.integers(0, 2000), share=st.floats(0, 1))
     def retain(self, size: int, share: float) -> None:
         high_watermark = self.start + int((self.end - self.start) * share)
-        self.log.update_config(LogConfig(**{**_fields(self.config), "retention_bytes": size}))
+        self.log.update_config(evolve(self.config, retention_bytes=size))
         before = self.log.segments
         removed = self.log.retain(self.now_ms, high_watermark)
         assert tuple(removed) == before[: len(removed)]
@@ -184,13 +185,6 @@ class FileLogMachine(LogMachine):
 
         weakref.finalize(reopen, shutil.rmtree, path)
         return reopen
-
-
-def _fields(config: LogConfig) -> dict[str, int]:
-    return {
-        name: getattr(config, name)
-        for name in ("segment_bytes", "index_interval_bytes", "segment_index_bytes", "segment_ms", "retention_ms")
-    }
 
 
 TestLogMachine = LogMachine.TestCase

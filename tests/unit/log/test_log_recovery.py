@@ -73,7 +73,7 @@ def test_orderly_stop_and_start(folder: Folder) -> None:
 
 def test_orderly_stop_opens_without_reading_the_segments(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     _written(folder, 200, LogConfig(segment_bytes=100 * SIZE, index_interval_bytes=SIZE)).close()
-    real, scanned = batch_scan.parse_header, 0
+    real, scanned = parse_header, 0
 
     def counted(buf: bytes, pos: int = 0) -> object:
         nonlocal scanned

@@ -33,7 +33,7 @@ def measure() -> list[Result]:
         with Admin(running.bootstrap) as admin:
             admin.create_topic(TOPIC, partitions=PARTITIONS)
         _fill(running.host, running.port)
-        with local_session(cores=2, log_file=Path(scratch) / "java.log") as spark:
+        with local_session(cores=2, quick=False, log_file=Path(scratch) / "java.log") as spark:
             frame = spark.read.format("barnabas").options(
                 **{"kafka.bootstrap.servers": running.bootstrap, "subscribe": TOPIC}
             )

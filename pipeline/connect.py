@@ -3,9 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
 
 import attrs
 
@@ -24,8 +22,9 @@ from ..ports.transport import TransportError
 from ..ports.words import Buffer, TopicPartition
 from .cluster import Columns, TopicInfo
 
-T = TypeVar("T")
 CHUNK_BYTES = 4 * 1024 * 1024
+"""Per fetch. Large, so that the way to the broker and back weighs little: a second thread that fetches ahead was tried
+and cost a third of the rate, because decoding needs the interpreter all the time."""
 _CHUNK_SETTING = "max.partition.fetch.bytes"
 _COMMON = frozenset(field.name.replace("_", ".") for field in attrs.fields(CommonSettings))
 _TRIES = 6
@@ -65,7 +64,7 @@ class ClientCluster:
         position, failures = start, 0
         while position < end:
             try:
-                for piece in _ahead(self._fetch(self._consumer, partition, position, end)):
+                for piece in self._fetch(self._consumer, partition, position, end):
                     failures = 0
                     for batches in _bounded(_bytes(piece)):
                         found = decode_columns(
@@ -161,12 +160,3 @@ def _columns(found: Decoded, batch_bytes: int) -> Columns:
         found.headers,
         size_bytes=max(batch_bytes, sum(map(len, filter(None, found.values)))),
     )
-
-
-def _ahead(pieces: Iterator[T]) -> Iterator[T]:
-    """The same, with the next piece fetched while the last is worked on."""
-    with ThreadPoolExecutor(1, thread_name_prefix="barnabas-fetch") as pool:
-        waiting = pool.submit(next, pieces, None)
-        while (piece := waiting.result()) is not None:
-            waiting = pool.submit(next, pieces, None)
-            yield piece

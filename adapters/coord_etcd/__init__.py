@@ -1,1 +1,5 @@
 """The coordination tree in etcd (aetcd's messages over gRPC)."""
+
+from .coordination import EtcdCoordination
+
+__all__ = ["EtcdCoordination"]

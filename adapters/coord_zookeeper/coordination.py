@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Event, Lock
+from traceback import format_exception
 from typing import Any, NoReturn
 
 from kazoo import exceptions as kazoo
@@ -39,8 +40,8 @@ def _to_stderr(text: str) -> None:
 class ZookeeperCoordination:
     """Fulfils `ports.coordination.Coordination`.
 
-    While the connection is lost, calls raise `CoordinationError` at once. A call that fails in the moment of the loss may
-    still have been done. The service's `jute.maxbuffer` (1 MiB less one byte, unless raised) bounds data and path
+    While the connection is lost, calls raise `CoordinationError` at once. A call that fails as it is lost may still
+    have been done. The service's `jute.maxbuffer` (1 MiB less one byte, unless raised) bounds data and path
     together; larger requests make it cut the connection. `report` is told of a callback that raised and of watches that
     are refused.
     """
@@ -70,7 +71,7 @@ class ZookeeperCoordination:
             logger=_log,
         )
         self._callbacks = ThreadPoolExecutor(1, "coordination-callbacks")
-        self._delivery = Delivery(Lock(), self._deliver, report)
+        self._delivery = Delivery(Lock(), self._deliver, self._callback_failed)
         self._watches = Watches(self._client, self._where.prefix, lambda path: self._delivery.touch([path]), report)
         self._life = Lock()
         self._closing = Event()
@@ -189,6 +190,9 @@ class ZookeeperCoordination:
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise ClosedError("this coordination session is closed")
+
+    def _callback_failed(self, error: Exception) -> None:
+        self._report(f"a coordination callback failed: {''.join(format_exception(error))}")
 
     def _deliver(self, tell: Callable[[], None]) -> None:
         try:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from traceback import format_exc
 
 from ...ports.coordination import SessionState
 from ...ports.errors import ClosedError
@@ -15,13 +14,15 @@ class Delivery:
     """The watches of one session behind the adapter's lock.
 
     `deliver` runs what it is given once, later, on the thread that calls watches; it raises `ClosedError` when that
-    thread is gone. `report` is told of a callback that raised. Methods take the lock (not reentrant): call without it.
+    thread is gone. `failed` is told what a callback raised. Methods take the lock (not reentrant): call without it.
     """
 
-    def __init__(self, lock: AbstractContextManager[object], deliver: Deliver, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, lock: AbstractContextManager[object], deliver: Deliver, failed: Callable[[Exception], None]
+    ) -> None:
         self._lock = lock
         self._deliver = deliver
-        self._report = report
+        self._failed = failed
         self._watchers = Watchers()
         self._delivering = False
         self._closed = False
@@ -65,7 +66,7 @@ class Delivery:
             try:
                 self._deliver(self._tell)
             except ClosedError as error:  # the thread of the callbacks has stopped: whom to tell is gone
-                self._report(f"coordination callbacks are no longer told: {error}")
+                self._failed(error)
 
     def _tell(self) -> None:
         while True:
@@ -76,5 +77,5 @@ class Delivery:
                     return
             try:
                 call()
-            except Exception:  # noqa: BLE001  a watcher's fault must not silence the others: reported, with its traceback
-                self._report(f"a coordination callback failed: {format_exc()}")
+            except Exception as error:  # noqa: BLE001  a watcher's fault must not silence the others: it is reported
+                self._failed(error)

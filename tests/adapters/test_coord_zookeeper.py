@@ -256,3 +256,14 @@ def _created(session: Coordination, path: str) -> bool:
         except CoordinationError:
             return False
     return True
+
+
+def test_a_callback_that_raises_is_reported(server: ZookeeperServer) -> None:
+    reports: Recorder[str] = Recorder()
+    session = ZookeeperCoordination(_url(server.port, f"/{uuid4().hex}"), report=reports)
+    try:
+        session.watch("/a", lambda: [][0])
+        session.create("/a")
+        reports.wait(lambda told: bool(told) and "callback failed" in told[0] and "IndexError" in told[0])
+    finally:
+        session.close()

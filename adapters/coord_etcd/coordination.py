@@ -1,0 +1,218 @@
+"""One session with etcd as a `Coordination`."""
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Lock
+from traceback import format_exception
+from typing import Any
+
+from ...core.cluster.delivery import Delivery
+from ...core.cluster.service_url import parse_service_url
+from ...core.cluster.tree import check_data, check_path
+from ...ports.coordination import (
+    BadVersion,
+    Cancel,
+    CoordinationError,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    SessionState,
+)
+from ...ports.errors import ClosedError
+from .keeper import SessionKeeper
+from .tree_requests import (
+    KeySpace,
+    absent,
+    ancestors,
+    at_version,
+    pairs,
+    persistent,
+    present,
+    put,
+    read,
+    remove,
+    replace,
+    to_node,
+    transaction,
+)
+
+DEFAULT_PORT = 2379
+ATTEMPTS = 50
+"""How often a change is tried again when others change the nodes around it in between."""
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+class EtcdCoordination:
+    """Fulfils `ports.coordination.Coordination`.
+
+    Reads are linearizable: each asks a quorum. While the connection is lost, calls raise `CoordinationError` at once. A
+    call that fails as it is lost may still have been done. Every session is told of every change below its
+    prefix, and `children` reads the keys of all descendants: the tree should be small, as ours are. `report` is told of
+    a callback that raised.
+    """
+
+    blocking = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        session_timeout_ms: int = 6000,
+        connect_timeout_ms: int = 6000,
+        report: Callable[[str], None] = _to_stderr,
+    ) -> None:
+        """Connect to `etcd://host:port,host2:port/prefix`.
+
+        The session time is rounded up to seconds; the service may give more (2 s at least).
+        Raises `ConfigError` for the URL, `CoordinationError` when no server answers in time.
+        """
+        where = parse_service_url(url, scheme="etcd", default_port=DEFAULT_PORT)
+        self._report = report
+        self._keys = KeySpace(where.prefix)
+        self._callbacks = ThreadPoolExecutor(1, "coordination-callbacks")
+        self._delivery = Delivery(Lock(), self._deliver, self._callback_failed)
+        self._keeper = SessionKeeper(where, self._keys, session_timeout_ms, self._delivery)
+        self._life = Lock()
+        self._closed = False
+        try:
+            self._keeper.start(connect_timeout_ms)
+        except CoordinationError:
+            self._callbacks.shutdown()
+            raise
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        check_path(path)
+        check_data(data)
+        key = self._keys.key(path)
+        above = ancestors(path)
+        missing: list[str] = []  # as the last attempt found; the first one takes it that the parent is there
+        for _ in range(ATTEMPTS):
+            lease = self._keeper.lease if ephemeral else 0
+            made = [self._keys.key(each) for each in missing]
+            compare = [absent(each) for each in (key, *made)]
+            if len(missing) < len(above):
+                nearest = self._keys.key(above[len(missing)])
+                compare += [present(nearest), persistent(nearest)]
+            changes = [*(put(each, b"") for each in made), put(key, data, lease)]
+            looks = [read(each) for each in (key, *map(self._keys.key, above))]
+            answer = self._transact(path, transaction(compare, changes, looks))
+            if answer.succeeded:
+                return
+            missing = self._missing(path, above, answer)
+        raise self._too_busy(path)
+
+    def get(self, path: str) -> Node:
+        check_path(path)
+        answer = self._transact(path, transaction([], [read(self._keys.key(path))]))
+        return self._found(path, answer)
+
+    def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
+        check_path(path)
+        check_data(data)
+        key = self._keys.key(path)
+        request = transaction(at_version(key, version), [replace(key, data)], [read(key)])
+        for _ in range(ATTEMPTS):
+            answer = self._transact(path, request)
+            if answer.succeeded:
+                return int(answer.responses[0].response_put.prev_kv.version)
+            self._check_version(path, version, self._found(path, answer))
+        raise self._too_busy(path)
+
+    def delete(self, path: str, *, version: int | None = None) -> None:
+        check_path(path)
+        key = self._keys.key(path)
+        first, end = self._keys.below(path)
+        compare = [*at_version(key, version), absent(first, end)]
+        looks = [read(key), read(first, end, keys_only=True, limit=1)]
+        request = transaction(compare, [remove(key)], looks)
+        for _ in range(ATTEMPTS):
+            answer = self._transact(path, request)
+            if answer.succeeded:
+                return
+            self._check_version(path, version, self._found(path, answer))
+            if pairs(answer.responses[1]):
+                raise NotEmpty(path)
+        raise self._too_busy(path)
+
+    def children(self, path: str) -> list[str]:
+        check_path(path)
+        looks = [read(self._keys.key(path), keys_only=True), read(*self._keys.below(path), keys_only=True)]
+        answer = self._transact(path, transaction([], looks))
+        self._found(path, answer)
+        return self._keys.child_names(path, (pair.key for pair in pairs(answer.responses[1])))
+
+    def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
+        check_path(path)
+        self._check_open()
+        return partial(self._delivery.cancel, self._delivery.watch(path, changed))
+
+    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+        self._check_open()
+        return partial(self._delivery.cancel, self._delivery.listen(state_changed))
+
+    def close(self) -> None:
+        """See the port. When no server can be reached, ephemeral nodes go once the session times out."""
+        with self._life:
+            if self._closed:
+                return
+            self._closed = True
+            self._delivery.close()
+            self._keeper.close()
+        self._callbacks.shutdown(wait=False)
+
+    def _missing(self, path: str, above: list[str], answer: Any) -> list[str]:
+        """Which of the nodes above are not there, the nearest first. Raises what stands against `path`."""
+        if pairs(answer.responses[0]):
+            raise NodeExists(path)
+        missing = []
+        for ancestor, response in zip(above, answer.responses[1:], strict=True):
+            found = pairs(response)
+            if found and found[0].lease:
+                raise CoordinationError(f"{ancestor} is ephemeral and cannot have children")
+            if found:
+                break
+            missing.append(ancestor)
+        return missing
+
+    def _found(self, path: str, answer: Any) -> Node:
+        found = pairs(answer.responses[0])
+        if not found:
+            raise NoNode(path)
+        return to_node(found[0])
+
+    def _check_version(self, path: str, version: int | None, node: Node) -> None:
+        if version is not None and version != node.version:
+            raise BadVersion(f"{path} has version {node.version}, not {version}")
+
+    def _too_busy(self, path: str) -> CoordinationError:
+        return CoordinationError(f"{path}: others change the nodes around it as often as it is tried")
+
+    def _transact(self, path: str, request: Any) -> Any:
+        self._check_open()
+        try:
+            return self._keeper.link().transact(path, request, self._keeper.request_timeout_s)
+        except CoordinationError as error:
+            self._check_open()
+            if isinstance(error, SessionExpired):
+                self._keeper.check_now()
+            raise
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this coordination session is closed")
+
+    def _callback_failed(self, error: Exception) -> None:
+        self._report(f"a coordination callback failed: {''.join(format_exception(error))}")
+
+    def _deliver(self, tell: Callable[[], None]) -> None:
+        try:
+            self._callbacks.submit(tell)
+        except RuntimeError as error:  # the executor was shut down
+            raise ClosedError("this coordination session is closed") from error

@@ -1,0 +1,115 @@
+"""The session: a lease that is kept alive, and a watch of the whole tree, over whichever server answers."""
+
+from itertools import cycle
+from math import ceil
+from threading import Event, Thread
+from typing import Any
+
+from ...core.cluster.delivery import Delivery
+from ...core.cluster.service_url import ServiceUrl
+from ...ports.coordination import CoordinationError, SessionState
+from .link import Link
+from .tree_requests import KeySpace, touched_paths
+
+RECONNECT_PAUSE_S = 0.2
+
+
+class SessionKeeper:
+    """Runs in a thread of its own; tells `delivery` of changes and session states.
+
+    After a new connection every watch is told, once changes after it arrive: nothing in between is missed.
+    """
+
+    def __init__(self, where: ServiceUrl, keys: KeySpace, session_timeout_ms: int, delivery: Delivery) -> None:
+        self._where = where
+        self._keys = keys
+        self._delivery = delivery
+        self._ttl_s = max(1, ceil(session_timeout_ms / 1000))
+        self._link: Link | None = None
+        self._lease: int | None = None
+        self._wake = Event()
+        self._ready = Event()
+        self._closing = Event()
+        self._why = "no server was asked yet"
+        self._thread = Thread(target=self._run, name="coordination-session", daemon=True)
+
+    def start(self, timeout_ms: int) -> None:
+        """Return with a session. Raises `CoordinationError`, then nothing is left running."""
+        self._thread.start()
+        if not self._ready.wait(timeout_ms / 1000):
+            self.close()
+            servers = self._where.servers
+            raise CoordinationError(f"no etcd answers at {servers} within {timeout_ms} ms; last: {self._why}")
+
+    @property
+    def request_timeout_s(self) -> float:
+        return float(self._ttl_s)
+
+    @property
+    def lease(self) -> int:
+        """The current lease, for a new ephemeral node."""
+        return self._lease or 0
+
+    def link(self) -> Link:
+        """The connection. Raises `CoordinationError` while there is none."""
+        link = self._link
+        if link is None:
+            raise CoordinationError(f"not connected to etcd at {self._where.servers}; last: {self._why}")
+        return link
+
+    def check_now(self) -> None:
+        """Something says that the lease is gone: look at once."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """End the session: its lease too, if a server can be reached."""
+        self._closing.set()
+        self._wake.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        for endpoint in cycle(self._where.endpoints):
+            if self._closing.is_set():
+                return
+            link = Link(endpoint)
+            try:
+                self._serve(link)
+            except CoordinationError as error:
+                self._why = str(error)
+            finally:
+                if self._link is not None:
+                    self._link = None
+                    self._delivery.touch_all(SessionState.SUSPENDED, watches=False)
+                link.close()
+            self._closing.wait(RECONNECT_PAUSE_S)
+
+    def _serve(self, link: Link) -> None:
+        state = self._take_lease(link)
+        stream = link.watch(*self._keys.below(""), changed=self._on_events, lost=self._wake.set)
+        try:
+            stream.wait_ready(self._ttl_s / 3)
+            self._link = link
+            self._delivery.touch_all(state, watches=True)
+            self._ready.set()
+            while not self._closing.is_set():
+                self._wake.wait(self._ttl_s / 3)
+                self._wake.clear()
+                if stream.error is not None:
+                    raise stream.error
+                if self._closing.is_set() or self._take_lease(link) is SessionState.CONNECTED:
+                    continue
+                self._delivery.touch_all(SessionState.EXPIRED, watches=True)
+            link.revoke(self.lease, self._ttl_s / 3)
+        finally:
+            stream.close()
+
+    def _take_lease(self, link: Link) -> SessionState:
+        """Keep the lease alive, or take a new one: EXPIRED if that replaces a lost one."""
+        if self._lease is not None and link.keep_alive(self._lease, self._ttl_s / 3) > 0:
+            return SessionState.CONNECTED
+        state = SessionState.CONNECTED if self._lease is None else SessionState.EXPIRED
+        self._lease = link.grant(self._ttl_s, self._ttl_s / 3).ID
+        return state
+
+    def _on_events(self, events: Any) -> None:
+        self._delivery.touch(touched_paths(self._keys, events))

@@ -1,0 +1,135 @@
+"""A connection to one etcd server. gRPC's exceptions end here."""
+
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any
+
+import grpc
+from aetcd import rpc
+
+from ...core.cluster.service_url import Endpoint
+from ...ports.coordination import CoordinationError, SessionExpired
+
+_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),  # the children of a large tree
+    ("grpc.use_local_subchannel_pool", 1),  # else a new channel inherits the pause after another one's failure
+    ("grpc.enable_http_proxy", 0),
+]
+_HAS_LEADER = (("hasleader", "true"),)
+"""A member that lost its quorum ends such a stream, instead of staying silent."""
+_OUTCOME = "; whether the service has done it is not known"
+
+
+def to_coordination_error(error: Exception, what: str, endpoint: Endpoint) -> CoordinationError:
+    """The port's error for a failed call."""
+    if not isinstance(error, grpc.Call):
+        return CoordinationError(f"{what}: lost the connection to etcd at {endpoint}{_OUTCOME}")
+    code, details = error.code(), error.details() or ""
+    if code == grpc.StatusCode.NOT_FOUND and "lease" in details:
+        return SessionExpired(f"{what}: the session with etcd at {endpoint} expired")
+    if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+        return CoordinationError(f"{what}: no answer from etcd at {endpoint} in time{_OUTCOME}")
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        return CoordinationError(f"{what}: etcd at {endpoint} cannot be reached ({details}){_OUTCOME}")
+    return CoordinationError(f"{what}: etcd at {endpoint} refused: {code.name} {details}")
+
+
+class Link:
+    """Calls with a deadline. Every method raises `CoordinationError`; any thread may call."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._channel = grpc.insecure_channel(str(endpoint), options=_OPTIONS)
+        self._kv = rpc.KVStub(self._channel)
+        self._lease = rpc.LeaseStub(self._channel)
+        self._watch = rpc.WatchStub(self._channel)
+
+    def transact(self, path: str, request: Any, timeout_s: float) -> Any:
+        return self._call(path, self._kv.Txn, request, timeout_s)
+
+    def grant(self, ttl_s: int, timeout_s: float) -> Any:
+        """A new lease; the answer has its `ID` and the `TTL` in seconds that the service gave."""
+        return self._call("a new session", self._lease.LeaseGrant, rpc.LeaseGrantRequest(TTL=ttl_s), timeout_s)
+
+    def keep_alive(self, lease: int, timeout_s: float) -> int:
+        """The seconds that the lease has from now; 0 or less when it is gone."""
+        request = iter([rpc.LeaseKeepAliveRequest(ID=lease)])
+        answers = self._call("the session", self._keep_alive, request, timeout_s)
+        if not answers:
+            raise CoordinationError(f"etcd at {self.endpoint} does not keep the session alive")
+        return int(answers[0].TTL)
+
+    def revoke(self, lease: int, timeout_s: float) -> None:
+        """End the lease and remove its keys."""
+        self._call("the end of the session", self._lease.LeaseRevoke, rpc.LeaseRevokeRequest(ID=lease), timeout_s)
+
+    def watch(
+        self, first: bytes, end: bytes, changed: Callable[[Any], None], lost: Callable[[], None]
+    ) -> "WatchStream":
+        request = rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=first, range_end=end))
+        return WatchStream(self._watch, request, self.endpoint, changed, lost)
+
+    def close(self) -> None:
+        """Calls in flight fail."""
+        self._channel.close()
+
+    def _keep_alive(self, request: Any, *, timeout: float) -> list[Any]:
+        return list(self._lease.LeaseKeepAlive(request, timeout=timeout))
+
+    def _call(self, what: str, method: Callable[..., Any], request: Any, timeout_s: float) -> Any:
+        try:
+            return method(request, timeout=timeout_s)
+        except (grpc.RpcError, ValueError) as error:  # ValueError: the channel is closed
+            raise to_coordination_error(error, what, self.endpoint) from error
+
+
+class WatchStream:
+    """The events of a range from `wait_ready` on: each list goes to `changed`, on a thread of the stream.
+
+    When it ends, `error` says why and `lost` is called.
+    """
+
+    def __init__(
+        self, stub: Any, request: Any, endpoint: Endpoint, changed: Callable[[Any], None], lost: Callable[[], None]
+    ) -> None:
+        self.error: CoordinationError | None = None
+        self._endpoint = endpoint
+        self._changed = changed
+        self._lost = lost
+        self._ready = Event()
+        try:
+            # The stream of requests ends after one; that of events goes on.
+            self._call = stub.Watch(iter([request]), metadata=_HAS_LEADER)
+        except (grpc.RpcError, ValueError) as error:
+            raise to_coordination_error(error, "the watch", endpoint) from error
+        self._thread = Thread(target=self._run, name="coordination-watch", daemon=True)
+        self._thread.start()
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Return once the service watches. Raises `CoordinationError`."""
+        if not self._ready.wait(timeout_s):
+            raise CoordinationError(f"etcd at {self._endpoint} does not watch in time")
+        if self.error is not None:
+            raise self.error
+
+    def close(self) -> None:
+        self._call.cancel()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            for answer in self._call:
+                if answer.canceled:
+                    raise CoordinationError(f"etcd at {self._endpoint} ended the watch: {answer.cancel_reason}")
+                self._changed(answer.events)
+                self._ready.set()
+            raise CoordinationError(f"etcd at {self._endpoint} ended the watch")
+        except CoordinationError as error:
+            self.error = error
+        except grpc.RpcError as error:
+            self.error = to_coordination_error(error, "the watch", self._endpoint)
+        finally:
+            if self.error is None:  # an exception that nobody expected, and that the thread tells of
+                self.error = CoordinationError(f"the watch of etcd at {self._endpoint} failed")
+            self._ready.set()
+            self._lost()

@@ -1,0 +1,275 @@
+"""The etcd adapter against real servers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from contracts.coordination import CoordinationContract, Opened, machine_for
+from contracts.coordination_harness import Recorder, Watch, exists, wait_until
+from hypothesis import settings
+from support.etcd_server import EtcdServer, etcd_cluster
+from support.tcp_proxy import TcpProxy
+from support.zookeeper_server import free_ports
+
+from barnabas.adapters.coord_etcd import EtcdCoordination
+from barnabas.ports.coordination import BadVersion, Coordination, CoordinationError, NoNode, NotEmpty, SessionState
+from barnabas.ports.errors import ConfigError
+
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("etcd")]
+SESSION_MS = 4000
+_running: list[EtcdServer] = []
+
+
+def _ignore(text: str) -> None:
+    """The suite makes watches raise on purpose."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    server = EtcdServer(tmp_path_factory.mktemp("etcd") / "server")
+    try:
+        server.start()
+        server.wait_ready()
+        _running.append(server)
+        yield server
+    finally:
+        _running.clear()
+        server.stop()
+
+
+def _url(port: int, prefix: str) -> str:
+    return f"etcd://127.0.0.1:{port}{prefix}"
+
+
+class EtcdHarness:
+    """Each session has a network cable of its own."""
+
+    several_sessions = True
+    faults = frozenset({"expire_session", "disconnect", "reconnect", "restart_server"})
+
+    def __init__(self, server: EtcdServer) -> None:
+        self._server = server
+        self.prefix = f"/{uuid4().hex}/root"
+        self._made: list[tuple[EtcdCoordination, TcpProxy]] = []
+
+    def session(self, session_timeout_ms: int = SESSION_MS) -> EtcdCoordination:
+        cable = TcpProxy(("127.0.0.1", self._server.port))
+        try:
+            made = EtcdCoordination(
+                _url(cable.port, self.prefix), session_timeout_ms=session_timeout_ms, report=_ignore
+            )
+        except CoordinationError:
+            cable.close()
+            raise
+        self._made.append((made, cable))
+        return made
+
+    def cable(self, session: Coordination) -> TcpProxy:
+        return next(cable for made, cable in self._made if made is session)
+
+    def expire_session(self, session: Coordination) -> None:
+        assert isinstance(session, EtcdCoordination)
+        self._server.end_lease(session._keeper.lease)
+
+    def disconnect(self, session: Coordination) -> None:
+        self.cable(session).cut()
+
+    def reconnect(self, session: Coordination) -> None:
+        self.cable(session).restore()
+
+    def restart_server(self) -> None:
+        self._server.kill()
+        self._server.start()
+        self._server.wait_ready()
+
+    def close(self) -> None:
+        for session, cable in self._made:
+            session.close()
+            cable.close()
+
+
+@pytest.fixture
+def harness(server: EtcdServer) -> Iterator[EtcdHarness]:
+    harness = EtcdHarness(server)
+    yield harness
+    harness.close()
+
+
+class TestEtcdCoordination(CoordinationContract):
+    """The contract; the fixture `harness` is the module's."""
+
+
+class _OpenedEtcd:
+    def __init__(self) -> None:
+        self._url = _url(_running[0].port, f"/{uuid4().hex}")
+        self.session = EtcdCoordination(self._url)
+
+    def reopen(self) -> EtcdCoordination:
+        self.session.close()
+        self.session = EtcdCoordination(self._url)
+        return self.session
+
+    def close(self) -> None:
+        self.session.close()
+
+
+def _open_fresh() -> Opened:
+    opened = _OpenedEtcd()
+    return Opened(opened.session, opened.reopen, opened.close)
+
+
+@pytest.mark.usefixtures("server")
+class TestEtcdMachine(machine_for(_open_fresh).TestCase):  # type: ignore[misc]  # hypothesis makes the base class
+    settings = settings(max_examples=8, stateful_step_count=15, deadline=None)
+
+
+def test_a_cable_that_goes_dead_is_noticed_and_the_session_expires(harness: EtcdHarness) -> None:
+    """Nothing is closed, nothing arrives: only the missing answers tell."""
+    one, other = harness.session(session_timeout_ms=2000), harness.session()
+    states: Recorder[SessionState] = Recorder()
+    one.listen(states)
+    one.create("/registered/one", b"1", ephemeral=True)
+    watch, others_watch = Watch(one, "/a"), Watch(other, "/registered")
+    harness.cable(one).stall()
+    with pytest.raises(CoordinationError):
+        one.get("/registered/one")
+    states.wait(lambda told: told == [SessionState.SUSPENDED])
+    others_watch.wait(b"", [])
+    other.create("/a", b"meanwhile")
+    harness.cable(one).restore()
+    states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.EXPIRED])
+    watch.wait(b"meanwhile", [])
+    one.create("/registered/one", b"2", ephemeral=True)
+
+
+def test_the_adapter_does_not_make_ephemeral_nodes_again(harness: EtcdHarness) -> None:
+    session = harness.session()
+    states: Recorder[SessionState] = Recorder()
+    session.listen(states)
+    session.create("/registered", ephemeral=True)
+    harness.expire_session(session)
+    states.wait(lambda told: SessionState.EXPIRED in told)
+    session.create("/later")
+    assert not exists(session, "/registered")
+
+
+def test_an_ephemeral_node_for_a_lease_that_is_gone_tells_of_the_end_of_the_session(harness: EtcdHarness) -> None:
+    session = harness.session(session_timeout_ms=60_000)
+    states: Recorder[SessionState] = Recorder()
+    session.listen(states)
+    harness.expire_session(session)
+    with pytest.raises(CoordinationError, match="expired"):
+        session.create("/registered", ephemeral=True)
+    states.wait(lambda told: told == [SessionState.EXPIRED])  # long before the lease would be refreshed
+    session.create("/registered", ephemeral=True)
+
+
+def test_closing_while_the_connection_is_lost(harness: EtcdHarness) -> None:
+    session = harness.session()
+    states: Recorder[SessionState] = Recorder()
+    session.listen(states)
+    harness.disconnect(session)
+    states.wait(lambda told: told == [SessionState.SUSPENDED])
+    session.watch("/a", lambda: None)
+    session.close()
+
+
+def test_versions_that_etcd_cannot_have(harness: EtcdHarness) -> None:
+    session = harness.session()
+    session.create("/a", b"x")
+    for version in (-1, -2, 2**31, 2**70):
+        with pytest.raises(BadVersion, match="/a"):
+            session.set("/a", b"lost", version=version)
+        with pytest.raises(BadVersion, match="/a"):
+            session.delete("/a", version=version)
+        with pytest.raises(NoNode, match="/b"):
+            session.delete("/b", version=version)
+    assert session.get("/a").data == b"x"
+
+
+def test_nodes_stand_at_the_keys_that_others_expect(server: EtcdServer, harness: EtcdHarness) -> None:
+    harness.session().create("/brokers/ids/0", b"creator:127.0.0.1:9092", ephemeral=True)
+    assert server.value(f"{harness.prefix}/brokers/ids/0".encode()) == b"creator:127.0.0.1:9092"
+    assert server.value(f"{harness.prefix}/brokers".encode()) == b""
+
+
+def test_keys_that_someone_else_wrote(server: EtcdServer, harness: EtcdHarness) -> None:
+    session = harness.session()
+    session.create("/a/b")
+    prefix = harness.prefix.encode()
+    for key in (b"/a/\xff\xfe", b"/a/", b"/a/gap/below", b"/a/b//c", b"-beside/a"):
+        server.put(prefix + key, b"foreign")
+    watch = Watch(session, "/a")
+    server.put(prefix + b"/a/\xff", b"foreign")
+    session.set("/a", b"1")
+    watch.wait(b"1", ["b"])
+    assert session.children("/a") == ["b"]
+    with pytest.raises(NotEmpty):
+        session.delete("/a/b")
+    session.create("/a/gap")
+    assert session.children("/a/gap") == ["below"]
+
+
+def test_a_service_that_is_not_there_is_a_clear_error() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(CoordinationError, match=f"no etcd answers at 127.0.0.1:{port} within 300 ms"):
+        EtcdCoordination(_url(port, ""), connect_timeout_ms=300)
+
+
+@pytest.mark.parametrize("url", ["zookeeper://h:1", "h:2379", "etcd://", "etcd://h:0", "etcd://h:1/a//b"])
+def test_a_url_that_makes_no_sense_is_a_clear_error(url: str) -> None:
+    with pytest.raises(ConfigError, match=url):
+        EtcdCoordination(url)
+
+
+def test_a_cluster_goes_on_when_one_member_is_killed(tmp_path: Path) -> None:
+    servers = etcd_cluster(tmp_path, 3)
+    sessions: list[EtcdCoordination] = []
+    try:
+        leader = next(server for server in servers if server.is_leader())
+        order = [leader, *(server for server in servers if server is not leader)]
+        all_servers = ",".join(f"127.0.0.1:{server.port}" for server in order)
+        # The first server of the list is used first: one session on the leader, one on a follower.
+        turned = ",".join(f"127.0.0.1:{server.port}" for server in reversed(order))
+        sessions = [
+            EtcdCoordination(f"etcd://{each}/prefix", report=_ignore, session_timeout_ms=6000)
+            for each in (all_servers, turned)
+        ]
+        for number, session in enumerate(sessions):
+            session.create(f"/registered/{number}", ephemeral=True)
+        watches = [Watch(session, "/a") for session in sessions]
+        leader.kill()
+        wait_until(lambda: _created(sessions[0], "/a"))
+        for watch in watches:
+            watch.wait(b"after", [])
+        wait_until(lambda: _created(sessions[1], "/b"))
+        assert sessions[1].children("/registered") == ["0", "1"]
+    finally:
+        for session in sessions:
+            session.close()
+        for server in servers:
+            server.stop()
+
+
+def _created(session: Coordination, path: str) -> bool:
+    """Create the node, over lost connections."""
+    try:
+        session.create(path, b"after")
+    except CoordinationError:
+        try:
+            return exists(session, path)
+        except CoordinationError:
+            return False
+    return True
+
+
+def test_a_callback_that_raises_is_reported(server: EtcdServer) -> None:
+    reports: Recorder[str] = Recorder()
+    session = EtcdCoordination(_url(server.port, f"/{uuid4().hex}"), report=reports)
+    try:
+        session.watch("/a", lambda: [][0])
+        session.create("/a")
+        reports.wait(lambda told: bool(told) and "callback failed" in told[0] and "IndexError" in told[0])
+    finally:
+        session.close()

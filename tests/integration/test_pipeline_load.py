@@ -166,7 +166,10 @@ def _killed_load(broker: Broker, topic: str, table: Path, where: str) -> None:
     """Run a load in a process of its own: killed at a step of the commit, or ("read") by us while Spark reads."""
     arguments = [broker.bootstrap, topic, str(table), str(table.with_name("java.log")), where]
     command = [sys.executable, "-c", _VICTIM, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    environment = os.environ | {"TMPDIR": str(table.parent)}  # what a killed process leaves goes with the test
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.strip() == where:

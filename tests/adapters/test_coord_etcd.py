@@ -223,7 +223,7 @@ def test_a_url_that_makes_no_sense_is_a_clear_error(url: str) -> None:
         EtcdCoordination(url)
 
 
-def test_a_cluster_goes_on_when_one_member_is_killed(tmp_path: Path) -> None:
+def test_a_cluster_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_path: Path) -> None:
     servers = etcd_cluster(tmp_path, 3)
     sessions: list[EtcdCoordination] = []
     try:
@@ -245,11 +245,30 @@ def test_a_cluster_goes_on_when_one_member_is_killed(tmp_path: Path) -> None:
             watch.wait(b"after", [])
         wait_until(lambda: _created(sessions[1], "/b"))
         assert sessions[1].children("/registered") == ["0", "1"]
+        states: Recorder[SessionState] = Recorder()
+        sessions[1].listen(states)
+        order[1].kill()  # one of three is left: no quorum
+        states.wait(lambda told: bool(told) and told[-1] is SessionState.SUSPENDED)
+        with pytest.raises(CoordinationError):
+            sessions[1].set("/a", b"alone")
+        order[1].start()
+        states.wait(lambda told: told[-1] is not SessionState.SUSPENDED)
+        wait_until(lambda: _is_set(sessions[1], "/a", b"quorum"))
+        for watch in watches:
+            watch.wait(b"quorum", [])
     finally:
         for session in sessions:
             session.close()
         for server in servers:
             server.stop()
+
+
+def _is_set(session: Coordination, path: str, data: bytes) -> bool:
+    try:
+        session.set(path, data)
+    except CoordinationError:
+        return False
+    return True
 
 
 def _created(session: Coordination, path: str) -> bool:
@@ -267,9 +286,13 @@ def _created(session: Coordination, path: str) -> bool:
 def test_a_callback_that_raises_is_reported(server: EtcdServer) -> None:
     reports: Recorder[str] = Recorder()
     session = EtcdCoordination(_url(server.port, f"/{uuid4().hex}"), report=reports)
+
+    def broken() -> None:
+        raise RuntimeError("a broken watch")
+
     try:
-        session.watch("/a", lambda: [][0])
+        session.watch("/a", broken)
         session.create("/a")
-        reports.wait(lambda told: bool(told) and "callback failed" in told[0] and "IndexError" in told[0])
+        reports.wait(lambda told: bool(told) and "callback failed" in told[0] and "a broken watch" in told[0])
     finally:
         session.close()

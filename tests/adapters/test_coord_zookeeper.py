@@ -224,7 +224,7 @@ def test_a_url_that_makes_no_sense_is_a_clear_error(url: str) -> None:
         ZookeeperCoordination(url)
 
 
-def test_an_ensemble_goes_on_when_one_member_is_killed(tmp_path: Path) -> None:
+def test_an_ensemble_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_path: Path) -> None:
     servers = zookeeper_ensemble(tmp_path, 3)
     sessions: list[ZookeeperCoordination] = []
     try:
@@ -239,11 +239,31 @@ def test_an_ensemble_goes_on_when_one_member_is_killed(tmp_path: Path) -> None:
         for watch in watches:
             watch.wait(b"after", [])
         assert sessions[1].children("/registered") == ["0", "1", "2"]
+        states: Recorder[SessionState] = Recorder()
+        sessions[1].listen(states)
+        left = [server for server in servers if server is not leader]
+        left[0].kill()  # one of three is left: no quorum
+        states.wait(lambda told: bool(told) and told[-1] is SessionState.SUSPENDED)
+        with pytest.raises(CoordinationError):
+            sessions[1].set("/a", b"alone")
+        left[0].start()
+        states.wait(lambda told: told[-1] is not SessionState.SUSPENDED)
+        wait_until(lambda: _is_set(sessions[1], "/a", b"quorum"))
+        for watch in watches:
+            watch.wait(b"quorum", [])
     finally:
         for session in sessions:
             session.close()
         for server in servers:
             server.stop()
+
+
+def _is_set(session: Coordination, path: str, data: bytes) -> bool:
+    try:
+        session.set(path, data)
+    except CoordinationError:
+        return False
+    return True
 
 
 def _created(session: Coordination, path: str) -> bool:
@@ -261,9 +281,13 @@ def _created(session: Coordination, path: str) -> bool:
 def test_a_callback_that_raises_is_reported(server: ZookeeperServer) -> None:
     reports: Recorder[str] = Recorder()
     session = ZookeeperCoordination(_url(server.port, f"/{uuid4().hex}"), report=reports)
+
+    def broken() -> None:
+        raise RuntimeError("a broken watch")
+
     try:
-        session.watch("/a", lambda: [][0])
+        session.watch("/a", broken)
         session.create("/a")
-        reports.wait(lambda told: bool(told) and "callback failed" in told[0] and "IndexError" in told[0])
+        reports.wait(lambda told: bool(told) and "callback failed" in told[0] and "a broken watch" in told[0])
     finally:
         session.close()

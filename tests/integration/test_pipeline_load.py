@@ -182,18 +182,18 @@ def test_killed_and_run_again(spark: "SparkSession", broker: Broker, tmp_path: P
     topic = "kill-" + where.replace(" ", "-")
     _create(broker, topic, 3)
     for partition in range(3):
-        _send(broker, topic, partition, 20_000, day=partition)
+        _send(broker, topic, partition, 5_000, day=partition)
     table = tmp_path / "table"
     load(broker.bootstrap, [topic], table, spark=spark)
     for partition in range(3):
-        _send(broker, topic, partition, 20_000, day=partition)
+        _send(broker, topic, partition, 5_000, day=partition)
     _killed_load(broker, topic, table, where)
     if where == "move file":
-        assert read_table(spark, table).count() == 120_000
+        assert read_table(spark, table).count() == 30_000
     else:
-        assert _rows(table) == _expected(topic, 20_000, 20_000, 20_000)
+        assert _rows(table) == _expected(topic, 5_000, 5_000, 5_000)
     load(broker.bootstrap, [topic], table, spark=spark)
-    assert _rows(table) == _expected(topic, 40_000, 40_000, 40_000)
+    assert _rows(table) == _expected(topic, 10_000, 10_000, 10_000)
     assert not list((table / "_barnabas" / "staging").iterdir())
 
 

@@ -28,11 +28,12 @@ def _produce(settings: dict[str, object], messages: int) -> float:
     payload = bytes(MESSAGE_BYTES)
     started = time.perf_counter()
     for number in range(messages):
-        try:
-            producer.produce(TOPIC, payload, partition=0)
-        except BufferError:
-            producer.poll(0.05)
-            producer.produce(TOPIC, payload, partition=0)
+        while True:
+            try:
+                producer.produce(TOPIC, payload, partition=0)
+                break
+            except BufferError:
+                producer.poll(0.05)
         if number % 20_000 == 0:
             producer.poll(0)
     left = producer.flush(60)

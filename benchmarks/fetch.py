@@ -31,7 +31,7 @@ print(listener.getsockname()[1], flush=True)
 connection, _ = listener.accept()
 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 at = 0
-while connection.recv(64):
+while connection.recv(4096):
     connection.sendall(chunk.to_bytes(4, "big"))
     sent = 0
     while sent < chunk:
@@ -46,11 +46,10 @@ def _bare(path: Path) -> float:
     try:
         assert server.stdout is not None
         client = BareClient("127.0.0.1", int(server.stdout.readline()))
-        request = fetch_frame(TOPIC, 0, 0, CHUNK)
         started = time.perf_counter()
         done = 0
         while done < TOTAL:
-            chunk = client.exchange(request)
+            chunk = client.exchange(fetch_frame(TOPIC, 0, done, CHUNK))
             done += len(chunk)
             next_offset(chunk)
         rate = done / (time.perf_counter() - started)

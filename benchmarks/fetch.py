@@ -17,7 +17,7 @@ from barnabas import Message
 from barnabas.core.message.batch_writer import encode_batch
 
 CHUNK = 1024 * 1024
-TOTAL = 1024 * CHUNK
+TOTAL = 512 * CHUNK
 TOPIC = "bench"
 
 # Answers each 4-byte request with a 4-byte length and 1 MB of the file, round and round.
@@ -86,7 +86,7 @@ def measure() -> list[Result]:
             for _ in range(count):
                 client.exchange(produce_frame(TOPIC, 0, batch))
             ours, bare = [], []
-            for _ in range(3):
+            for _ in range(8):
                 bare.append(_bare(Path(plain.name)))
                 ours.append(_fetch(client, count * 500))
             client.close()

@@ -1,5 +1,6 @@
 """One segment: a file of record batches with its offset index and time index (facts B3)."""
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -19,7 +20,7 @@ NO_TIMESTAMP = -1
 INT_MAX = 2**31 - 1
 
 # Exact places of so many of the newest batches are remembered: readers at the tail need neither index nor disk.
-_RECENT_MIN, _RECENT_MAX = 64, 128
+_RECENT_MIN, _RECENT_MAX = 384, 512
 
 
 class SegmentFiles(NamedTuple):
@@ -83,8 +84,8 @@ class Segment:
         self._first_timestamp: int | None = None
         self._rebuilt_in_vain = False
         self._recent_floor = base_offset
-        self._recent_ends: list[int] = []
-        self._recent_positions: list[int] = []
+        self._recent_ends = array("q")
+        self._recent_positions = array("q")
 
     @classmethod
     def create(
@@ -158,8 +159,8 @@ class Segment:
     def seal(self) -> None:
         """No more batches come: write the indexes, and forget the places of the newest batches."""
         self.write_indexes()
-        self._recent_ends = []
-        self._recent_positions = []
+        self._recent_ends = array("q")
+        self._recent_positions = array("q")
 
     # --- looking up
 
@@ -327,8 +328,8 @@ class Segment:
 
     def forget(self) -> None:
         """Drop what is remembered about batches."""
-        self._recent_ends = []
-        self._recent_positions = []
+        self._recent_ends = array("q")
+        self._recent_positions = array("q")
         self._first_timestamp = None
         self._largest = None
 

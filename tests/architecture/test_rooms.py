@@ -13,7 +13,19 @@ ROOMS = ("ports", "core", "adapters", "plugins", "app", "pipeline")
 
 # What the core may take from outside: pure functions and types, nothing that reads a clock, a file or a socket.
 CORE_MAY_IMPORT = {
-    *("abc", "base64", "binascii", "bisect", "collections", "contextlib", "enum", "functools", "hashlib", "heapq"),
+    *(
+        "abc",
+        "array",
+        "base64",
+        "binascii",
+        "bisect",
+        "collections",
+        "contextlib",
+        "enum",
+        "functools",
+        "hashlib",
+        "heapq",
+    ),
     *("itertools", "json", "math", "operator", "re", "struct", "types", "typing", "zlib", "attrs", "crc32c"),
 }
 PORTS_MAY_IMPORT = {"abc", "attrs", "collections", "enum", "typing"}

@@ -81,12 +81,12 @@ def _costs(total_bytes: int) -> tuple[float, float, float]:
             client = BareClient(running.host, running.port)
             batch = bytes(encode_batch([Message(value=bytes(200))], now_ms=1_700_000_000_000))
             # Spread over the whole log, and few enough to stay in the page cache: the disk is not what is measured.
-            old = [end * part // OLD_PLACES for part in range(OLD_PLACES)]
+            places = [end * part // OLD_PLACES for part in range(OLD_PLACES)]
             produce, tail, old_reads = [], [], []
             for number in range(ROUNDS):
                 produce.append(_timed(client, produce_frame(TOPIC, 0, batch)))
                 tail.append(_timed(client, fetch_frame(TOPIC, 0, end + number, 4096)))
-                old_reads.append(_timed(client, fetch_frame(TOPIC, 0, old[number % len(old)], 1024)))
+                old_reads.append(_timed(client, fetch_frame(TOPIC, 0, places[number % len(places)], 1024)))
             answer = client.exchange(fetch_frame(TOPIC, 0, end // 2, 1024))
             found = struct.unpack_from(">q", records_of(answer, TOPIC))[0]
             if found != end // 2:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -152,8 +152,3 @@ def next_offset(records: memoryview) -> int:
         offset = base + int(struct.unpack_from(">i", records, at + 23)[0]) + 1
         at += 12 + length
     return offset
-
-
-def best_of(times: int, measure: Callable[[], float]) -> float:
-    """The best rate of several runs; other work on the machine only ever makes a run slower."""
-    return max(measure() for _ in range(times))

@@ -3,7 +3,6 @@
 import gzip
 import io
 import sys
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -70,10 +69,3 @@ def _message(line: bytes, separator: bytes | None) -> Message:
         return Message(value=line)
     key, found, value = line.partition(separator)
     return Message(value=value, key=key) if found else Message(value=line)
-
-
-def read_lines(file: Path) -> Iterator[bytes]:
-    """The lines of a file (gzip or plain) without their ends."""
-    with _open(file) as lines:
-        for line in lines:
-            yield line.rstrip(b"\n")

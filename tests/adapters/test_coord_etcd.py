@@ -9,8 +9,8 @@ from contracts.coordination import CoordinationContract, Opened, machine_for
 from contracts.coordination_harness import Recorder, Watch, exists, wait_until
 from hypothesis import settings
 from support.etcd_server import EtcdServer, etcd_cluster
+from support.server_process import free_ports
 from support.tcp_proxy import TcpProxy
-from support.zookeeper_server import free_ports
 
 from barnabas.adapters.coord_etcd import EtcdCoordination
 from barnabas.ports.coordination import BadVersion, Coordination, CoordinationError, NoNode, NotEmpty, SessionState

@@ -9,8 +9,9 @@ from contracts.coordination import CoordinationContract, Opened, machine_for
 from contracts.coordination_harness import Recorder, Watch, exists, wait_until
 from hypothesis import settings
 from kazoo.client import KazooClient
+from support.server_process import free_ports
 from support.tcp_proxy import TcpProxy
-from support.zookeeper_server import ZookeeperServer, free_ports, zookeeper_ensemble
+from support.zookeeper_server import ZookeeperServer, zookeeper_ensemble
 
 from barnabas.adapters.coord_zookeeper import ZookeeperCoordination
 from barnabas.ports.coordination import BadVersion, Coordination, CoordinationError, NoNode, SessionState

@@ -1,0 +1,88 @@
+"""A server of somebody else in a process group of its own, with its log kept for when it does not start."""
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from support.waiting import wait_for
+
+START_PATIENCE_S = 60.0
+END_PATIENCE_S = 10
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in taken]
+    for each in taken:
+        each.close()
+    return ports
+
+
+class ServerProcess:
+    """Inherit, and say by `serves` when the server is ready."""
+
+    name: str
+
+    def __init__(self, folder: Path, command: Sequence[str]) -> None:
+        self._folder = folder
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def serves(self) -> bool:
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Returns at once; see `wait_ready`."""
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, cwd=self._folder, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def wait_ready(self) -> None:
+        """Returns once the server serves: alone, or as a member of a quorum."""
+        try:
+            wait_for(self._serves_or_ended, START_PATIENCE_S)
+        except TimeoutError as error:
+            text = (self._folder / "server.log").read_text(errors="replace")[-4000:]
+            raise RuntimeError(f"{self.name} did not start: {text}") from error
+
+    def _serves_or_ended(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise TimeoutError("it ended")
+        return self.serves()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        os.killpg(self._process.pid, how)
+        try:
+            self._process.wait(END_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(END_PATIENCE_S)
+        self._process = None
+
+
+def start_all(servers: Sequence[ServerProcess]) -> None:
+    """Start servers that need each other, and wait for them; none is left running if one does not start."""
+    try:
+        for server in servers:
+            server.start()
+        for server in servers:
+            server.wait_ready()
+    except BaseException:
+        for server in servers:
+            server.kill()
+        raise

@@ -4,6 +4,19 @@ The broker service implements `BrokerApi`; the wire adapters serve it to the net
 side, so that a client works the same against a socket and against a broker object in its own process.
 """
 
+from .classic import (
+    RANDOM_PARTITION,
+    ClassicFetch,
+    ClassicFetchPartition,
+    ClassicFetchResult,
+    ClassicFetchResultPartition,
+    ClassicOffsets,
+    ClassicOffsetsResult,
+    ClassicProduce,
+    ClassicProducePartition,
+    ClassicProduceResult,
+    ClassicProduceResultPartition,
+)
 from .cluster import (
     BrokerNode,
     DescribeCluster,
@@ -61,6 +74,17 @@ from .topics import (
 )
 
 __all__ = [
+    "RANDOM_PARTITION",
+    "ClassicFetch",
+    "ClassicFetchPartition",
+    "ClassicFetchResult",
+    "ClassicFetchResultPartition",
+    "ClassicOffsets",
+    "ClassicOffsetsResult",
+    "ClassicProduce",
+    "ClassicProducePartition",
+    "ClassicProduceResult",
+    "ClassicProduceResultPartition",
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",

@@ -37,7 +37,8 @@ class Fetch(Request["FetchResult"]):
     """False when the client's version predates zstd (Fetch < 10): zstd batches are then answered with error 76."""
 
 
-def _region_bytes(records: Buffer | Region) -> str:
+def region_bytes(records: Buffer | Region) -> str:
+    """How records show in a `repr`."""
     return f"<{len(records) if isinstance(records, bytes | bytearray | memoryview) else records.size} bytes>"
 
 
@@ -55,7 +56,7 @@ class FetchResultPartition:
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: Buffer | Region = field(default=b"", repr=_region_bytes)
+    records: Buffer | Region = field(default=b"", repr=region_bytes)
 
 
 @frozen(kw_only=True)

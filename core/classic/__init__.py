@@ -1,0 +1,1 @@
+"""The classic cluster: registries, topic filters, rebalancing, and the consumer that runs it by itself."""

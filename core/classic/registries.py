@@ -1,0 +1,103 @@
+"""Reading and writing the registries of brokers and topics (facts A7).
+
+Everything here may wait for the network: it belongs off the reactor (`Scheduler.offload`) when the coordination says
+that it is `blocking`. What somebody else wrote and makes no sense is reported with its path, and skipped.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ...ports.coordination import Coordination, CoordinationError, Node, NodeExists, NoNode
+from . import layout
+from .layout import ClassicBroker
+
+Report = Callable[[str], None]
+
+PARTITIONS_MAX = 100_000
+"""A partition count above it is taken for garbage."""
+
+
+class NodeTaken(CoordinationError):
+    """Somebody else's ephemeral node stands where ours should. `content` is what it says."""
+
+    def __init__(self, path: str, content: bytes) -> None:
+        super().__init__(f"{path} is taken: it says {content[:200]!r}")
+        self.path = path
+        self.content = content
+
+
+def create_ephemeral(coordination: Coordination, path: str, data: bytes) -> None:
+    """Create our ephemeral node; one with the same content counts as ours (a retry after a lost connection).
+
+    Raises `NodeTaken`, `CoordinationError`.
+    """
+    while True:
+        try:
+            coordination.create(path, data, ephemeral=True)
+            return
+        except NodeExists:
+            try:
+                found = coordination.get(path)
+            except NoNode:
+                continue  # it went away in between
+        if found.data != data:
+            raise NodeTaken(path, found.data)
+        return
+
+
+def read_brokers(coordination: Coordination, report: Report) -> dict[int, ClassicBroker]:
+    """The live brokers by id."""
+    brokers = {}
+    for name in children(coordination, layout.BROKER_IDS):
+        path = f"{layout.BROKER_IDS}/{name}"
+        node = get(coordination, path)
+        if node is None:
+            continue
+        try:
+            broker = layout.decode_broker(name, node.data)
+        except ValueError as error:
+            report(f"skipped {path}, which does not describe a broker: {error}")
+            continue
+        brokers[broker.broker_id] = broker
+    return brokers
+
+
+def read_topic_names(coordination: Coordination) -> list[str]:
+    """The names of all topics that some broker has, or had, sorted."""
+    return children(coordination, layout.BROKER_TOPICS)
+
+
+def read_topic(coordination: Coordination, topic: str, report: Report) -> dict[int, int]:
+    """Broker id → its number of partitions of the topic; empty when no live broker has it."""
+    counts = {}
+    for name in children(coordination, layout.topic_path(topic)):
+        path = f"{layout.topic_path(topic)}/{name}"
+        node = get(coordination, path)
+        if node is None:
+            continue
+        try:
+            broker_id = layout.decode_number(name.encode(), "broker id", 2**31 - 1)
+            counts[broker_id] = layout.decode_number(node.data, "partition count", PARTITIONS_MAX)
+        except ValueError as error:
+            report(f"skipped {path}, which does not tell a number of partitions: {error}")
+    return counts
+
+
+def read_topics(coordination: Coordination, topics: Iterable[str], report: Report) -> Mapping[str, dict[int, int]]:
+    """`read_topic` of several."""
+    return {topic: read_topic(coordination, topic, report) for topic in topics}
+
+
+def children(coordination: Coordination, path: str) -> list[str]:
+    """The names of a node's children, none when it is missing."""
+    try:
+        return coordination.children(path)
+    except NoNode:
+        return []
+
+
+def get(coordination: Coordination, path: str) -> Node | None:
+    """The node, or None when it is missing."""
+    try:
+        return coordination.get(path)
+    except NoNode:
+        return None

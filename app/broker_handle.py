@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ..ports.broker_api import BrokerApi
+    from ..ports.coordination import Coordination
     from ..ports.scheduler import Scheduler
     from .background import ReactorThread
     from .in_process import InProcessLink
@@ -28,7 +29,8 @@ class Broker:
     data_dir:     where the logs are kept, one folder or several; made if missing.
     listeners:    where to listen; port 0 takes any free one.
     storage:      "fs", or "memory": nothing is written to any disk.
-    coordination: "embedded" (a file in the first data folder), "embedded://FILE", or "memory".
+    coordination: "embedded" (a file in the first data folder), "embedded://FILE", "memory",
+                  "zookeeper://HOST:PORT/CHROOT" or "etcd://HOST:PORT/PREFIX".
     plugins:      objects with hooks, modules, or names of modules.
     config:       Kafka's dotted keys, or nested tables as from TOML; `settings` are the same in snake case and win.
 
@@ -155,6 +157,19 @@ class Broker:
     def api(self) -> BrokerApi:
         """What answers requests, on the broker's own thread. Raises `ClosedError` before `start`."""
         return self.node.api
+
+    def open_coordination(self) -> Coordination:
+        """A session for a client beside this broker with the registries that the broker uses.
+
+        Raises `ClosedError` before `start`, `CoordinationError`.
+        """
+        from .compose import REMOTE_COORDINATION, remote_coordination
+        from .shared_session import SharedSession
+
+        kind, place = self.config.coordination_choice
+        if kind in REMOTE_COORDINATION and place is not None:
+            return remote_coordination(place)
+        return SharedSession(self.node.coordination)
 
     def attach(self, link: InProcessLink) -> None:
         self._links.add(link)

@@ -6,13 +6,14 @@ Adapters are imported where they are used, so that a client does not load the br
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from ..ports.errors import ClosedError, ConfigError
 from ..ports.transport import Address, TransportError
 
 if TYPE_CHECKING:
     from ..adapters.transport_tcp import Reactor
+    from ..ports.broker_api import BrokerApi
     from ..ports.clock import Clock
     from ..ports.coordination import Coordination
     from ..ports.entropy import Entropy
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from .clients.connector import Connector, Opened
     from .config import BrokerConfig
     from .in_process import BrokerHost
-    from .services.node import BrokerNode, MakeServer, Outside
+    from .services.node import BrokerNode, MakeServer, Outside, Server
 
 COORDINATION_FILE = "coordination.db"
 """In the first data folder, unless the configuration names another."""
+REMOTE_COORDINATION = ("zookeeper", "etcd")
 _SWITCH_INTERVAL_MS = 0.5
 
 Report = Callable[[str], None]
@@ -89,7 +91,7 @@ def outside_of(
         expose_metrics=_metrics_endpoint(config),
         open_log_dirs=open_log_dirs or (lambda: _log_dirs(config)),
         open_coordination=open_coordination or (lambda: _coordination(config, report)),
-        servers={"kafka": _kafka_server(report)},
+        servers={"kafka": _kafka_server(report), "classic": _classic_server(report)},
         report=report,
         host_name=_host_name(config),
     )
@@ -125,16 +127,50 @@ def _log_dirs(config: BrokerConfig) -> list[LogDir]:
 
 
 def _coordination(config: BrokerConfig, report: Report) -> Coordination:
-    kind, file = config.coordination_choice
-    if kind == "memory" or (config.storage == "memory" and file is None):
+    kind, place = config.coordination_choice
+    if kind in REMOTE_COORDINATION and place is not None:
+        return remote_coordination(
+            place,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            connect_timeout_ms=config.zookeeper_connection_timeout_ms or config.zookeeper_session_timeout_ms,
+            report=report,
+        )
+    if kind == "memory" or (config.storage == "memory" and place is None):
         from ..adapters.coord_memory import MemoryTree
 
-        return MemoryTree().session()
+        return MemoryTree(report=report).session()
     from pathlib import Path
 
     from ..adapters.coord_embedded import EmbeddedCoordination
 
-    return EmbeddedCoordination(file or str(Path(config.data_dirs[0]) / COORDINATION_FILE), report=report)
+    return EmbeddedCoordination(place or str(Path(config.data_dirs[0]) / COORDINATION_FILE), report=report)
+
+
+def remote_coordination(
+    url: str, *, session_timeout_ms: int = 6000, connect_timeout_ms: int = 6000, report: Report = log_report
+) -> Coordination:
+    """A session with the ZooKeeper or etcd at `url`. Raises `ConfigError`, `CoordinationError`."""
+    scheme = url.partition("://")[0]
+    if scheme not in REMOTE_COORDINATION:
+        raise ConfigError(f"{url!r} is neither zookeeper://HOST:PORT/CHROOT nor etcd://HOST:PORT/PREFIX")
+    made: Callable[..., Coordination]
+    try:
+        if scheme == "zookeeper":
+            from ..adapters.coord_zookeeper import ZookeeperCoordination as made
+        else:
+            from ..adapters.coord_etcd import EtcdCoordination as made
+    except ImportError as error:
+        raise ConfigError(f"{url}: this needs barnabas[{scheme}]; pip install 'barnabas[{scheme}]'") from error
+    return made(url, session_timeout_ms=session_timeout_ms, connect_timeout_ms=connect_timeout_ms, report=report)
+
+
+def _classic_server(report: Report) -> MakeServer:
+    def make(api: BrokerApi, *, listener: str, max_in_flight: int, gone: Callable[[int], None]) -> Server:
+        from ..adapters.wire_classic.server import ClassicServer
+
+        return ClassicServer(api, listener=listener, max_in_flight=max_in_flight, gone=gone, report=report)
+
+    return make
 
 
 def _kafka_server(report: Report) -> MakeServer:
@@ -224,9 +260,11 @@ class _TcpConnector:
         self,
         bootstrap: Sequence[Address],
         *,
+        protocol: str,
         client_id: str | None,
         request_timeout_ms: float,
         connect_timeout_ms: float,
+        workers: int,
         report: Report,
     ) -> None:
         from ..adapters.system import SystemClock, SystemEntropy
@@ -234,12 +272,13 @@ class _TcpConnector:
         from .background import ReactorThread
 
         self.bootstrap = tuple(bootstrap)
+        self._protocol = protocol
         self.clock: Clock = SystemClock()
         self.entropy: Entropy = SystemEntropy()
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms
-        self._reactor = Reactor(report, workers=1)
+        self._reactor = Reactor(report, workers=workers)
         self._transport = TcpTransport(self._reactor, report)
         self._thread = ReactorThread(self._reactor, f"barnabas-client {client_id or ''}".rstrip())
 
@@ -251,6 +290,18 @@ class _TcpConnector:
         return self._thread.owns_caller()
 
     def connect(self, address: Address, opened: Opened) -> None:
+        if self._protocol == "classic":
+            from ..adapters.wire_classic.client import connect_classic
+
+            connect_classic(
+                self._transport,
+                self._reactor,
+                address,
+                request_timeout_ms=self._request_timeout_ms,
+                connect_timeout_ms=self._connect_timeout_ms,
+                opened=opened,
+            )
+            return
         from ..adapters.wire_kafka.client import connect_kafka
 
         connect_kafka(
@@ -309,27 +360,55 @@ def client_connector(
     client_id: str | None = None,
     request_timeout_ms: float = 30_000.0,
     connect_timeout_ms: float = 10_000.0,
+    protocol: Literal["kafka", "classic"] = "kafka",
+    workers: int = 1,
     report: Report = log_report,
 ) -> Connector:
     """How a client reaches brokers: over TCP, or a `Broker` object in its own process without a socket.
 
     `bootstrap` is the broker object; or "host:port", several of them separated by commas or in a list, also as
-    (host, port) or `kafka://host:port`. Raises `ConfigError`.
+    (host, port) or `kafka://host:port`. For `protocol` classic it may be empty: the registries tell the addresses.
+    `workers`: threads for what may block. Raises `ConfigError`.
     """
     from .in_process import is_broker_host
 
     if is_broker_host(bootstrap):
         return _InProcessConnector(bootstrap, client_id=client_id, report=report)
+    if bootstrap or protocol == "kafka":
+        addresses = _addresses(bootstrap, protocol)
+    else:
+        addresses = []
     return _TcpConnector(
-        _addresses(bootstrap),
+        addresses,
+        protocol=protocol,
         client_id=client_id,
         request_timeout_ms=request_timeout_ms,
         connect_timeout_ms=connect_timeout_ms,
+        workers=workers,
         report=report,
     )
 
 
-def _addresses(bootstrap: object) -> list[Address]:
+def client_coordination(
+    where: object, *, session_timeout_ms: int = 6000, connect_timeout_ms: int = 6000, report: Report = log_report
+) -> Coordination:
+    """A client's session with the registries: at a URL, of a `Broker` in this process, or from a callable.
+
+    Raises `ConfigError`, `CoordinationError`, and `ClosedError` for a broker that does not run.
+    """
+    if isinstance(where, str):
+        return remote_coordination(
+            where, session_timeout_ms=session_timeout_ms, connect_timeout_ms=connect_timeout_ms, report=report
+        )
+    opener = getattr(where, "open_coordination", where)
+    if not callable(opener):
+        text = "neither zookeeper://HOST:PORT/CHROOT, etcd://HOST:PORT/PREFIX, a Broker, nor a callable"
+        raise ConfigError(f"coordination {where!r} is {text}")
+    made: Coordination = opener()
+    return made
+
+
+def _addresses(bootstrap: object, protocol: str) -> list[Address]:
     from .config.listeners import parse_address
 
     if isinstance(bootstrap, str):
@@ -341,7 +420,7 @@ def _addresses(bootstrap: object) -> list[Address]:
     addresses = []
     for each in texts:
         if isinstance(each, str):
-            addresses.append(parse_address(each.removeprefix("kafka://"), f"bootstrap {each!r}"))
+            addresses.append(parse_address(each.removeprefix(f"{protocol}://"), f"bootstrap {each!r}"))
         elif _is_pair(each):
             addresses.append(each)
         else:

@@ -81,6 +81,7 @@ class BrokerNode:
         self._opened: list[OpenPort] = []
         self._servers: list[Server] = []
         self._state: BrokerState | None = None
+        self._coordination: Coordination | None = None
         self._api: BrokerService | None = None
         self._stopping = False
         self.listeners: tuple[Listener, ...] = ()
@@ -92,6 +93,13 @@ class BrokerNode:
         if self._state is None:
             raise ClosedError("the broker has not been started")
         return self._state
+
+    @property
+    def coordination(self) -> Coordination:
+        """The session with the registries. Raises `ClosedError` before `start`."""
+        if self._coordination is None:
+            raise ClosedError("the broker has not been started")
+        return self._coordination
 
     @property
     def api(self) -> BrokerService:
@@ -114,7 +122,7 @@ class BrokerNode:
         for log_dir in outside.open_log_dirs():
             closing.callback(log_dir.close)
             log_dirs.append(log_dir)
-        coordination = outside.open_coordination()
+        coordination = self._coordination = outside.open_coordination()
         closing.callback(coordination.close)
         settings = BrokerSettings(self._config, coordination, outside.report, self._plugins.deletion_policy)
         registry = TopicRegistry(coordination, outside.entropy, outside.report)

@@ -1,0 +1,92 @@
+"""A session of its own for each user of one coordination in the same process: a broker, and clients beside it."""
+
+from collections.abc import Callable
+from threading import Lock
+
+from ..ports.coordination import Cancel, Coordination, CoordinationError, Node, NoNode, SessionState
+from ..ports.errors import ClosedError
+
+
+class SharedSession:
+    """Fulfils `Coordination` through another session, which stays open when this one is closed.
+
+    Closing removes the ephemeral nodes that were made here and ends the watches. The other session's end is the end of
+    this one too. Ephemeral nodes of clients that die with their process need no end of their own.
+    """
+
+    def __init__(self, session: Coordination) -> None:
+        self._session = session
+        self._lock = Lock()
+        self._ephemeral: set[str] = set()
+        self._cancels: list[Cancel] = []
+        self._closed = False
+
+    @property
+    def blocking(self) -> bool:
+        return self._session.blocking
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        self._check_open()
+        self._session.create(path, data, ephemeral=ephemeral)
+        if ephemeral:
+            with self._lock:
+                self._ephemeral.add(path)
+
+    def get(self, path: str) -> Node:
+        self._check_open()
+        return self._session.get(path)
+
+    def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
+        self._check_open()
+        return self._session.set(path, data, version=version)
+
+    def delete(self, path: str, *, version: int | None = None) -> None:
+        self._check_open()
+        self._session.delete(path, version=version)
+        with self._lock:
+            self._ephemeral.discard(path)
+
+    def children(self, path: str) -> list[str]:
+        self._check_open()
+        return self._session.children(path)
+
+    def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
+        self._check_open()
+        return self._kept(self._session.watch(path, changed))
+
+    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+        self._check_open()
+
+        def told(state: SessionState) -> None:
+            if state is SessionState.EXPIRED:
+                with self._lock:
+                    self._ephemeral.clear()
+            state_changed(state)
+
+        return self._kept(self._session.listen(told))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            cancels, self._cancels = self._cancels, []
+            ephemeral = sorted(self._ephemeral)
+        for cancel in cancels:
+            cancel()
+        for path in ephemeral:
+            try:
+                self._session.delete(path)
+            except (NoNode, ClosedError):
+                continue  # it went with the session
+            except CoordinationError:
+                return  # the session cannot be reached: its end removes them
+
+    def _kept(self, cancel: Cancel) -> Cancel:
+        with self._lock:
+            self._cancels.append(cancel)
+        return cancel
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this coordination session is closed")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .background import ReactorThread
     from .in_process import InProcessLink
     from .services.node import BrokerNode
+    from .shared_session import SharedSession
 
 
 class Broker:
@@ -64,6 +65,7 @@ class Broker:
         self._node: BrokerNode | None = None
         self._thread: ReactorThread | None = None
         self._links: set[InProcessLink] = set()
+        self._session_owners: dict[str, SharedSession] = {}
         self._listeners: list[str] = []
         self._cluster_id = ""
 
@@ -169,7 +171,7 @@ class Broker:
         kind, place = self.config.coordination_choice
         if kind in REMOTE_COORDINATION and place is not None:
             return remote_coordination(place)
-        return SharedSession(self.node.coordination)
+        return SharedSession(self.node.coordination, self._session_owners)
 
     def attach(self, link: InProcessLink) -> None:
         self._links.add(link)

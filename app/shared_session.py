@@ -11,13 +11,13 @@ class SharedSession:
     """Fulfils `Coordination` through another session, which stays open when this one is closed.
 
     Closing removes the ephemeral nodes that were made here and ends the watches. The other session's end is the end of
-    this one too. Ephemeral nodes of clients that die with their process need no end of their own.
+    this one too. `owners` is one mapping for all that share the session: whose each ephemeral node is.
     """
 
-    def __init__(self, session: Coordination) -> None:
+    def __init__(self, session: Coordination, owners: "dict[str, SharedSession]") -> None:
         self._session = session
+        self._owners = owners
         self._lock = Lock()
-        self._ephemeral: set[str] = set()
         self._cancels: list[Cancel] = []
         self._closed = False
 
@@ -29,8 +29,7 @@ class SharedSession:
         self._check_open()
         self._session.create(path, data, ephemeral=ephemeral)
         if ephemeral:
-            with self._lock:
-                self._ephemeral.add(path)
+            self._owners[path] = self
 
     def get(self, path: str) -> Node:
         self._check_open()
@@ -43,8 +42,7 @@ class SharedSession:
     def delete(self, path: str, *, version: int | None = None) -> None:
         self._check_open()
         self._session.delete(path, version=version)
-        with self._lock:
-            self._ephemeral.discard(path)
+        self._owners.pop(path, None)
 
     def children(self, path: str) -> list[str]:
         self._check_open()
@@ -57,13 +55,7 @@ class SharedSession:
     def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
         self._check_open()
 
-        def told(state: SessionState) -> None:
-            if state is SessionState.EXPIRED:
-                with self._lock:
-                    self._ephemeral.clear()
-            state_changed(state)
-
-        return self._kept(self._session.listen(told))
+        return self._kept(self._session.listen(state_changed))
 
     def close(self) -> None:
         with self._lock:
@@ -71,12 +63,13 @@ class SharedSession:
                 return
             self._closed = True
             cancels, self._cancels = self._cancels, []
-            ephemeral = sorted(self._ephemeral)
         for cancel in cancels:
             cancel()
-        for path in ephemeral:
+        for path in sorted(path for path, owner in tuple(self._owners.items()) if owner is self):
+            self._owners.pop(path, None)
             try:
-                self._session.delete(path)
+                if self._session.get(path).ephemeral:
+                    self._session.delete(path)
             except (NoNode, ClosedError):
                 continue  # it went with the session
             except CoordinationError:

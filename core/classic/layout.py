@@ -61,6 +61,11 @@ def owner_path(group: str, topic: str, place: BrokerPartition) -> str:
     return f"{CONSUMERS}/{group}/owners/{topic}/{place}"
 
 
+def offsets_path(group: str, topic: str | None = None) -> str:
+    """Above the offsets of one topic, or above all topics."""
+    return f"{CONSUMERS}/{group}/offsets" if topic is None else f"{CONSUMERS}/{group}/offsets/{topic}"
+
+
 def offset_path(group: str, topic: str, place: BrokerPartition) -> str:
     return f"{CONSUMERS}/{group}/offsets/{topic}/{place}"
 
@@ -68,7 +73,8 @@ def offset_path(group: str, topic: str, place: BrokerPartition) -> str:
 def check_name(kind: str, name: str) -> str:
     """The name, if it can be one part of a path; `kind` is what the error calls it. Raises `ConfigError`."""
     if not name or name in (".", "..") or "/" in name or not name.isprintable():
-        raise ConfigError(f"{kind} {name[:200]!r} cannot be used: it may not be empty, '.', '..', nor contain '/'")
+        rule = "it may not be empty, '.' or '..', nor contain '/' or characters that cannot be printed"
+        raise ConfigError(f"{kind} {name[:200]!r} cannot be used: {rule}")
     return name
 
 
@@ -86,9 +92,7 @@ def decode_broker(name: str, data: bytes) -> ClassicBroker:
     number = decode_number(port.encode(), "port", 65_535)
     if number == 0:
         raise ValueError("the port is 0")
-    return ClassicBroker(
-        broker_id=decode_number(name.encode(), "broker id", 2**31 - 1), creator_id=creator, host=host, port=number
-    )
+    return ClassicBroker(broker_id=decode_name(name, "broker id"), creator_id=creator, host=host, port=number)
 
 
 def encode_number(number: int) -> bytes:
@@ -104,15 +108,20 @@ def decode_number(data: bytes, what: str, largest: int = _LONG_MAX) -> int:
     return int(text)
 
 
+def decode_name(name: str, what: str) -> int:
+    """A number that names a node: written in one way only, so that no two nodes mean the same. Raises `ValueError`."""
+    number = decode_number(name.encode(), what, 2**31 - 1)
+    if str(number) != name:
+        raise ValueError(f"{name[:100]!r} is no {what}")
+    return number
+
+
 def decode_place(name: str) -> BrokerPartition:
     """From `broker-partition`. Raises `ValueError`."""
     broker, dash, partition = name.partition("-")
     if not dash:
         raise ValueError(f"{name[:100]!r} is not of the form broker-partition")
-    largest = 2**31 - 1
-    return BrokerPartition(
-        decode_number(broker.encode(), "broker id", largest), decode_number(partition.encode(), "partition", largest)
-    )
+    return BrokerPartition(decode_name(broker, "broker id"), decode_name(partition, "partition"))
 
 
 def _text(data: bytes) -> str:

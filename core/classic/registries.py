@@ -4,9 +4,10 @@ Everything here may wait for the network: it belongs off the reactor (`Scheduler
 that it is `blocking`. What somebody else wrote and makes no sense is reported with its path, and skipped.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ...ports.coordination import Coordination, CoordinationError, Node, NodeExists, NoNode
+from ...ports.errors import ConfigError
 from . import layout
 from .layout import ClassicBroker
 
@@ -47,13 +48,9 @@ def create_ephemeral(coordination: Coordination, path: str, data: bytes) -> None
 def read_brokers(coordination: Coordination, report: Report) -> dict[int, ClassicBroker]:
     """The live brokers by id."""
     brokers = {}
-    for name in children(coordination, layout.BROKER_IDS):
-        path = f"{layout.BROKER_IDS}/{name}"
-        node = get(coordination, path)
-        if node is None:
-            continue
+    for name, path, data in nodes_below(coordination, layout.BROKER_IDS, report):
         try:
-            broker = layout.decode_broker(name, node.data)
+            broker = layout.decode_broker(name, data)
         except ValueError as error:
             report(f"skipped {path}, which does not describe a broker: {error}")
             continue
@@ -61,22 +58,20 @@ def read_brokers(coordination: Coordination, report: Report) -> dict[int, Classi
     return brokers
 
 
-def read_topic_names(coordination: Coordination) -> list[str]:
-    """The names of all topics that some broker has, or had, sorted."""
-    return children(coordination, layout.BROKER_TOPICS)
+def read_topic_names(coordination: Coordination, report: Report | None = None) -> list[str]:
+    """The names of all topics that some broker has, or had, sorted. Names that no path can hold are left out."""
+    return [
+        name for name in children(coordination, layout.BROKER_TOPICS) if _usable(layout.BROKER_TOPICS, name, report)
+    ]
 
 
 def read_topic(coordination: Coordination, topic: str, report: Report) -> dict[int, int]:
     """Broker id → its number of partitions of the topic; empty when no live broker has it."""
     counts = {}
-    for name in children(coordination, layout.topic_path(topic)):
-        path = f"{layout.topic_path(topic)}/{name}"
-        node = get(coordination, path)
-        if node is None:
-            continue
+    for name, path, data in nodes_below(coordination, layout.topic_path(topic), report):
         try:
-            broker_id = layout.decode_number(name.encode(), "broker id", 2**31 - 1)
-            counts[broker_id] = layout.decode_number(node.data, "partition count", PARTITIONS_MAX)
+            broker_id = layout.decode_name(name, "broker id")
+            counts[broker_id] = layout.decode_number(data, "partition count", PARTITIONS_MAX)
         except ValueError as error:
             report(f"skipped {path}, which does not tell a number of partitions: {error}")
     return counts
@@ -85,6 +80,27 @@ def read_topic(coordination: Coordination, topic: str, report: Report) -> dict[i
 def read_topics(coordination: Coordination, topics: Iterable[str], report: Report) -> Mapping[str, dict[int, int]]:
     """`read_topic` of several."""
     return {topic: read_topic(coordination, topic, report) for topic in topics}
+
+
+def nodes_below(coordination: Coordination, path: str, report: Report) -> Iterator[tuple[str, str, bytes]]:
+    """Name, path and content of each child, sorted by name; none when the node is missing."""
+    for name in children(coordination, path):
+        if not _usable(path, name, report):
+            continue
+        node = get(coordination, f"{path}/{name}")
+        if node is not None:
+            yield name, f"{path}/{name}", node.data
+
+
+def _usable(path: str, name: str, report: Report | None) -> bool:
+    """Other writers may make nodes of names that the coordination port does not take."""
+    try:
+        layout.check_name("node name", name)
+    except ConfigError as error:
+        if report is not None:
+            report(f"skipped {path}/{name!r}: {error}")
+        return False
+    return True
 
 
 def children(coordination: Coordination, path: str) -> list[str]:

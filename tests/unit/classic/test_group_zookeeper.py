@@ -1,0 +1,99 @@
+"""The registries of a group in a real ZooKeeper: paths and contents as another client finds them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from support.zookeeper_server import ZookeeperServer
+
+from barnabas.adapters.coord_zookeeper import ZookeeperCoordination
+from barnabas.core.classic import group
+from barnabas.core.classic.group import OwnershipConflict
+from barnabas.core.classic.layout import BrokerPartition
+from barnabas.core.classic.rebalancer import own_share
+from barnabas.core.classic.subscription import Subscription
+from barnabas.core.classic.topic_filter import TopicFilter
+
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    server = ZookeeperServer(tmp_path / "server")
+    try:
+        server.start()
+        server.wait_ready()
+        yield server.port
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def foreign(port: int) -> Iterator[KazooClient]:
+    """A client of somebody else, at the root of the tree."""
+    client = KazooClient(f"127.0.0.1:{port}")
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def session(port: int) -> Iterator[ZookeeperCoordination]:
+    session = ZookeeperCoordination(f"zookeeper://127.0.0.1:{port}/kafka", session_timeout_ms=6000)
+    yield session
+    session.close()
+
+
+def _tree(client: KazooClient, path: str) -> dict[str, tuple[bytes, bool]]:
+    """Each leaf below: its content, and whether it is ephemeral."""
+    data, stat = client.get(path)
+    names = client.get_children(path)
+    if not names:
+        return {path: (data, stat.ephemeralOwner != 0)}
+    return {leaf: found for name in sorted(names) for leaf, found in _tree(client, f"{path}/{name}").items()}
+
+
+def test_what_stands_in_zookeeper(session: ZookeeperCoordination, foreign: KazooClient) -> None:
+    told: list[str] = []
+    foreign.create("/kafka/brokers/ids/0", b"h-1322090000000:h:9092", ephemeral=True, makepath=True)
+    foreign.create("/kafka/brokers/topics/t/0", b"11", ephemeral=True, makepath=True)
+    # What a member of another make writes, and what nobody should.
+    foreign.create("/kafka/consumers/g/ids/g_other-1", b'{ "t": 1 }', ephemeral=True, makepath=True)
+    foreign.create("/kafka/consumers/g/ids/g_mad-1", b"\x00\xff", makepath=True)
+    foreign.create("/kafka/brokers/topics/odd\u200bname")
+    group.register_consumer(session, "g", "g_me-1", Subscription.filter(TopicFilter.whitelist("t, u.*"), 1))
+    group.register_consumer(session, "g", "g_me-2", Subscription.topics({"t": 1, "v": 2}))
+
+    view = group.read_group(session, "g", "g_me-1", told.append)
+    assert view.consumers == {"g_me-1": {"t": 1}, "g_me-2": {"t": 1, "v": 2}, "g_other-1": {"t": 1}}
+    assert sorted(text.split()[1].strip(",:") for text in told) == [
+        "/brokers/topics/'odd\\u200bname'",
+        "/consumers/g/ids/g_mad-1",
+    ]
+    share = own_share(view, "g_me-1")["t"]
+    assert {thread: [*map(str, places)] for thread, places in share.items()} == {
+        "g_me-1-0": ["0-0", "0-1", "0-10", "0-2"]
+    }
+    claims = {("t", place): thread for thread, places in share.items() for place in places}
+    group.claim(session, "g", claims)
+    group.claim(session, "g", claims)
+    group.write_offsets(session, "g", {("t", BrokerPartition(0, 10)): 4_294_967_296})
+    foreign.create("/kafka/consumers/g/owners/t/0-3", b"g_other-1-0", ephemeral=True)
+    with pytest.raises(OwnershipConflict, match="/consumers/g/owners/t/0-3 is owned by 'g_other-1-0'"):
+        group.claim(session, "g", {("t", BrokerPartition(0, number)): "g_me-2-0" for number in (7, 3)})
+
+    owners = {f"/kafka/consumers/g/owners/t/{name}": (b"g_me-1-0", True) for name in ("0-0", "0-1", "0-10", "0-2")}
+    assert _tree(foreign, "/kafka/consumers") == {
+        "/kafka/consumers/g/ids/g_mad-1": (b"\x00\xff", False),
+        "/kafka/consumers/g/ids/g_me-1": (b"*1*t|u.*", True),
+        "/kafka/consumers/g/ids/g_me-2": (b'{ "t": 1,"v": 2 }', True),
+        "/kafka/consumers/g/ids/g_other-1": (b'{ "t": 1 }', True),
+        "/kafka/consumers/g/offsets/t/0-10": (b"4294967296", False),
+        **owners,
+        "/kafka/consumers/g/owners/t/0-3": (b"g_other-1-0", True),
+    }
+    session.close()
+    assert foreign.get_children("/kafka/consumers/g/owners/t") == ["0-3"]
+    assert sorted(foreign.get_children("/kafka/consumers/g/ids")) == ["g_mad-1", "g_other-1"]

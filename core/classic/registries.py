@@ -60,9 +60,7 @@ def read_brokers(coordination: Coordination, report: Report) -> dict[int, Classi
 
 def read_topic_names(coordination: Coordination, report: Report | None = None) -> list[str]:
     """The names of all topics that some broker has, or had, sorted. Names that no path can hold are left out."""
-    return [
-        name for name in children(coordination, layout.BROKER_TOPICS) if _usable(layout.BROKER_TOPICS, name, report)
-    ]
+    return children(coordination, layout.BROKER_TOPICS, report)
 
 
 def read_topic(coordination: Coordination, topic: str, report: Report) -> dict[int, int]:
@@ -84,16 +82,25 @@ def read_topics(coordination: Coordination, topics: Iterable[str], report: Repor
 
 def nodes_below(coordination: Coordination, path: str, report: Report) -> Iterator[tuple[str, str, bytes]]:
     """Name, path and content of each child, sorted by name; none when the node is missing."""
-    for name in children(coordination, path):
-        if not _usable(path, name, report):
-            continue
+    for name in children(coordination, path, report):
         node = get(coordination, f"{path}/{name}")
         if node is not None:
             yield name, f"{path}/{name}", node.data
 
 
+def children(coordination: Coordination, path: str, report: Report | None = None) -> list[str]:
+    """The names of a node's children, sorted; none when it is missing.
+
+    Other writers may make nodes of names that the coordination port does not take: they are left out, and reported.
+    """
+    try:
+        names = coordination.children(path)
+    except NoNode:
+        return []
+    return [name for name in names if _usable(path, name, report)]
+
+
 def _usable(path: str, name: str, report: Report | None) -> bool:
-    """Other writers may make nodes of names that the coordination port does not take."""
     try:
         layout.check_name("node name", name)
     except ConfigError as error:
@@ -101,14 +108,6 @@ def _usable(path: str, name: str, report: Report | None) -> bool:
             report(f"skipped {path}/{name!r}: {error}")
         return False
     return True
-
-
-def children(coordination: Coordination, path: str) -> list[str]:
-    """The names of a node's children, none when it is missing."""
-    try:
-        return coordination.children(path)
-    except NoNode:
-        return []
 
 
 def get(coordination: Coordination, path: str) -> Node | None:

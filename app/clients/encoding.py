@@ -1,6 +1,6 @@
 """From what a user gives to `send` to what goes into a batch; whatever is wrong with it is found here."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...core.client.batch import EncodedMessage
@@ -48,9 +48,15 @@ def _encoded(encoder: Encoder, topic: str, thing: Any, what: str) -> bytes | Non
 
 def choose_partition(partitioner: Partitioner, topic: str, message: EncodedMessage, view: TopicView) -> int:
     """What the partitioner says. Raises `EncodeError` when it fails, or says a partition that is not there."""
-    count = len(view.leaders)
+    return choose_index(partitioner, topic, message[1], message[0], len(view.leaders), view.available)
+
+
+def choose_index(
+    partitioner: Partitioner, topic: str, key: bytes | None, value: bytes | None, count: int, available: Sequence[int]
+) -> int:
+    """The same, among `count` partitions of which `available` can be written to."""
     try:
-        chosen = partitioner.partition(topic, message[1], message[0], count, view.available)
+        chosen = partitioner.partition(topic, key, value, count, available)
     except Exception as error:
         raise EncodeError(f"the partitioner {type(partitioner).__name__} failed: {error!r}") from error
     if type(chosen) is not int or not 0 <= chosen < count:

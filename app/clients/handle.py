@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...core.client.batch import Delivery, DeliveryCallback, Home
 from ...core.client.errors import ClientTimeout
 from ...ports.errors import BarnabasError
-from .shell import ClientShell
+from .waiting import WaitingRoom
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -22,7 +22,7 @@ class DeliveryHandle:
 
     __slots__ = ("_home", "_index", "_shell")
 
-    def __init__(self, home: Home, index: int, shell: ClientShell) -> None:
+    def __init__(self, home: Home, index: int, shell: WaitingRoom) -> None:
         self._home = home
         self._index = index
         self._shell = shell
@@ -101,7 +101,7 @@ class ManyHandle:
 
     __slots__ = ("_runs", "_shell", "_singles", "count")
 
-    def __init__(self, shell: ClientShell, runs: list[tuple[Home, int, int]], singles: list[DeliveryHandle]) -> None:
+    def __init__(self, shell: WaitingRoom, runs: list[tuple[Home, int, int]], singles: list[DeliveryHandle]) -> None:
         """`runs`: batch, number of its first message that is ours, how many."""
         self._shell = shell
         self._runs = runs
@@ -119,8 +119,9 @@ class ManyHandle:
         Raises the error of the first one that failed, or `ClientTimeout` when some are still on their way.
         """
         self._wait(timeout)
-        for handle in self._handles():
-            handle.result()
+        if self._singles or not all(home.all_delivered() for home, _, _ in self._runs):
+            for handle in self._handles():
+                handle.result()
         return self.count
 
     def deliveries(self, timeout: float | None = None) -> list[Delivery | BarnabasError]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import frozen
 
 from ...core.client.batch import DeliveryCallback, Home
 from ...core.client.errors import ClientTimeout, HookError, QueueFull
@@ -14,32 +17,82 @@ from .encoding import checked_headers, checked_timestamp
 from .handle import DeliveryHandle
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...plugins.host import PluginHost
     from .producer import Producer
-    from .settings import ProducerSettings
+    from .waiting import WaitingRoom
 
 
-class HookPath:
+@frozen(kw_only=True)
+class QueueLimits:
+    """How the queue before the hooks behaves. Times in ms."""
+
+    batch_messages: int
+    queue_ms: float
+    queue_messages: int
+    block_ms: float
+    """How long `send` waits for a place: 0 = not at all, negative = for ever."""
+    hurry: bool
+    """A batch need not fill up (`producer.type` sync)."""
+
+
+class HandlerSettings(Protocol):
+    """The names of the handlers, and what they are made with."""
+
+    @property
+    def event_handler(self) -> str: ...
+
+    @property
+    def event_handler_props(self) -> Mapping[str, object]: ...
+
+    @property
+    def callback_handler(self) -> str: ...
+
+    @property
+    def callback_handler_props(self) -> Mapping[str, object]: ...
+
+
+class HookOwner(Protocol):
+    """A producer of either generation."""
+
+    def check_open(self) -> None:
+        """Raises `ClosedError`."""
+        ...
+
+    def fail_handle(self, handle: DeliveryHandle, error: BarnabasError | None) -> None:
+        """End a message: failed, or (None) handled elsewhere."""
+        ...
+
+
+class HookPath(ABC):
     """Fulfils `HookSink` for one producer."""
 
-    def __init__(self, producer: Producer, events: EventHandler, callbacks: CallbackHandler | None) -> None:
-        self._producer = producer
-        self._shell = producer._shell
-        settings = producer.settings
+    def __init__(
+        self,
+        owner: HookOwner,
+        shell: WaitingRoom,
+        events: EventHandler,
+        callbacks: CallbackHandler | None,
+        limits: QueueLimits,
+    ) -> None:
+        self._owner = owner
+        self._shell = shell
+        self._limits = limits
         self._handles: dict[int, DeliveryHandle] = {}
         self.queue = HookQueue(
             self,
             callbacks,
             events,
-            batch_messages=settings.batch_num_messages,
-            queue_ms=settings.linger_ms,
-            lock=producer._lock,
+            batch_messages=limits.batch_messages,
+            queue_ms=limits.queue_ms,
+            lock=shell.lock,
         )
-        self.queue.hurry = int(producer._sync)
+        self.queue.hurry = int(limits.hurry)
 
     @staticmethod
     def handlers(
-        host: PluginHost, settings: ProducerSettings, events: object, callbacks: object
+        host: PluginHost, settings: HandlerSettings, events: object, callbacks: object
     ) -> tuple[EventHandler, CallbackHandler | None] | None:
         """The handlers that are wanted; None when there are none. Raises `ConfigError`."""
         made_events: Any = None if isinstance(events, str) else events
@@ -80,15 +133,15 @@ class HookPath:
         try:
             item = self.queue.before_enqueue(item)
         except HookError as error:
-            self._producer.fail_handle(handle, error)
+            self._owner.fail_handle(handle, error)
             return handle
         try:
-            with self._producer._lock:
-                self._producer._check_open()
+            with self._shell.lock:
+                self._owner.check_open()
                 self._wait_for_place()
                 self._handles[id(handle)] = handle
                 self.queue.put(item)
-                if self.queue.waiting == 1 or self.queue.waiting % self._producer.settings.batch_num_messages == 0:
+                if self.queue.waiting == 1 or self.queue.waiting % self._limits.batch_messages == 0:
                     self._shell.wake()
         except QueueFull:
             self.queue.after_enqueue(item, False)
@@ -97,24 +150,23 @@ class HookPath:
         return handle
 
     def _wait_for_place(self) -> None:
-        settings = self._producer.settings
-        limit_ms = settings.max_block_ms
+        limit_ms = self._limits.block_ms
 
         def place() -> bool:
-            return self.queue.waiting < settings.queue_buffering_max_messages
+            return self.queue.waiting < self._limits.queue_messages
 
         if place():
             return
         self._shell.wake()
         may_wait = limit_ms != 0 and not self._shell.connector.owns_thread()
         if may_wait and self._shell.wait(place, limit_ms / 1000 if limit_ms > 0 else None):
-            self._producer._check_open()
+            self._owner.check_open()
             return
         raise QueueFull(f"{self.queue.waiting} messages wait for the event handler (queue.size)")
 
     def drain(self, timeout: float | None) -> None:
         """Hand everything to the event handler, the last batch included. Raises `ClientTimeout`."""
-        with self._producer._lock:
+        with self._shell.lock:
             self.queue.closing = True
             self._shell.wake()
             if not self._shell.wait(lambda: self.queue.drained, timeout):
@@ -125,15 +177,61 @@ class HookPath:
         self.queue.close_handlers()
         error = None if self.queue.drained else closed
         for handle in list(self._handles.values()):
-            self._producer.fail_handle(handle, error)
+            self._owner.fail_handle(handle, error)
         self._handles.clear()
 
     # --- the reactor's thread
 
+    @abstractmethod
     def route(self, item: ProducerItem) -> None:
-        producer = self._producer
+        """See `HookSink`."""
+
+    def failed(self, item: ProducerItem, error: BarnabasError) -> None:
+        if isinstance(item.token, DeliveryHandle):
+            self._handles.pop(id(item.token), None)
+            self._owner.fail_handle(item.token, error)
+
+    def handled(self, item: ProducerItem) -> None:
+        if isinstance(item.token, DeliveryHandle):
+            self._handles.pop(id(item.token), None)
+            self._owner.fail_handle(item.token, None)
+
+    def report(self, text: str, error: BaseException) -> None:
+        self._shell.report(text, error)
+
+    def progress(self) -> None:
+        with self._shell.lock:
+            self._shell.changed.notify_all()
+
+    @abstractmethod
+    def has_room(self) -> bool:
+        """See `HookSink`."""
+
+    def taken(self, item: ProducerItem) -> DeliveryHandle:
+        """The handle of an item that is sent on; one made by a hook gets a new one."""
         handle = item.token if isinstance(item.token, DeliveryHandle) else DeliveryHandle(Home(), 0, self._shell)
         self._handles.pop(id(handle), None)
+        return handle
+
+
+class ProducerHooks(HookPath):
+    """On the way to the accumulator of the current generation."""
+
+    def __init__(self, producer: Producer, events: EventHandler, callbacks: CallbackHandler | None) -> None:
+        settings = producer.settings
+        limits = QueueLimits(
+            batch_messages=settings.batch_num_messages,
+            queue_ms=settings.linger_ms,
+            queue_messages=settings.queue_buffering_max_messages,
+            block_ms=settings.max_block_ms,
+            hurry=settings.producer_type == "sync",
+        )
+        super().__init__(producer, producer._shell, events, callbacks, limits)
+        self._producer = producer
+
+    def route(self, item: ProducerItem) -> None:
+        producer = self._producer
+        handle = self.taken(item)
         try:
             headers = checked_headers(item.headers) if item.headers else ()
             if item.timestamp_ms is not None:
@@ -142,23 +240,6 @@ class HookPath:
             producer._take(item.topic, (data, key, headers, item.timestamp_ms), item.partition, handle)
         except BarnabasError as error:
             producer.fail_handle(handle, error)
-
-    def failed(self, item: ProducerItem, error: BarnabasError) -> None:
-        if isinstance(item.token, DeliveryHandle):
-            self._handles.pop(id(item.token), None)
-            self._producer.fail_handle(item.token, error)
-
-    def handled(self, item: ProducerItem) -> None:
-        if isinstance(item.token, DeliveryHandle):
-            self._handles.pop(id(item.token), None)
-            self._producer.fail_handle(item.token, None)
-
-    def report(self, text: str, error: BaseException) -> None:
-        self._shell.report(text, error)
-
-    def progress(self) -> None:
-        with self._producer._lock:
-            self._shell.changed.notify_all()
 
     def has_room(self) -> bool:
         return self._producer._accumulator.has_room(1)

@@ -6,7 +6,8 @@ from ...plugins.host import PluginHost
 from ...ports.errors import BarnabasError, ConfigError
 from .connector import Connector
 from .settings import CommonSettings
-from .shell import ClientShell, ShellSettings, logger
+from .shell import ClientShell, ShellSettings
+from .waiting import logger
 
 
 def open_shell(bootstrap: object, settings: CommonSettings, *, allow_auto_create: bool = False) -> ClientShell:

@@ -19,7 +19,7 @@ from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ...ports.words import TopicPartition
 from .encoding import Encoding, checked_headers, checked_timestamp, choose_partition
 from .handle import DeliveryHandle, ManyHandle
-from .hooks import HookPath
+from .hooks import HookPath, ProducerHooks
 from .opening import open_shell, plugin_host
 from .sending_many import send_many
 from .settings import ProducerSettings, read_settings
@@ -132,7 +132,7 @@ class Producer:
         self._shell.add_part(self._parking, guarded=False)
         self._hooks: HookPath | None = None
         if handlers is not None:
-            self._hooks = HookPath(self, *handlers)
+            self._hooks = ProducerHooks(self, *handlers)
             self._shell.add_part(self._hooks.queue, guarded=False)
 
     def send(
@@ -234,7 +234,7 @@ class Producer:
             return self._view.topic(topic) is not None or (error is not None and not error.retriable)
 
         with self._lock:
-            self._check_open()
+            self.check_open()
             self._view.want([topic])
             self._shell.wake()
             self._shell.wait(settled, timeout)
@@ -244,6 +244,11 @@ class Producer:
         if error is not None:
             raise ApiError(error, f"topic {topic}")
         raise ClientTimeout(f"no metadata of topic {topic} within {timeout} s")
+
+    def check_open(self) -> None:
+        """Raises `ClosedError` once `close` has begun."""
+        if self._closing:
+            raise ClosedError("the producer is closed")
 
     def __enter__(self) -> Producer:
         return self
@@ -276,7 +281,7 @@ class Producer:
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"about {size} bytes; max.request.size is {limit}")
         with self._lock:
             if handle is None:
-                self._check_open()
+                self.check_open()
                 if not self._accumulator.has_room(size):
                     self._wait_for_room(size)
             view = self._view.topic(topic)
@@ -306,10 +311,6 @@ class Producer:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions, no {partition}")
         return view.places[partition]
 
-    def _check_open(self) -> None:
-        if self._closing:
-            raise ClosedError("the producer is closed")
-
     def _wait_for_room(self, size: int) -> None:
         limit_ms = self.settings.max_block_ms
         room = lambda: self._accumulator.has_room(size)  # noqa: E731
@@ -318,7 +319,7 @@ class Producer:
             self._shell.wake()
             try:
                 if self._shell.wait(room, limit_ms / 1000 if limit_ms > 0 else None):
-                    self._check_open()
+                    self.check_open()
                     return
             finally:
                 self._accumulator.hurry -= 1

@@ -80,7 +80,7 @@ def _send_values(producer: Producer, topic: str, values: list[bytes], partition:
             continue
         # Up to the first value that is too large by itself nothing is checked one by one: a batch holds less.
         with producer._lock:
-            producer._check_open()
+            producer.check_open()
             need = min(ends[-1] - before, max(ends[at] - before, _RUN_BYTES))
             try:
                 if not accumulator.has_room(need):

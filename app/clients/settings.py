@@ -133,6 +133,11 @@ def _encoder_name(value: Any) -> str:
     return classes.get(name.removeprefix("kafka.serializer."), name)
 
 
+def _partitioner_name(value: Any) -> str:
+    name = str(value)
+    return "classic" if name == "kafka.producer.DefaultPartitioner" else name
+
+
 def _properties(value: Any) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         raise ValueError("expected a mapping")
@@ -142,6 +147,8 @@ def _properties(value: Any) -> Mapping[str, object]:
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "acks": _acks,
     "compression_type": _codec,
+    "compression_codec": _codec,
+    "partitioner": _partitioner_name,
     "compressed_topics": _names,
     "auto_offset_reset": _reset,
     "isolation_level": _isolation,
@@ -203,17 +210,19 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
     """Settings from a mapping of dotted names and from keyword arguments, which win; None counts as not given.
 
     `batch.size` counts bytes, as in Kafka; beside a key that only 0.7 has (`queue.time`, `producer.type`, ...) it
-    counts messages, as there. Raises `ConfigError` naming the key, and the nearest known one if it is unknown.
+    counts messages, as there. A kind may have `ALIASES` of its own, dotted name → field. Raises `ConfigError` naming
+    the key, and the nearest known one if it is unknown.
     """
     fields = {attribute.name: attribute for attribute in attrs.fields(kind)}  # type: ignore[arg-type]  # an attrs class
     known = {name.replace("_", "."): name for name in fields}
     known |= {alias: name for alias, name in _ALIASES.items() if name in fields}
+    known |= getattr(kind, "ALIASES", {})
     config = {key: value for key, value in (config or {}).items() if key not in _PASSED}
-    if "batch.size" in config and _CLASSIC_PRODUCER & config.keys():
+    if "batch.size" in config and "batch_num_messages" in fields and _CLASSIC_PRODUCER & config.keys():
         config["batch.num.messages"] = config.pop("batch.size")
     found: dict[str, Any] = {}
     for key, value in config.items():
-        if key in _REFUSED:
+        if key in _REFUSED and key not in known:
             raise ConfigError(f"{key}: {_REFUSED[key]}")
         if key in _ONLY_FALSE:
             if _boolean(value):
@@ -226,11 +235,12 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
         if value is None:
             continue
         key = name.replace("_", ".")
-        if key in _REFUSED:
+        if key in _REFUSED and key not in known:
             raise ConfigError(f"{name}: {_REFUSED[key]}")
-        if name not in fields:
+        field_name = name if name in fields else known.get(key)
+        if field_name is None:
             raise ConfigError(f"unknown setting {name!r}{_hint(name, fields)}")
-        found[name] = _parse(name, fields[name], value)
+        found[field_name] = _parse(name, fields[field_name], value)
     return _make(kind, found)
 
 

@@ -1,8 +1,5 @@
 """Drives the state machines of `core.client`: keeps links to brokers, sends what they ask for, wakes them in time."""
 
-import logging
-import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -16,16 +13,12 @@ from ...ports.broker_api import BrokerLink, Caller, Request
 from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError, ClosedError
-from ...ports.scheduler import Timer
 from ...ports.transport import Address, TransportError
 from ...ports.words import TopicPartition
 from .connector import Connector
+from .waiting import GRACE_S, WaitingRoom
 
 ItemT = TypeVar("ItemT")
-_GRACE_S = 5.0
-"""How much longer than its deadline a call is waited for before the reactor counts as dead."""
-
-logger = logging.getLogger("barnabas.client")
 
 
 @frozen(kw_only=True)
@@ -58,7 +51,7 @@ class _Node:
         self.not_before_ms = 0.0
 
 
-class ClientShell:
+class ClientShell(WaitingRoom):
     """The part of a client that has threads.
 
     The reactor's thread runs `_turn`; the user's threads change the machines under `lock`, then `wake`, and wait on
@@ -67,12 +60,8 @@ class ClientShell:
 
     def __init__(self, connector: Connector, settings: ShellSettings) -> None:
         """Starts the reactor. Raises what `Connector.start` raises."""
-        self.connector = connector
+        super().__init__(connector)
         self.settings = settings
-        self.clock = connector.clock
-        self.lock = threading.Lock()
-        self.changed = threading.Condition(self.lock)
-        self.closed = False
         entropy = connector.entropy
         self.view = ClusterView(
             connector.bootstrap,
@@ -94,50 +83,11 @@ class ClientShell:
         self._parts: tuple[tuple[Part, bool], ...] = ((self.calls, True), (self.view, True))
         self._caller = Caller(client_id=settings.client_id)
         self._nodes: dict[int, _Node] = {}
-        self._scheduled = False
-        self._timer: Timer | None = None
-        self._timer_ms = NEVER
         self._scheduler = connector.start()
 
     def add_part(self, part: Part, *, guarded: bool = True) -> None:
         """Drive this machine too; `guarded`: under the lock, else it takes the lock by itself."""
         self._parts = ((part, guarded), *self._parts)
-
-    def report(self, text: str, error: BaseException | None = None) -> None:
-        """Tell the log of something that no call can tell."""
-        logger.error(text, exc_info=error)
-
-    def wake(self) -> None:
-        """Have the machines polled soon. Any thread."""
-        if not self._scheduled:
-            self._scheduled = True
-            try:
-                self._scheduler.call_soon(self._turn)
-            except ClosedError:
-                if not self.closed:
-                    raise
-
-    def wait(self, true: Callable[[], bool], timeout_s: float | None = None) -> bool:
-        """Wait on `changed` until `true()`; call it with the lock held. False when the time is over.
-
-        Raises `ClosedError` when the client is closed meanwhile, `BarnabasError` on the reactor's own thread.
-        """
-        if true():
-            return True
-        if self.connector.owns_thread():
-            raise BarnabasError("a callback must not wait for its own client; do it from another thread")
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while not self.closed:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                return False
-            self.changed.wait(left)
-            if true():
-                return True
-        raise ClosedError("the client was closed")
-
-    def now_ms(self) -> float:
-        return self.clock.monotonic_ms()
 
     def ask(
         self,
@@ -189,38 +139,13 @@ class ClientShell:
         answers = self._await(call, box, limit)
         return [answers[index] for index in range(len(items))]
 
-    def close(self) -> None:
-        """Hang up every link, fail what is under way, stop the reactor if it is ours. Twice is harmless."""
-        with self.lock:
-            if self.closed:
-                return
-            self.closed = True
-            self.changed.notify_all()
-        ended = threading.Event()
-
-        def hang_up() -> None:
-            try:
-                self._hang_up()
-            finally:
-                ended.set()
-
-        try:
-            if self.connector.owns_thread():
-                hang_up()
-                return
-            self._scheduler.call_soon(hang_up)
-            ended.wait(_GRACE_S)
-        except ClosedError:
-            pass  # the reactor is gone, and its links with it
-        self.connector.stop()
-
     def _await(self, call: "NodeCall | LeaderCall[Any]", box: list[Any], limit_ms: float) -> Any:
         with self.lock:
             if self.closed:
                 raise ClosedError("the client is closed")
             self.calls.add(call)
             self.wake()
-            if not self.wait(lambda: bool(box), limit_ms / 1000 + _GRACE_S):
+            if not self.wait(lambda: bool(box), limit_ms / 1000 + GRACE_S):
                 raise ClientTimeout("the client's reactor does not answer")
         return box[0]
 
@@ -232,8 +157,7 @@ class ClientShell:
         return put
 
     def _turn(self) -> None:
-        self._scheduled = False
-        if self.closed:
+        if not self._begin_turn():
             return
         now = self.now_ms()
         wake = NEVER
@@ -247,20 +171,6 @@ class ClientShell:
             for send in poll.sends:
                 self._submit(send, guarded)
         self._wake_at(wake, now)
-
-    def _wake_at(self, wake_ms: float, now_ms: float) -> None:
-        if self._timer is not None and self._timer_ms <= wake_ms and self._timer_ms > now_ms:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if wake_ms < NEVER and not self.closed:
-            self._timer_ms = wake_ms
-            self._timer = self._scheduler.call_later(max(0.0, wake_ms - now_ms), self._timer_fired)
-
-    def _timer_fired(self) -> None:
-        self._timer = None
-        self._turn()
 
     def _submit(self, send: Send, guarded: bool) -> None:
         address = self.view.address(send.node)
@@ -347,9 +257,6 @@ class ClientShell:
             self._answer(send, guarded, TransportError("the connection was given up"))
 
     def _hang_up(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         for number, node in list(self._nodes.items()):
             self._drop(number, node)
         with self.lock:

@@ -44,6 +44,10 @@ class Home:
         """True when the outcome of every message is known."""
         return self.done
 
+    def all_delivered(self) -> bool:
+        """True when every message is known to have been delivered."""
+        return self.done and self.error is None
+
     def delivery(self, index: int) -> Delivery:  # noqa: ARG002  # a batch tells its messages apart
         """Where message `index` came to stand, when done. Raises the error it failed with."""
         if self.error is not None:
@@ -206,6 +210,9 @@ class Batch(Home):
 
     def done_all(self) -> bool:
         return self.done if self.halves is None else all(half.done_all() for half in self.halves)
+
+    def all_delivered(self) -> bool:
+        return super().all_delivered() if self.halves is None else all(half.all_delivered() for half in self.halves)
 
     def _drop_content(self) -> None:
         """A user may keep the handles for long; only the timestamps are still of use."""

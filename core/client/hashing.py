@@ -33,3 +33,21 @@ def murmur2_partition(key: bytes, partitions: int) -> int:
 def crc32_partition(key: bytes, partitions: int) -> int:
     """As librdkafka's `consistent`: CRC-32 (the zlib one) of the key."""
     return zlib.crc32(key) % partitions
+
+
+@lru_cache(maxsize=4096)
+def java_string_hash(key: bytes) -> int:
+    """Java's `String.hashCode` of the key's text, as a signed number; bytes that are no UTF-8 count one by one."""
+    try:
+        units = key.decode().encode("utf-16-be")
+    except UnicodeDecodeError:
+        units = key.decode("latin-1").encode("utf-16-be")
+    h = 0
+    for (unit,) in iter_unpack(">H", units):
+        h = (31 * h + unit) & _MASK
+    return h - 0x1_0000_0000 if h & 0x8000_0000 else h
+
+
+def classic_partition(key: bytes, partitions: int) -> int:
+    """As the 0.7 producer with string keys (facts A6), without its slip: `abs` there stayed negative for one hash."""
+    return abs(java_string_hash(key)) % partitions

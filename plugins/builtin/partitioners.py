@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Sequence
 
-from ...core.client.hashing import crc32_partition, murmur2_partition
+from ...core.client.hashing import classic_partition, crc32_partition, murmur2_partition
 from ...core.client.partitioner import Partitioner
 from ...ports.entropy import Entropy
 
@@ -108,6 +108,8 @@ _MAKERS: dict[str, Callable[[], Partitioner]] = {
     "crc32": lambda: KeyedPartitioner(crc32_partition, None),
     "consistent": lambda: KeyedPartitioner(crc32_partition, None),
     "consistent_random": lambda: KeyedPartitioner(crc32_partition, RandomPartitioner(), empty_is_none=True),
+    # As Kafka 0.7 with string keys; random without one.
+    "classic": lambda: KeyedPartitioner(classic_partition, RandomPartitioner()),
     "random": RandomPartitioner,
     "round_robin": RoundRobinPartitioner,
     "sticky": StickyPartitioner,

@@ -1,0 +1,130 @@
+"""The threads' side of a client: users wait for what happens on its reactor."""
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from ...core.client.effects import NEVER
+from ...ports.errors import BarnabasError, ClosedError
+from ...ports.scheduler import Scheduler, Timer
+from .connector import Connector
+
+GRACE_S = 5.0
+"""How much longer than its deadline a call is waited for before the reactor counts as dead."""
+
+logger = logging.getLogger("barnabas.client")
+
+
+class WaitingRoom(ABC):
+    """A lock, a condition on it that is notified when something may have come true, and turns on the reactor."""
+
+    _scheduler: Scheduler
+    """Set by those who inherit, once they are ready for their first turn."""
+
+    def __init__(self, connector: Connector) -> None:
+        self.connector = connector
+        self.clock = connector.clock
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+        self.closed = False
+        self._scheduled = False
+        self._timer: Timer | None = None
+        self._timer_ms = NEVER
+
+    @abstractmethod
+    def _turn(self) -> None:
+        """Poll the machines. Reactor only; begins with `_begin_turn`, ends with `_wake_at`."""
+
+    @abstractmethod
+    def _hang_up(self) -> None:
+        """Close every link, and fail what is under way. Reactor only."""
+
+    def report(self, text: str, error: BaseException | None = None) -> None:
+        """Tell the log of something that no call can tell."""
+        logger.error(text, exc_info=error)
+
+    def now_ms(self) -> float:
+        return self.clock.monotonic_ms()
+
+    def wake(self) -> None:
+        """Have the machines polled soon. Any thread."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.post(self._turn)
+
+    def post(self, work: Callable[[], None]) -> None:
+        """Run `work` on the reactor, unless the client is closed. Any thread."""
+        try:
+            self._scheduler.call_soon(work)
+        except ClosedError:
+            if not self.closed:
+                raise
+
+    def wait(self, true: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Wait on `changed` until `true()`; call it with the lock held. False when the time is over.
+
+        Raises `ClosedError` when the client is closed meanwhile, `BarnabasError` on the reactor's own thread.
+        """
+        if true():
+            return True
+        if self.connector.owns_thread():
+            raise BarnabasError("a callback must not wait for its own client; do it from another thread")
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self.closed:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            self.changed.wait(left)
+            if true():
+                return True
+        raise ClosedError("the client was closed")
+
+    def close(self) -> None:
+        """Hang up every link, fail what is under way, stop the reactor if it is ours. Twice is harmless."""
+        with self.lock:
+            if self.closed:
+                return
+            self.closed = True
+            self.changed.notify_all()
+        ended = threading.Event()
+
+        def hang_up() -> None:
+            try:
+                self._cancel_timer()
+                self._hang_up()
+            finally:
+                ended.set()
+
+        try:
+            if self.connector.owns_thread():
+                hang_up()
+                return
+            self._scheduler.call_soon(hang_up)
+            ended.wait(GRACE_S)
+        except ClosedError:
+            pass  # the reactor is gone, and its links with it
+        self.connector.stop()
+
+    def _begin_turn(self) -> bool:
+        """False when the client is closed."""
+        self._scheduled = False
+        return not self.closed
+
+    def _wake_at(self, wake_ms: float, now_ms: float) -> None:
+        if self._timer is not None and self._timer_ms <= wake_ms and self._timer_ms > now_ms:
+            return
+        self._cancel_timer()
+        if wake_ms < NEVER and not self.closed:
+            self._timer_ms = wake_ms
+            self._timer = self._scheduler.call_later(max(0.0, wake_ms - now_ms), self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._turn()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

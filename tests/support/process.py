@@ -5,7 +5,7 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,9 +16,17 @@ PATIENCE_S = 30
 class BrokerProcess:
     """`barnabas serve` on a free port. Its log is kept for when something goes wrong."""
 
-    def __init__(self, data: Path, *settings: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *settings: str,
+        environment: dict[str, str] | None = None,
+        listen: Sequence[str] = ("kafka://127.0.0.1:0",),
+    ) -> None:
         self.log_file = data.with_name(data.name + ".stderr")
-        command = [str(COMMAND), "serve", "--data", str(data), "--listen", "kafka://127.0.0.1:0"]
+        command = [str(COMMAND), "serve", "--data", str(data)]
+        for listener in listen:
+            command += ["--listen", listener]
         for setting in settings:
             command += ["--set", setting]
         with self.log_file.open("ab") as log:
@@ -30,7 +38,7 @@ class BrokerProcess:
             self.stop()
             raise RuntimeError(f"the broker did not start: {self.log()}")
         self.listeners = self.ready_line.split()[2:]
-        self.bootstrap = self.listeners[0].removeprefix("kafka://")
+        self.bootstrap = self.listeners[0].partition("://")[2]
 
     def _first_line(self) -> str:
         stdout = self.process.stdout
@@ -68,9 +76,14 @@ class BrokerProcess:
 
 
 @contextmanager
-def broker_process(data: Path, *settings: str, environment: dict[str, str] | None = None) -> Iterator[BrokerProcess]:
+def broker_process(
+    data: Path,
+    *settings: str,
+    environment: dict[str, str] | None = None,
+    listen: Sequence[str] = ("kafka://127.0.0.1:0",),
+) -> Iterator[BrokerProcess]:
     """Run a broker; stopped at the end if the test has not done so."""
-    broker = BrokerProcess(data, *settings, environment=environment)
+    broker = BrokerProcess(data, *settings, environment=environment, listen=listen)
     try:
         yield broker
     finally:

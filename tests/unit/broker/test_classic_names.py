@@ -1,0 +1,60 @@
+"""What a classic topic may be called."""
+
+import pytest
+
+from barnabas.app.services.classic.names import check_classic_topic
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+
+LEGAL = [
+    "t",
+    "a-1",
+    "a.b_c",
+    "...",
+    "with space",
+    "ünïcödé",
+    "日本",
+    "a" * 253,
+    "*",
+    "back\\slash",
+    "x:y",
+    "\U0001f600",
+]
+ILLEGAL = [
+    "",
+    ".",
+    "..",
+    "a/b",
+    "/",
+    "\0",
+    "a\nb",
+    "\x1f",
+    "\x7f",
+    "\x9f",
+    "\ud800",
+    "\ue000",
+    "\uf8ff",
+    "\uffff",
+    "\u200b",
+]
+UNPRINTABLE = ["\u200b", "a\u2028b"]
+TOO_LONG = ["a" * 256, "a" * 254, "日" * 100]
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_legal(name: str) -> None:
+    check_classic_topic(name)
+
+
+@pytest.mark.parametrize("name", [*ILLEGAL, *UNPRINTABLE, *TOO_LONG])
+def test_illegal(name: str) -> None:
+    with pytest.raises(ApiError) as raised:
+        check_classic_topic(name)
+    assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    str(raised.value).encode()
+
+
+def test_a_large_partition_number_counts() -> None:
+    check_classic_topic("a" * 253, 9)
+    with pytest.raises(ApiError, match="folder"):
+        check_classic_topic("a" * 253, 10)

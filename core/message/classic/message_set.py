@@ -1,0 +1,129 @@
+"""A classic message set as it travels and rests: bytes, or a region of a file."""
+
+from collections.abc import Callable, Iterator
+
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.storage import Region
+from ....ports.transport import Piece
+from ....ports.words import Buffer
+from ..codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
+from ..message import Message
+from .entry import LENGTH
+from .reader import ShallowMessage, decode, decode_shallow
+
+
+class ClassicMessageSet:
+    """A thin iterator: nothing is read before somebody asks.
+
+    Iterating goes deep, through compressed wrappers; offsets are as `decode_set` tells. It raises `ApiError`: `error`
+    when the broker answered one; INVALID_FETCH_SIZE when the first message is larger than what was fetched;
+    CORRUPT_MESSAGE at the first bad message, after those before it; UNSUPPORTED_COMPRESSION_TYPE; MESSAGE_TOO_LARGE
+    for a wrapper of more than `max_bytes`.
+    """
+
+    __slots__ = (
+        "_codecs",
+        "_data",
+        "_valid_bytes",
+        "check_crc",
+        "error",
+        "from_offset",
+        "max_bytes",
+        "partition",
+        "records",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        records: Buffer | Region,
+        codecs: Codecs = NO_CODECS,
+        *,
+        topic: str = "",
+        partition: int = -1,
+        from_offset: int = 0,
+        error: ErrorCode = ErrorCode.NONE,
+        max_bytes: int = DECOMPRESSED_BYTES_MAX,
+        check_crc: bool = True,
+    ) -> None:
+        self.records = records
+        self.topic = topic
+        self.partition = partition
+        self.from_offset = from_offset
+        self.error = error
+        self.max_bytes = max_bytes
+        self.check_crc = check_crc
+        self._codecs = codecs
+        self._data: Buffer | None = None
+        self._valid_bytes = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes, those of a part of a message at the end included."""
+        return len(self.records) if isinstance(self.records, bytes | bytearray | memoryview) else self.records.size
+
+    @property
+    def valid_bytes(self) -> int:
+        """Bytes of the whole outer messages; no CRC is looked at."""
+        if self._valid_bytes < 0:
+            self._valid_bytes = _whole_bytes(self._read())
+        return self._valid_bytes
+
+    @property
+    def next_offset(self) -> int:
+        """Where to go on reading."""
+        return self.from_offset + self.valid_bytes
+
+    def __iter__(self) -> Iterator[Message]:
+        self._raise_error()
+        found = decode(
+            self._read(),
+            self._codecs,
+            topic=self.topic,
+            partition=self.partition,
+            from_offset=self.from_offset,
+            max_bytes=self.max_bytes,
+            check_crc=self.check_crc,
+        )
+        yield from found.messages
+        if found.error is not None:
+            raise found.error
+
+    def shallow(self) -> Iterator[ShallowMessage]:
+        """The outer messages, wrappers unopened."""
+        self._raise_error()
+        yield from decode_shallow(
+            self._read(),
+            topic=self.topic,
+            partition=self.partition,
+            from_offset=self.from_offset,
+            check_crc=self.check_crc,
+        )
+
+    def write_to(self, write: Callable[[Piece], object]) -> int:
+        """Hand the bytes, or the region, as they are to `write` in one call; returns their number."""
+        write(self.records)
+        return self.size
+
+    def _raise_error(self) -> None:
+        if self.error is not ErrorCode.NONE:
+            raise ApiError(self.error, f"{self.topic}-{self.partition} at offset {self.from_offset}")
+
+    def _read(self) -> Buffer:
+        if self._data is None:
+            records = self.records
+            self._data = records if isinstance(records, bytes | bytearray | memoryview) else records.read()
+        return self._data
+
+
+def _whole_bytes(data: Buffer) -> int:
+    position, last = 0, len(data) - LENGTH.size
+    unpack = LENGTH.unpack_from
+    while position <= last:
+        length = unpack(data, position)[0]
+        end = position + 4 + length
+        if length < 0 or end > len(data):
+            break
+        position = end
+    return position

@@ -1,0 +1,36 @@
+"""From payloads to a classic message set (facts A2)."""
+
+from collections.abc import Sequence
+from zlib import crc32
+
+from ....ports.words import Buffer
+from ..codec import Codec
+from .entry import CODEC_MASK, MAGIC_0, MAGIC_1
+
+
+def encode_set(payloads: Sequence[Buffer], *, codec: Codec | None = None, magic: int = 1) -> bytes:
+    """The messages one after the other; with a codec as one compressed wrapper, nothing when there are none.
+
+    Raises `ValueError` for another magic than 0 and 1, and for a codec that the two bits of the format cannot name.
+    """
+    if magic == 1:
+        pack = MAGIC_1.pack
+        plain = b"".join([part for p in payloads for part in (pack(len(p) + 6, 1, 0, crc32(p)), p)])
+    elif magic == 0:
+        pack = MAGIC_0.pack
+        plain = b"".join([part for p in payloads for part in (pack(len(p) + 5, 0, crc32(p)), p)])
+    else:
+        raise ValueError(f"a classic message has magic 0 or 1, not {magic}")
+    if codec is None or not plain:
+        return plain
+    return encode_shallow(codec.compress(plain), codec.id)
+
+
+def encode_shallow(payload: Buffer, codec_id: int) -> bytes:
+    """One entry whose payload is taken as it is: a message (codec 0), or what a codec made of a message set.
+
+    Raises `ValueError` for a number other than 0, 1 (gzip) and 2 (snappy).
+    """
+    if not 0 <= codec_id < CODEC_MASK:
+        raise ValueError(f"classic messages are compressed with gzip (1) or snappy (2), not with codec {codec_id}")
+    return MAGIC_1.pack(len(payload) + 6, 1, codec_id, crc32(payload)) + bytes(payload)

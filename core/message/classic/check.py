@@ -1,13 +1,13 @@
 """What a broker looks at before it appends a classic message set, and after a crash (facts A3, A4)."""
 
 from typing import NamedTuple
-from zlib import crc32
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.words import Buffer
 from ..codec import DECOMPRESSED_BYTES_MAX, Codecs
-from .entry import CODEC_MASK, LENGTH, MAGIC_1, MESSAGE_BYTES_MIN
+from ..crc32 import crc32
+from .entry import LENGTH, MESSAGE_BYTES_MIN, plain_run
 from .reader import corrupt, read_header, unwrap
 
 
@@ -29,21 +29,14 @@ def check_set(
     also when not even one message is whole; UNSUPPORTED_COMPRESSION_TYPE.
     """
     data = records if isinstance(records, memoryview) else memoryview(records)
-    unpack = MAGIC_1.unpack_from
-    position, size, messages = 0, len(data), 0
-    fast_until = size - MAGIC_1.size
-    while position <= size - LENGTH.size:
-        if position <= fast_until:
-            length, magic, attributes, crc = unpack(data, position)
-            end = position + 4 + length
-            if magic == 1 and not attributes & CODEC_MASK and length > MESSAGE_BYTES_MIN and end <= size:
-                if length - 6 > max_message_bytes:
-                    raise _too_large(position, length - 6, max_message_bytes)
-                if crc32(data[position + 10 : end]) != crc:
-                    raise corrupt(position, "the CRC is wrong")
-                messages += 1
-                position = end
-                continue
+    payloads, ends, wrong = plain_run(data)
+    if payloads and max(map(len, payloads)) > max_message_bytes:
+        number = next(number for number, payload in enumerate(payloads) if len(payload) > max_message_bytes)
+        raise _too_large(ends[number - 1] if number else 0, len(payloads[number]), max_message_bytes)
+    if wrong >= 0:
+        raise corrupt(ends[wrong - 1] if wrong else 0, "the CRC is wrong")
+    position, size, messages = ends[-1] if ends else 0, len(data), len(ends)
+    while size - position >= LENGTH.size:
         end, count = _check_entry(data, position, codecs, max_message_bytes, max_bytes)
         if not end:
             break

@@ -1,15 +1,17 @@
 """From a classic message set to messages: deep, through compressed wrappers, or shallow (facts A2, iteration)."""
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import repeat
 from typing import Final, NamedTuple
-from zlib import crc32
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.words import Buffer
 from ..codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
+from ..crc32 import crc32
 from ..message import CREATE_TIME, Message
-from .entry import CODEC_MASK, DEPTH_MAX, LENGTH, MAGIC_0, MAGIC_1, MESSAGE_BYTES_MIN
+from .entry import CODEC_MASK, DEPTH_MAX, LENGTH, MAGIC_0, MAGIC_1, MESSAGE_BYTES_MIN, plain_run
 
 _FIRST_BYTES: Final = MAGIC_1.size
 _LEAST_BYTES: Final = MAGIC_0.size
@@ -99,23 +101,18 @@ def decode(
 ) -> Decoded:
     """What `decode_set` gives, with the messages before a fault besides the fault."""
     data = bytes(buf)
-    messages: list[Message] = []
-    add, make, unpack = messages.append, tuple.__new__, MAGIC_1.unpack_from
-    position, size = 0, len(data)
+    payloads, ends, wrong = plain_run(data, check_crc=check_crc)
+    position = ends[-1] if ends else 0
+    if wrong >= 0:
+        del payloads[wrong:]
+    offsets = map(from_offset.__add__, ends)
+    fixed = (repeat(None), repeat(()), repeat(None), repeat(topic), repeat(partition))
+    fields = zip(payloads, *fixed, offsets, repeat(CREATE_TIME), strict=False)
+    messages: list[Message] = list(map(_make_message, fields))
     try:
-        while size - position >= _FIRST_BYTES:
-            length, magic, attributes, crc = unpack(data, position)
-            if magic != 1 or attributes & CODEC_MASK or length <= MESSAGE_BYTES_MIN:
-                break  # the slow way knows the rest
-            end = position + 4 + length
-            if end > size:
-                break
-            value = data[position + 10 : end]
-            if check_crc and crc32(value) != crc:
-                raise corrupt(position, "the CRC is wrong")
-            add(make(Message, (value, None, (), None, topic, partition, from_offset + end, CREATE_TIME)))
-            position = end
-        if position < size:
+        if wrong >= 0:
+            raise corrupt(ends[wrong - 1] if wrong else 0, "the CRC is wrong")
+        if position < len(data):
             rest = data[position:] if position else data
             _decode_rest(rest, codecs, messages, topic, partition, from_offset + position, max_bytes, check_crc)
     except ApiError as error:
@@ -123,6 +120,9 @@ def decode(
             return Decoded(messages, None)  # a part of a message after whole ones
         return Decoded(messages, error)
     return Decoded(messages, None)
+
+
+_make_message = partial(tuple.__new__, Message)
 
 
 def _claims_negative(data: bytes, position: int) -> bool:

@@ -1,11 +1,31 @@
 """From payloads to a classic message set (facts A2)."""
 
 from collections.abc import Sequence
-from zlib import crc32
+from itertools import chain
+from struct import Struct
 
 from ....ports.words import Buffer
 from ..codec import Codec
-from .entry import CODEC_MASK, MAGIC_0, MAGIC_1
+from ..crc32 import crc32
+from .entry import CODEC_MASK, MAGIC_0, MAGIC_1, MAGIC_1_HEADER_BYTES
+
+_CRC = Struct(">I")
+
+
+class _Heads(dict[int, bytes]):
+    """Payload length → the first six bytes of a plain magic-1 entry. Lengths come again, so that some are kept."""
+
+    _KEPT_MAX = 4096
+    _HEAD = Struct(">ibB")
+
+    def __missing__(self, length: int) -> bytes:
+        head = self._HEAD.pack(length + MAGIC_1_HEADER_BYTES, 1, 0)
+        if len(self) < self._KEPT_MAX:
+            self[length] = head
+        return head
+
+
+_heads = _Heads()
 
 
 def encode_set(payloads: Sequence[Buffer], *, codec: Codec | None = None, magic: int = 1) -> bytes:
@@ -14,8 +34,8 @@ def encode_set(payloads: Sequence[Buffer], *, codec: Codec | None = None, magic:
     Raises `ValueError` for another magic than 0 and 1, and for a codec that the two bits of the format cannot name.
     """
     if magic == 1:
-        pack = MAGIC_1.pack
-        plain = b"".join([part for p in payloads for part in (pack(len(p) + 6, 1, 0, crc32(p)), p)])
+        heads = map(_heads.__getitem__, map(len, payloads))
+        plain = b"".join(chain.from_iterable(zip(heads, map(_CRC.pack, map(crc32, payloads)), payloads, strict=True)))
     elif magic == 0:
         pack = MAGIC_0.pack
         plain = b"".join([part for p in payloads for part in (pack(len(p) + 5, 0, crc32(p)), p)])

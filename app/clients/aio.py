@@ -29,7 +29,7 @@ class AsyncProducer:
         delivery = await handle
     """
 
-    def __init__(self, bootstrap: object, **settings: Any) -> None:
+    def __init__(self, bootstrap: object = None, **settings: Any) -> None:
         self._producer = Producer(bootstrap, **settings)
 
     async def send(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> DeliveryHandle:

@@ -17,6 +17,7 @@ from ...core.message.message import Message
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ...ports.words import TopicPartition
+from .classic.choice import is_classic
 from .encoding import Encoding, checked_headers, checked_timestamp, choose_partition
 from .handle import DeliveryHandle, ManyHandle
 from .hooks import HookPath, ProducerHooks
@@ -46,11 +47,21 @@ class Producer:
                       (see `settings.ProducerSettings`).
 
     Messages without a partition go where the partitioner says; the order is kept per partition. Raises `ConfigError`.
+
+    With `classic://host:port`, or without a bootstrap but with `broker_list`, `zk_connect`, `etcd_connect` or
+    `coordination`, it is a `ClassicProducer`, for brokers of the classic generation.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Producer:
+        if cls is Producer and is_classic(args, kwargs):
+            from .classic.producer import ClassicProducer
+
+            return object.__new__(ClassicProducer)
+        return object.__new__(cls)
 
     def __init__(
         self,
-        bootstrap: object,
+        bootstrap: object = None,
         *,
         encoder: str | Encoder | None = None,
         key_encoder: str | Encoder | None = None,

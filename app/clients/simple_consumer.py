@@ -22,6 +22,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.storage import Region
 from ...ports.words import Buffer, TopicPartition
+from .classic.choice import is_classic_address
 from .opening import first_error, open_shell, plugin_host
 from .settings import ConsumerSettings, read_settings
 
@@ -60,6 +61,14 @@ class SimpleConsumer:
         for message in consumer.fetch("views", 0, offset=0):
             print(message.offset, message.value)
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> SimpleConsumer:
+        """With `classic://host:port` a `ClassicSimpleConsumer`."""
+        if cls is SimpleConsumer and is_classic_address(args[0] if args else kwargs.get("bootstrap")):
+            from .classic.simple_consumer import ClassicSimpleConsumer
+
+            return object.__new__(ClassicSimpleConsumer)
+        return object.__new__(cls)
 
     def __init__(
         self,

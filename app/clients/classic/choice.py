@@ -1,0 +1,74 @@
+"""Whether a client's arguments ask for the classic generation, and where its brokers are then."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from ....ports.errors import ConfigError
+from ....ports.transport import Address
+from ...config.listeners import parse_address
+
+SCHEME = "classic://"
+_PLACES = ("broker_list", "zk_connect", "etcd_connect", "coordination")
+_WANTED = "exactly one of broker.list, zk.connect, etcd.connect, coordination, or classic://HOST:PORT"
+
+
+def is_classic(positional: Sequence[object], named: Mapping[str, Any]) -> bool:
+    """True for `classic://...`, and for arguments that only the classic generation has and no bootstrap."""
+    bootstrap = positional[0] if positional else named.get("bootstrap")
+    if bootstrap is not None and bootstrap != "":
+        return is_classic_address(bootstrap)
+    config = named.get("config") or {}
+    return any(named.get(name) is not None or name.replace("_", ".") in config for name in _PLACES)
+
+
+def is_classic_address(bootstrap: object) -> bool:
+    """True if `classic://` stands before an address."""
+    entries = bootstrap if isinstance(bootstrap, list | tuple) else [bootstrap]
+    return any(isinstance(entry, str) and entry.strip().startswith(SCHEME) for entry in entries)
+
+
+@frozen(kw_only=True)
+class Whereabouts:
+    """Where a classic client finds brokers: a fixed list, or registries; exactly one is not None."""
+
+    brokers: dict[int, Address] | None = None
+    registries: object = None
+    """What `compose.client_coordination` takes."""
+
+
+def classic_addresses(bootstrap: object) -> list[Address]:
+    """Of `classic://host:port`, several separated by commas or in a list. Raises `ConfigError`."""
+    entries = list(bootstrap) if isinstance(bootstrap, list | tuple) else str(bootstrap).split(",")
+    texts = [entry.strip() for entry in map(str, entries) if entry.strip()]
+    if not is_classic_address(bootstrap) or any("://" in text and not text.startswith(SCHEME) for text in texts):
+        raise ConfigError(f"bootstrap {bootstrap!r} is not of the form {SCHEME}HOST:PORT")
+    return [parse_address(text.removeprefix(SCHEME), f"bootstrap {text!r}") for text in texts]
+
+
+def find_out(
+    bootstrap: object, *, broker_list: str, zk_connect: str, etcd_connect: str, coordination: object
+) -> Whereabouts:
+    """Where the brokers are. Raises `ConfigError` unless exactly one of the arguments says it."""
+    given = [name for name, value in (
+        (SCHEME, bootstrap), ("broker.list", broker_list), ("zk.connect", zk_connect),
+        ("etcd.connect", etcd_connect), ("coordination", coordination),
+    ) if value]  # fmt: skip
+    if len(given) != 1:
+        raise ConfigError(f"a classic producer needs {_WANTED}; given: {' and '.join(given) or 'none of them'}")
+    if bootstrap:
+        return Whereabouts(brokers=dict(enumerate(classic_addresses(bootstrap))))
+    if broker_list:
+        from ....core.classic.directory import parse_broker_list
+
+        return Whereabouts(brokers=parse_broker_list(broker_list))
+    if zk_connect:
+        return Whereabouts(registries=_url("zookeeper", zk_connect))
+    if etcd_connect:
+        return Whereabouts(registries=_url("etcd", etcd_connect))
+    return Whereabouts(registries=coordination)
+
+
+def _url(scheme: str, servers: str) -> str:
+    return servers if "://" in servers else f"{scheme}://{servers}"

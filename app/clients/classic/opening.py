@@ -1,0 +1,97 @@
+"""What a classic producer is composed of, from its settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....core.classic.directory import Directory, RegistryDirectory, StaticDirectory
+from ....core.classic.producer_pool import BrokerPool, PoolSettings
+from ....core.client.partitioner import Partitioner
+from ....ports.errors import ConfigError
+from ..waiting import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ....core.message.codec import Codec
+    from ....plugins.host import PluginHost
+    from ....ports.coordination import Coordination
+    from ....ports.scheduler import Scheduler
+    from ....ports.transport import Address
+    from ..connector import Connector
+    from .choice import Whereabouts
+    from .producer_settings import ClassicConsumerSettings, ClassicProducerSettings
+
+CLASSIC_CODECS = ("gzip", "snappy")
+
+
+def classic_codec(host: PluginHost, name: str) -> Codec | None:
+    """None for no compression. Raises `ConfigError` for a codec that the classic format has no number for."""
+    codec = host.codecs().by_name(name)
+    if codec is not None and codec.name not in CLASSIC_CODECS:
+        raise ConfigError(f"compression.codec={name}: the classic format knows none, gzip and snappy")
+    return codec
+
+
+def classic_partitioner(host: PluginHost, given: Any, where: Whereabouts) -> Partitioner:
+    """Raises `ConfigError`."""
+    if given and where.brokers is not None:
+        raise ConfigError("partitioner.class together with broker.list: only registries tell the partitions there are")
+    made: object = host.partitioner(given or "classic") if isinstance(given, str) else given
+    if not isinstance(made, Partitioner):
+        raise ConfigError(f"partitioner: {type(made).__name__} is not a Partitioner")
+    return made
+
+
+def open_coordination(where: Whereabouts, chosen: ClassicProducerSettings) -> Coordination | None:
+    """A session with the registries; None for a fixed list of brokers. Raises `ConfigError`, `CoordinationError`."""
+    if where.brokers is not None:
+        return None
+    from ...compose import client_coordination
+
+    session_ms = chosen.zookeeper_session_timeout_ms
+    return client_coordination(
+        where.registries,
+        session_timeout_ms=session_ms,
+        connect_timeout_ms=chosen.zookeeper_connection_timeout_ms or session_ms,
+        report=logger.warning,
+    )
+
+
+def classic_connector(
+    addresses: Sequence[Address], chosen: ClassicProducerSettings | ClassicConsumerSettings
+) -> Connector:
+    """How the client reaches brokers: over TCP."""
+    from ...compose import client_connector
+
+    return client_connector(
+        addresses,
+        client_id=chosen.client_id,
+        request_timeout_ms=chosen.socket_timeout_ms,
+        connect_timeout_ms=chosen.connect_timeout_ms,
+        protocol="classic",
+        report=logger.warning,
+    )
+
+
+def make_directory(where: Whereabouts, coordination: Coordination | None, scheduler: Scheduler) -> Directory:
+    """What tells brokers and partitions."""
+    if coordination is None:
+        return StaticDirectory(where.brokers or {})
+    return RegistryDirectory(coordination, scheduler, report=logger.warning)
+
+
+def make_pool(connector: Connector, scheduler: Scheduler, chosen: ClassicProducerSettings) -> BrokerPool:
+    """The connections."""
+    return BrokerPool(
+        scheduler,
+        connector.clock,
+        connector.entropy,
+        connector.connect,
+        PoolSettings(
+            buffer_bytes=chosen.buffer_size,
+            connect_timeout_ms=chosen.connect_timeout_ms,
+            reconnect_interval=chosen.reconnect_interval,
+            reconnect_time_interval_ms=chosen.reconnect_time_interval_ms,
+        ),
+    )

@@ -1,0 +1,90 @@
+"""The settings of a classic producer (facts A6), and of a classic simple consumer."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from attrs import field, frozen
+from attrs.validators import ge, in_
+
+
+@frozen(kw_only=True)
+class RegistrySettings:
+    """How registries are reached. Times in ms."""
+
+    ALIASES: ClassVar[Mapping[str, str]] = {
+        "zk.sessiontimeout.ms": "zookeeper_session_timeout_ms",
+        "zk.connectiontimeout.ms": "zookeeper_connection_timeout_ms",
+        "zk.synctime.ms": "zookeeper_sync_time_ms",
+    }
+    zookeeper_session_timeout_ms: int = field(default=6000, validator=ge(1))
+    zookeeper_connection_timeout_ms: int = field(default=0, validator=ge(0))
+    """0: as long as the session's."""
+    zookeeper_sync_time_ms: int = field(default=2000, validator=ge(0))
+    """Accepted for old configurations; a producer waits for no follower."""
+
+
+@frozen(kw_only=True)
+class ClassicProducerSettings(RegistrySettings):
+    """The names are those of Kafka 0.7 with underscores; sizes in bytes, times in ms."""
+
+    ALIASES: ClassVar[Mapping[str, str]] = {
+        **RegistrySettings.ALIASES,
+        "queue.enqueueTimeout.ms": "queue_enqueue_timeout_ms",
+        "zk.read.num.retries": "zk_read_num_retries",
+        "compression.type": "compression_codec",
+        "linger.ms": "queue_time",
+        "retries": "num_retries",
+    }
+    broker_list: str = ""
+    zk_connect: str = ""
+    etcd_connect: str = ""
+    client_id: str = "barnabas"
+    producer_type: str = field(default="sync", validator=in_(("sync", "async")))
+    encoder: str = "bytes"
+    key_encoder: str = "bytes"
+    partitioner: str = ""
+    """Default: the key's hash modulo the sorted list of broker partitions, by chance without a key."""
+    compression_codec: str = "none"
+    compressed_topics: tuple[str, ...] = ()
+    """With a codec, asynchronous producers compress only these topics; empty = all."""
+    num_retries: int = field(default=0, validator=ge(0))
+    """Of a request whose connection broke, at the same broker, by asynchronous producers; it may arrive twice."""
+    zk_read_num_retries: int = field(default=3, validator=ge(0))
+    buffer_size: int = field(default=102_400, validator=ge(1))
+    connect_timeout_ms: int = field(default=5000, validator=ge(1))
+    socket_timeout_ms: int = field(default=30_000, validator=ge(1))
+    reconnect_interval: int = field(default=30_000, validator=ge(1))
+    """Requests, after which a connection is made anew."""
+    reconnect_time_interval_ms: float = 10_000_000
+    max_message_size: int = field(default=1_000_000, validator=ge(1))
+    queue_time: float = field(default=5000, validator=ge(0))
+    queue_size: int = field(default=10_000, validator=ge(1))
+    queue_enqueue_timeout_ms: float = 0
+    """How long `send` waits for a place: 0 = not at all, negative = for ever; then it raises `QueueFull`."""
+    batch_size: int = field(default=200, validator=ge(1))
+    """Messages."""
+    event_handler: str = ""
+    event_handler_props: Mapping[str, object] = {}
+    callback_handler: str = ""
+    callback_handler_props: Mapping[str, object] = {}
+
+
+@frozen(kw_only=True)
+class ClassicConsumerSettings:
+    """Of a classic simple consumer; sizes in bytes, times in ms."""
+
+    ALIASES: ClassVar[Mapping[str, str]] = {
+        "max.partition.fetch.bytes": "fetch_size",
+        "buffer.size": "socket_buffersize",
+        "request.timeout.ms": "socket_timeout_ms",
+        "socket.connection.setup.timeout.ms": "connect_timeout_ms",
+    }
+    client_id: str = "barnabas"
+    socket_timeout_ms: int = field(default=30_000, validator=ge(1))
+    connect_timeout_ms: int = field(default=10_000, validator=ge(1))
+    socket_buffersize: int = field(default=65_536, validator=ge(1))
+    """Accepted for old configurations; the system sizes its buffers by itself."""
+    fetch_size: int = field(default=1_048_576, validator=ge(4))
+    fetch_size_max: int = field(default=104_857_600, validator=ge(4))
+    """How far a fetch grows for one message that is larger than it."""
+    check_crcs: bool = True

@@ -26,7 +26,7 @@ CORE_MAY_IMPORT = {
         "hashlib",
         "heapq",
     ),
-    *("itertools", "json", "math", "operator", "re", "struct", "types", "typing", "zlib", "attrs", "crc32c"),
+    *("itertools", "json", "math", "operator", "re", "struct", "types", "typing", "zlib", "attrs", "crc32c", "isal"),
 }
 PORTS_MAY_IMPORT = {"abc", "attrs", "collections", "enum", "typing"}
 

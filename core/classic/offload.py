@@ -1,7 +1,8 @@
 """Registry work, where it may wait for a network, happens off the reactor."""
 
+from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...ports.coordination import Coordination
 from ...ports.scheduler import Outcome, Scheduler
@@ -24,3 +25,36 @@ def run(
     except Exception as error:  # noqa: BLE001  handed on, as `offload` does
         outcome = Outcome(error=error)
     scheduler.call_soon(lambda: done(outcome))
+
+
+class Lane:
+    """Registry work of one owner, one piece after the other: an older write never overtakes a newer one.
+
+    What only such work touches needs no lock. Owner thread only.
+    """
+
+    def __init__(self, scheduler: Scheduler, coordination: Coordination) -> None:
+        self._scheduler = scheduler
+        self._coordination = coordination
+        self._waiting: deque[tuple[Callable[[], Any], Callable[[Outcome[Any]], None]]] = deque()
+        self._busy = False
+
+    def run(self, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> None:
+        """Do `work` after what was given before; `done` is called later on the owner thread."""
+        self._waiting.append((work, done))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._busy or not self._waiting:
+            return
+        self._busy = True
+        work, done = self._waiting.popleft()
+
+        def finished(outcome: Outcome[Any]) -> None:
+            self._busy = False
+            try:
+                done(outcome)
+            finally:
+                self._go_on()
+
+        run(self._scheduler, self._coordination, work, finished)

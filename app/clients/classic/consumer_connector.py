@@ -1,0 +1,318 @@
+"""The high-level consumer of the classic generation, as users see it (facts A8)."""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ....core.classic.consumer import ClassicConsumer, ConsumerOutside, make_consumer_id
+from ....core.classic.layout import BrokerPartition
+from ....core.classic.subscription import Subscription
+from ....core.classic.topic_filter import TopicFilter
+from ....core.client.errors import ClientTimeout
+from ....plugins.builtin.encoders import BytesSerde
+from ....ports.broker_api import EARLIEST, LATEST
+from ....ports.errors import BarnabasError, ClosedError, ConfigError
+from ....ports.scheduler import Outcome
+from ..opening import plugin_host
+from ..waiting import logger
+from .consumer_settings import find_registries, read_connector_settings
+from .shell import ClassicShell
+from .streams import MessageStream
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ....core.classic.consumer_registry import StartOffsets
+    from ....core.classic.group import Owned
+    from ....core.client.serde import Decoder
+    from ....ports.coordination import Coordination
+    from ..connector import Connector
+
+T = TypeVar("T")
+_NAMED = {"smallest": EARLIEST, "earliest": EARLIEST, "largest": LATEST, "latest": LATEST}
+
+
+class ConsumerConnector:
+    """A member of a consumer group, over ZooKeeper, etcd or a `Broker` of this process.
+
+        with ConsumerConnector("localhost:2181", groupid="readers") as connector:
+            (stream,) = connector.create_message_streams({"events": 1})["events"]
+            for message in stream:
+                ...
+
+    zk_connect:     "host:port[,host:port][/chroot]"; or `etcd_connect=` likewise; or `coordination=`: a URL
+                    (`zookeeper://`, `etcd://`), a running `Broker`, or a callable that makes a session.
+    groupid:        the group. The groups' positions are kept in the registries, per group.
+    config:         settings under their names of 0.7 (`autooffset.reset`, ...); as keyword arguments with underscores.
+    decoder:        name or object, for the values; default: bytes as they are.
+    start_offsets:  for exactly once: `start_offsets(topic, broker_partition)` says where a partition begins that has
+                    come to this consumer (None: see `autooffset.reset`), from where the application keeps offsets with
+                    its results; take `autocommit_enable=False` with it. It is called in a thread of its own. The
+                    owner before may still be storing the last message it got: have the store refuse results that do
+                    not follow the offset that it has.
+    connector:      instead of sockets: how brokers are reached.
+
+    Threads: every stream may have its own; the methods here are callable from any. `ConfigError` and
+    `CoordinationError` come from the constructor.
+    """
+
+    def __init__(
+        self,
+        zk_connect: str | None = None,
+        *,
+        coordination: object = None,
+        groupid: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        decoder: str | Decoder | None = None,
+        start_offsets: StartOffsets | None = None,
+        plugins: Any = (),
+        connector: Connector | None = None,
+        **settings: Any,
+    ) -> None:
+        named = decoder if isinstance(decoder, str) else None
+        given = {"zk_connect": zk_connect, "groupid": groupid, "decoder": named, **settings}
+        self.settings = read_connector_settings(config, given)
+        where = find_registries(self.settings, coordination)
+        host = plugin_host(plugins)
+        chosen = host.decoder(self.settings.decoder) if decoder is None or named is not None else decoder
+        self._decoder = cast("Decoder | None", None if type(chosen) is BytesSerde else chosen)
+        self._start_offsets = start_offsets
+        self._codecs = host.codecs()
+        self._consumer: ClassicConsumer | None = None
+        self._bells: list[threading.Condition] = []
+        self._begun = threading.Lock()
+        self._shutting = False
+        self._coordination = self._open_coordination(where)
+        try:
+            self._shell = ClassicShell(connector or self._open_connector())
+        except BaseException:
+            self._coordination.close()
+            raise
+        link = self._shell.connector
+        self.consumer_id = make_consumer_id(
+            self.settings.groupid, platform.node(), link.clock, link.entropy, self.settings.consumerid
+        )
+
+    # --- streams
+
+    def create_message_streams(self, topics: Mapping[str, int]) -> dict[str, list[MessageStream]]:
+        """So many streams of each topic; once per connector. The topics need not exist yet.
+
+        Returns when the group has been joined and the first rebalance has ended; if that failed, the streams tell.
+        Raises `ConfigError`, `CoordinationError`; it may be called again then.
+        """
+        if not topics:
+            raise ConfigError("create_message_streams: name at least one topic")
+        consumer = self._start(Subscription.topics(topics))
+        streams = iter(self._streams(consumer))
+        return {topic: [next(streams) for _ in range(count)] for topic, count in topics.items()}
+
+    def create_message_streams_by_filter(
+        self,
+        topic_filter: TopicFilter | None = None,
+        streams: int = 1,
+        *,
+        whitelist: str | None = None,
+        blacklist: str | None = None,
+    ) -> list[MessageStream]:
+        """Streams over all topics that the filter allows, now and later; once per connector, as above.
+
+        The filter is a `TopicFilter`, or the regular expression of a white- or blacklist.
+        """
+        given = [each for each in (topic_filter, whitelist, blacklist) if each is not None]
+        if len(given) != 1:
+            raise ConfigError("give exactly one of a TopicFilter, whitelist= and blacklist=")
+        if whitelist is not None:
+            topic_filter = TopicFilter.whitelist(whitelist)
+        elif blacklist is not None:
+            topic_filter = TopicFilter.blacklist(blacklist)
+        assert topic_filter is not None
+        return self._streams(self._start(Subscription.filter(topic_filter, streams)))
+
+    # --- offsets
+
+    def commit_offsets(self, offsets: Mapping[Owned, int] | None = None) -> dict[Owned, int]:
+        """Write how far each partition that is owned was consumed; or `offsets`, of those that are still owned.
+
+        Returns what was written, by (topic, broker_partition). Who commits before processing (at most once) processes
+        a message only if its partition is in there with its offset: otherwise it was taken away, and another consumer
+        gets the message. Raises `CoordinationError`: then some may be written.
+        """
+        consumer = self._running()
+        return self._ask(lambda done: consumer.commit(done, offsets))
+
+    def owned(self) -> dict[Owned, int | None]:
+        """(topic, broker_partition) → offset of the next message that is handed out; None while the broker is asked.
+
+        What is owned may change at any time.
+        """
+        consumer = self._running()
+        return self._ask(lambda done: done(Outcome(value=consumer.owned())))
+
+    def seek(self, topic: str, place: BrokerPartition | tuple[int, int], offset: int | str) -> None:
+        """Go back or forward in a partition that is owned: to an offset that was told before, "smallest" or "largest".
+
+        The next message of the partition, whatever its stream, comes from there. Raises `ConfigError` for a partition
+        that is not owned (any more).
+        """
+        if isinstance(offset, str):
+            if offset not in _NAMED:
+                raise ConfigError(f"seek to {offset!r}: give an offset, smallest or largest")
+            offset = _NAMED[offset]
+        consumer, target = self._running(), offset
+
+        def work(done: Callable[[Outcome[None]], None]) -> None:
+            try:
+                consumer.seek(topic, BrokerPartition(*place), target)
+            except BarnabasError as error:
+                done(Outcome(error=error))
+            else:
+                done(Outcome())
+
+        self._ask(work)
+
+    # --- the end
+
+    def shutdown(self, timeout: float = 60.0) -> None:
+        """Stop fetching, end the streams, commit if that is automatic, leave the group. Twice is harmless.
+
+        Raises `ClientTimeout` when the registries do not answer within `timeout` seconds: the session then expires by
+        itself; and the `CoordinationError` for which the last commit was not written.
+        """
+        with self._begun:
+            if self._shutting:
+                return
+            self._shutting = True
+            consumer = self._consumer
+        try:
+            if consumer is None:
+                self._coordination.close()
+            else:
+                self._ask(lambda done: consumer.stop(lambda error: done(Outcome(error=error))), timeout, closing=True)
+        finally:
+            self._shell.close()
+
+    close = shutdown
+
+    def __enter__(self) -> ConsumerConnector:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    # --- inside
+
+    def _start(self, subscription: Subscription) -> ClassicConsumer:
+        """A running consumer. Raises why it cannot run."""
+        with self._begun:
+            self._check_open()
+            if self._consumer is not None:
+                raise BarnabasError("the streams of this connector have been created; take another connector")
+            self._bells = []
+            consumer = ClassicConsumer(
+                self._outside(),
+                self.settings,
+                group_id=self.settings.groupid,
+                consumer_id=self.consumer_id,
+                subscription=subscription,
+                decoder=self._decoder,
+                start_offsets=self._start_offsets,
+                make_bell=self._make_bell,
+            )
+            self._consumer = consumer
+        try:
+            self._ask(lambda done: consumer.start(lambda error: done(Outcome(error=error))))
+        except BarnabasError:
+            with self._begun:
+                if not self._shutting:
+                    self._consumer = None
+            raise
+        return consumer
+
+    def _outside(self) -> ConsumerOutside:
+        link = self._shell.connector
+        return ConsumerOutside(
+            scheduler=self._shell.scheduler,
+            clock=link.clock,
+            entropy=link.entropy,
+            coordination=self._coordination,
+            connect=link.connect,
+            codecs=self._codecs,
+            report=logger.warning,
+        )
+
+    def _make_bell(self) -> threading.Condition:
+        bell = threading.Condition()
+        self._bells.append(bell)
+        return bell
+
+    def _streams(self, consumer: ClassicConsumer) -> list[MessageStream]:
+        limit_ms = self.settings.consumer_timeout_ms
+        timeout_s = None if limit_ms < 0 else limit_ms / 1000
+        readers: Sequence[Any] = consumer.readers
+        return [MessageStream(reader, bell, timeout_s) for reader, bell in zip(readers, self._bells, strict=True)]
+
+    def _running(self) -> ClassicConsumer:
+        self._check_open()
+        if self._consumer is None:
+            raise BarnabasError("create the message streams first")
+        return self._consumer
+
+    def _check_open(self) -> None:
+        if self._shutting:
+            raise ClosedError("the consumer connector is shut down")
+
+    def _ask(
+        self,
+        work: Callable[[Callable[[Outcome[T]], None]], None],
+        timeout: float | None = None,
+        *,
+        closing: bool = False,
+    ) -> T:
+        """Have `work` done on the reactor, and wait until it calls what it is given."""
+        shell = self._shell
+        answers: list[Outcome[T]] = []
+
+        def done(outcome: Outcome[T]) -> None:
+            with shell.lock:
+                answers.append(outcome)
+                shell.changed.notify_all()
+
+        def run() -> None:
+            if self._shutting and not closing:
+                done(Outcome(error=ClosedError("the consumer connector is shut down")))
+            else:
+                work(done)
+
+        shell.scheduler.call_soon(run)
+        with shell.lock:
+            if not shell.wait(lambda: bool(answers), timeout):
+                raise ClientTimeout(f"not done within {timeout} s")
+        return answers[0].get()
+
+    def _open_coordination(self, where: object) -> Coordination:
+        from ...compose import client_coordination
+
+        return client_coordination(
+            where,
+            session_timeout_ms=self.settings.zk_sessiontimeout_ms,
+            connect_timeout_ms=self.settings.zk_connectiontimeout_ms,
+            report=logger.warning,
+        )
+
+    def _open_connector(self) -> Connector:
+        from ...compose import client_connector
+
+        return client_connector(
+            (),
+            client_id=self.settings.client_id,
+            request_timeout_ms=self.settings.socket_timeout_ms,
+            connect_timeout_ms=self.settings.socket_connection_setup_timeout_ms,
+            protocol="classic",
+            report=logger.warning,
+        )

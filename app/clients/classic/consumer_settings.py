@@ -1,0 +1,38 @@
+"""The settings of a classic consumer, and where its registries are."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ....core.classic.consumer_settings import ConnectorSettings
+from ....core.classic.layout import check_name
+from ....ports.errors import ConfigError
+from ..settings import read_settings
+
+
+def read_connector_settings(config: Mapping[str, Any] | None, given: Mapping[str, Any]) -> ConnectorSettings:
+    """From dotted names and keyword arguments, which win. Raises `ConfigError`, also for an unusable group id."""
+    settings = read_settings(ConnectorSettings, config, given)
+    if not settings.groupid:
+        raise ConfigError("groupid is missing: name the consumer group")
+    check_name("groupid", settings.groupid)
+    if settings.consumerid:
+        check_name("consumerid", settings.consumerid)
+    return settings
+
+
+def find_registries(settings: ConnectorSettings, coordination: object) -> object:
+    """What `compose.client_coordination` takes. Raises `ConfigError` unless one place is given, and only one."""
+    places = {
+        "zk.connect": _url("zookeeper", settings.zk_connect),
+        "etcd.connect": _url("etcd", settings.etcd_connect),
+        "coordination": coordination,
+    }
+    given = {name: place for name, place in places.items() if place}
+    if len(given) != 1:
+        found = " and ".join(given) or "none of them"
+        raise ConfigError(f"a consumer connector needs exactly one of {', '.join(places)}; given: {found}")
+    return next(iter(given.values()))
+
+
+def _url(scheme: str, servers: str) -> str:
+    return servers if "://" in servers or not servers else f"{scheme}://{servers}"

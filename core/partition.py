@@ -50,7 +50,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.replicas = tuple(replicas)
         self.isr = tuple(isr)
-        self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        self.high_watermark = max(log.log_start_offset, min(high_watermark, log.readable_end))
         self._replica_ends: dict[int, int] = {}
         self._raise_high_watermark()
 
@@ -102,7 +102,7 @@ class Partition:
     def _raise_high_watermark(self) -> bool:
         if self.leader != self.broker_id:
             return False
-        end = self.log.log_end_offset
+        end = self.log.readable_end
         if len(self.isr) > 1:
             ends = self._replica_ends
             end = min(end, *(ends.get(replica, 0) for replica in self.isr if replica != self.broker_id))
@@ -137,10 +137,10 @@ class Partition:
 
     def _check_range(self, offset: int) -> None:
         log = self.log
-        if not log.log_start_offset <= offset <= log.log_end_offset:
+        if not log.log_start_offset <= offset <= log.readable_end:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition} has offsets {log.log_start_offset} to {log.log_end_offset}, not {offset}",
+                f"{self.topic_partition} has offsets {log.log_start_offset} to {log.readable_end}, not {offset}",
             )
 
     def delete_records(self, offset: int) -> int:

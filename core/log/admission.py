@@ -1,7 +1,5 @@
 """What a batch goes through before it is appended: the checks and changes of facts B2."""
 
-from typing import NamedTuple
-
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ..message.batch_header import BatchHeader, check_batch, check_timestamps, parse_header, stamp_time
@@ -9,18 +7,10 @@ from ..message.batch_rebuild import rebuild_batch, renumber_batch
 from ..message.codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ..message.record_check import validate_records
 from .config import LONG_MAX, LogConfig
+from .format import Admitted
 
 LOG_APPEND_TIME = "LogAppendTime"
 PRODUCER = "producer"
-
-
-class Admitted(NamedTuple):
-    """A batch ready to be stamped and written: the client's memory, or a rebuilt one."""
-
-    records: memoryview | bytearray
-    header: BatchHeader
-    log_append_time_ms: int
-    """-1 on CreateTime topics."""
 
 
 def admit(records: memoryview, config: LogConfig, codecs: Codecs, *, now_ms: int, allows_zstd: bool) -> Admitted:
@@ -58,7 +48,7 @@ def admit(records: memoryview, config: LogConfig, codecs: Codecs, *, now_ms: int
         header = parse_header(ready)
     elif ready is not records:
         header = parse_header(ready)
-    return Admitted(ready, header, append_time)
+    return Admitted(ready, header.last_offset_delta + 1, header.count, append_time, header)
 
 
 def _recompressed(

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from ...ports.storage import LogDir, StorageError, StorageFull, StorageReadOnly
 from ...ports.words import TopicPartition
 from .checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, format_offsets, read_offsets
+from .formats import CLASSIC, format_of_files
 from .log import Log
-from .names import folder_partition, folder_state
+from .names import classic_folder_partition, folder_partition, folder_state
 
 
 class DataFolder:
@@ -43,7 +44,7 @@ class DataFolder:
             root.flush()
         partitions, removable = [], []
         for name in self.log_dir.folders():
-            state, partition = folder_state(name), folder_partition(name)
+            state, partition = folder_state(name), self._partition_of(name)
             if state == "delete":
                 removable.append(name)
             elif state is not None or partition is None:
@@ -51,6 +52,15 @@ class DataFolder:
             else:
                 partitions.append(partition)
         return partitions, removable
+
+    def _partition_of(self, name: str) -> TopicPartition | None:
+        found = folder_partition(name)
+        if found is not None:
+            return found
+        found = classic_folder_partition(name)
+        if found is None or format_of_files(name, self.log_dir.folder(name).files()) != CLASSIC:
+            return None
+        return found
 
     def forget(self, partition: TopicPartition) -> None:
         """The partition is gone: what was noted about it does not hold for another of its name."""

@@ -10,7 +10,17 @@ from .checkpoints import LEADER_EPOCHS
 class FlushWork:
     """What to flush, collected by `Log.begin_flush`. Call it on any thread, then give it to `Log.end_flush`."""
 
-    __slots__ = ("_epochs", "_files", "_folder", "_new_names", "began_ms", "files_flushed", "target", "truncations")
+    __slots__ = (
+        "_epochs",
+        "_files",
+        "_folder",
+        "_new_names",
+        "appended_messages",
+        "began_ms",
+        "files_flushed",
+        "target",
+        "truncations",
+    )
 
     def __init__(
         self,
@@ -22,11 +32,14 @@ class FlushWork:
         epochs: bytes | None,
         truncations: int,
         began_ms: int,
+        appended_messages: int,
     ) -> None:
         self.target = target
         """Everything below this offset is durable when the work is done."""
         self.truncations = truncations
         self.began_ms = began_ms
+        self.appended_messages = appended_messages
+        """How many messages the log had taken, ever, when the work began."""
         self.files_flushed = False
         """Set when the records are durable and only the leader epochs remain."""
         self._files = files

@@ -7,24 +7,22 @@ reads and writes of the page cache; what makes durable is `begin_flush`, whose w
 from bisect import bisect_left
 from collections.abc import Callable
 
+from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import Folder, StorageError
 from ...ports.words import TopicPartition
-from ..message.batch_header import BatchHeader, stamp
 from ..message.codec import Codecs
-from .admission import admit
 from .checkpoints import format_epochs, read_epochs
 from .config import LONG_MAX, LogConfig
 from .flushing import FlushWork
+from .format import LogSegment
+from .formats import log_format
 from .leader_epochs import LeaderEpochs
-from .loading import Loader
 from .names import DELETED_SUFFIX
 from .results import EMPTY_SLICE, Appended, LogSlice, TimestampOffset
 from .retention import DeletionPolicy, count_deletable
-from .rolling import must_roll
-from .segment import INT_MAX, Segment
 from .segment_list import FoundRecord, SegmentList
 
 __all__ = ["Appended", "Log", "LogSlice", "TimestampOffset"]
@@ -54,6 +52,8 @@ class Log:
         """Called after a new segment was begun: a good time to flush the sealed ones."""
         self._folder = folder
         self._config = config
+        self.format_name = config.message_format
+        self._format = log_format(config.message_format)
         self._codecs = codecs
         self._policy = deletion_policy
         self.policy_name = config.deletion_policy
@@ -64,6 +64,7 @@ class Log:
         self._flushing = False
         self._new_names = True
         self._truncations = 0
+        self._appended_messages = self._flushed_messages = self._messages_at_roll = 0
         self._last_flush_ms = 0
         self._recovery_point = self._start = self._end = 0
         self._segments: SegmentList
@@ -96,36 +97,29 @@ class Log:
         return log
 
     def _load(self, now_ms: int, *, recover: bool, recovery_point: int, log_start_offset: int) -> None:
-        def seen(header: BatchHeader) -> None:
-            self.epochs.assign(header.leader_epoch, header.base_offset)
-
-        loader = Loader(folder=self._folder, config=self._config, now_ms=now_ms, report=self._report, seen=seen)
-        segments = loader.load()
+        loaded = self._format.load(
+            self._folder,
+            self._config,
+            now_ms=now_ms,
+            report=self._report,
+            recover=recover,
+            recovery_point=recovery_point,
+            seen_epoch=self.epochs.assign,
+        )
         self._last_flush_ms = now_ms
-        if not segments:
+        if not loaded.segments:
             self._start_anew(max(0, log_start_offset), now_ms)
             return
-        listing = self._folder.files()
-        for number, segment in enumerate(segments[:-1]):
-            next_base = segments[number + 1].base_offset
-            if not recover or next_base <= recovery_point:
-                loader.check_indexes(segment, listing, next_base)
-        end: int | None = None
-        if not recover:
-            recovery_point = LONG_MAX
-            loader.check_indexes(segments[-1], listing, segments[-1].base_offset + INT_MAX)
-            end = loader.load_end(segments[-1])
-        if end is None:
-            segments, end = loader.recover(segments, recovery_point)
-        self._segments = SegmentList(segments)
-        self._end = end
-        self._start = max(segments[0].base_offset, log_start_offset)
-        if self._start > end:
-            self._report(f"{self.topic_partition}: ends at {end}, before its start {self._start}; begun anew there")
+        self._segments = SegmentList(loaded.segments)
+        self._end = loaded.end
+        self._start = max(loaded.segments[0].base_offset, log_start_offset)
+        if self._start > loaded.end:
+            self._report(f"{self.topic_partition}: ends at {loaded.end}, before its start {self._start}; begun anew")
             self._begin_anew(self._start, now_ms)
             return
-        self._recovery_point = min(recovery_point, end)
-        self.epochs.truncate_from_end(end)
+        self._recovery_point = loaded.recovery_point
+        self._appended_messages = self._end - self._recovery_point
+        self.epochs.truncate_from_end(self._end)
         self.epochs.truncate_from_start(self._start)
 
     # --- what it is
@@ -135,7 +129,7 @@ class Log:
         return self._config
 
     def update_config(self, config: LogConfig, deletion_policy: DeletionPolicy | None = None) -> None:
-        """Go by another configuration from now on; without a policy the present one stays."""
+        """Go by another configuration, in the format that the log has; without a policy the present one stays."""
         if config.segment_jitter_ms != self._config.segment_jitter_ms or config.segment_ms != self._config.segment_ms:
             self._config = config
             self._jitter_ms = self._draw_jitter()
@@ -154,6 +148,11 @@ class Log:
         return self._end
 
     @property
+    def readable_end(self) -> int:
+        """Where readers stop (exclusive): the log end, or in a classic log what is durable (facts A4)."""
+        return self._recovery_point if self._format.flushed_only else self._end
+
+    @property
     def recovery_point(self) -> int:
         """Everything below is durable."""
         return self._recovery_point
@@ -163,7 +162,7 @@ class Log:
         return sum(segment.size for segment in self._segments.items)
 
     @property
-    def segments(self) -> tuple[Segment, ...]:
+    def segments(self) -> tuple[LogSegment, ...]:
         """Oldest first; the last is the active one."""
         return self._segments.items
 
@@ -186,49 +185,38 @@ class Log:
         """
         if self._failure is not None:
             raise StorageError(f"{self.topic_partition} takes no more records until a restart: {self._failure}")
-        batch, header, append_time = admit(records, self._config, self._codecs, now_ms=now_ms, allows_zstd=allows_zstd)
+        entry = self._format.admit(records, self._config, self._codecs, now_ms=now_ms, allows_zstd=allows_zstd)
         base = self._end
-        last = base + header.last_offset_delta
+        last = base + entry.span - 1
         if last >= LONG_MAX:
             raise ApiError(ErrorCode.INVALID_RECORD, f"the offsets of {self.topic_partition} have come to their end")
-        segment = self._segments.active
-        if must_roll(
-            segment,
-            self._config,
-            jitter_ms=self._jitter_ms,
-            size=len(batch),
-            last_offset=last,
-            max_timestamp=header.max_timestamp,
-            now_ms=now_ms,
-        ):
-            segment = self._roll(now_ms)
-        stamp(batch, base, leader_epoch)
-        segment.append(batch, header=header, base_offset=base, now_ms=now_ms)
-        if leader_epoch != self.epochs.latest:
-            self.epochs.assign(leader_epoch, base)
-        self._end = last + 1
-        return Appended(base, last, append_time, self._start)
+        if entry.span:
+            segment = self._segments.active
+            if segment.must_roll(entry, last, self._config, jitter_ms=self._jitter_ms, now_ms=now_ms):
+                segment = self._roll(now_ms)
+            self._format.stamp(entry, base, leader_epoch)
+            segment.append(entry, base_offset=base, now_ms=now_ms)
+            if leader_epoch != self.epochs.latest and self._format.keeps_epochs:
+                self.epochs.assign(leader_epoch, base)
+            self._end = last + 1
+            self._appended_messages += entry.messages
+        return Appended(base, last, entry.log_append_time_ms, self._start, entry.messages)
 
-    def _roll(self, now_ms: int) -> Segment:
+    def _roll(self, now_ms: int) -> LogSegment:
         """Seal the active segment and begin one at the log end. Raises `StorageError`; then nothing has changed."""
         active = self._segments.active
         active.seal()
         segment = self._new_segment(self._end, now_ms)
         self._segments = SegmentList((*self._segments.items, segment))
         self._jitter_ms = self._draw_jitter()
+        self._messages_at_roll = self._appended_messages
         if self.rolled is not None:
             self.rolled(self)
         return segment
 
-    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+    def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
         self._new_names = True
-        return Segment.create(
-            self._folder,
-            base_offset,
-            now_ms=now_ms,
-            index_interval_bytes=self._config.index_interval_bytes,
-            report=self._report,
-        )
+        return self._format.begin_segment(self._folder, base_offset, self._config, now_ms=now_ms, report=self._report)
 
     def _draw_jitter(self) -> int:
         bound = min(self._config.segment_jitter_ms, self._config.segment_ms)
@@ -264,6 +252,23 @@ class Log:
         """How many bytes reads from `offset` up to `limit` could give, at most `max_bytes`; 0 outside the log."""
         return self._segments.available_bytes(offset, limit, self._end, max_bytes) if offset >= self._start else 0
 
+    def offsets_before(self, time_ms: int, max_offsets: int, now_ms: int) -> list[int]:
+        """Segments' first offsets, newest first, from the newest segment changed at `time_ms` or before on (facts A4).
+
+        LATEST (-1) begins with the readable end, EARLIEST (-2) gives the oldest alone.
+        """
+        end = self.readable_end
+        entries = [(each.base_offset, each.modified_ms) for each in self._segments.items if each.base_offset <= end]
+        if not entries or end > entries[-1][0]:
+            entries.append((end, now_ms))
+        if time_ms == LATEST:
+            count = len(entries)
+        elif time_ms == EARLIEST:
+            count = 1
+        else:
+            count = next((n for n in range(len(entries), 0, -1) if entries[n - 1][1] <= time_ms), 0)
+        return [max(offset, self._start) for offset, _ in reversed(entries[:count])][: max(0, max_offsets)]
+
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least `timestamp`, ms (facts B3); None when there is none.
 
@@ -284,9 +289,10 @@ class Log:
 
     def flush_due(self, now_ms: int) -> bool:
         """True if `flush.messages` or `flush.ms` asks for a flush now."""
-        unflushed = self._end - self._recovery_point
-        config = self._config
-        return unflushed > 0 and (unflushed >= config.flush_messages or now_ms - self._last_flush_ms >= config.flush_ms)
+        if self._end <= self._recovery_point:
+            return False
+        unflushed = self._appended_messages - self._flushed_messages
+        return unflushed >= self._config.flush_messages or now_ms - self._last_flush_ms >= self._config.flush_ms
 
     @property
     def flushing(self) -> bool:
@@ -301,11 +307,11 @@ class Log:
         target = active.base_offset if sealed_only else self._end
         if self._flushing or self._failure is not None or target <= self._recovery_point:
             return None
-        work = self._flush_work(target, now_ms)
+        work = self._flush_work(target, now_ms, self._messages_at_roll if sealed_only else self._appended_messages)
         self._flushing = True
         return work
 
-    def _flush_work(self, target: int, now_ms: int) -> FlushWork:
+    def _flush_work(self, target: int, now_ms: int, messages: int) -> FlushWork:
         files = []
         for number, segment in enumerate(self._segments.items):
             sealed = segment is not self._segments.active
@@ -314,7 +320,7 @@ class Log:
             if segment.base_offset < target:
                 files.append(segment.file)
                 if sealed:
-                    files += [segment.index.file(), segment.time_index.file()]
+                    files += segment.side_files()
         epochs = format_epochs(self.epochs.entries) if self.epochs.changed else None
         self.epochs.changed = False
         new_names, self._new_names = self._new_names, False
@@ -326,6 +332,7 @@ class Log:
             epochs=epochs,
             truncations=self._truncations,
             began_ms=now_ms,
+            appended_messages=messages,
         )
 
     def end_flush(self, work: FlushWork, error: StorageError | None = None) -> None:
@@ -338,6 +345,7 @@ class Log:
         self._last_flush_ms = max(self._last_flush_ms, work.began_ms)
         if work.truncations == self._truncations:
             self._recovery_point = max(self._recovery_point, min(work.target, self._end))
+            self._flushed_messages = max(self._flushed_messages, work.appended_messages)
 
     def _flush_failed(self, work: FlushWork, error: StorageError) -> None:
         self.epochs.changed = True
@@ -346,7 +354,7 @@ class Log:
 
     def flush(self, now_ms: int = 0) -> None:
         """Flush here and now, blocking. Raises `StorageError`."""
-        work = self._flush_work(self._end, now_ms)
+        work = self._flush_work(self._end, now_ms, self._appended_messages)
         try:
             work()
         except StorageError as error:
@@ -354,10 +362,11 @@ class Log:
             raise
         self._last_flush_ms = max(self._last_flush_ms, now_ms)
         self._recovery_point = self._end
+        self._flushed_messages = self._appended_messages
 
     # --- retention and truncation
 
-    def retain(self, now_ms: int, high_watermark: int) -> list[Segment]:
+    def retain(self, now_ms: int, high_watermark: int) -> list[LogSegment]:
         """Take the segments away that the log need not keep: their files are renamed to *.deleted, and returned.
 
         Whole segments only, oldest first, below the high watermark (facts B3). The owner calls `delete` of
@@ -384,8 +393,8 @@ class Log:
             self._roll(now_ms)
         return self._take_away(count)
 
-    def _take_away(self, count: int) -> list[Segment]:
-        removed: list[Segment] = []
+    def _take_away(self, count: int) -> list[LogSegment]:
+        removed: list[LogSegment] = []
         try:
             for segment in self._segments.items[:count]:
                 segment.rename(DELETED_SUFFIX)
@@ -432,14 +441,7 @@ class Log:
         for segment in reversed(items[keep:]):
             segment.delete()
         self._segments = SegmentList(items[:keep])
-        segment = self._segments.active
-        found = segment.locate(offset) if segment.size else None
-        end = offset
-        if found is None:
-            segment.resume()
-        else:
-            end = min(offset, segment.batch_header(found[0]).base_offset)
-            segment.truncate(found[0], end)
+        end = self._segments.active.cut(offset)
         if end < self._start:
             self._begin_anew(self._start, now_ms)
             return
@@ -467,7 +469,7 @@ class Log:
             if self._failure is None:
                 self._segments.active.write_indexes()
                 self.flush(now_ms)
-                for file in (self._segments.active.index.file(), self._segments.active.time_index.file()):
+                for file in self._segments.active.side_files():
                     file.flush()
         finally:
             self.abandon()

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from attrs import evolve
+
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.errors import ConfigError
@@ -13,10 +15,11 @@ from ..message.codec import Codecs
 from .checkpoints import HIGH_WATERMARK, format_offsets
 from .config import LONG_MAX, LogConfig
 from .data_folder import DataFolder
+from .format import LogSegment
+from .formats import format_of_files
 from .log import Log
 from .names import DELETE_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, transient_folder_name
 from .retention import DeletionPolicy
-from .segment import Segment
 
 RETENTION_CHECK_MS = 300_000
 FLUSH_CHECK_MS = 1_000
@@ -138,8 +141,13 @@ class LogManager:
 
     def _open(self, folder: DataFolder, partition: TopicPartition, *, recover: bool) -> Log:
         config = self._config_for(partition.topic)
+        files = folder.log_dir.folder(str(partition))
+        found = format_of_files(f"{folder.log_dir.path}/{partition}", files.files())
+        if found is not None and found != config.message_format:
+            self._report(f"{folder.log_dir.path}/{partition} is in the format {found}, and stays in it")
+            config = evolve(config, message_format=found)
         log = Log.open(
-            folder.log_dir.folder(str(partition)),
+            files,
             topic_partition=partition,
             config=config,
             now_ms=self._clock.now_ms(),
@@ -311,7 +319,7 @@ class LogManager:
                 self._report(f"{partition}: {len(removed)} old segments go; it begins at {log.log_start_offset} now")
                 self._delete_later(partition, removed, log.config.file_delete_delay_ms)
 
-    def _delete_later(self, partition: TopicPartition, removed: Sequence[Segment], delay_ms: int) -> None:
+    def _delete_later(self, partition: TopicPartition, removed: Sequence[LogSegment], delay_ms: int) -> None:
         def delete() -> None:
             for segment in removed:
                 segment.delete()

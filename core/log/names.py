@@ -5,6 +5,7 @@ import re
 from ...ports.words import TopicPartition
 
 LOG_SUFFIX = ".log"
+CLASSIC_SUFFIX = ".kafka"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 DELETED_SUFFIX = ".deleted"
@@ -16,7 +17,9 @@ STRAY_FOLDER_SUFFIX = "-stray"
 SEGMENT_FILE = re.compile(
     r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(?P<state>\.deleted|\.cleaned|\.swap)?"
 )
+CLASSIC_SEGMENT_FILE = re.compile(r"(?P<base>[0-9]{20})\.kafka(?P<state>\.deleted)?")
 _FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
+_CLASSIC_FOLDER = re.compile(r"(?P<topic>[^/\x00-\x1f\x7f-\x9f]{1,253})-(?P<partition>[0-9]{1,10})")
 _TRANSIENT_FOLDER = re.compile(r".+\.[0-9a-f]+-(?P<state>delete|future|stray)")
 _FOLDER_NAME_MAX = 255
 
@@ -27,7 +30,16 @@ def segment_file(base_offset: int, suffix: str) -> str:
 
 def folder_partition(name: str) -> TopicPartition | None:
     """The partition whose folder this is: the topic is all before the last '-'. None for other folders."""
-    found = _FOLDER.fullmatch(name)
+    return _partition_of(_FOLDER, name)
+
+
+def classic_folder_partition(name: str) -> TopicPartition | None:
+    """The same for the names that only classic topics may have (facts A3)."""
+    return _partition_of(_CLASSIC_FOLDER, name)
+
+
+def _partition_of(pattern: re.Pattern[str], name: str) -> TopicPartition | None:
+    found = pattern.fullmatch(name)
     if found is None or found["topic"] in (".", ".."):
         return None
     partition = int(found["partition"])

@@ -6,12 +6,16 @@ from ...ports.storage import Region
 
 
 class Appended(NamedTuple):
-    """Where a batch went. `log_append_time_ms` is -1 on CreateTime topics."""
+    """Where a batch went. `log_append_time_ms` is -1 on CreateTime topics.
+
+    Classic offsets are bytes: `last_offset` is the one of the last byte.
+    """
 
     base_offset: int
     last_offset: int
     log_append_time_ms: int
     log_start_offset: int
+    messages: int = 0
 
 
 class LogSlice(NamedTuple):

@@ -8,9 +8,10 @@ from typing import NamedTuple, TypeVar
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import File, Folder, Region
-from ...ports.words import Buffer
 from ..message.batch_header import HEADER_SIZE, BatchHeader
 from .batch_scan import LOOKUP_CHUNK_BYTES, BadBatch, BatchIterator, scan_batches
+from .config import LogConfig
+from .format import Admitted
 from .names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from .sparse_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, SparseIndex
 
@@ -114,8 +115,28 @@ class Segment:
 
     # --- writing
 
-    def append(self, records: Buffer, *, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+    def must_roll(
+        self, admitted: Admitted, last_offset: int, config: LogConfig, *, jitter_ms: int, now_ms: int
+    ) -> bool:
+        """True if the batch must go to a new segment (facts B3 roll); an empty one is never full."""
+        if not self.size:
+            return False
+        if self.size + len(admitted.records) > min(config.segment_bytes, INT_MAX):
+            return True
+        if last_offset - self.base_offset > INT_MAX:
+            return True
+        if self.index.count >= max(1, config.segment_index_bytes // OFFSET_ENTRY.size):
+            return True
+        if self.time_index.count >= max(1, config.segment_index_bytes // TIME_ENTRY.size):
+            return True
+        first, header = self.first_timestamp, admitted.header
+        age_ms = header.max_timestamp - first if first >= 0 and header is not None else now_ms - self.created_ms
+        return age_ms > config.segment_ms - jitter_ms
+
+    def append(self, admitted: Admitted, *, base_offset: int, now_ms: int) -> None:
         """Write one batch that gets `base_offset`; nothing has changed if it raises `StorageError`."""
+        records, header = admitted.records, admitted.header
+        assert header is not None
         position = self.file.append(records)
         last_offset = base_offset + header.last_offset_delta
         ends = self._recent_ends
@@ -352,6 +373,23 @@ class Segment:
             self.load_end()
         except (IndexDamaged, BadBatch):
             self.rebuild_indexes()
+
+    def side_files(self) -> list[File]:
+        """What belongs to the segment besides the batches, opened. Raises `StorageError`."""
+        return [self.index.file(), self.time_index.file()]
+
+    def cut(self, offset: int) -> int:
+        """Drop the batches from `offset` on, one that reaches over it too; returns where the segment ends now.
+
+        The segment is the active one again. Raises `StorageError`.
+        """
+        found = self.locate(offset) if self.size else None
+        if found is None:
+            self.resume()
+            return offset
+        end = min(offset, self.batch_header(found[0]).base_offset)
+        self.truncate(found[0], end)
+        return end
 
     def rename(self, suffix: str) -> None:
         """Append `suffix` to the names of its files. Raises `StorageError`."""

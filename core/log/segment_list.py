@@ -9,8 +9,9 @@ from ...ports.errors import ApiError
 from ..message.batch_reader import decode_batch
 from ..message.codec import Codecs
 from .batch_scan import BadBatch
+from .format import LogSegment
 from .retention import SegmentInfo
-from .segment import NO_TIMESTAMP, Segment
+from .segment import NO_TIMESTAMP
 
 
 class Place(NamedTuple):
@@ -32,7 +33,7 @@ class SegmentList:
 
     __slots__ = ("active", "bases", "items")
 
-    def __init__(self, segments: Iterable[Segment]) -> None:
+    def __init__(self, segments: Iterable[LogSegment]) -> None:
         """At least one segment, sorted."""
         self.items = tuple(segments)
         self.bases = tuple(segment.base_offset for segment in self.items)
@@ -127,7 +128,7 @@ class SegmentList:
 
 
 def _first_record(
-    segment: Segment, position: int, size: int, timestamp: int, start: int, codecs: Codecs
+    segment: LogSegment, position: int, size: int, timestamp: int, start: int, codecs: Codecs
 ) -> FoundRecord | None:
     for message in decode_batch(segment.file.read(position, size), codecs, from_offset=start):
         found = message.timestamp_ms

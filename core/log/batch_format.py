@@ -1,0 +1,66 @@
+"""The current generation: record batches with consecutive offsets, found through sparse indexes (facts B1 to B3)."""
+
+from collections.abc import Callable
+
+from ...ports.storage import Folder
+from ..message.batch_header import BatchHeader, stamp
+from ..message.codec import Codecs
+from .admission import admit
+from .config import LONG_MAX, LogConfig
+from .format import Admitted, Loaded
+from .loading import Loader
+from .segment import INT_MAX, Segment
+
+
+class BatchFormat:
+    """Fulfils `LogFormat`."""
+
+    flushed_only = False
+    keeps_epochs = True
+
+    def admit(
+        self, records: memoryview, config: LogConfig, codecs: Codecs, *, now_ms: int, allows_zstd: bool
+    ) -> Admitted:
+        return admit(records, config, codecs, now_ms=now_ms, allows_zstd=allows_zstd)
+
+    def stamp(self, admitted: Admitted, base_offset: int, leader_epoch: int) -> None:
+        stamp(admitted.records, base_offset, leader_epoch)
+
+    def begin_segment(
+        self, folder: Folder, base_offset: int, config: LogConfig, *, now_ms: int, report: Callable[[str], None]
+    ) -> Segment:
+        return Segment.create(
+            folder, base_offset, now_ms=now_ms, index_interval_bytes=config.index_interval_bytes, report=report
+        )
+
+    def load(
+        self,
+        folder: Folder,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        report: Callable[[str], None],
+        recover: bool,
+        recovery_point: int,
+        seen_epoch: Callable[[int, int], None],
+    ) -> Loaded:
+        def seen(header: BatchHeader) -> None:
+            seen_epoch(header.leader_epoch, header.base_offset)
+
+        loader = Loader(folder=folder, config=config, now_ms=now_ms, report=report, seen=seen)
+        segments = loader.load()
+        if not segments:
+            return Loaded(())
+        listing = folder.files()
+        for number, segment in enumerate(segments[:-1]):
+            next_base = segments[number + 1].base_offset
+            if not recover or next_base <= recovery_point:
+                loader.check_indexes(segment, listing, next_base)
+        end: int | None = None
+        if not recover:
+            recovery_point = LONG_MAX
+            loader.check_indexes(segments[-1], listing, segments[-1].base_offset + INT_MAX)
+            end = loader.load_end(segments[-1])
+        if end is None:
+            segments, end = loader.recover(segments, recovery_point)
+        return Loaded(segments, end, min(recovery_point, end))

@@ -1,0 +1,140 @@
+"""What one strategy decides about a log: how entries are addressed and how they lie in their segments.
+
+The two generations share everything else of a log: flushing, rolling, retention, finding segments, reading.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from ...ports.storage import File, Folder, Region
+from ..message.batch_header import BatchHeader
+from ..message.codec import Codecs
+from .batch_scan import BatchIterator
+from .config import LogConfig
+
+
+class Admitted(NamedTuple):
+    """A batch or message set ready to be written: the client's memory, or a rebuilt one."""
+
+    records: memoryview | bytearray
+    span: int
+    """How many offsets it takes."""
+    messages: int
+    log_append_time_ms: int = -1
+    """-1 on CreateTime topics."""
+    header: BatchHeader | None = None
+
+
+class LogSegment(Protocol):
+    """One file of entries, whatever lies beside it. Owner thread only, but for what was handed out."""
+
+    base_offset: int
+    modified_ms: int
+    index_interval_bytes: int
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def file(self) -> File: ...
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def largest_timestamp(self) -> int: ...
+
+    def must_roll(
+        self, admitted: Admitted, last_offset: int, config: LogConfig, *, jitter_ms: int, now_ms: int
+    ) -> bool:
+        """True if the entries, up to `last_offset`, must go to a new segment; an empty one is never full."""
+        ...
+
+    def append(self, admitted: Admitted, *, base_offset: int, now_ms: int) -> None:
+        """Write the entries, which get `base_offset`; nothing has changed if it raises `StorageError`."""
+        ...
+
+    def locate(self, offset: int) -> tuple[int, int] | None:
+        """(position, size) of the first entry that ends above `offset`, None when all end below.
+
+        The size is 0 where entries may be cut. Raises `StorageError`, `ApiError` CORRUPT_MESSAGE.
+        """
+        ...
+
+    def region(self, position: int, size: int) -> Region: ...
+
+    def batches_since(self, timestamp: int) -> BatchIterator: ...
+
+    def largest_timestamp_batch(self) -> tuple[int, int] | None: ...
+
+    def seal(self) -> None:
+        """No more entries come. Raises `StorageError`."""
+        ...
+
+    def write_indexes(self) -> None: ...
+
+    def side_files(self) -> list[File]:
+        """What belongs to the segment besides the entries. Raises `StorageError`."""
+        ...
+
+    def cut(self, offset: int) -> int:
+        """Drop the entries from `offset` on; returns where the segment ends now, which is active again."""
+        ...
+
+    def rename(self, suffix: str) -> None: ...
+
+    def close(self) -> None: ...
+
+    def delete(self) -> None: ...
+
+
+class Loaded(NamedTuple):
+    """The segments found, oldest first, none for a new log; what is below `recovery_point` is durable."""
+
+    segments: Sequence[LogSegment]
+    end: int = 0
+    recovery_point: int = 0
+
+
+class LogFormat(Protocol):
+    """The strategy."""
+
+    @property
+    def flushed_only(self) -> bool:
+        """True if readers see nothing that is not durable."""
+        ...
+
+    @property
+    def keeps_epochs(self) -> bool:
+        """True if entries carry the leader epoch they were written in."""
+        ...
+
+    def admit(
+        self, records: memoryview, config: LogConfig, codecs: Codecs, *, now_ms: int, allows_zstd: bool
+    ) -> Admitted:
+        """Check what a client sends. Raises `ApiError`."""
+        ...
+
+    def stamp(self, admitted: Admitted, base_offset: int, leader_epoch: int) -> None:
+        """Write into the entries where they come to stand, if they say so."""
+        ...
+
+    def begin_segment(
+        self, folder: Folder, base_offset: int, config: LogConfig, *, now_ms: int, report: Callable[[str], None]
+    ) -> LogSegment:
+        """A new, empty segment; leftovers of its name are cleared away. Raises `StorageError`."""
+        ...
+
+    def load(
+        self,
+        folder: Folder,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        report: Callable[[str], None],
+        recover: bool,
+        recovery_point: int,
+        seen_epoch: Callable[[int, int], None],
+    ) -> Loaded:
+        """Open what is in the folder; with `recover` it was not closed in order, and is checked and cut.
+
+        `seen_epoch` is told (leader epoch, base offset) of recovered entries. Raises `StorageError`.
+        """
+        ...

@@ -5,6 +5,9 @@ from typing import Any
 
 from ...ports.broker_api import (
     Caller,
+    ClassicFetch,
+    ClassicOffsets,
+    ClassicProduce,
     CreatePartitions,
     CreateTopics,
     DeleteRecords,
@@ -23,6 +26,7 @@ from ...ports.broker_api import (
 from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from .classic.service import ClassicService
 from .cluster import ClusterService
 from .configs import ConfigService
 from .fetch import FetchService
@@ -45,6 +49,7 @@ class BrokerService:
         self._state = state
         topics = TopicService(state)
         configs = ConfigService(state)
+        classic = ClassicService(state)
         self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state).handle,
             Fetch: FetchService(state).handle,
@@ -58,6 +63,9 @@ class BrokerService:
             IncrementalAlterConfigs: configs.alter,
             DescribeCluster: ClusterService(state).describe,
             DescribeLogDirs: LogDirService(state).describe,
+            ClassicProduce: classic.produce,
+            ClassicFetch: classic.fetch,
+            ClassicOffsets: classic.offsets,
         }
 
         self._counters = {

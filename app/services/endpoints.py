@@ -30,6 +30,10 @@ class Endpoints:
         """What is written in the registry of brokers."""
         return tuple(str(listener) for listener in self._told)
 
+    def told(self, protocol: str) -> Listener:
+        """What others are told of the first listener of a protocol; there must be one."""
+        return next(listener for listener in self._told if listener.protocol == protocol)
+
     def own_address(self, caller: Caller) -> Address:
         """Where `caller` reaches this broker."""
         if not self._told:

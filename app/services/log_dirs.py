@@ -21,12 +21,14 @@ class LogDirService:
 
     def describe(self, request: DescribeLogDirs, _caller: Caller, reply: Reply[DescribeLogDirsResult]) -> None:
         replicas: dict[str, list[LogDirReplica]] = {log_dir.path: [] for log_dir in self._state.logs.dirs}
-        for (topic, number), partition in self._state.partitions.items():
-            if request.topics is None or number in request.topics.get(topic, ()):
-                log = partition.log
-                lag = max(0, partition.high_watermark - log.log_end_offset)
-                replica = LogDirReplica(topic=topic, partition=number, size_bytes=log.size_bytes, lag=lag)
-                replicas[self._state.logs.dir_of(partition.topic_partition).path].append(replica)
+        for key, log in self._state.logs.logs().items():
+            partition = self._state.partitions.get(key)
+            if partition is None and not self._state.classic.has(key.topic):
+                continue  # what is left of a topic that is no more
+            if request.topics is None or key.partition in request.topics.get(key.topic, ()):
+                lag = max(0, partition.high_watermark - log.log_end_offset) if partition is not None else 0
+                replica = LogDirReplica(topic=key.topic, partition=key.partition, size_bytes=log.size_bytes, lag=lag)
+                replicas[self._state.logs.dir_of(key).path].append(replica)
         reply(DescribeLogDirsResult(log_dirs=[self._describe(path, found) for path, found in replicas.items()]))
 
     def _describe(self, path: str, replicas: list[LogDirReplica]) -> LogDirDescription:

@@ -47,6 +47,8 @@ class MetadataService:
 
     def _by_name(self, name: str, *, create: bool) -> TopicMetadata:
         topic = self._state.registry.topics.get(name)
+        if topic is None and self._state.classic.has(name):
+            return self._classic(name)
         if topic is None:
             try:
                 topic = self._topics.create_one(NewTopic(name=name)) if create else self._state.registry.topic(name)
@@ -67,6 +69,15 @@ class MetadataService:
             internal=topic.internal,
             partitions=[self._partition(topic, number) for number in topic.partitions],
         )
+
+    def _classic(self, name: str) -> TopicMetadata:
+        """A classic topic that nobody created: led from here, so that who asks comes and is told what it is."""
+        own = (self._state.node_id,)
+        partitions = [
+            PartitionMetadata(partition=number, leader=own[0], leader_epoch=0, replicas=own, isr=own)
+            for number in range(self._state.classic.partitions(name))
+        ]
+        return TopicMetadata(name=name, partitions=partitions)
 
     def _partition(self, topic: Topic, number: int) -> PartitionMetadata:
         state = self._state

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from attrs import evolve, frozen
 
-from ...core.cluster.brokers import cluster_id, live_brokers, register_broker
+from ...core.classic.broker_registration import BrokerRegistrar
+from ...core.cluster.brokers import cluster_id, live_brokers
 from ...core.cluster.registry import TopicRegistry
-from ...core.cluster.topics import BrokerRegistration
 from ...core.log.config import LogConfig
 from ...core.log.manager import LogManager
 from ...plugins.host import PluginHost
@@ -16,7 +16,7 @@ from ...ports.broker_api import BrokerApi
 from ...ports.clock import Clock
 from ...ports.coordination import Coordination
 from ...ports.entropy import Entropy
-from ...ports.errors import ClosedError, ConfigError
+from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from ...ports.metrics import Metrics
 from ...ports.scheduler import Scheduler
 from ...ports.storage import LogDir
@@ -24,7 +24,9 @@ from ...ports.transport import Connection, ConnectionHandler, Limits, Transport
 from ...ports.transport import Listener as OpenPort
 from ..config import BrokerConfig, Listener
 from .broker_service import BrokerService
+from .classic.topics import CLASSIC, FORMAT_KEY
 from .endpoints import Endpoints
+from .registration import KAFKA, current_broker, follow_topics, id_nodes, predecessor_ms, shows_classic
 from .settings import BrokerSettings
 from .state import BrokerState
 
@@ -84,6 +86,13 @@ class BrokerNode:
         self._coordination: Coordination | None = None
         self._api: BrokerService | None = None
         self._stopping = False
+        self._ready = False
+        self._held: list[Connection] = []
+        """Connections that came before the broker was ready."""
+        self._when_ready: list[Callable[[BarnabasError | None], None]] = []
+        self.failed: Callable[[BarnabasError], None] | None = None
+        """Called (settable) when the broker must not go on: another one has taken its id. Without it the broker stops
+        by itself."""
         self.listeners: tuple[Listener, ...] = ()
         """Where it listens, with real ports; set by `start`."""
 
@@ -138,6 +147,7 @@ class BrokerNode:
                 self._config.broker_id, self.listeners, self._config.advertised_listener_list, outside.host_name
             ),
             clock=outside.clock,
+            entropy=outside.entropy,
             scheduler=outside.scheduler,
             registry=registry,
             logs=logs,
@@ -145,17 +155,17 @@ class BrokerNode:
             report=outside.report,
         )
         open_topics(state)
-        self._register(state, coordination)
         self._api = BrokerService(state)
         self._serve(state, self._api)
         if outside.expose_metrics is not None:
             closing.callback(outside.expose_metrics(outside.metrics))
         logs.start()
+        self._register(state, coordination)
 
     def _open_logs(self, log_dirs: Sequence[LogDir], registry: TopicRegistry, settings: BrokerSettings) -> LogManager:
         def config_for(topic: str) -> LogConfig:
-            known = registry.topics.get(topic)
-            return settings.log_config(known.configs if known is not None else {})
+            known = registry.topics.get(topic) or registry.deleting.get(topic)
+            return settings.log_config(known.configs if known is not None else {FORMAT_KEY: CLASSIC})
 
         logs = LogManager(
             log_dirs,
@@ -185,24 +195,76 @@ class BrokerNode:
             idle_ms=max(0, config.connections_max_idle_ms),
             unsent_bytes_max=config.socket_unsent_max_bytes,
         )
-        opened = self._outside.transport.listen(
-            (listener.host, listener.port),
-            lambda connection: servers[index].accept(connection),  # noqa: PLW0108  made after the port is open
-            limits,
-        )
+
+        def accept(connection: Connection) -> ConnectionHandler:
+            handler = servers[index].accept(connection)  # made after the port is open
+            if not self._ready:
+                connection.pause()
+                self._held.append(connection)
+            return handler
+
+        opened = self._outside.transport.listen((listener.host, listener.port), accept, limits)
         self._closing.callback(opened.close)
         self._opened.append(opened)
         self.listeners = (*self.listeners, evolve(listener, port=opened.address[1]))
 
+    # --- readiness
+
+    @property
+    def ready(self) -> bool:
+        """True once the broker is registered; requests that come before wait (facts A3)."""
+        return self._ready
+
+    def when_ready(self, told: Callable[[BarnabasError | None], None]) -> None:
+        """Call `told` once the broker is registered: at once, later, or with the reason why it never will be."""
+        if self._ready:
+            told(None)
+        elif self._stopping:
+            told(ClosedError("the broker has stopped"))
+        else:
+            self._when_ready.append(told)
+
     def _register(self, state: BrokerState, coordination: Coordination) -> None:
-        own = BrokerRegistration(
-            broker_id=state.node_id,
-            endpoints=state.endpoints.registered(),
-            rack=self._config.broker_rack,
-            started_ms=state.clock.now_ms(),
-        )
-        register_broker(coordination, own)
+        """Show the broker in the registries, if it can be done now; else it becomes ready later."""
+        own = current_broker(state, self._config)
         state.live_brokers = {broker.broker_id: broker for broker in live_brokers(coordination, state.report)}
+        state.live_brokers = {**state.live_brokers, own.broker_id: own}
+        registrar = BrokerRegistrar(
+            state.scheduler,
+            coordination,
+            broker_id=state.node_id,
+            ids=id_nodes(state, self._config, self.listeners, own),
+            predecessor_ms=predecessor_ms(self._config),
+            report=state.report,
+            ready=self._became_ready,
+            failed=self._fail,
+        )
+        self._closing.callback(registrar.close)
+        if shows_classic(self._config, self.listeners):
+            follow_topics(state.classic, registrar)
+        if registrar.begin():
+            self._became_ready()
+
+    def _became_ready(self) -> None:
+        self._ready = True
+        held, self._held = self._held, []
+        for connection in held:
+            connection.resume()
+        self._tell_ready(None)
+
+    def _tell_ready(self, error: BarnabasError | None) -> None:
+        waiting, self._when_ready = self._when_ready, []
+        for told in waiting:
+            told(error)
+
+    def _fail(self, error: BarnabasError) -> None:
+        """The broker cannot go on."""
+        self._outside.report(f"broker {self._config.broker_id} stops: {error}")
+        self._tell_ready(error)
+        if self.failed is not None:
+            self.failed(error)
+        else:
+            self.stop(lambda: None)
 
     def _serve(self, state: BrokerState, api: BrokerApi) -> None:
         for listener in self.listeners:
@@ -211,7 +273,8 @@ class BrokerNode:
                     api,
                     listener=str(listener),
                     max_in_flight=self._config.max_in_flight_requests_per_connection,
-                    gone=state.gone,
+                    # Nothing of a classic connection waits, and servers of different protocols number theirs apart.
+                    gone=state.gone if listener.protocol == KAFKA else _ignore,
                 )
             )
 
@@ -223,6 +286,7 @@ class BrokerNode:
         if self._stopping:
             return
         self._stopping = True
+        self._tell_ready(ClosedError("the broker was stopped before it was ready"))
         for opened in self._opened:
             opened.close()
         if self._state is not None:
@@ -240,6 +304,10 @@ class BrokerNode:
             stopped()
 
 
+def _ignore(_: int) -> None:
+    """For who need not know."""
+
+
 def open_topics(state: BrokerState) -> None:
     """Open the logs of what belongs to this broker; finish deletions that were interrupted."""
     for topic in list(state.registry.deleting.values()):
@@ -247,3 +315,4 @@ def open_topics(state: BrokerState) -> None:
             state.registry.finish_delete(topic.name)
     for topic in state.registry.topics.values():
         state.reopen_topic(topic)
+    state.classic.load()

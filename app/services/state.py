@@ -12,12 +12,14 @@ from ...core.partition import Partition
 from ...core.purgatory import Purgatory
 from ...ports.broker_api import Caller
 from ...ports.clock import Clock
+from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.metrics import Counter, Metrics
 from ...ports.scheduler import Scheduler
 from ...ports.storage import StorageError
 from ...ports.words import TopicPartition
+from .classic.topics import ClassicTopics
 from .endpoints import Endpoints
 from .settings import BrokerSettings
 
@@ -41,6 +43,7 @@ class BrokerState:
         settings: BrokerSettings,
         endpoints: Endpoints,
         clock: Clock,
+        entropy: Entropy,
         scheduler: Scheduler,
         registry: TopicRegistry,
         logs: LogManager,
@@ -52,6 +55,7 @@ class BrokerState:
         self.settings = settings
         self.endpoints = endpoints
         self.clock = clock
+        self.entropy = entropy
         self.scheduler = scheduler
         self.registry = registry
         self.logs = logs
@@ -63,6 +67,8 @@ class BrokerState:
         self._stats: dict[str, TopicStats] = {}
         self._failing: set[TopicPartition] = set()
         self._durable_wanted: dict[TopicPartition, int] = {}
+        self.classic = ClassicTopics(settings.static, registry, logs, report)
+        self.classic.opened = lambda key, log: self._show(key, log, lambda: log.readable_end)
         logs.flushed = self._flushed
         logs.high_watermark_of = self._high_watermark_of
         metrics.gauge("kafka_brokers", "Live brokers.", lambda: len(self.live_brokers))
@@ -84,7 +90,7 @@ class BrokerState:
     def has_replica(self, topic: str, partition: int, broker_id: int) -> bool:
         """True if the broker is alive and, if it is this one, its log is open."""
         if broker_id == self.node_id:
-            return (topic, partition) in self.partitions
+            return (topic, partition) in self.partitions or self.classic.has(topic)
         return broker_id in self.live_brokers
 
     def gone(self, connection: int) -> None:
@@ -98,7 +104,9 @@ class BrokerState:
     # --- partitions
 
     def unknown_partition(self, topic: str, partition: int) -> ApiError:
-        """Why there is no such partition here."""
+        """Why there is no such partition here for the current generation."""
+        if (refused := self.classic.refusal(topic)) is not None:
+            return refused
         known = self.registry.topics.get(topic)
         if known is None or partition not in known.partitions:
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic[:260]}-{partition}")
@@ -107,12 +115,20 @@ class BrokerState:
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is not on this broker")
 
     def open_topic(self, topic: Topic) -> None:
-        """Begin the logs of a new topic that belong here, and those that it has grown by. Raises `StorageError`."""
+        """Begin the logs of a new topic that belong here, and those that it has grown by. Raises `StorageError`.
+
+        Those of a classic topic are made on first use.
+        """
+        if self.classic.is_created_classic(topic.name):
+            self.classic.show(topic.name)
+            return
         for key in self._missing(topic):
             self.partitions[key] = self._open(topic, key, is_new=True)
 
     def reopen_topic(self, topic: Topic) -> None:
         """Open the logs of a topic after a start. What cannot be opened is reported, and answered with an error."""
+        if self.classic.is_created_classic(topic.name):
+            return
         for key in self._missing(topic):
             try:
                 self.partitions[key] = self._open(topic, key, is_new=False)
@@ -139,16 +155,14 @@ class BrokerState:
             isr=known.isr,
             high_watermark=self.logs.high_watermark(key),
         )
-        self._show(partition)
+        self._show(key, log, lambda: partition.high_watermark)
         return partition
 
-    def _show(self, partition: Partition) -> None:
+    def _show(self, key: TopicPartition, log: Log, readable_end: Callable[[], int]) -> None:
         """Let the offsets and the size of a partition be seen (the names of kafka_exporter and of Kafka)."""
         gauge = self.metrics.gauge
-        topic, number = partition.topic_partition
-        labels = {"topic": topic, "partition": str(number)}
-        log = partition.log
-        gauge("kafka_topic_partition_current_offset", "High watermark.", lambda: partition.high_watermark, **labels)
+        labels = {"topic": key.topic, "partition": str(key.partition)}
+        gauge("kafka_topic_partition_current_offset", "High watermark.", readable_end, **labels)
         gauge("kafka_topic_partition_oldest_offset", "Log start offset.", lambda: log.log_start_offset, **labels)
         gauge("kafka_log_log_size", "Bytes in the segments of a log.", lambda: log.size_bytes, **labels)
 
@@ -157,6 +171,7 @@ class BrokerState:
         dropped = [self._drop(TopicPartition(topic.name, number)) for number in topic.partitions]
         self._stats.pop(topic.name, None)
         self.metrics.forget(topic=topic.name)
+        self.classic.dropped(topic.name)
         return all(dropped)
 
     def drop_partitions(self, topic: str, numbers: Iterable[int]) -> None:
@@ -186,9 +201,9 @@ class BrokerState:
             topic = self.registry.topics[name]
             config = self.settings.log_config(topic.configs)
             for number in topic.partitions:
-                partition = self.partitions.get((name, number))
-                if partition is not None:
-                    partition.log.update_config(config)
+                log = self.logs.get(TopicPartition(name, number))
+                if log is not None:
+                    log.update_config(config)
 
     # --- durability
 
@@ -234,7 +249,11 @@ class BrokerState:
 
     def storage_failed(self, partition: Partition | None, error: StorageError) -> None:
         """Report a storage failure of a partition: once, until it has worked again."""
-        key = partition.topic_partition if partition is not None else None
-        if key is not None and key not in self._failing:
+        if partition is not None:
+            self.log_failed(partition.topic_partition, error)
+
+    def log_failed(self, key: TopicPartition, error: StorageError) -> None:
+        """The same for a log that belongs to no `Partition`, or could not be opened."""
+        if key not in self._failing:
             self._failing.add(key)
             self.report(f"{key}: {error}")

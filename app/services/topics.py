@@ -65,6 +65,7 @@ class TopicService:
         """
         state = self._state
         check_topic_name(new.name)
+        state.classic.check_free(new.name)
         configs = state.settings.checked_topic_configs(new.configs)
         topic = state.registry.plan_topic(
             new,

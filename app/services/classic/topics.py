@@ -1,0 +1,163 @@
+"""The classic topics of this broker: which there are, how many partitions each has, and the logs of those."""
+
+from collections.abc import Callable, Mapping
+
+from ....core.cluster.registry import TopicRegistry
+from ....core.log.log import Log
+from ....core.log.manager import LogManager
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.words import TopicPartition
+from ...config import BrokerConfig
+from .names import check_classic_topic
+
+CLASSIC = "classic"
+FORMAT_KEY = "message.format"
+
+
+def _ignore(_: str) -> None:
+    """For whoever does not want to know of topics."""
+
+
+def _ignore_log(_: TopicPartition, __: Log) -> None:
+    """For whoever does not want to know of logs."""
+
+
+class ClassicTopics:
+    """Each broker has its own N partitions of a classic topic (facts A3); their logs are made on first use.
+
+    A topic that somebody created has the N that was asked for, any other that of `topic.partition.count.map` or
+    `num.partitions`. `appeared` and `vanished` (settable) are told the names of topics that come and go after the
+    start, `opened` each log. Owner thread only.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, registry: TopicRegistry, logs: LogManager, report: Callable[[str], None]
+    ) -> None:
+        self.appeared: Callable[[str], None] = _ignore
+        self.vanished: Callable[[str], None] = _ignore
+        self.opened: Callable[[TopicPartition, Log], None] = _ignore_log
+        self._registry = registry
+        self._logs = logs
+        self._report = report
+        self._num_partitions = config.num_partitions
+        self._counts: Mapping[str, int] = getattr(config, "partition_counts", {})
+        self._auto_create = config.auto_create_topics_enable
+        self._default_format = config.message_format
+        self._shown: set[str] = set()
+        self._refused: set[str] = set()
+
+    # --- which there are
+
+    def load(self) -> None:
+        """Find the topics after a start: those with a log here, and those that were created."""
+        self._shown.update(name for name in self._registry.topics if self.is_created_classic(name))
+        for key, log in self._logs.logs().items():
+            if not is_classic(log) or (key.topic in self._registry.topics and key.topic not in self._shown):
+                continue
+            try:
+                check_classic_topic(key.topic)
+            except ApiError as error:
+                self._report(f"the log of {key} is left alone: {error.message}")
+                continue
+            self._shown.add(key.topic)
+            self.opened(key, log)
+
+    @property
+    def names(self) -> list[str]:
+        """The classic topics that this broker has."""
+        return sorted(self._shown)
+
+    def partitions(self, topic: str) -> int:
+        """The number of partitions that this broker has of a classic topic."""
+        created = self._registry.topics.get(topic)
+        if created is not None:
+            return len(created.partitions)
+        return self._counts.get(topic, self._num_partitions)
+
+    def has(self, topic: str) -> bool:
+        """True if it is a classic topic that this broker has."""
+        return topic in self._shown
+
+    def is_created_classic(self, topic: str) -> bool:
+        """True if somebody created the topic, as a classic one."""
+        created = self._registry.topics.get(topic)
+        return created is not None and created.configs.get(FORMAT_KEY, self._default_format) == CLASSIC
+
+    # --- the logs
+
+    def log(self, topic: str, partition: int) -> Log | None:
+        """The log of a partition; None while nothing was ever written to it.
+
+        Raises `ApiError`: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_FOR_MESSAGE_FORMAT for a
+        topic of the current generation.
+        """
+        if not 0 <= partition < self.partitions(topic):
+            self._check(topic)
+            text = f"{topic[:260]!r} has the partitions 0 to {self.partitions(topic) - 1} here, not {partition}"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        if topic not in self._shown:
+            self._check(topic)
+            return None
+        found = self._logs.get(TopicPartition(topic, partition))
+        return found if found is not None and is_classic(found) else None
+
+    def log_to_append(self, topic: str, partition: int) -> Log:
+        """The same, made if it is missing. Raises also `StorageError`."""
+        found = self.log(topic, partition)
+        if found is not None:
+            return found
+        check_classic_topic(topic, partition)
+        key = TopicPartition(topic, partition)
+        self._logs.set_aside(key)  # what an earlier topic of the current generation left is not part of this one
+        made = self._logs.create(key)
+        self.opened(key, made)
+        if topic not in self._shown:
+            self.show(topic)
+        return made
+
+    def show(self, topic: str) -> None:
+        """A topic has come to this broker, or has another number of partitions."""
+        self._shown.add(topic)
+        self.appeared(topic)
+
+    def dropped(self, topic: str) -> None:
+        """A topic was deleted."""
+        if topic in self._shown:
+            self._shown.discard(topic)
+            self.vanished(topic)
+
+    def _check(self, topic: str) -> None:
+        """Refuse a name that no classic topic has, or may have."""
+        check_classic_topic(topic)
+        if topic in self._shown:
+            return
+        if topic in self._registry.topics and not self.is_created_classic(topic):
+            text = f"{topic!r} is no classic topic; read and write it through a kafka:// listener"
+            if topic not in self._refused:
+                self._refused.add(topic)
+                self._report(text)
+            raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
+        if topic in self._registry.deleting:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} is being deleted")
+        if not self._auto_create and topic not in self._counts and topic not in self._registry.topics:
+            text = f"there is no topic {topic!r}, and auto.create.topics.enable is false"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+
+    # --- for the current generation
+
+    def refusal(self, topic: str) -> ApiError | None:
+        """Why the current generation cannot read or write this topic; None when it is not a classic one."""
+        if topic not in self._shown:
+            return None
+        text = f"{topic!r} is a classic topic; read and write it through a classic:// listener"
+        return ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
+
+    def check_free(self, topic: str) -> None:
+        """Raise `ApiError(TOPIC_ALREADY_EXISTS)` for the name of a classic topic that nobody created."""
+        if topic in self._shown and topic not in self._registry.topics:
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{topic!r} is a classic topic of this broker")
+
+
+def is_classic(log: Log) -> bool:
+    return log.format_name == CLASSIC

@@ -1,0 +1,77 @@
+"""How a broker appears in the registries: that of the classic generation, that of the current one, or both."""
+
+from collections.abc import Sequence
+
+from ...core.classic.broker_registration import BrokerRegistrar, IdNode, classic_id_node
+from ...core.classic.layout import ClassicBroker
+from ...core.cluster import layout
+from ...core.cluster.topics import BrokerRegistration
+from ..config import BrokerConfig, Listener
+from .classic.topics import ClassicTopics
+from .state import BrokerState
+
+CLASSIC = "classic"
+KAFKA = "kafka"
+
+
+def current_broker(state: BrokerState, config: BrokerConfig) -> BrokerRegistration:
+    """The broker as the current generation knows it."""
+    return BrokerRegistration(
+        broker_id=state.node_id,
+        endpoints=state.endpoints.registered(),
+        rack=config.broker_rack,
+        started_ms=state.clock.now_ms(),
+    )
+
+
+def shows_classic(config: BrokerConfig, listeners: Sequence[Listener]) -> bool:
+    """True if the broker is to be found in the classic registries."""
+    return getattr(config, "classic_registration_enable", True) and any(
+        listener.protocol == CLASSIC for listener in listeners
+    )
+
+
+def id_nodes(
+    state: BrokerState, config: BrokerConfig, listeners: Sequence[Listener], own: BrokerRegistration
+) -> list[IdNode]:
+    """The nodes that show the broker as alive: one for each generation that it has a listener of."""
+    nodes = []
+    if shows_classic(config, listeners):
+        nodes.append(classic_id_node(_classic_broker(state, own.started_ms)))
+    if any(listener.protocol == KAFKA for listener in listeners):
+        nodes.append(_current_id_node(own))
+    return nodes
+
+
+def _classic_broker(state: BrokerState, started_ms: int) -> ClassicBroker:
+    told = state.endpoints.told(CLASSIC)
+    creator = f"{told.host.replace(':', '.')}-{started_ms}"  # a ':' (IPv6) would end it
+    return ClassicBroker(broker_id=state.node_id, creator_id=creator, host=told.host, port=told.port)
+
+
+def _current_id_node(own: BrokerRegistration) -> IdNode:
+    def is_our_place(data: bytes) -> bool:
+        try:
+            return layout.decode_broker(str(own.broker_id), data).endpoints == own.endpoints
+        except ValueError:
+            return False
+
+    path = layout.broker_path(own.broker_id)
+    return IdNode(path=path, data=layout.encode_broker(own), is_our_place=is_our_place)
+
+
+def predecessor_ms(config: BrokerConfig) -> float:
+    """How long the node of a broker that died may outlive it: services end sessions late, and round up."""
+    return float(getattr(config, "zookeeper_session_timeout_ms", 6000)) * 1.5 + 5000.0
+
+
+def follow_topics(topics: ClassicTopics, registrar: BrokerRegistrar) -> None:
+    """Show the classic topics of this broker, and those that come."""
+
+    def show(topic: str) -> None:
+        registrar.want(topic, topics.partitions(topic))
+
+    for topic in topics.names:
+        show(topic)
+    topics.appeared = show
+    topics.vanished = registrar.forget

@@ -7,6 +7,7 @@ out nothing any more, and its consumed offset stands.
 
 from collections import deque
 from collections.abc import Callable, Container, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 from attrs import define
@@ -17,27 +18,26 @@ from ..client.serde import Decoder
 from ..message.classic.message_set import ClassicMessageSet
 from .layout import BrokerPartition
 
+_new = tuple.__new__  # a stream makes millions of messages
+
 
 class Bell(Protocol):
-    """A lock to enter, and those who wait for a change to wake; `threading.Condition` is one."""
+    """What guards a queue, and how those who wait for it are told of a change."""
 
-    def __enter__(self) -> object: ...
+    @property
+    def lock(self) -> AbstractContextManager[Any]: ...
 
-    def __exit__(self, *error: Any) -> object: ...
-
-    def notify_all(self) -> None: ...
+    def ring(self) -> None:
+        """Something changed. With the lock held."""
+        ...
 
 
 class SilentBell:
     """For streams that are read on the owner's thread, as the simulation does."""
 
-    def __enter__(self) -> None:
-        pass
+    lock = nullcontext()
 
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def notify_all(self) -> None:
+    def ring(self) -> None:
         pass
 
 
@@ -107,7 +107,8 @@ class StreamQueue:
 
     def __init__(self, capacity: int, bell: Bell, room: Callable[[], None]) -> None:
         """`room` is called, from the reader's thread, when a queue that was full no longer is."""
-        self.bell = bell
+        self.lock = bell.lock
+        self._ring = bell.ring
         self.ended = False
         self.current: Chunk | None = None
         """The chunk in the reader's hand."""
@@ -124,17 +125,17 @@ class StreamQueue:
 
     def put(self, chunk: Chunk) -> None:
         """Add a chunk; one with an error stops its partition."""
-        with self.bell:
+        with self.lock:
             partition = chunk.partition
             if self.ended or partition.stopped:
                 return
             partition.stopped = chunk.error is not None
             self._chunks.append(chunk)
-            self.bell.notify_all()
+            self._ring()
 
     def jump(self, partition: OwnedPartition, offset: int) -> bool:
         """Go on at `offset`; at once, or (False) when the reader has read what he still has of the partition."""
-        with self.bell:
+        with self.lock:
             held = [chunk for chunk in (*self._chunks, self.current) if chunk and chunk.partition is partition]
             if held:
                 self._chunks.append(Chunk(partition, ClassicMessageSet(b"", from_offset=offset), offset, offset))
@@ -144,29 +145,29 @@ class StreamQueue:
 
     def drop(self, partitions: Container[OwnedPartition]) -> None:
         """Hand out nothing more of these; their `consumed` stands when this returns."""
-        with self.bell:
+        with self.lock:
             self._forget(partitions)
 
     def restart(self, partition: OwnedPartition, consumed: int | None) -> None:
         """Forget what was fetched of the partition, and its error; `consumed` is where it goes on."""
-        with self.bell:
+        with self.lock:
             self._forget((partition,))
             partition.consumed = consumed
             partition.stopped = False
 
     def fail(self, error: BarnabasError) -> None:
         """Have the reader raise this next, once."""
-        with self.bell:
+        with self.lock:
             self._failure = error
-            self.bell.notify_all()
+            self._ring()
 
     def end(self) -> None:
         """Hand out nothing more; the reader is told that this was all."""
-        with self.bell:
+        with self.lock:
             self.ended = True
             self._chunks.clear()
             self.current = self._failure = None
-            self.bell.notify_all()
+            self._ring()
 
     # --- the reader's side
 
@@ -177,7 +178,7 @@ class StreamQueue:
 
     def take(self) -> Chunk | None:
         """The next chunk in hand; None if there is none. Raises what `fail` was given."""
-        with self.bell:
+        with self.lock:
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 raise failure
@@ -192,24 +193,16 @@ class StreamQueue:
             self._room()
         return chunk
 
-    def hand_out(self, chunk: Chunk, next_offset: int) -> bool:
-        """Count a message as consumed; False when the chunk was taken out of the reader's hand: it must not go out."""
-        with self.bell:
-            if self.current is not chunk:
-                return False
-            chunk.partition.consumed = next_offset
-            return True
-
     def finish(self, chunk: Chunk) -> None:
         """The chunk is read."""
-        with self.bell:
+        with self.lock:
             if self.current is chunk:
                 chunk.partition.consumed = chunk.next_offset
                 self.current = None
 
     def stop_at(self, chunk: Chunk) -> bool:
         """The chunk cannot be read on: nothing is skipped in silence, a seek says how to go on. False: taken away."""
-        with self.bell:
+        with self.lock:
             if self.current is not chunk:
                 return False
             chunk.partition.stopped = True
@@ -230,6 +223,7 @@ class StreamReader:
         self.queue = queue
         self._decoder = decoder
         self._shallow = shallow
+        self._plain = decoder is None and not shallow
         self._chunk: Chunk | None = None
         self._messages: Iterator[Any] = iter(())
 
@@ -239,27 +233,43 @@ class StreamReader:
         Raises the `BarnabasError` of a partition that cannot be read, once: the next call goes on with the others, and
         with that one after a seek. Raises `ConsumerRebalanceFailed`, and `EncodeError` from the decoder.
         """
-        queue = self.queue
+        queue, lock = self.queue, self.queue.lock
         while True:
             chunk = self._chunk
-            if chunk is None or queue.current is not chunk:
-                chunk = self._chunk = queue.take()
+            if chunk is None:
+                chunk = self._take()
                 if chunk is None:
                     return None
-                if chunk.error is not None:
-                    self._chunk = None
-                    raise chunk.error
-                self._messages = _messages(chunk, self._shallow)
             try:
                 message = next(self._messages, None)
             except BarnabasError:
+                self._chunk = None
                 if queue.stop_at(chunk):
                     raise
                 continue
             if message is None:
+                self._chunk = None
                 queue.finish(chunk)
-            elif queue.hand_out(chunk, message.offset):
-                return self._made(message, chunk.partition)
+                continue
+            partition = chunk.partition
+            with lock:
+                if queue.current is not chunk:  # taken out of the hand: the message must not go out
+                    self._chunk = None
+                    continue
+                partition.consumed = message.offset
+            if self._plain:
+                broker_id, number = partition.place
+                return _new(StreamMessage, (message.value, partition.topic, broker_id, number, message.offset, 0))
+            return self._made(message, partition)
+
+    def _take(self) -> Chunk | None:
+        chunk = self.queue.take()
+        if chunk is not None and chunk.error is not None:
+            raise chunk.error
+        if chunk is not None:
+            self._messages = _messages(chunk, self._shallow)
+        self._chunk = chunk
+        return chunk
 
     def _made(self, message: Any, partition: OwnedPartition) -> StreamMessage:
         value, codec_id = message.value, message.codec_id if self._shallow else 0

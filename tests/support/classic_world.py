@@ -33,6 +33,7 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
+from barnabas.ports.scheduler import Scheduler
 from barnabas.ports.transport import Address, TransportError
 
 Place = tuple[str, int]
@@ -142,6 +143,7 @@ class FakeLink:
     """A connection to a fake broker; every answer takes a millisecond."""
 
     broker: FakeBroker
+    scheduler: Scheduler
     waiting: list[Reply[Any]] = field(factory=list)
     failure: TransportError | None = None
 
@@ -156,7 +158,7 @@ class FakeLink:
                 self.waiting.remove(reply)
                 reply(self.broker.answer(request))
 
-        self.broker.world.scheduler.call_later(1.0, answer)
+        self.scheduler.call_later(1.0, answer)
 
     def close(self) -> None:
         self.fail("closed by this side")
@@ -190,17 +192,25 @@ class ClassicWorld:
         broker.register(topics)
         return broker
 
-    def connect(self, address: Address, opened: Callable[[BrokerLink | TransportError], None]) -> None:
+    def connect(
+        self,
+        address: Address,
+        opened: Callable[[BrokerLink | TransportError], None],
+        scheduler: Scheduler | None = None,
+    ) -> None:
+        """`scheduler`: a client's own, where a test has real ones."""
+        clock = scheduler or self.scheduler
+
         def open_it() -> None:
             broker = next(b for b in self.brokers.values() if (b.info.host, b.info.port) == address)
             if not broker.running:
                 opened(TransportError(f"{address[0]}: refused"))
                 return
-            link = FakeLink(broker)
+            link = FakeLink(broker, clock)
             broker.links.append(link)
             opened(link)
 
-        self.scheduler.call_later(1.0, open_it)
+        clock.call_later(1.0, open_it)
 
     def advance(self, ms: float) -> None:
         self.scheduler.advance(ms)

@@ -20,7 +20,7 @@ from ..opening import plugin_host
 from ..waiting import logger
 from .consumer_settings import find_registries, read_connector_settings
 from .shell import ClassicShell
-from .streams import MessageStream
+from .streams import MessageStream, StreamBell
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -82,7 +82,7 @@ class ConsumerConnector:
         self._start_offsets = start_offsets
         self._codecs = host.codecs()
         self._consumer: ClassicConsumer | None = None
-        self._bells: list[threading.Condition] = []
+        self._bells: list[StreamBell] = []
         self._begun = threading.Lock()
         self._shutting = False
         self._coordination = self._open_coordination(where)
@@ -246,8 +246,8 @@ class ConsumerConnector:
             report=logger.warning,
         )
 
-    def _make_bell(self) -> threading.Condition:
-        bell = threading.Condition()
+    def _make_bell(self) -> StreamBell:
+        bell = StreamBell()
         self._bells.append(bell)
         return bell
 

@@ -7,6 +7,15 @@ from ....core.classic.consumer_settings import ConsumerTimeout
 from ....core.classic.streams import StreamMessage, StreamReader
 
 
+class StreamBell:
+    """A lock, and a condition on it to wait for."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.condition = threading.Condition(self.lock)
+        self.ring = self.condition.notify_all
+
+
 class MessageStream(Iterator[StreamMessage]):
     """A blocking iterator over the messages that the group gives to this stream. One thread at a time.
 
@@ -16,7 +25,7 @@ class MessageStream(Iterator[StreamMessage]):
     gives nothing more until `ConsumerConnector.seek`.
     """
 
-    def __init__(self, reader: StreamReader, bell: threading.Condition, timeout_s: float | None) -> None:
+    def __init__(self, reader: StreamReader, bell: StreamBell, timeout_s: float | None) -> None:
         """`bell` is the one of the reader's queue."""
         self._reader = reader
         self._bell = bell
@@ -48,8 +57,8 @@ class MessageStream(Iterator[StreamMessage]):
     def _wait(self, timeout_s: float | None) -> StreamMessage | None:
         queue = self._reader.queue
         while True:
-            with self._bell:
-                if not self._bell.wait_for(lambda: queue.waiting, timeout_s):
+            with self._bell.lock:
+                if not self._bell.condition.wait_for(lambda: queue.waiting, timeout_s):
                     return None
             message = self._reader.poll()
             if message is not None or queue.ended:

@@ -7,8 +7,17 @@ from ....ports.errors import ApiError
 from ....ports.words import Buffer
 from ..codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ..crc32 import crc32
-from .entry import LENGTH, MESSAGE_BYTES_MIN, plain_run
-from .reader import corrupt, read_header, unwrap
+from .entry import (
+    LENGTH,
+    MAGIC_1_HEADER_BYTES,
+    MESSAGE_BYTES_MIN,
+    Opener,
+    corrupt,
+    next_entry,
+    next_inner_entry,
+    pass_plain,
+    read_header,
+)
 
 
 class CheckedSet(NamedTuple):
@@ -23,49 +32,72 @@ class CheckedSet(NamedTuple):
 def check_set(
     records: Buffer, codecs: Codecs, *, max_message_bytes: int, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> CheckedSet:
-    """Check sizes and CRCs of all messages, through wrappers, which must decompress to at most `max_bytes` each.
+    """Check sizes and CRCs of all messages, through wrappers, which must decompress to at most `max_bytes` in all.
 
     `max_message_bytes` bounds the payload of an outer message. Raises `ApiError`: MESSAGE_TOO_LARGE; CORRUPT_MESSAGE
-    also when not even one message is whole; UNSUPPORTED_COMPRESSION_TYPE.
+    also when the first message is not whole, or a wrapper ends inside one; UNSUPPORTED_COMPRESSION_TYPE.
     """
-    data = records if isinstance(records, memoryview) else memoryview(records)
-    payloads, ends, wrong = plain_run(data)
-    if payloads and max(map(len, payloads)) > max_message_bytes:
-        number = next(number for number, payload in enumerate(payloads) if len(payload) > max_message_bytes)
-        raise _too_large(ends[number - 1] if number else 0, len(payloads[number]), max_message_bytes)
-    if wrong >= 0:
-        raise corrupt(ends[wrong - 1] if wrong else 0, "the CRC is wrong")
-    position, size, messages = ends[-1] if ends else 0, len(data), len(ends)
-    while size - position >= LENGTH.size:
-        end, count = _check_entry(data, position, codecs, max_message_bytes, max_bytes)
-        if not end:
-            break
+    try:
+        return _check(records, Opener(codecs, max_bytes), max_message_bytes)
+    except ApiError as error:
+        _check_sizes(records, max_message_bytes)  # facts A3: before any content
+        if error.code is ErrorCode.INVALID_FETCH_SIZE:
+            raise corrupt(0, "a size is negative, or more than the set has") from error
+        raise
+
+
+def _check(data: Buffer, opener: Opener, max_message_bytes: int) -> CheckedSet:
+    position = messages = 0
+    while True:
+        count, position = pass_plain(data, position, max_message_bytes + MAGIC_1_HEADER_BYTES)
         messages += count
+        entry = next_entry(data, position)
+        if entry is None:
+            return CheckedSet(position, messages)
+        size = entry.end - entry.payload_start
+        if size > max_message_bytes:
+            raise _too_large(position, size, max_message_bytes)
+        if entry.codec_id:
+            messages += _count_inner(data[entry.payload_start : entry.end], entry.codec_id, opener, 1)
+        else:
+            messages += 1
+        position = entry.end
+
+
+def _count_inner(payload: Buffer, codec_id: int, opener: Opener, depth: int) -> int:
+    inner = opener.open(payload, codec_id, depth)
+    position = messages = 0
+    while True:
+        count, position = pass_plain(inner, position)
+        messages += count
+        entry = next_inner_entry(inner, position)
+        if entry is None:
+            break
+        if entry.codec_id:
+            messages += _count_inner(inner[entry.payload_start : entry.end], entry.codec_id, opener, depth + 1)
+        else:
+            messages += 1
+        position = entry.end
+    if position < len(inner):
+        raise corrupt(position, "a wrapper ends inside a message")
+    return messages
+
+
+def _check_sizes(data: Buffer, max_message_bytes: int) -> None:
+    """Raises `ApiError` MESSAGE_TOO_LARGE for the first outer message that is; what else is wrong ends the walk."""
+    position, size = 0, len(data)
+    while size - position >= LENGTH.size:
+        length = LENGTH.unpack_from(data, position)[0]
+        if not MESSAGE_BYTES_MIN <= length <= size - position - LENGTH.size:
+            return
+        end = position + LENGTH.size + length
+        try:
+            payload_start, _, _ = read_header(data, position, length)
+        except ApiError:
+            return
+        if end - payload_start > max_message_bytes:
+            raise _too_large(position, end - payload_start, max_message_bytes)
         position = end
-    if not position and size:
-        raise corrupt(0, f"the set of {size} bytes holds no whole message")
-    return CheckedSet(position, messages)
-
-
-def _check_entry(
-    data: memoryview, position: int, codecs: Codecs, max_message_bytes: int, max_bytes: int
-) -> tuple[int, int]:
-    """(the end of the entry, how many messages it holds); (0, 0) when it is not whole."""
-    length = LENGTH.unpack_from(data, position)[0]
-    end = position + LENGTH.size + length
-    if length < 0:
-        raise corrupt(position, f"it claims {length} bytes")
-    if end > len(data):
-        return 0, 0
-    payload_start, codec_id, crc = read_header(data, position, length)
-    if end - payload_start > max_message_bytes:
-        raise _too_large(position, end - payload_start, max_message_bytes)
-    payload = data[payload_start:end]
-    if crc32(payload) != crc:
-        raise corrupt(position, "the CRC is wrong")
-    if not codec_id:
-        return end, 1
-    return end, len(unwrap(payload, codec_id, codecs, max_bytes=max_bytes, whole=True))
 
 
 def _too_large(position: int, size: int, limit: int) -> ApiError:
@@ -81,25 +113,30 @@ class GoodPrefix(NamedTuple):
     problem: str | None
     """What is wrong with the entry after them; None when the piece ends there, perhaps inside an entry."""
     needs: int
-    """Bytes of the entry that the end of the piece cuts; 0 = unknown."""
+    """Bytes of the entry that the end of the piece cuts; 0 = none is cut, or its size itself is."""
 
 
 def good_prefix(piece: Buffer) -> GoodPrefix:
-    """Walk over outer entries as recovery does (facts A4): shallow, sizes and CRCs."""
-    data = memoryview(piece)
-    position, size = 0, len(data)
-    while size - position >= LENGTH.size:
-        length = LENGTH.unpack_from(data, position)[0]
-        end = position + LENGTH.size + length
+    """Walk over outer entries as recovery does (facts A4): shallow, sizes and CRCs.
+
+    A piece that is not the end of the segment goes on at `bytes`, with at least `needs` bytes; at the end of the
+    segment everything after `bytes` is to be cut off.
+    """
+    position, size = 0, len(piece)
+    while True:
+        _, position = pass_plain(piece, position)
+        if size - position < LENGTH.size:
+            return GoodPrefix(position, None, 0)
+        length = LENGTH.unpack_from(piece, position)[0]
         if length < MESSAGE_BYTES_MIN:
             return GoodPrefix(position, f"it claims {length} bytes", 0)
+        end = position + LENGTH.size + length
         if end > size:
             return GoodPrefix(position, None, end - position)
         try:
-            payload_start, _, crc = read_header(data, position, length)
+            payload_start, _, crc = read_header(piece, position, length)
         except ApiError as error:
             return GoodPrefix(position, error.message, 0)
-        if crc32(data[payload_start:end]) != crc:
+        if crc32(piece[payload_start:end]) != crc:
             return GoodPrefix(position, "the CRC is wrong", 0)
         position = end
-    return GoodPrefix(position, None, 0)

@@ -6,7 +6,10 @@ magic 0: i8 magic, u32 crc, payload; magic 1: i8 magic, i8 attributes, u32 crc, 
 from struct import Struct
 from typing import NamedTuple
 
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
 from ....ports.words import Buffer
+from ..codec import Codecs
 from ..crc32 import crc32
 
 LENGTH = Struct(">i")
@@ -21,19 +24,12 @@ MAGIC_1_HEADER_BYTES = 6
 """Of N, what is not payload."""
 OVERHEAD_BYTES = MAGIC_1.size
 """What a message of today takes besides its payload."""
+LENGTH_MAX = 2**31 - 1
 CODEC_MASK = 0x03
 DEPTH_MAX = 3
 """How deep wrappers may stand in wrappers; nobody writes more than one."""
-
-
-class PlainRun(NamedTuple):
-    """Uncompressed magic-1 messages one after the other, all of them whole."""
-
-    payloads: list[Buffer]
-    ends: list[int]
-    wrong: int
-    """The first one whose CRC is wrong, by number; -1 when none is."""
-
+RUN_BYTES_MAX = 256 * 1024
+"""How far a run goes before it is handed on: what is decoded at a time stays small."""
 
 _KIND = Struct(">iHI")
 """As `MAGIC_1`, with magic and attributes as one number."""
@@ -41,26 +37,143 @@ _KIND_MASK = 0xFF00 | CODEC_MASK
 _PLAIN = 0x0100
 
 
-def plain_run(data: Buffer, *, check_crc: bool = True) -> PlainRun:
-    """The longest such run at the beginning of `data`: what nearly all sets consist of, in few steps a message."""
-    unpack, size = _KIND.unpack_from, len(data)
+class Entry(NamedTuple):
+    """A whole entry, by positions in its set."""
+
+    payload_start: int
+    end: int
+    codec_id: int
+
+
+class PlainRun(NamedTuple):
+    """Uncompressed magic-1 messages one after the other."""
+
+    payloads: list[bytes]
+    ends: list[int]
+
+
+def corrupt(position: int, what: str) -> ApiError:
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"classic message at position {position}: {what}")
+
+
+def plain_run(data: bytes, position: int, *, check_crc: bool = True) -> PlainRun:
+    """The whole plain messages with the right CRC from `position` on, up to the first entry of another kind.
+
+    Nearly all sets are such runs. What ends one, a fault among others, is for `next_entry` to tell.
+    """
+    unpack, crc_of, size = _KIND.unpack_from, crc32, len(data)
+    payloads: list[bytes] = []
     ends: list[int] = []
-    crcs: list[int] = []
-    add_end, add_crc = ends.append, crcs.append
-    position, last = 0, size - _KIND.size
+    add_payload, add_end = payloads.append, ends.append
+    last = min(size - OVERHEAD_BYTES, position + RUN_BYTES_MAX)
     while position <= last:
         length, kind, crc = unpack(data, position)
-        position += 4 + length
-        if kind & _KIND_MASK != _PLAIN or length < MAGIC_1_HEADER_BYTES or position > size:
+        end = position + 4 + length
+        if kind & _KIND_MASK != _PLAIN or length < MAGIC_1_HEADER_BYTES or end > size:
             break
-        add_end(position)
-        add_crc(crc)
-    payloads: list[Buffer] = []
-    start = OVERHEAD_BYTES
-    for end in ends:
-        payloads.append(data[start:end])
+        payload = data[position + OVERHEAD_BYTES : end]
+        if check_crc and crc_of(payload) != crc:
+            break
+        add_payload(payload)
+        add_end(end)
+        position = end
+    return PlainRun(payloads, ends)
+
+
+def pass_plain(data: Buffer, position: int, length_max: int = LENGTH_MAX) -> tuple[int, int]:
+    """As `plain_run` with N of at most `length_max`, keeping nothing: (how many messages, where they end)."""
+    unpack, crc_of, size = _KIND.unpack_from, crc32, len(data)
+    count = 0
+    start = position + OVERHEAD_BYTES
+    while start <= size:
+        length, kind, crc = unpack(data, start - OVERHEAD_BYTES)
+        end = start + length - MAGIC_1_HEADER_BYTES
+        if kind & _KIND_MASK != _PLAIN or not MAGIC_1_HEADER_BYTES <= length <= length_max or end > size:
+            break
+        if crc_of(data[start:end]) != crc:
+            break
+        count += 1
         start = end + OVERHEAD_BYTES
-    wrong = -1
-    if check_crc and (found := list(map(crc32, payloads))) != crcs:
-        wrong = next(number for number, crc in enumerate(crcs) if crc != found[number])
-    return PlainRun(payloads, ends, wrong)
+    return count, start - OVERHEAD_BYTES
+
+
+def read_header(data: Buffer, position: int, length: int) -> tuple[int, int, int]:
+    """(where the payload begins, codec, CRC) of an entry with this N, of which the header is enough.
+
+    Raises `ApiError` CORRUPT_MESSAGE: unknown magic, too few bytes for it.
+    """
+    if length < MESSAGE_BYTES_MIN:
+        raise corrupt(position, f"{length} bytes are too few for a message")
+    magic = data[position + LENGTH.size]
+    if magic == 1 and length >= MAGIC_1_HEADER_BYTES:
+        attributes, crc = MAGIC_1.unpack_from(data, position)[2:]
+        return position + MAGIC_1.size, attributes & CODEC_MASK, crc
+    if magic == 0:
+        return position + MAGIC_0.size, 0, MAGIC_0.unpack_from(data, position)[2]
+    raise corrupt(position, f"magic {magic} is not known, or too few bytes for it")
+
+
+def next_entry(data: Buffer, position: int, *, check_crc: bool = True) -> Entry | None:
+    """The entry at `position`; None at the end of the set, and for a part of an entry there.
+
+    Raises `ApiError`: INVALID_FETCH_SIZE when not even the first entry is whole, or a size is negative;
+    CORRUPT_MESSAGE: wrong CRC, unknown magic, a size that holds no message; UNSUPPORTED_COMPRESSION_TYPE: codec 3.
+    """
+    left = len(data) - position - LENGTH.size
+    if left < 0:
+        return None
+    length = LENGTH.unpack_from(data, position)[0]
+    if length < 0:
+        raise ApiError(ErrorCode.INVALID_FETCH_SIZE, f"the message at position {position} claims {length} bytes")
+    if length > left:
+        if position:
+            return None
+        text = f"one message of {length} bytes does not fit into the {len(data)} bytes fetched; raise the fetch size"
+        raise ApiError(ErrorCode.INVALID_FETCH_SIZE, text)
+    end = position + LENGTH.size + length
+    payload_start, codec_id, crc = read_header(data, position, length)
+    if check_crc and crc32(data[payload_start:end]) != crc:
+        raise corrupt(position, "the CRC is wrong")
+    if codec_id == CODEC_MASK:
+        text = f"the classic message at position {position} names codec 3, which is none"
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+    return Entry(payload_start, end, codec_id)
+
+
+def next_inner_entry(data: Buffer, position: int, *, check_crc: bool = True) -> Entry | None:
+    """As `next_entry`, in an opened wrapper: there it has nothing to do with a fetch, so that sizes are CORRUPT too."""
+    try:
+        return next_entry(data, position, check_crc=check_crc)
+    except ApiError as error:
+        if error.code is not ErrorCode.INVALID_FETCH_SIZE:
+            raise
+        raise corrupt(position, "the size of a message in a wrapper is wrong") from error
+
+
+class Opener:
+    """Opens wrappers, and wrappers in them, within one bound of bytes for all it opens."""
+
+    __slots__ = ("_codecs", "_left", "_max_bytes")
+
+    def __init__(self, codecs: Codecs, max_bytes: int) -> None:
+        self._codecs = codecs
+        self._left = self._max_bytes = max_bytes
+
+    def open(self, payload: Buffer, codec_id: int, depth: int) -> bytes:
+        """The message set in a wrapper; `depth` 1 is an outer one.
+
+        Raises `ApiError`: UNSUPPORTED_COMPRESSION_TYPE; CORRUPT_MESSAGE: damaged, or more than `DEPTH_MAX` deep;
+        MESSAGE_TOO_LARGE: more than the bound.
+        """
+        if depth > DEPTH_MAX:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"wrappers stand in wrappers more than {DEPTH_MAX} deep")
+        codec = self._codecs.by_id(codec_id)
+        try:
+            inner = codec.decompress(payload, self._left)
+        except ApiError as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+            text = f"compressed messages of more than {self._max_bytes} bytes when decompressed"
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text) from error
+        self._left -= len(inner)
+        return inner

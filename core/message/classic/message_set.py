@@ -1,6 +1,7 @@
 """A classic message set as it travels and rests: bytes, or a region of a file."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
@@ -10,16 +11,16 @@ from ....ports.words import Buffer
 from ..codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
 from ..message import Message
 from .entry import LENGTH
-from .reader import ShallowMessage, decode, decode_shallow
+from .reader import Decoder, ShallowMessage, shallow_messages
 
 
 class ClassicMessageSet:
-    """A thin iterator: nothing is read before somebody asks.
+    """A thin iterator: nothing is read before somebody asks, then all of it; messages are decoded some at a time.
 
     Iterating goes deep, through compressed wrappers; offsets are as `decode_set` tells. It raises `ApiError`: `error`
     when the broker answered one; INVALID_FETCH_SIZE when the first message is larger than what was fetched;
     CORRUPT_MESSAGE at the first bad message, after those before it; UNSUPPORTED_COMPRESSION_TYPE; MESSAGE_TOO_LARGE
-    for a wrapper of more than `max_bytes`.
+    for one wrapper of more than `max_bytes`.
     """
 
     __slots__ = (
@@ -72,28 +73,24 @@ class ClassicMessageSet:
 
     @property
     def next_offset(self) -> int:
-        """Where to go on reading."""
+        """Where to go on reading when every message is done with: wrappers without a message are passed so."""
         return self.from_offset + self.valid_bytes
 
     def __iter__(self) -> Iterator[Message]:
         self._raise_error()
-        found = decode(
-            self._read(),
+        decoder = Decoder(
             self._codecs,
             topic=self.topic,
             partition=self.partition,
-            from_offset=self.from_offset,
             max_bytes=self.max_bytes,
             check_crc=self.check_crc,
         )
-        yield from found.messages
-        if found.error is not None:
-            raise found.error
+        return chain.from_iterable(decoder.runs(bytes(self._read()), self.from_offset))
 
     def shallow(self) -> Iterator[ShallowMessage]:
-        """The outer messages, wrappers unopened."""
+        """The outer messages, wrappers unopened. Raises as iterating does."""
         self._raise_error()
-        yield from decode_shallow(
+        return shallow_messages(
             self._read(),
             topic=self.topic,
             partition=self.partition,

@@ -1,20 +1,16 @@
 """From a classic message set to messages: deep, through compressed wrappers, or shallow (facts A2, iteration)."""
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from itertools import repeat
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.words import Buffer
 from ..codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
-from ..crc32 import crc32
 from ..message import CREATE_TIME, Message
-from .entry import CODEC_MASK, DEPTH_MAX, LENGTH, MAGIC_0, MAGIC_1, MESSAGE_BYTES_MIN, plain_run
+from .entry import Opener, next_entry, next_inner_entry, plain_run, read_header
 
-_FIRST_BYTES: Final = MAGIC_1.size
-_LEAST_BYTES: Final = MAGIC_0.size
+__all__ = ["Decoder", "ShallowMessage", "decode_set", "decode_shallow", "read_header", "shallow_messages"]
 
 
 class ShallowMessage(NamedTuple):
@@ -28,179 +24,91 @@ class ShallowMessage(NamedTuple):
     offset: int = -1
 
 
-class Entry(NamedTuple):
-    """Where an outer entry stands in its set; its CRC is right if it was checked."""
+class Decoder:
+    """Decodes sets of one partition, some messages at a time, so that memory stays bounded."""
 
-    start: int
-    payload_start: int
-    end: int
-    codec_id: int
+    __slots__ = ("_check_crc", "_codecs", "_max_bytes", "_opener", "_partition", "_topic")
 
+    def __init__(
+        self,
+        codecs: Codecs,
+        *,
+        topic: str,
+        partition: int,
+        max_bytes: int,
+        check_crc: bool,
+        bound_all: bool = False,
+    ) -> None:
+        """`max_bytes` bounds what one outer wrapper decompresses to; with `bound_all` all of them together."""
+        self._codecs = codecs
+        self._topic = topic
+        self._partition = partition
+        self._max_bytes = max_bytes
+        self._check_crc = check_crc
+        self._opener = Opener(codecs, max_bytes) if bound_all else None
 
-def corrupt(position: int, what: str) -> ApiError:
-    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"classic message at position {position}: {what}")
+    def runs(self, data: bytes, from_offset: int) -> Iterator[list[Message]]:
+        """The messages in order, those before a fault included. Raises as `decode_set`."""
+        position = 0
+        while True:
+            payloads, ends = plain_run(data, position, check_crc=self._check_crc)
+            if ends:
+                offsets = ends if not from_offset else map(from_offset.__add__, ends)
+                yield self._messages(payloads, offsets)
+                position = ends[-1]
+                if position == len(data):
+                    return
+            entry = next_entry(data, position, check_crc=self._check_crc)
+            if entry is None:
+                return
+            payload = data[entry.payload_start : entry.end]
+            if entry.codec_id:
+                opener = self._opener or Opener(self._codecs, self._max_bytes)
+                inner = self._inner_runs(payload, entry.codec_id, opener, 1)
+                yield from self._in_wrapper(inner, from_offset + position, from_offset + entry.end)
+            else:
+                yield self._messages([payload], [from_offset + entry.end])
+            position = entry.end
 
+    def _messages(self, payloads: Iterable[bytes], offsets: Iterable[int]) -> list[Message]:
+        new, topic, partition = tuple.__new__, self._topic, self._partition
+        return [
+            new(Message, (payload, None, (), None, topic, partition, offset, CREATE_TIME))
+            for payload, offset in zip(payloads, offsets, strict=False)
+        ]
 
-def walk(buf: bytes, *, check_crc: bool = True) -> Iterator[Entry]:
-    """The whole entries of a set. A part of one at the end is left out.
+    def _in_wrapper(self, runs: Iterator[list[bytes]], start: int, end: int) -> Iterator[list[Message]]:
+        """All messages of a wrapper lead back to its start; the last one alone leads on to its end."""
+        held: list[bytes] = []
+        try:
+            for payloads in runs:
+                if held:
+                    yield self._messages(held, repeat(start))
+                held = payloads
+        except ApiError:
+            if held:
+                yield self._messages(held, repeat(start))
+            raise
+        if held:
+            yield self._messages(held, [*repeat(start, len(held) - 1), end])
 
-    Raises `ApiError`: INVALID_FETCH_SIZE when not even the first message is whole, or a size is negative;
-    CORRUPT_MESSAGE for a wrong CRC, an unknown magic, or a size that holds no message.
-    """
-    position, size = 0, len(buf)
-    while size - position >= LENGTH.size:
-        length = LENGTH.unpack_from(buf, position)[0]
-        end = position + LENGTH.size + length
-        if length < 0 or (end > size and not position):
-            raise _wrong_size(position, length, size)
-        if end > size:
-            return
-        payload_start, codec_id, crc = read_header(buf, position, length)
-        if check_crc and crc32(buf[payload_start:end]) != crc:
-            raise corrupt(position, "the CRC is wrong")
-        yield Entry(position, payload_start, end, codec_id)
-        position = end
-
-
-def read_header(buf: Buffer, position: int, length: int) -> tuple[int, int, int]:
-    """(where the payload begins, codec, CRC) of a whole entry. Raises `ApiError` CORRUPT_MESSAGE."""
-    if length < MESSAGE_BYTES_MIN:
-        raise corrupt(position, f"{length} bytes are too few for a message")
-    magic = buf[position + 4]
-    if magic == 1 and length > MESSAGE_BYTES_MIN:
-        _, _, attributes, crc = MAGIC_1.unpack_from(buf, position)
-        return position + _FIRST_BYTES, attributes & CODEC_MASK, crc
-    if magic == 0:
-        return position + _LEAST_BYTES, 0, MAGIC_0.unpack_from(buf, position)[2]
-    raise corrupt(position, f"magic {magic} is not known, or too few bytes for it")
-
-
-def _wrong_size(position: int, length: int, size: int) -> ApiError:
-    if length < 0:
-        return ApiError(ErrorCode.INVALID_FETCH_SIZE, f"the message at position {position} claims {length} bytes")
-    text = f"one message of {length} bytes does not fit into the {size} bytes fetched; raise the fetch size"
-    return ApiError(ErrorCode.INVALID_FETCH_SIZE, text)
-
-
-class Decoded(NamedTuple):
-    """The messages before the first fault, and the fault."""
-
-    messages: list[Message]
-    error: ApiError | None
-
-
-def decode(
-    buf: Buffer,
-    codecs: Codecs = NO_CODECS,
-    *,
-    topic: str = "",
-    partition: int = -1,
-    from_offset: int = 0,
-    max_bytes: int = DECOMPRESSED_BYTES_MAX,
-    check_crc: bool = True,
-) -> Decoded:
-    """What `decode_set` gives, with the messages before a fault besides the fault."""
-    data = bytes(buf)
-    payloads, ends, wrong = plain_run(data, check_crc=check_crc)
-    position = ends[-1] if ends else 0
-    if wrong >= 0:
-        del payloads[wrong:]
-    offsets = map(from_offset.__add__, ends)
-    fixed = (repeat(None), repeat(()), repeat(None), repeat(topic), repeat(partition))
-    fields = zip(payloads, *fixed, offsets, repeat(CREATE_TIME), strict=False)
-    messages: list[Message] = list(map(_make_message, fields))
-    try:
-        if wrong >= 0:
-            raise corrupt(ends[wrong - 1] if wrong else 0, "the CRC is wrong")
-        if position < len(data):
-            rest = data[position:] if position else data
-            _decode_rest(rest, codecs, messages, topic, partition, from_offset + position, max_bytes, check_crc)
-    except ApiError as error:
-        if position and error.code is ErrorCode.INVALID_FETCH_SIZE and not _claims_negative(data, position):
-            return Decoded(messages, None)  # a part of a message after whole ones
-        return Decoded(messages, error)
-    return Decoded(messages, None)
-
-
-_make_message = partial(tuple.__new__, Message)
-
-
-def _claims_negative(data: bytes, position: int) -> bool:
-    return bool(LENGTH.unpack_from(data, position)[0] < 0)
-
-
-def _decode_rest(
-    data: bytes,
-    codecs: Codecs,
-    messages: list[Message],
-    topic: str,
-    partition: int,
-    base: int,
-    max_bytes: int,
-    check_crc: bool,
-) -> None:
-    """Any entries, one by one. Offsets inside a wrapper: its start, and for its last message its end."""
-    for entry in walk(data, check_crc=check_crc):
-        payload = data[entry.payload_start : entry.end]
-        after = base + entry.end
-        if not entry.codec_id:
-            messages.append(Message(payload, topic=topic, partition=partition, offset=after))
-            continue
-        values = unwrap(payload, entry.codec_id, codecs, max_bytes=max_bytes, check_crc=check_crc)
-        if not values:
-            continue
-        before = base + entry.start
-        messages += [Message(value, topic=topic, partition=partition, offset=before) for value in values[:-1]]
-        messages.append(Message(values[-1], topic=topic, partition=partition, offset=after))
-
-
-def unwrap(
-    payload: Buffer,
-    codec_id: int,
-    codecs: Codecs,
-    *,
-    max_bytes: int,
-    check_crc: bool = True,
-    whole: bool = False,
-    depth: int = 1,
-) -> list[bytes]:
-    """The payloads in a wrapper, those of wrappers inside it among them; `whole`: a part of one at the end is a fault.
-
-    Raises `ApiError`: UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE above `max_bytes` all told.
-    """
-    if depth > DEPTH_MAX:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"wrappers stand in wrappers more than {DEPTH_MAX} deep")
-    if codec_id == CODEC_MASK:
-        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "codec 3 is not known to classic messages")
-    inner = codecs.by_id(codec_id).decompress(payload, max_bytes)
-    left = max_bytes - len(inner)
-    values: list[bytes] = []
-    end = 0
-    try:
-        for entry in walk(inner, check_crc=check_crc):
-            end = entry.end
-            content = inner[entry.payload_start : end]
-            if not entry.codec_id:
-                values.append(content)
-                continue
-            more = unwrap(
-                content,
-                entry.codec_id,
-                codecs,
-                max_bytes=left,
-                check_crc=check_crc,
-                whole=whole,
-                depth=depth + 1,
-            )
-            left -= sum(map(len, more))
-            values += more
-    except ApiError as error:
-        if error.code is ErrorCode.INVALID_FETCH_SIZE:
-            raise corrupt(end, "a wrapper holds a cut message") from error
-        raise
-    if whole and end < len(inner):
-        raise corrupt(end, "a wrapper ends inside a message")
-    return values
+    def _inner_runs(self, payload: bytes, codec_id: int, opener: Opener, depth: int) -> Iterator[list[bytes]]:
+        inner = opener.open(payload, codec_id, depth)
+        position = 0
+        while True:
+            payloads, ends = plain_run(inner, position, check_crc=self._check_crc)
+            if ends:
+                yield payloads
+                position = ends[-1]
+            entry = next_inner_entry(inner, position, check_crc=self._check_crc)
+            if entry is None:
+                return
+            content = inner[entry.payload_start : entry.end]
+            if entry.codec_id:
+                yield from self._inner_runs(content, entry.codec_id, opener, depth + 1)
+            else:
+                yield [content]
+            position = entry.end
 
 
 def decode_set(
@@ -216,29 +124,30 @@ def decode_set(
     """The messages of a set that begins at byte `from_offset` of its log, those in wrappers among them.
 
     `Message.offset` is the one to fetch next when the message is done with; inside a wrapper that is the wrapper's
-    start, but for its last message. A part of a message at the end is left out. Raises `ApiError` as `walk` and
-    `unwrap`; `max_bytes` bounds what one wrapper decompresses to.
+    start, but for its last message. A part of a message at the end is left out, and a wrapper that holds none.
+    Raises `ApiError`: INVALID_FETCH_SIZE when not even the first message is whole; CORRUPT_MESSAGE;
+    UNSUPPORTED_COMPRESSION_TYPE; MESSAGE_TOO_LARGE when all wrappers decompress to more than `max_bytes`.
     """
-    found = decode(
-        buf,
-        codecs,
-        topic=topic,
-        partition=partition,
-        from_offset=from_offset,
-        max_bytes=max_bytes,
-        check_crc=check_crc,
+    decoder = Decoder(
+        codecs, topic=topic, partition=partition, max_bytes=max_bytes, check_crc=check_crc, bound_all=True
     )
-    if found.error is not None:
-        raise found.error
-    return found.messages
+    runs = list(decoder.runs(bytes(buf), from_offset))
+    return runs[0] if len(runs) == 1 else [message for run in runs for message in run]
+
+
+def shallow_messages(
+    buf: Buffer, *, topic: str = "", partition: int = -1, from_offset: int = 0, check_crc: bool = True
+) -> Iterator[ShallowMessage]:
+    """As `decode_shallow`, one at a time: those before a fault are given."""
+    data, position = bytes(buf), 0
+    while (entry := next_entry(data, position, check_crc=check_crc)) is not None:
+        position = entry.end
+        payload = data[entry.payload_start : position]
+        yield ShallowMessage(payload, entry.codec_id, topic, partition, from_offset + position)
 
 
 def decode_shallow(
     buf: Buffer, *, topic: str = "", partition: int = -1, from_offset: int = 0, check_crc: bool = True
 ) -> list[ShallowMessage]:
-    """The outer entries, wrappers unopened. Raises `ApiError` as `walk`."""
-    data = bytes(buf)
-    return [
-        ShallowMessage(data[e.payload_start : e.end], e.codec_id, topic, partition, from_offset + e.end)
-        for e in walk(data, check_crc=check_crc)
-    ]
+    """The outer entries, wrappers unopened. Raises `ApiError` as `decode_set`, MESSAGE_TOO_LARGE excepted."""
+    return list(shallow_messages(buf, topic=topic, partition=partition, from_offset=from_offset, check_crc=check_crc))

@@ -7,7 +7,7 @@ from struct import Struct
 from ....ports.words import Buffer
 from ..codec import Codec
 from ..crc32 import crc32
-from .entry import CODEC_MASK, MAGIC_0, MAGIC_1, MAGIC_1_HEADER_BYTES
+from .entry import CODEC_MASK, MAGIC_0, MAGIC_1, MAGIC_1_HEADER_BYTES, MESSAGE_BYTES_MIN
 
 _CRC = Struct(">I")
 
@@ -38,7 +38,7 @@ def encode_set(payloads: Sequence[Buffer], *, codec: Codec | None = None, magic:
         plain = b"".join(chain.from_iterable(zip(heads, map(_CRC.pack, map(crc32, payloads)), payloads, strict=True)))
     elif magic == 0:
         pack = MAGIC_0.pack
-        plain = b"".join([part for p in payloads for part in (pack(len(p) + 5, 0, crc32(p)), p)])
+        plain = b"".join([part for p in payloads for part in (pack(len(p) + MESSAGE_BYTES_MIN, 0, crc32(p)), p)])
     else:
         raise ValueError(f"a classic message has magic 0 or 1, not {magic}")
     if codec is None or not plain:
@@ -53,4 +53,4 @@ def encode_shallow(payload: Buffer, codec_id: int) -> bytes:
     """
     if not 0 <= codec_id < CODEC_MASK:
         raise ValueError(f"classic messages are compressed with gzip (1) or snappy (2), not with codec {codec_id}")
-    return MAGIC_1.pack(len(payload) + 6, 1, codec_id, crc32(payload)) + bytes(payload)
+    return MAGIC_1.pack(len(payload) + MAGIC_1_HEADER_BYTES, 1, codec_id, crc32(payload)) + bytes(payload)

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from struct import pack, unpack_from
-from typing import Self
+from typing import Any, Self
 
+from barnabas import Producer
+from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.transport_tcp import Reactor, TcpTransport
 from barnabas.app.background import ReactorThread
+from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.core.message.classic.reader import decode_set
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.transport import Connection, Limits, TransportError
@@ -103,16 +106,19 @@ class FakeClassicBroker:
     def hang_up(self) -> None:
         """Close the open connections only."""
         connections, self._open = self._open, []
-        self._reactor.call_soon(lambda: [connection.close() for connection in connections] and None)
+        for connection in connections:
+            self._reactor.call_soon(connection.close)
 
     def pause(self) -> None:
         """Take nothing from the open connections."""
         connections = list(self._open)
-        self._reactor.call_soon(lambda: [connection.pause() for connection in connections] and None)
+        for connection in connections:
+            self._reactor.call_soon(connection.pause)
 
     def resume(self) -> None:
         connections = list(self._open)
-        self._reactor.call_soon(lambda: [connection.resume() for connection in connections] and None)
+        for connection in connections:
+            self._reactor.call_soon(connection.resume)
 
     def __enter__(self) -> Self:
         return self
@@ -146,3 +152,53 @@ def fetch_answer(*blocks: tuple[int, bytes]) -> bytes:
 
 def offsets_answer(offsets: Sequence[int], error: int = 0) -> bytes:
     return pack(">hi", error, len(offsets)) + b"".join(pack(">q", offset) for offset in offsets)
+
+
+def listed(broker: FakeClassicBroker, **settings: Any) -> ClassicProducer:
+    made = Producer(broker_list=f"0:{broker.address}", plugins=(), **settings)
+    assert isinstance(made, ClassicProducer)
+    return made
+
+
+def queued(broker: FakeClassicBroker, **settings: Any) -> ClassicProducer:
+    return listed(broker, producer_type="async", **settings)
+
+
+class FakeClassicCluster:
+    """Fake brokers that stand in the registries."""
+
+    def __init__(self, brokers: int, **topics: Sequence[int]) -> None:
+        """Topic: how many partitions each broker has of it."""
+        self.tree = MemoryTree()
+        self.sessions = [self.tree.session() for _ in range(brokers)]
+        self.brokers = [FakeClassicBroker() for _ in range(brokers)]
+        for number in range(brokers):
+            self.register(number)
+            for topic, counts in topics.items():
+                self.topic(topic, number, counts[number])
+
+    def register(self, number: int) -> None:
+        data = f"me-1:{self.brokers[number].address}".encode()
+        self.sessions[number].create(f"/brokers/ids/{number}", data, ephemeral=True)
+
+    def topic(self, name: str, number: int, count: int) -> None:
+        if count:
+            self.sessions[number].create(f"/brokers/topics/{name}/{number}", str(count).encode(), ephemeral=True)
+
+    def kill(self, number: int) -> None:
+        self.brokers[number].stop()
+        self.sessions[number].close()
+
+    def stop(self) -> None:
+        for broker in self.brokers:
+            broker.stop()
+        for session in self.sessions:
+            session.close()
+
+    def producer(self, **settings: Any) -> ClassicProducer:
+        made = Producer(coordination=self.tree.session, plugins=(), **settings)
+        assert isinstance(made, ClassicProducer)
+        return made
+
+    def values(self, topic: str | None = None) -> list[bytes | None]:
+        return [value for broker in self.brokers for value in broker.values(topic)]

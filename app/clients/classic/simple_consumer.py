@@ -65,7 +65,7 @@ class ClassicSimpleConsumer(SimpleConsumer):
         self._broker = OneBroker(addresses[0], self.shell.connector.connect)
         self.shell.hanging_up.append(self._broker.close)
 
-    def fetch(
+    def fetch(  # type: ignore[override]  # sets of this generation
         self,
         topic: str,
         partition: int,
@@ -87,7 +87,7 @@ class ClassicSimpleConsumer(SimpleConsumer):
             raise ApiError(found.error, f"{topic}-{partition} at offset {offset}")
         return found
 
-    def multifetch(
+    def multifetch(  # type: ignore[override]  # sets of this generation
         self,
         asked: Sequence[tuple[str, int, int]],
         max_bytes: int | None = None,
@@ -107,7 +107,7 @@ class ClassicSimpleConsumer(SimpleConsumer):
         answers = self._ask(ClassicFetch(partitions=parts)).partitions
         return [self._grown(part, answer) for part, answer in zip(parts, answers, strict=True)]
 
-    def read(
+    def read(  # type: ignore[override]  # sets of this generation
         self, topic: str, partition: int, start: int, end: int | None = None, max_bytes: int | None = None
     ) -> Iterator[ClassicMessageSet]:
         """The messages from `start` up to `end` (exclusive; None: where the log ends now), in pieces.

@@ -230,8 +230,9 @@ class StreamReader:
     def poll(self) -> StreamMessage | None:
         """The next message, consumed with that; None when there is none now, or (`queue.ended`) ever.
 
-        Raises the `BarnabasError` of a partition that cannot be read, once: the next call goes on with the others, and
-        with that one after a seek. Raises `ConsumerRebalanceFailed`, and `EncodeError` from the decoder.
+        Raises the error of a partition that cannot be read, a `BarnabasError` or a plugin's, once: the next call goes
+        on with the others, and with that one after a seek. Raises `ConsumerRebalanceFailed`, and `EncodeError` from the
+        decoder.
         """
         queue, lock = self.queue, self.queue.lock
         while True:
@@ -242,7 +243,7 @@ class StreamReader:
                     return None
             try:
                 message = next(self._messages, None)
-            except BarnabasError:
+            except Exception:
                 self._chunk = None
                 if queue.stop_at(chunk):
                     raise

@@ -179,8 +179,8 @@ class ConsumerConnector:
     def shutdown(self, timeout: float = 60.0) -> None:
         """Stop fetching, end the streams, commit if that is automatic, leave the group. Twice is harmless.
 
-        Raises `ClientTimeout` when the registries do not answer within `timeout` seconds: the session then expires by
-        itself; and the `CoordinationError` for which the last commit was not written.
+        Raises `ClientTimeout` when the registries do not answer within `timeout` seconds, and the `CoordinationError`
+        for which the last commit was not written; the connector is shut down all the same.
         """
         with self._begun:
             if self._shutting:
@@ -188,11 +188,10 @@ class ConsumerConnector:
             self._shutting = True
             consumer = self._consumer
         try:
-            if consumer is None:
-                self._coordination.close()
-            else:
+            if consumer is not None:
                 self._ask(lambda done: consumer.stop(lambda error: done(Outcome(error=error))), timeout, closing=True)
         finally:
+            self._coordination.close()
             self._shell.close()
 
     close = shutdown

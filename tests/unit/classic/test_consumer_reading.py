@@ -1,11 +1,13 @@
 """What a classic consumer reads, from where, and how far it commits."""
 
 import pytest
+from attrs import evolve
 from support.classic_world import ClassicWorld, Member
 
 from barnabas.core.classic.layout import BrokerPartition
 from barnabas.core.client.errors import EncodeError, NoOffset
 from barnabas.core.message.classic.writer import encode_set
+from barnabas.core.message.codec import Codecs
 from barnabas.plugins.builtin.encoders import StringSerde
 from barnabas.ports.broker_api import EARLIEST, LATEST
 from barnabas.ports.error_codes import ErrorCode
@@ -396,3 +398,37 @@ def test_start_offsets_of_the_application_win(world: ClassicWorld) -> None:
     member.run_until_got(2)
     assert member.values == numbered(8, 10)
     assert sorted(asked) == [("t", P0), ("t", P1)]
+
+
+def test_a_codec_that_fails_skips_nothing(world: ClassicWorld) -> None:
+    gzip = world.codecs.by_name("gzip")
+    log = world.add_broker(0, {"t": 1}).log("t")
+    log.append([b"before"])
+    log.append(numbered(0, 5), gzip)
+    member = Member(world, "a", {"t": 1})
+
+    class Broken:
+        id, name = 1, "gzip"
+
+        def compress(self, data: object) -> bytes:
+            raise NotImplementedError
+
+        def decompress(self, data: object, max_bytes: int) -> bytes:
+            raise RuntimeError("out of order")
+
+    good = world.codecs
+    member.consumer._fetch_outside = evolve(member.consumer._fetch_outside, codecs=Codecs([Broken()]))
+    for fetcher in member.consumer._fetchers.values():
+        fetcher._outside = member.consumer._fetch_outside
+    world.advance(20)
+    with pytest.raises(RuntimeError, match="out of order"):
+        for _ in range(3):
+            member.poll()
+    assert member.poll() is None
+    for fetcher in member.consumer._fetchers.values():
+        fetcher._outside = evolve(fetcher._outside, codecs=good)
+    offset = member.consumer.owned()["t", P0]
+    assert offset is not None
+    member.consumer.seek("t", P0, offset)
+    member.run_until_got(6)
+    assert [value for value in member.values if value != b"before"] == numbered(0, 5)

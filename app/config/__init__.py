@@ -5,7 +5,7 @@ from .broker_config import KEYS, BrokerConfig
 from .describe import broker_config_entries, dynamic_default_entries, topic_config_entries
 from .listeners import Listener, advertised, parse_listener
 from .reading import read_config, read_toml
-from .topic_config import TOPIC_KEYS, BrokerLayers, check_topic_configs, log_config_for, usable_layers
+from .topic_config import TOPIC_KEYS, BrokerLayers, check_topic_configs, log_config_for, topic_maps, usable_layers
 
 __all__ = [
     "KEYS",
@@ -24,5 +24,6 @@ __all__ = [
     "read_config",
     "read_toml",
     "topic_config_entries",
+    "topic_maps",
     "usable_layers",
 ]

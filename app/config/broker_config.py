@@ -3,11 +3,13 @@
 Field names are the keys with '_' for '.'. Values are checked when a `BrokerConfig` is made, however it is made.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from attrs import fields, frozen
 
+from ...core.cluster.service_url import parse_service_url
 from ...ports.errors import ConfigError
+from .classic import parse_topic_map
 from .keys import INT_MAX, LONG_MAX, ConfigKey, flag_key, int_key, keys_of, list_key, long_key, text_key
 from .listeners import Listener, check_advertised, parse_address, parse_listeners
 
@@ -16,7 +18,9 @@ MINUTE_MS = 60_000
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES = ("compact", "delete")
-NO_CLASSIC = {"classic": "the classic generation is not there yet; use v2"}
+COORDINATION_FORMS = "embedded, embedded://FILE, memory, zookeeper://HOST:PORT/CHROOT, etcd://HOST:PORT/PREFIX"
+REMOTE_PORTS = {"zookeeper": 2181, "etcd": 2379}
+"""The services that several brokers can share, and where they listen unless told otherwise."""
 
 
 @frozen(kw_only=True)
@@ -27,7 +31,9 @@ class BrokerConfig:
     broker_id: int = int_key("broker.id", 1, 0, doc="The broker's number in its cluster.")
     broker_rack: str | None = text_key("broker.rack", None, doc="Where the broker stands; replicas spread over racks.")
     listeners: tuple[str, ...] = list_key(
-        "listeners", ("kafka://127.0.0.1:9092",), doc="Where to listen: kafka://HOST:PORT, port 0 for any free one."
+        "listeners",
+        ("kafka://127.0.0.1:9092",),
+        doc="Where to listen: kafka:// or classic://HOST:PORT; port 0: a free one.",
     )
     advertised_listeners: tuple[str, ...] = list_key(
         "advertised.listeners", (), doc="What clients connect to, one for each of listeners; empty: the listeners."
@@ -65,7 +71,7 @@ class BrokerConfig:
         "message.max.bytes", 1_048_588, 0, doc="The largest record batch, header included.", dynamic=True
     )
     message_format: str = text_key(
-        "message.format", "v2", ("v2", "classic"), doc="Ours. The generation of new topics.", not_yet=NO_CLASSIC
+        "message.format", "v2", ("v2", "classic"), doc="Ours. The generation of topics made without one."
     )
     record_validation: bool = flag_key(
         "record.validation", False, doc="Ours. Open and check every record on append.", dynamic=True
@@ -162,7 +168,36 @@ class BrokerConfig:
     )
     storage: str = text_key("storage", "fs", ("fs", "memory"), doc="Ours. Where logs are kept.")
     coordination: str = text_key(
-        "coordination", "embedded", doc="Ours. embedded, embedded://FILE, or memory: where topics and configs are kept."
+        "coordination", "embedded", doc=f"Ours. Where brokers agree, and keep topics and configs: {COORDINATION_FORMS}."
+    )
+    zookeeper_session_timeout_ms: int = int_key(
+        "zookeeper.session.timeout.ms", 6000, 100, doc="The session with ZooKeeper or etcd ends after so much silence."
+    )
+    zookeeper_connection_timeout_ms: int | None = int_key(
+        "zookeeper.connection.timeout.ms", None, 100, doc="How long to wait for the first connection; unset: a session."
+    )
+    classic_registration_enable: bool = flag_key(
+        "classic.registration.enable", True, doc="Ours. Whether classic listeners and topics go into the registries."
+    )
+
+    # Single classic topics, as in 0.7.
+    topic_partition_count_map: tuple[str, ...] = list_key(
+        "topic.partition.count.map", (), doc="Partitions of single classic topics: TOPIC:NUMBER,..."
+    )
+    topic_log_file_size: tuple[str, ...] = list_key(
+        "topic.log.file.size", (), doc="log.segment.bytes of single classic topics: TOPIC:BYTES,..."
+    )
+    topic_log_roll_hours: tuple[str, ...] = list_key(
+        "topic.log.roll.hours", (), doc="log.roll.hours of single classic topics: TOPIC:HOURS,..."
+    )
+    topic_log_retention_hours: tuple[str, ...] = list_key(
+        "topic.log.retention.hours", (), doc="log.retention.hours of single classic topics: TOPIC:HOURS,..."
+    )
+    topic_log_retention_size: tuple[str, ...] = list_key(
+        "topic.log.retention.size", (), doc="log.retention.bytes of single classic topics: TOPIC:BYTES,..."
+    )
+    topic_flush_intervals_ms: tuple[str, ...] = list_key(
+        "topic.flush.intervals.ms", (), doc="log.flush.interval.ms of single classic topics: TOPIC:MS,..."
     )
     metrics_listen: str | None = text_key(
         "metrics.listen", None, doc="Ours. HOST:PORT where Prometheus finds the metrics."
@@ -218,15 +253,26 @@ class BrokerConfig:
 
     @property
     def coordination_choice(self) -> tuple[str, str | None]:
-        """("memory", None), or ("embedded", the file or None for one in the first data folder)."""
+        """(kind, where): ("memory", None), ("embedded", the file, or None for one in the first data folder), or
+        ("zookeeper" or "etcd", the whole URL)."""
         kind, separator, rest = self.coordination.partition("://")
-        if kind in ("zookeeper", "etcd"):
-            raise ConfigError(f"coordination={self.coordination}: {kind} is not there yet; use embedded or memory")
+        if kind in REMOTE_PORTS:
+            try:
+                parse_service_url(self.coordination, scheme=kind, default_port=REMOTE_PORTS[kind])
+            except ConfigError as error:
+                raise ConfigError(f"coordination={error}") from error
+            return kind, self.coordination
         if kind == "embedded" and bool(separator) == bool(rest):
             return "embedded", rest or None
         if self.coordination == "memory":
             return "memory", None
-        raise ConfigError(f"coordination={self.coordination!r} is not one of embedded, embedded://FILE, memory")
+        raise ConfigError(f"coordination={self.coordination!r} is not one of {COORDINATION_FORMS}")
+
+    def topic_numbers(self, key: str, report: Callable[[str], None]) -> dict[str, int]:
+        """Topic → number, of one of 0.7's maps. Items that make no sense are reported and skipped."""
+        items = self.value(key)
+        assert isinstance(items, tuple)
+        return parse_topic_map(key, items, report)
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:

@@ -15,14 +15,22 @@ ALIASES: Mapping[str, tuple[str, int]] = {
     "log.flush.interval": ("log.flush.interval.messages", 1),
     "log.retention.size": ("log.retention.bytes", 1),
     "max.message.size": ("message.max.bytes", 1),
+    "enable.zookeeper": ("classic.registration.enable", 1),
     "max.socket.request.bytes": ("socket.request.max.bytes", 1),
+    "zk.connectiontimeout.ms": ("zookeeper.connection.timeout.ms", 1),
+    "zk.sessiontimeout.ms": ("zookeeper.session.timeout.ms", 1),
 }
 """Name to (key, factor that its value is multiplied by)."""
 
-_LISTENERS = "write listeners=kafka://HOST:PORT, and advertised.listeners for what clients are told"
-_ZOOKEEPER = "coordination through ZooKeeper is not there yet; use coordination=embedded"
+PREFIXES: Mapping[str, tuple[str, str]] = {
+    "etcd.connect": ("coordination", "etcd://"),
+    "zk.connect": ("coordination", "zookeeper://"),
+    "zookeeper.connect": ("coordination", "zookeeper://"),
+}
+"""Name to (key, what goes before its value)."""
+
+_LISTENERS = "write listeners=kafka://HOST:PORT or classic://HOST:PORT, and advertised.listeners for others"
 _ONE_REACTOR = "one thread serves all connections; leave it out"
-_PER_TOPIC = "set it for each topic: barnabas topics"
 _SYSTEM_BUFFERS = "the buffers of sockets are left to the operating system; leave it out"
 
 REFUSED: Mapping[str, str] = {
@@ -31,9 +39,7 @@ REFUSED: Mapping[str, str] = {
     "host.name": _LISTENERS,
     "hostname": _LISTENERS,
     "port": _LISTENERS,
-    "enable.zookeeper": _ZOOKEEPER,
-    "zk.connect": _ZOOKEEPER,
-    "zookeeper.connect": _ZOOKEEPER,
+    "zk.synctime.ms": "a broker never waits for ZooKeeper to settle; leave it out",
     "num.io.threads": _ONE_REACTOR,
     "num.network.threads": _ONE_REACTOR,
     "num.threads": _ONE_REACTOR,
@@ -42,12 +48,6 @@ REFUSED: Mapping[str, str] = {
     "socket.receive.buffer.bytes": _SYSTEM_BUFFERS,
     "socket.send.buffer": _SYSTEM_BUFFERS,
     "socket.send.buffer.bytes": _SYSTEM_BUFFERS,
-    "topic.flush.intervals.ms": _PER_TOPIC,
-    "topic.log.file.size": _PER_TOPIC,
-    "topic.log.retention.hours": _PER_TOPIC,
-    "topic.log.retention.size": _PER_TOPIC,
-    "topic.log.roll.hours": _PER_TOPIC,
-    "topic.partition.count.map": _PER_TOPIC,
 }
 
 
@@ -62,9 +62,14 @@ def canonical(name: str, value: object, keys: Mapping[str, ConfigKey]) -> tuple[
     if dotted in ALIASES:
         key_name, factor = ALIASES[dotted]
         return key_name, value if factor == 1 else keys[key_name].parse(value) * factor
+    if dotted in PREFIXES:
+        key_name, prefix = PREFIXES[dotted]
+        if not isinstance(value, str):
+            raise ConfigError(f"{dotted}={value!r} is not HOST:PORT,HOST:PORT/PATH")
+        return key_name, prefix + value.strip()
     if dotted in REFUSED:
         raise ConfigError(f"{dotted} has no meaning here: {REFUSED[dotted]}")
-    raise ConfigError(f"there is no configuration key {name[:200]!r}{nearest(dotted, [*keys, *ALIASES])}")
+    raise ConfigError(f"there is no configuration key {name[:200]!r}{nearest(dotted, [*keys, *ALIASES, *PREFIXES])}")
 
 
 def nearest(name: str, known: list[str]) -> str:

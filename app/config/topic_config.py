@@ -9,6 +9,8 @@ from ...ports.broker_api.configs import ConfigSource
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
 from .broker_config import KEYS, SYNONYMS, BrokerConfig
+from .classic import CLASSIC, FORMAT_KEY, TOPIC_MAPS
+from .classic import DEFAULTS as CLASSIC_DEFAULTS
 from .keys import ConfigKey, Value
 from .names import nearest
 
@@ -40,6 +42,10 @@ class BrokerLayers:
                 value = self.given(source, key)
                 if value is not None:
                     yield key, factor, value, source
+
+    def is_given(self, name: str) -> bool:
+        """True if a broker key, or a stand-in of it, was set by somebody."""
+        return any(source is not ConfigSource.DEFAULT for _, _, _, source in self.sources(name))
 
     def effective(self, name: str) -> Value:
         """The value of a broker key, its stand-ins regarded."""
@@ -126,8 +132,11 @@ def log_config_for(
     broker: "BrokerConfig | BrokerLayers",
     overrides: Mapping[str, str] | None = None,
     report: Callable[[str], None] | None = None,
+    *,
+    topic_defaults: Mapping[str, str] | None = None,
 ) -> LogConfig:
-    """What the logs of a topic go by.
+    """What the logs of a topic go by. `topic_defaults`: for a topic where it has no override of its own, before what
+    the broker says. A classic topic has other defaults of its own (facts A5).
 
     With `report`, stored values that make no sense are told to it and count as not set; without it they raise
     `ConfigError`.
@@ -137,8 +146,15 @@ def log_config_for(
         layers = usable_layers(layers, report)
         overrides = _usable_overrides(overrides or {}, report)
     values: dict[str, object] = {}
+    own_values = {**(topic_defaults or {}), **(overrides or {})}
+    if FORMAT_KEY in own_values:
+        classic = own_values[FORMAT_KEY] == CLASSIC
+    else:
+        classic = layers.effective(FORMAT_KEY) == CLASSIC
     for name, topic in TOPIC_KEYS.items():
-        own = (overrides or {}).get(name)
+        own = own_values.get(name)
+        if own is None and classic and name in CLASSIC_DEFAULTS and not layers.is_given(topic.twin):
+            own = CLASSIC_DEFAULTS[name]
         value = layers.effective(topic.twin) if own is None else _parsed(topic.key, own)
         values[topic.attribute] = frozenset(value) if isinstance(value, tuple) else value
     for name in overrides or {}:
@@ -183,3 +199,18 @@ def _value(value: object) -> Value:
     if value is None or isinstance(value, bool | int | str | tuple):
         return value
     raise TypeError(f"{value!r} is not the value of a key")
+
+
+def topic_maps(broker: BrokerConfig, report: Callable[[str], None]) -> dict[str, dict[str, str]]:
+    """What 0.7's maps say of single classic topics: topic → topic key → value. What cannot be used is reported."""
+    found: dict[str, dict[str, str]] = {}
+    for name, (key_name, factor) in TOPIC_MAPS.items():
+        for topic, number in broker.topic_numbers(name, report).items():
+            value = str(number * factor)
+            try:
+                topic_key(key_name).key.parse(value)
+            except ConfigError as error:
+                report(f"{name}: skipped the entry of {topic!r}: {error}")
+                continue
+            found.setdefault(topic, {})[key_name] = value
+    return found

@@ -20,7 +20,9 @@ from ..config import (
     dynamic_default_entries,
     log_config_for,
     topic_config_entries,
+    topic_maps,
 )
+from ..config.classic import CLASSIC, FORMAT_KEY
 
 
 class BrokerSettings:
@@ -45,11 +47,15 @@ class BrokerSettings:
             dynamic=broker_configs(coordination, config.broker_id, report),
             dynamic_default=broker_configs(coordination, None, report),
         )
+        self._topic_maps = topic_maps(config, report)
         check_deletion_policy(self.log_config({}).deletion_policy)
 
-    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """What the logs of a topic with these overrides go by."""
-        return log_config_for(self._layers, overrides, self._report)
+    def log_config(self, overrides: Mapping[str, str], topic: str = "") -> LogConfig:
+        """What the logs of a topic with these overrides go by; 0.7's maps count for a classic `topic`."""
+        mapped = self._topic_maps.get(topic, {})
+        if mapped and overrides.get(FORMAT_KEY, self.static.message_format) != CLASSIC:
+            mapped = {}
+        return log_config_for(self._layers, overrides, self._report, topic_defaults=mapped)
 
     # --- topics
 

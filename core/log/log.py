@@ -231,10 +231,10 @@ class Log:
         `whole_first_batch` off not at all. Empty at and above the limit. Raises `ApiError` OFFSET_OUT_OF_RANGE, or
         CORRUPT_MESSAGE where the log is damaged; `StorageError`.
         """
-        if not self._start <= offset <= self._end:
+        if not self._start <= offset <= self.readable_end:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition} has offsets {self._start} to {self._end}, not {offset}",
+                f"{self.topic_partition} has offsets {self._start} to {self.readable_end}, not {offset}",
             )
         place = self._segments.find(offset, limit, self._end)
         if place is None:

@@ -159,24 +159,66 @@ def test_lists() -> None:
         ("embedded", ("embedded", None)),
         ("memory", ("memory", None)),
         ("embedded:///var/x.db", ("embedded", "/var/x.db")),
+        ("zookeeper://a:2181,b/chroot", ("zookeeper", "zookeeper://a:2181,b/chroot")),
+        ("etcd://[::1]:2379", ("etcd", "etcd://[::1]:2379")),
     ],
 )
 def test_coordination(value: str, choice: tuple[str, str | None]) -> None:
     assert BrokerConfig(coordination=value).coordination_choice == choice
 
 
-@pytest.mark.parametrize("value", ["zookeeper://a:2181/chroot", "etcd://a:2379"])
-def test_coordination_that_is_not_there_yet(value: str) -> None:
-    assert "is not there yet; use embedded" in refusal({"coordination": value})
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("zookeeper://", "'' is not a host and port"),
+        ("zookeeper://a:2181,b:x/chroot", "'b:x' is not a host and port"),
+        ("zookeeper://a:99999", "the port 99999"),
+        ("etcd://a:2379/a//b", "no empty part"),
+    ],
+)
+def test_coordination_services_that_cannot_be(value: str, fault: str) -> None:
+    text = refusal({"coordination": value})
+    assert text.startswith("coordination=")
+    assert fault in text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "coordination"),
+    [
+        ("zk.connect", "a:2181,b:2181/kafka", "zookeeper://a:2181,b:2181/kafka"),
+        ("zookeeper.connect", "a", "zookeeper://a"),
+        ("etcd_connect", "a:2379/x", "etcd://a:2379/x"),
+    ],
+)
+def test_names_of_coordination_services(key: str, value: str, coordination: str) -> None:
+    assert BrokerConfig.from_mapping({key: value}).coordination == coordination
+
+
+def test_0_7_names_of_zookeeper() -> None:
+    given = {"zk.sessiontimeout.ms": "900", "zk.connectiontimeout.ms": "800", "enable.zookeeper": "false"}
+    config = BrokerConfig.from_mapping(given)
+    assert (config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms) == (900, 800)
+    assert not config.classic_registration_enable
+
+
+def test_maps_of_topics_skip_what_makes_no_sense() -> None:
+    reports: list[str] = []
+    config = BrokerConfig.from_mapping({"topic.partition.count.map": "a:3,b,c:0,d:x, e.f:2 ,g:9999999999999999999999"})
+    assert config.topic_numbers("topic.partition.count.map", reports.append) == {"a": 3, "e.f": 2}
+    assert len(reports) == 4
+    assert "skipped 'b'" in reports[0]
 
 
 @pytest.mark.parametrize("value", ["", "embeded", "memory://x", "embedded://", "redis://a"])
 def test_coordination_that_is_none(value: str) -> None:
-    assert "is not one of embedded, embedded://FILE, memory" in refusal({"coordination": value})
+    assert "is not one of embedded, embedded://FILE, memory, zookeeper://HOST:PORT/CHROOT" in refusal(
+        {"coordination": value}
+    )
 
 
-def test_the_classic_format_is_not_there_yet() -> None:
-    assert "the classic generation is not there yet" in refusal({"message.format": "classic"})
+def test_formats() -> None:
+    assert BrokerConfig.from_mapping({"message.format": "classic"}).message_format == "classic"
+    assert "is not one of v2, classic" in refusal({"message.format": "v3"})
 
 
 def test_metrics() -> None:

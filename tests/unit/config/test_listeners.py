@@ -12,6 +12,7 @@ from barnabas.ports.errors import ConfigError
         ("PLAINTEXT://h:1", Listener("kafka", "h", 1), "kafka://h:1"),
         ("kafka://[::1]:9092", Listener("kafka", "::1", 9092), "kafka://[::1]:9092"),
         ("kafka://:9092", Listener("kafka", "", 9092), "kafka://:9092"),
+        ("classic://h:6667", Listener("classic", "h", 6667), "classic://h:6667"),
     ],
 )
 def test_listeners(text: str, listener: Listener, written: str) -> None:
@@ -23,7 +24,6 @@ def test_listeners(text: str, listener: Listener, written: str) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("classic://h:1", "the classic generation is not there yet"),
         ("SSL://h:1", "encrypted listeners are not there yet"),
         ("SASL_PLAINTEXT://h:1", "authentication is not there yet"),
         ("h:1", "not of the form kafka://HOST:PORT"),

@@ -15,6 +15,7 @@ from barnabas.app.config import (
     dynamic_default_entries,
     log_config_for,
     topic_config_entries,
+    topic_maps,
     usable_layers,
 )
 from barnabas.core.log.config import LogConfig
@@ -118,7 +119,7 @@ def test_stored_values_that_make_no_sense() -> None:
         ({"log.retention.ms": "1"}, "there is no topic configuration key 'log.retention.ms'"),
         ({"cleanup.policy": "shred"}, "cleanup.policy='shred' is not a list of compact, delete"),
         ({"compression.type": "none"}, "compression.type='none' is not one of"),
-        ({"message.format": "classic"}, "the classic generation is not there yet"),
+        ({"message.format": "v3"}, "message.format='v3' is not one of v2, classic"),
         ({"min.insync.replicas": "0"}, "a whole number from 1 to"),
     ],
 )
@@ -254,3 +255,27 @@ def test_an_unknown_broker_key() -> None:
 def test_every_dynamic_key_is_the_twin_of_a_topic_key() -> None:
     twins = {topic.twin for topic in TOPIC_KEYS.values()}
     assert {name for name, key in KEYS.items() if key.dynamic} == twins - {"message.format"}
+
+
+def test_classic_topics_have_defaults_of_their_own() -> None:
+    classic = {"message.format": "classic"}
+    config = log_config_for(BrokerConfig(), classic)
+    assert (config.flush_messages, config.flush_ms, config.max_message_bytes) == (500, 3000, 1_000_000)
+    given = BrokerConfig.from_mapping({"log.flush.interval.messages": 7, "log.flush.scheduler.interval.ms": 50})
+    config = log_config_for(given, classic)
+    assert (config.flush_messages, config.flush_ms, config.max_message_bytes) == (7, 50, 1_000_000)
+    assert log_config_for(BrokerConfig(), {**classic, "flush.messages": "9"}).flush_messages == 9
+    assert log_config_for(BrokerConfig(), {}).flush_messages == LogConfig().flush_messages
+    assert log_config_for(BrokerConfig.from_mapping({"message.format": "classic"}), {}).flush_messages == 500
+
+
+def test_0_7_maps_of_topics() -> None:
+    reports: list[str] = []
+    config = BrokerConfig.from_mapping({"topic.log.roll.hours": "a:2", "topic.log.file.size": "a:100,b:1"})
+    maps = topic_maps(config, reports.append)
+    assert maps == {"a": {"segment.ms": "7200000", "segment.bytes": "100"}}
+    assert len(reports) == 1
+    assert "'b'" in reports[0]
+    overrides = {"message.format": "classic", "segment.bytes": "200"}
+    found = log_config_for(config, overrides, topic_defaults=maps["a"])
+    assert (found.segment_bytes, found.segment_ms) == (200, 7_200_000)

@@ -37,7 +37,6 @@ class RunQueue:
         """Messages in the queue."""
         self.hurry = 0
         """While > 0 a batch need not fill up."""
-        self.closing = False
 
     def put(self, run: Run) -> bool:
         """Queue a run; True when the owner should be woken. With the lock held."""
@@ -51,7 +50,7 @@ class RunQueue:
             self._last_ms = now_ms
         while self._has_room():
             with self._lock:
-                late = self.hurry or self.closing or now_ms >= self._last_ms + self._queue_ms
+                late = self.hurry or now_ms >= self._last_ms + self._queue_ms
                 if not self.waiting or not (late or self.waiting >= self._batch_messages):
                     break
                 batch = self._take_batch()

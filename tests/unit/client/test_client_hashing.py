@@ -2,7 +2,13 @@
 
 import pytest
 
-from barnabas.core.client.hashing import crc32_partition, murmur2, murmur2_partition
+from barnabas.core.client.hashing import (
+    classic_partition,
+    crc32_partition,
+    java_string_hash,
+    murmur2,
+    murmur2_partition,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,3 +29,24 @@ def test_murmur2_is_that_of_the_java_client(key: bytes, signed: int) -> None:
 def test_partitions_of_known_keys() -> None:
     assert murmur2_partition(b"21", 10) == (-973932308 & 0x7FFFFFFF) % 10
     assert crc32_partition(b"123456789", 1000) == 0xCBF43926 % 1000
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (b"", 0),
+        (b"a", 97),
+        (b"hello", 99162322),
+        (b"polygenelubricants", -(2**31)),
+        ("ä".encode(), 228),
+        ("😀".encode(), 1772899),
+        (b"\xff", 255),
+    ],
+)
+def test_strings_hash_as_in_java(key: bytes, expected: int) -> None:
+    assert java_string_hash(key) == expected
+
+
+def test_the_classic_partition_is_never_negative() -> None:
+    assert classic_partition(b"polygenelubricants", 3) == 2**31 % 3
+    assert classic_partition(b"hello", 7) == 99162322 % 7

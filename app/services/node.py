@@ -85,7 +85,8 @@ class BrokerNode:
         self._state: BrokerState | None = None
         self._coordination: Coordination | None = None
         self._api: BrokerService | None = None
-        self._stopping = False
+        self._stopping = self._is_stopped = False
+        self._when_stopped: list[Callable[[], None]] = []
         self._ready = False
         self._held: list[Connection] = []
         """Connections that came before the broker was ready."""
@@ -165,7 +166,7 @@ class BrokerNode:
     def _open_logs(self, log_dirs: Sequence[LogDir], registry: TopicRegistry, settings: BrokerSettings) -> LogManager:
         def config_for(topic: str) -> LogConfig:
             known = registry.topics.get(topic) or registry.deleting.get(topic)
-            return settings.log_config(known.configs if known is not None else {FORMAT_KEY: CLASSIC})
+            return settings.log_config(known.configs if known is not None else {FORMAT_KEY: CLASSIC}, topic)
 
         logs = LogManager(
             log_dirs,
@@ -281,8 +282,12 @@ class BrokerNode:
     def stop(self, stopped: Callable[[], None]) -> None:
         """Answer what waits, let the answers go out, make the logs durable, close; then call `stopped`.
 
-        Takes about a second at most beyond what the disk needs. A second call does nothing.
+        Takes about a second at most beyond what the disk needs. Whoever asks once more is told at the end, too.
         """
+        if self._is_stopped:
+            stopped()
+            return
+        self._when_stopped.append(stopped)
         if self._stopping:
             return
         self._stopping = True
@@ -291,17 +296,19 @@ class BrokerNode:
             opened.close()
         if self._state is not None:
             self._state.purgatory.close()
-        self._drain(self._outside.clock.monotonic_ms() + _DRAIN_MS, stopped)
+        self._drain(self._outside.clock.monotonic_ms() + _DRAIN_MS)
 
-    def _drain(self, until_ms: float, stopped: Callable[[], None]) -> None:
+    def _drain(self, until_ms: float) -> None:
         open_connections = sum(server.close("") for server in self._servers)
         if open_connections and self._outside.clock.monotonic_ms() < until_ms:
-            self._outside.scheduler.call_later(_DRAIN_STEP_MS, lambda: self._drain(until_ms, stopped))
+            self._outside.scheduler.call_later(_DRAIN_STEP_MS, lambda: self._drain(until_ms))
             return
         try:
             self._closing.close()
         finally:
-            stopped()
+            self._is_stopped = True
+            for stopped in self._when_stopped:
+                stopped()
 
 
 def _ignore(_: int) -> None:

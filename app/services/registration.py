@@ -26,9 +26,7 @@ def current_broker(state: BrokerState, config: BrokerConfig) -> BrokerRegistrati
 
 def shows_classic(config: BrokerConfig, listeners: Sequence[Listener]) -> bool:
     """True if the broker is to be found in the classic registries."""
-    return getattr(config, "classic_registration_enable", True) and any(
-        listener.protocol == CLASSIC for listener in listeners
-    )
+    return config.classic_registration_enable and any(listener.protocol == CLASSIC for listener in listeners)
 
 
 def id_nodes(
@@ -62,7 +60,7 @@ def _current_id_node(own: BrokerRegistration) -> IdNode:
 
 def predecessor_ms(config: BrokerConfig) -> float:
     """How long the node of a broker that died may outlive it: services end sessions late, and round up."""
-    return float(getattr(config, "zookeeper_session_timeout_ms", 6000)) * 1.5 + 5000.0
+    return config.zookeeper_session_timeout_ms * 1.5 + 5000.0
 
 
 def follow_topics(topics: ClassicTopics, registrar: BrokerRegistrar) -> None:

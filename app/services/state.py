@@ -199,7 +199,7 @@ class BrokerState:
         """Let the logs of these topics go by what is configured now."""
         for name in topics:
             topic = self.registry.topics[name]
-            config = self.settings.log_config(topic.configs)
+            config = self.settings.log_config(topic.configs, topic.name)
             for number in topic.partitions:
                 log = self.logs.get(TopicPartition(name, number))
                 if log is not None:

@@ -41,7 +41,7 @@ class ClassicTopics:
         self._logs = logs
         self._report = report
         self._num_partitions = config.num_partitions
-        self._counts: Mapping[str, int] = getattr(config, "partition_counts", {})
+        self._counts: Mapping[str, int] = config.topic_numbers("topic.partition.count.map", report)
         self._auto_create = config.auto_create_topics_enable
         self._default_format = config.message_format
         self._shown: set[str] = set()

@@ -1,6 +1,7 @@
 """A broker whose dead predecessor still stands in the registry: it starts, and requests wait until it is registered."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from support.raw import frame
@@ -115,3 +116,12 @@ def test_somebody_elses_id_is_an_error_at_once() -> None:
     waiting.predecessor.close()
     waiting.start()
     assert waiting.told == [None]
+
+
+def test_a_stop_is_told_to_everybody_who_asks(waiting: Waiting) -> None:
+    stopped: list[int] = []
+    for number in range(2):
+        waiting.broker.node.stop(partial(stopped.append, number))
+    waiting.broker.scheduler.advance(2000)
+    waiting.broker.node.stop(lambda: stopped.append(2))
+    assert stopped == [0, 1, 2]

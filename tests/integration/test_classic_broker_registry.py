@@ -1,0 +1,183 @@
+"""What brokers write into a real ZooKeeper, seen by a client of somebody else."""
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from support.classic_frames import fetch, fetched, message_set, produce
+from support.process import broker_process
+from support.raw import RawConnection
+from support.server_process import free_ports
+from support.tcp_proxy import TcpProxy
+from support.waiting import wait_for
+from support.zookeeper_server import ZookeeperServer
+
+from barnabas.app.broker_handle import Broker
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
+
+HELLO = message_set(b"hello")
+SESSION_MS = 2000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperServer]:
+    server = ZookeeperServer(tmp_path_factory.mktemp("zookeeper") / "server")
+    try:
+        server.start()
+        server.wait_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def eyes(server: ZookeeperServer) -> Iterator[KazooClient]:
+    """At the root of the tree, which is empty."""
+    client = KazooClient(f"127.0.0.1:{server.port}")
+    client.start()
+    for name in client.get_children("/"):
+        if name != "zookeeper":
+            client.delete(f"/{name}", recursive=True)
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def where(server: ZookeeperServer, eyes: KazooClient) -> str:
+    return f"zookeeper://127.0.0.1:{server.port}/kafka"
+
+
+def broker(folder: Path, where: str, *listeners: str, **config: object) -> Broker:
+    dotted = {name.replace("_", "."): value for name, value in config.items()}
+    dotted = {"zookeeper.session.timeout.ms": SESSION_MS, "log.flush.interval.messages": 1, **dotted}
+    return Broker(folder, listeners=listeners or ("classic://127.0.0.1:0",), coordination=where, config=dotted)
+
+
+def tree(eyes: KazooClient, path: str) -> dict[str, tuple[bytes, bool]]:
+    """Every node below `path`: its content, and whether it is ephemeral."""
+    found = {}
+    for name in eyes.get_children(path):
+        data, stat = eyes.get(f"{path}/{name}")
+        found[f"{path}/{name}"] = (data, stat.ephemeralOwner != 0)
+        found |= tree(eyes, f"{path}/{name}")
+    return found
+
+
+def test_exactly_the_paths_and_contents_of_the_original(eyes: KazooClient, where: str, tmp_path: Path) -> None:
+    with broker(tmp_path, where, broker_id=3, num_partitions=4) as running:
+        address = running.bootstrap
+        with RawConnection(address) as connection:
+            connection.send(produce("clicks", HELLO, 2))
+            wait_for(lambda: eyes.exists("/kafka/brokers/topics/clicks/3"))
+        found = tree(eyes, "/kafka/brokers")
+        creator_and_address, _ = found["/kafka/brokers/ids/3"]
+        assert re.fullmatch(r"127\.0\.0\.1-\d{13}:" + re.escape(address), creator_and_address.decode())
+        assert found == {
+            "/kafka/brokers/ids": (b"", False),
+            "/kafka/brokers/ids/3": (creator_and_address, True),
+            "/kafka/brokers/topics": (b"", False),
+            "/kafka/brokers/topics/clicks": (b"", False),
+            "/kafka/brokers/topics/clicks/3": (b"4", True),
+        }
+        assert not eyes.exists("/kafka/barnabas/brokers"), "it is no broker of the current generation"
+    wait_for(lambda: not eyes.get_children("/kafka/brokers/ids"))
+    assert eyes.get_children("/kafka/brokers/topics/clicks") == []
+    with broker(tmp_path, where, broker_id=3, num_partitions=4):
+        assert eyes.get("/kafka/brokers/topics/clicks/3")[0] == b"4", "a topic that was there before"
+
+
+def test_brokers_beside_each_other_and_one_too_many(eyes: KazooClient, where: str, tmp_path: Path) -> None:
+    with broker(tmp_path / "1", where, broker_id=1), broker(tmp_path / "2", where, broker_id=2) as second:
+        assert sorted(eyes.get_children("/kafka/brokers/ids")) == ["1", "2"]
+        before = eyes.get("/kafka/brokers/ids/2")[0]
+        with pytest.raises(ApiError, match=r"broker\.id 2 is taken") as raised:
+            broker(tmp_path / "3", where, broker_id=2).start()
+        assert raised.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        assert second.bootstrap in str(raised.value)
+        assert eyes.get("/kafka/brokers/ids/2")[0] == before
+    with broker(tmp_path / "3", where, broker_id=2):
+        pass  # nothing was left locked
+
+
+@contextmanager
+def cable(server: ZookeeperServer) -> Iterator[tuple[TcpProxy, str]]:
+    """A way to the server that can be cut, and the server's name on it."""
+    proxy = TcpProxy(("127.0.0.1", server.port))
+    try:
+        yield proxy, f"zookeeper://127.0.0.1:{proxy.port}/kafka"
+    finally:
+        proxy.close()
+
+
+@pytest.mark.usefixtures("where")
+def test_registered_again_after_the_session_expired(eyes: KazooClient, server: ZookeeperServer, tmp_path: Path) -> None:
+    paths = ("/kafka/brokers/ids/1", "/kafka/barnabas/brokers/ids/1", "/kafka/brokers/topics/t/1")
+    listeners = ("classic://127.0.0.1:0", "kafka://127.0.0.1:0")
+    with cable(server) as (proxy, through), broker(tmp_path, through, *listeners) as running:
+        with RawConnection(running.bootstrap) as connection:
+            connection.send(produce("t", HELLO))
+            wait_for(lambda: eyes.exists("/kafka/brokers/topics/t/1"))
+            before = [eyes.get(path)[0] for path in paths]
+            proxy.cut()
+            wait_for(lambda: not any(eyes.exists(path) for path in paths))
+            assert fetched(connection.exchange(fetch("t"))) == (0, HELLO), "it goes on serving"
+            connection.send(produce("meanwhile", HELLO))
+            proxy.restore()
+            wait_for(lambda: all(eyes.exists(path) for path in (*paths, "/kafka/brokers/topics/meanwhile/1")))
+        assert [eyes.get(path)[0] for path in paths] == before
+
+
+@pytest.mark.usefixtures("where")
+def test_an_id_that_was_taken_meanwhile_stops_the_broker(
+    eyes: KazooClient, server: ZookeeperServer, where: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with cable(server) as (proxy, through), broker(tmp_path / "1", through) as first:
+        proxy.cut()
+        wait_for(lambda: not eyes.exists("/kafka/brokers/ids/1"))
+        with broker(tmp_path / "2", where) as second:
+            proxy.restore()
+            wait_for(lambda: not accepts(first.bootstrap))
+            assert any("taken" in record.message and second.bootstrap in record.message for record in caplog.records)
+            assert eyes.get("/kafka/brokers/ids/1")[0].endswith(second.bootstrap.encode())
+
+
+def accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), 5).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_broker_that_was_killed_comes_back_at_once(eyes: KazooClient, where: str, tmp_path: Path) -> None:
+    port = free_ports(1)[0]
+    listen = [f"classic://127.0.0.1:{port}"]
+    settings = [
+        f"coordination={where}",
+        f"zookeeper.session.timeout.ms={SESSION_MS}",
+        "log.flush.interval.messages=1",
+    ]
+    with broker_process(tmp_path / "data", *settings, listen=listen) as process:
+        with RawConnection(process.bootstrap) as connection:
+            connection.send(produce("t", HELLO))
+            wait_for(lambda: eyes.exists("/kafka/brokers/topics/t/1"))
+        before = eyes.get("/kafka/brokers/ids/1")[0]
+        process.kill()
+    assert eyes.get("/kafka/brokers/ids/1")[0] == before, "its session lives on"
+    with broker_process(tmp_path / "data", *settings, listen=listen) as process:
+        with RawConnection(process.bootstrap) as connection:
+            assert fetched(connection.exchange(fetch("t"))) == (0, HELLO), "answered once it is registered"
+        after = eyes.get("/kafka/brokers/ids/1")[0]
+        assert after != before
+        assert after.endswith(f":127.0.0.1:{port}".encode())
+        assert eyes.get("/kafka/brokers/topics/t/1")[0] == b"1"
+        assert process.stop() == 0

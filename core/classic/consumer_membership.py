@@ -10,9 +10,12 @@ from ...ports.errors import ClosedError
 from ...ports.scheduler import Outcome, Scheduler, Timer
 from .consumer_registry import Claim, ConsumerRegistry, Survey
 from .consumer_settings import ConnectorSettings, ConsumerRebalanceFailed
-from .group import Owned
+from .group import Owned, OwnershipConflict
 from .layout import ClassicBroker
 from .offload import Lane
+
+_EARLY = 0.05
+"""Of the back-off: how soon to try again when what was in the way is gone. Its owner may have more to release."""
 
 
 class Reading(Protocol):
@@ -37,7 +40,8 @@ class Membership:
     A change of what is watched sets a flag; rebalances run one at a time. Each looks around first: if our share is what
     we have, nothing happens. Otherwise what is no longer ours is given up and committed, and what is new is claimed; as
     0.7 does, except that what stays ours is read on meanwhile, so that nothing of it is handed out twice. A failed
-    attempt is repeated after `rebalance.backoff.ms`, from looking around on.
+    attempt is repeated after `rebalance.backoff.ms`, from looking around on. Who joins finds its partitions owned for
+    the moment that the others need to release them: it tries again as soon as they have, which is no new attempt.
 
     An expired session: everything is given up at once; the consumer registers again and begins anew. While the
     connection is only suspended, it reads on what it owns, and no attempt is made until the connection is back.
@@ -73,6 +77,9 @@ class Membership:
         self._wanted = False
         self._running = False
         self._failures = 0
+        self._early = 0
+        """How often a release was not waited for in vain since the last rebalance that ended."""
+        self._freed = False
         self._timer: Timer | None = None
         self._suspended = False
         self._open = False
@@ -90,7 +97,8 @@ class Membership:
                 self._open = True
                 self.trigger()
 
-        self._lane.run(lambda: self._registry.open(partial(self._hop, self.trigger), self._state_changed), done)
+        triggered, freed = partial(self._hop, self.trigger), partial(self._hop, self._conflict_gone)
+        self._lane.run(lambda: self._registry.open(triggered, freed, self._state_changed), done)
 
     def trigger(self) -> None:
         """Something changed: look around soon."""
@@ -193,6 +201,7 @@ class Membership:
 
     def _claim(self, session: int, survey: Survey, claimed: Mapping[Owned, str], starts: Mapping[Owned, int]) -> None:
         self._doubtful = set(claimed.items())
+        self._freed = False
 
         def done(outcome: Outcome[dict[Owned, int]]) -> None:
             if self._overtaken(session):
@@ -220,22 +229,37 @@ class Membership:
         return True
 
     def _settled(self) -> None:
-        self._failures = 0
+        self._failures = self._early = 0
         self._ended()
 
     def _failed(self, error: BaseException) -> None:
         self._failures += 1
         attempts = self._settings.rebalance_retries_max
-        self._report(f"rebalance failed, attempt {self._failures} of {attempts}: {error or type(error).__name__}")
+        if self._failures > 1 or not isinstance(error, OwnershipConflict):
+            self._report(f"rebalance failed, attempt {self._failures} of {attempts}: {error or type(error).__name__}")
         if self._failures < attempts:
             self._wanted = True
             self._timer = self._scheduler.call_later(self._settings.rebalance_backoff_ms, self._try_again)
+            if self._freed:
+                self._conflict_gone()
             return
-        self._failures = 0
+        self._failures = self._early = 0
         failure = ConsumerRebalanceFailed(f"no share of the topics after {attempts} attempts; the last: {error}")
         failure.__cause__ = error
         self._reading.rebalance_failed(failure)
         self._ended()
+
+    def _conflict_gone(self) -> None:
+        self._freed = True
+        if not self._running:
+            self.trigger()  # the attempts were over
+        if self._timer is None or self._early >= self._settings.rebalance_retries_max:
+            return
+        self._early += 1
+        self._failures -= 1
+        self._freed = False
+        self._timer.cancel()
+        self._timer = self._scheduler.call_later(self._settings.rebalance_backoff_ms * _EARLY, self._try_again)
 
     def _try_again(self) -> None:
         self._timer = None

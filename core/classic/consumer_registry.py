@@ -52,16 +52,25 @@ class ConsumerRegistry:
         self._report = report
         self._start_offsets = start_offsets
         self._triggered: Callable[[], None] = lambda: None
+        self._freed: Callable[[], None] = lambda: None
         self._watched: dict[str, Cancel] = {}
         self._cancels: list[Cancel] = []
+        self._conflict: Cancel = lambda: None
 
-    def open(self, triggered: Callable[[], None], state_changed: Callable[[SessionState], None]) -> None:
-        """Watch what concerns the group, and register in it; both callbacks come from a thread of the coordination.
+    def open(
+        self,
+        triggered: Callable[[], None],
+        freed: Callable[[], None],
+        state_changed: Callable[[SessionState], None],
+    ) -> None:
+        """Watch what concerns the group, and register in it; the callbacks come from any thread.
 
-        Raises `ConfigError`, `CoordinationError`; nothing is watched any more then.
+        `freed` is called when what was in the way of the last claim may be gone. Raises `ConfigError`,
+        `CoordinationError`; nothing is watched any more then.
         """
         group.check_ids(self._group, self._consumer_id)
         self._triggered = triggered
+        self._freed = freed
         try:
             self._cancels.append(self._coordination.listen(state_changed))
             self._watch(layout.consumer_ids_path(self._group))
@@ -125,7 +134,14 @@ class ConsumerRegistry:
         0.7 reads the offsets before it claims; after it, the last commit of the owner before us is seen for sure.
         Raises `OwnershipConflict`, `CoordinationError`, and what `start_offsets` raises; some claims may stand then.
         """
-        group.claim(self._coordination, self._group, claims)
+        self._conflict()
+        try:
+            group.claim(self._coordination, self._group, claims)
+        except group.OwnershipConflict as conflict:
+            self._conflict = self._coordination.watch(conflict.path, self._freed)
+            if registries.get(self._coordination, conflict.path) is None:
+                self._freed()
+            raise
         found = {owned: offset for owned, offset in starts.items() if owned in claims}
         unknown = [owned for owned in claims if owned not in found]
         if self._start_offsets is None:
@@ -145,7 +161,7 @@ class ConsumerRegistry:
 
     def unwatch(self) -> None:
         """Be told of nothing any more."""
-        cancels = [*self._cancels, *self._watched.values()]
+        cancels = [*self._cancels, *self._watched.values(), self._conflict]
         self._cancels.clear()
         self._watched.clear()
         for cancel in cancels:

@@ -211,9 +211,12 @@ def test_a_conflict_is_tried_again_until_it_is_gone(world: ClassicWorld) -> None
     world.run_until(settled(world, [member], "t", 2), 200)
 
 
-def test_a_conflict_that_stays_is_told_to_every_stream_and_healed_by_a_change(world: ClassicWorld) -> None:
-    broker = world.add_broker(0, {"t": 2})
-    path = layout.owner_path(GROUP, "t", BrokerPartition(0, 1))
+@pytest.mark.parametrize("healed_by_release", [True, False])
+def test_a_conflict_that_stays_is_told_to_every_stream_and_healed_by_a_change(
+    world: ClassicWorld, healed_by_release: bool
+) -> None:
+    world.add_broker(0, {"t": 2})
+    path = layout.owner_path(GROUP, "t", BrokerPartition(0, 0))
     world.onlooker.create(path, b"somebody-0", ephemeral=True)
     member = Member(world, "a", {"t": 2}, rebalance_retries_max=3, wait=False)
     began = world.clock.monotonic_ms()
@@ -223,12 +226,20 @@ def test_a_conflict_that_stays_is_told_to_every_stream_and_healed_by_a_change(wo
         with pytest.raises(ConsumerRebalanceFailed, match="somebody-0"):
             member.poll(number)
         assert member.poll(number) is None
-    world.onlooker.delete(path)
-    world.advance(5000)
-    assert member.places == set()  # nobody told it
-    broker.add_topics({"t2": 1})
-    world.onlooker.create(f"/consumers/{GROUP}/ids/another", b'{ "t3": 1 }', ephemeral=True)
-    world.run_until(settled(world, [member], "t", 2), 1000)
+    world.advance(60_000)
+    assert member.places == set()
+    if healed_by_release:
+        world.onlooker.delete(path)
+    else:
+        world.onlooker.create(f"/consumers/{GROUP}/ids/A", b'{ "t": 1 }', ephemeral=True)  # now that one is its
+    world.run_until(lambda: len(member.places) == (2 if healed_by_release else 1), 1000)
+
+
+def test_a_newcomer_does_not_wait_the_whole_back_off(world: ClassicWorld) -> None:
+    world.add_broker(0, {"t": 4})
+    members = [Member(world, name, {"t": 1}, rebalance_backoff_ms=2000) for name in "ab"]
+    world.run_until(settled(world, members, "t", 4), 300)
+    assert not [text for text in world.reports if "failed" in text]
 
 
 def test_what_is_owned_is_read_on_while_a_rebalance_fails(world: ClassicWorld) -> None:
@@ -236,7 +247,7 @@ def test_what_is_owned_is_read_on_while_a_rebalance_fails(world: ClassicWorld) -
     member = Member(world, "a", {"t": 1})
     world.onlooker.create(layout.owner_path(GROUP, "t", BrokerPartition(1, 0)), b"somebody-0", ephemeral=True)
     world.add_broker(1, {"t": 1})
-    world.run_until(lambda: "attempt 1 of 4" in str(world.reports))
+    world.run_until(lambda: "attempt 2 of 4" in str(world.reports))
     fill(world, "t", 5)
     member.run_until_got(5)
 

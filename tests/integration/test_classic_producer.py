@@ -1,6 +1,6 @@
 """The classic clients and real brokers, in this process, in ZooKeeper and in etcd."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any

@@ -138,11 +138,8 @@ def test_a_broker_that_restarts(tmp_path: Path) -> None:
 @pytest.fixture(params=["zookeeper", "etcd"])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Where a coordination service runs, as host:port/path; the fixture's id is its kind."""
-    makers: dict[str, Callable[[Path], ZookeeperServer | EtcdServer]] = {
-        "zookeeper": ZookeeperServer,
-        "etcd": EtcdServer,
-    }
-    server = makers[request.param](tmp_path / "server")
+    folder = tmp_path / "server"
+    server = ZookeeperServer(folder) if request.param == "zookeeper" else EtcdServer(folder)
     try:
         server.start()
         server.wait_ready()

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from attrs import frozen
 
 from ...ports.broker_api import BrokerLink, Caller
-from ...ports.broker_api.classic import ClassicProduce, ClassicProduceResult
+from ...ports.broker_api.classic import ClassicOffsets, ClassicOffsetsResult, ClassicProduce, ClassicProduceResult
+from ...ports.broker_api.offsets import LATEST
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.errors import BarnabasError, ClosedError
@@ -57,13 +58,36 @@ class BrokerPool:
         if self.closed:
             done(ClosedError("the producer is closed"))
             return
-        channel = self._channels.get(broker_id)
+        channel, doubt = self._channels.get(broker_id), None
         if channel is not None and channel.address != address:
-            channel.retire()  # the broker came back elsewhere
+            doubt = channel.retire()  # the broker came back elsewhere
             channel = None
         if channel is None:
-            channel = self._channels[broker_id] = _Channel(self, address)
+            channel = self._channels[broker_id] = _Channel(self, address, doubt)
         channel.add(_Sending(request, size, done))
+
+    def prove(self, done: Callable[[BarnabasError | None], None]) -> None:
+        """Find out that the brokers have dealt with everything handed to them since the last proof.
+
+        A broker answers the requests of a connection in their order, and closes it where an append failed: an answer to
+        a question asked after them proves those before. With an error some may not have arrived. Messages that are
+        larger than a broker allows are the exception: it drops them, and tells nobody (facts A1).
+        """
+        channels = list(self._channels.values())
+        waiting = len(channels)
+        failure: BarnabasError | None = None
+
+        def answered(error: BarnabasError | None) -> None:
+            nonlocal waiting, failure
+            waiting -= 1
+            failure = failure or error
+            if not waiting:
+                done(failure)
+
+        for channel in channels:
+            channel.prove(answered)
+        if not channels:
+            done(None)
 
     def close(self) -> None:
         """Hang up; what has not gone out fails with `ClosedError`."""
@@ -89,7 +113,7 @@ class _Sending:
 class _Channel:
     """The connection to one broker, or the way there."""
 
-    def __init__(self, pool: BrokerPool, address: Address) -> None:
+    def __init__(self, pool: BrokerPool, address: Address, doubt: BarnabasError | None) -> None:
         self.address = address
         self._pool = pool
         self._waiting: deque[_Sending] = deque()
@@ -105,16 +129,45 @@ class _Channel:
         # A random beginning, so that a fleet of producers does not reconnect at one time.
         self._since_ms = self._now() - pool.entropy.fraction() * max(0.0, pool.settings.reconnect_time_interval_ms)
         self._retired = False
+        self._unproven: ClassicProduce | None = None
+        """The last request that went out on this connection since a proof."""
+        self._doubt = doubt
+        """Why something sent since a proof may not have arrived."""
+
+    def prove(self, done: Callable[[BarnabasError | None], None]) -> None:
+        link, last, doubt = self._link, self._unproven, self._doubt
+        self._doubt = None
+        if doubt is not None or last is None or link is None:
+            self._unproven = None
+            done(doubt)
+            return
+
+        def reply(result: ClassicOffsetsResult | BarnabasError) -> None:
+            if isinstance(result, BarnabasError):
+                self._lost(link, result)
+                self._doubt = None  # it is told now
+                done(result)
+                return
+            if self._unproven is last:
+                self._unproven = None
+            done(None)
+
+        entry = last.partitions[-1]
+        question = ClassicOffsets(topic=entry.topic, partition=max(0, entry.partition), time_ms=LATEST, max_offsets=1)
+        link.submit(question, _CALLER, reply)
 
     def add(self, sending: _Sending) -> None:
         self._waiting.append(sending)
         self._pump()
 
-    def retire(self) -> None:
-        """The broker is elsewhere now; what waits goes out where it was to go, or fails."""
+    def retire(self) -> BarnabasError | None:
+        """The broker is elsewhere now; what waits goes out where it was to go, or fails. Returns what is in doubt."""
         self._retired = True
         if not self._waiting and not self._out:
             self._hang_up()
+        elif self._doubt is None:
+            self._doubt = TransportError(f"{self._name()} is given up")
+        return self._doubt
 
     def fail(self, error: BarnabasError) -> None:
         """Hang up; everything that is left fails."""
@@ -164,6 +217,9 @@ class _Channel:
         link, self._link = self._link, None
         if link is not None:
             link.close()
+            if self._unproven is not None:
+                self._unproven = None
+                self._doubt = TransportError(f"{self._name()} was closed; what was sent last may not have arrived")
 
     # --- sending
 
@@ -206,6 +262,8 @@ class _Channel:
             elif self._take_out(sending):
                 if isinstance(result, TransportError | ClosedError):
                     self._lost(link, result)
+                elif self._link is link:
+                    self._unproven = sending.request
                 sending.done(result)
                 if not submitting:
                     self._pump()

@@ -11,7 +11,8 @@ from support.waiting import wait_for
 
 from barnabas import Message, Producer
 from barnabas.app.clients.aio import AsyncProducer
-from barnabas.app.clients.classic.producer import ClassicProducer, ProducerData
+from barnabas.app.clients.classic.producer import ClassicProducer
+from barnabas.app.clients.classic.runs import ProducerData
 from barnabas.core.client.batch import Delivery
 from barnabas.core.client.errors import ClientTimeout, EncodeError, QueueFull
 from barnabas.core.message.classic.reader import ShallowMessage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ....core.classic.layout import BrokerPartition
 from ....core.classic.producer_queue import RunQueue
@@ -25,7 +25,7 @@ from .choice import Whereabouts, find_out
 from .hooks import ClassicHooks
 from .opening import classic_codec, classic_connector, classic_partitioner, make_directory, make_pool, open_coordination
 from .producer_settings import ClassicProducerSettings
-from .runs import RunMaker, split_run
+from .runs import ProducerData, RunMaker, split_run
 from .shell import ClassicShell
 
 if TYPE_CHECKING:
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
     from ....core.client.serde import Encoder
     from ....core.message.codec import Codec
     from ..connector import Connector
-
-
-class ProducerData(NamedTuple):
-    """Values of one topic, with one key or none: they go to one partition together."""
-
-    topic: str
-    values: Sequence[Any]
-    key: Any = None
 
 
 class ClassicProducer(Producer):
@@ -130,7 +122,7 @@ class ClassicProducer(Producer):
         chosen, connector, scheduler = self.settings, self.shell.connector, self.shell.scheduler
         self._directory = make_directory(where, self._coordination, scheduler)
         self._static = where.brokers is not None
-        pool = make_pool(connector, scheduler, chosen)
+        pool = self._pool = make_pool(connector, scheduler, chosen)
         topics = frozenset(() if self._sync else chosen.compressed_topics)  # as in 0.7: see the facts
         sender = ProducerSender(
             self._directory,
@@ -273,6 +265,31 @@ class ClassicProducer(Producer):
             finally:
                 if queue is not None:
                     queue.hurry -= 1
+
+    def confirm(self, timeout: float | None = 30.0) -> None:
+        """`flush`, and find out that the brokers have dealt with all that was sent since the last call.
+
+        The wire has no answer to a produce, but a question asked after it on the same connection is answered after it.
+        Raises the error for which something may be lost (send again for at least once), `ClientTimeout`. What a broker
+        refuses as too large is lost all the same.
+        """
+        failed = self.failed
+        self.flush(timeout)
+        answers: list[BarnabasError | None] = []
+
+        def told(error: BarnabasError | None) -> None:
+            with self._lock:
+                answers.append(error)
+                self.shell.changed.notify_all()
+
+        self.shell.post(lambda: self._pool.prove(told))
+        with self._lock:
+            if not self.shell.wait(lambda: bool(answers), timeout):
+                raise ClientTimeout(f"the brokers did not tell within {timeout} s that they took everything")
+        if answers[0] is not None:
+            raise answers[0]
+        if self.failed > failed:
+            raise BarnabasError(f"{self.failed - failed} messages could not be sent")
 
     def close(self, timeout: float | None = None) -> None:
         """Send everything, then close the handlers, then the connections. Twice is harmless.

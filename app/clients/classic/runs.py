@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....core.classic.layout import BrokerPartition
 from ....core.classic.producer_run import ENTRY_OVERHEAD, Run, Wish, too_large
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 TOPIC_LENGTH_MAX = 255
 _TOPICS_MAX = 10_000
+
+
+class ProducerData(NamedTuple):
+    """Values of one topic, with one key or none: they go to one partition together."""
+
+    topic: str
+    values: Sequence[Any]
+    key: Any = None
 
 
 class RunMaker:

@@ -1,0 +1,48 @@
+"""`confirm`: the brokers have dealt with what was sent, though the wire has no answer to it."""
+
+import pytest
+
+from barnabas import Broker
+from barnabas.app.clients.classic.producer import ClassicProducer
+from barnabas.ports.errors import BarnabasError
+from barnabas.ports.transport import TransportError
+
+
+def classic_broker(port: int = 0) -> Broker:
+    return Broker(
+        listeners=[f"classic://127.0.0.1:{port}"], storage="memory", log_flush_interval=1, message_max_bytes=500
+    )
+
+
+def test_everything_sent_is_proven_once() -> None:
+    with classic_broker() as broker, ClassicProducer(coordination=broker) as producer:
+        producer.confirm()
+        producer.send_many("a", [b"1", b"2"])
+        producer.send("b", b"3")
+        producer.confirm()
+        producer.confirm()
+        assert producer.delivered == 3
+
+
+def test_a_broker_that_went_away_leaves_a_doubt_that_is_told_once() -> None:
+    with classic_broker() as broker:
+        port = int(broker.bootstrap.rpartition(":")[2])
+        with ClassicProducer(broker_list=f"0:{broker.bootstrap}", connect_timeout_ms=500) as producer:
+            producer.send("a", b"1")
+            broker.close()
+            with pytest.raises(BarnabasError):
+                producer.confirm()
+            producer.confirm()
+            with classic_broker(port):
+                producer.send("a", b"2")
+                producer.confirm()
+
+
+def test_an_append_that_fails_is_told() -> None:
+    """The broker closes the connection: the wire has no other way."""
+    with classic_broker() as broker, ClassicProducer(broker_list=f"0:{broker.bootstrap}") as producer:
+        producer.send("a", b"1")
+        producer.confirm()
+        producer.send("a", b"2", partition=7)
+        with pytest.raises(TransportError):
+            producer.confirm()

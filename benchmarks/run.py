@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness import Result
 
-BENCHMARKS = ("start", "produce", "fetch", "growth", "message_codec", "transport_echo", "spark_read")
+BENCHMARKS = ("start", "produce", "fetch", "growth", "message_codec", "classic_codec", "transport_echo", "spark_read")
 
 
 def _line(result: Result) -> str:

@@ -33,8 +33,8 @@ RUN_BYTES_MAX = 256 * 1024
 
 _KIND = Struct(">iHI")
 """As `MAGIC_1`, with magic and attributes as one number."""
-_KIND_MASK = 0xFF00 | CODEC_MASK
 _PLAIN = 0x0100
+"""Magic 1, no codec, and none of the bits without a meaning: those are left to `next_entry`, too."""
 
 
 class Entry(NamedTuple):
@@ -45,19 +45,12 @@ class Entry(NamedTuple):
     codec_id: int
 
 
-class PlainRun(NamedTuple):
-    """Uncompressed magic-1 messages one after the other."""
-
-    payloads: list[bytes]
-    ends: list[int]
-
-
 def corrupt(position: int, what: str) -> ApiError:
     return ApiError(ErrorCode.CORRUPT_MESSAGE, f"classic message at position {position}: {what}")
 
 
-def plain_run(data: bytes, position: int, *, check_crc: bool = True) -> PlainRun:
-    """The whole plain messages with the right CRC from `position` on, up to the first entry of another kind.
+def plain_run(data: bytes, position: int, check_crc: bool) -> tuple[list[bytes], list[int]]:
+    """The plain messages (uncompressed, magic 1, whole, the CRC right) from `position` on: payloads, and their ends.
 
     Nearly all sets are such runs. What ends one, a fault among others, is for `next_entry` to tell.
     """
@@ -69,7 +62,7 @@ def plain_run(data: bytes, position: int, *, check_crc: bool = True) -> PlainRun
     while position <= last:
         length, kind, crc = unpack(data, position)
         end = position + 4 + length
-        if kind & _KIND_MASK != _PLAIN or length < MAGIC_1_HEADER_BYTES or end > size:
+        if kind != _PLAIN or length < MAGIC_1_HEADER_BYTES or end > size:
             break
         payload = data[position + OVERHEAD_BYTES : end]
         if check_crc and crc_of(payload) != crc:
@@ -77,7 +70,7 @@ def plain_run(data: bytes, position: int, *, check_crc: bool = True) -> PlainRun
         add_payload(payload)
         add_end(end)
         position = end
-    return PlainRun(payloads, ends)
+    return payloads, ends
 
 
 def pass_plain(data: Buffer, position: int, length_max: int = LENGTH_MAX) -> tuple[int, int]:
@@ -88,7 +81,7 @@ def pass_plain(data: Buffer, position: int, length_max: int = LENGTH_MAX) -> tup
     while start <= size:
         length, kind, crc = unpack(data, start - OVERHEAD_BYTES)
         end = start + length - MAGIC_1_HEADER_BYTES
-        if kind & _KIND_MASK != _PLAIN or not MAGIC_1_HEADER_BYTES <= length <= length_max or end > size:
+        if kind != _PLAIN or not MAGIC_1_HEADER_BYTES <= length <= length_max or end > size:
             break
         if crc_of(data[start:end]) != crc:
             break

@@ -78,13 +78,7 @@ class ClassicMessageSet:
 
     def __iter__(self) -> Iterator[Message]:
         self._raise_error()
-        decoder = Decoder(
-            self._codecs,
-            topic=self.topic,
-            partition=self.partition,
-            max_bytes=self.max_bytes,
-            check_crc=self.check_crc,
-        )
+        decoder = Decoder(self._codecs, self.topic, self.partition, self.max_bytes, self.check_crc)
         return chain.from_iterable(decoder.runs(bytes(self._read()), self.from_offset))
 
     def shallow(self) -> Iterator[ShallowMessage]:

@@ -27,17 +27,10 @@ class ShallowMessage(NamedTuple):
 class Decoder:
     """Decodes sets of one partition, some messages at a time, so that memory stays bounded."""
 
-    __slots__ = ("_check_crc", "_codecs", "_max_bytes", "_opener", "_partition", "_topic")
+    __slots__ = ("_bound_all", "_check_crc", "_codecs", "_max_bytes", "_opener", "_partition", "_topic")
 
     def __init__(
-        self,
-        codecs: Codecs,
-        *,
-        topic: str,
-        partition: int,
-        max_bytes: int,
-        check_crc: bool,
-        bound_all: bool = False,
+        self, codecs: Codecs, topic: str, partition: int, max_bytes: int, check_crc: bool, bound_all: bool = False
     ) -> None:
         """`max_bytes` bounds what one outer wrapper decompresses to; with `bound_all` all of them together."""
         self._codecs = codecs
@@ -45,26 +38,27 @@ class Decoder:
         self._partition = partition
         self._max_bytes = max_bytes
         self._check_crc = check_crc
-        self._opener = Opener(codecs, max_bytes) if bound_all else None
+        self._bound_all = bound_all
+        self._opener: Opener | None = None
 
     def runs(self, data: bytes, from_offset: int) -> Iterator[list[Message]]:
         """The messages in order, those before a fault included. Raises as `decode_set`."""
-        position = 0
+        position, size, check_crc = 0, len(data), self._check_crc
         while True:
-            payloads, ends = plain_run(data, position, check_crc=self._check_crc)
+            payloads, ends = plain_run(data, position, check_crc)
             if ends:
-                offsets = ends if not from_offset else map(from_offset.__add__, ends)
-                yield self._messages(payloads, offsets)
                 position = ends[-1]
-                if position == len(data):
+                yield self._messages(payloads, map(from_offset.__add__, ends) if from_offset else ends)
+                if position == size:
                     return
-            entry = next_entry(data, position, check_crc=self._check_crc)
+            entry = next_entry(data, position, check_crc=check_crc)
             if entry is None:
                 return
             payload = data[entry.payload_start : entry.end]
             if entry.codec_id:
-                opener = self._opener or Opener(self._codecs, self._max_bytes)
-                inner = self._inner_runs(payload, entry.codec_id, opener, 1)
+                if self._opener is None or not self._bound_all:
+                    self._opener = Opener(self._codecs, self._max_bytes)
+                inner = self._inner_runs(payload, entry.codec_id, self._opener, 1)
                 yield from self._in_wrapper(inner, from_offset + position, from_offset + entry.end)
             else:
                 yield self._messages([payload], [from_offset + entry.end])
@@ -96,7 +90,7 @@ class Decoder:
         inner = opener.open(payload, codec_id, depth)
         position = 0
         while True:
-            payloads, ends = plain_run(inner, position, check_crc=self._check_crc)
+            payloads, ends = plain_run(inner, position, self._check_crc)
             if ends:
                 yield payloads
                 position = ends[-1]
@@ -128,9 +122,7 @@ def decode_set(
     Raises `ApiError`: INVALID_FETCH_SIZE when not even the first message is whole; CORRUPT_MESSAGE;
     UNSUPPORTED_COMPRESSION_TYPE; MESSAGE_TOO_LARGE when all wrappers decompress to more than `max_bytes`.
     """
-    decoder = Decoder(
-        codecs, topic=topic, partition=partition, max_bytes=max_bytes, check_crc=check_crc, bound_all=True
-    )
+    decoder = Decoder(codecs, topic, partition, max_bytes, check_crc, bound_all=True)
     runs = list(decoder.runs(bytes(buf), from_offset))
     return runs[0] if len(runs) == 1 else [message for run in runs for message in run]
 

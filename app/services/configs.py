@@ -66,7 +66,7 @@ class ConfigService:
         everywhere = self._is_default(resource)
         state.settings.alter_broker(changes, everywhere=everywhere, validate_only=validate_only)
         if not validate_only:
-            state.apply_log_configs(state.registry.topics)
+            state.apply_broker_configs()
         return ()
 
     def _is_default(self, resource: ConfigResource) -> bool:

@@ -19,7 +19,7 @@ from ...ports.metrics import Counter, Metrics
 from ...ports.scheduler import Scheduler
 from ...ports.storage import StorageError
 from ...ports.words import TopicPartition
-from .classic.topics import ClassicTopics
+from .classic.topics import CLASSIC, FORMAT_KEY, ClassicTopics
 from .endpoints import Endpoints
 from .settings import BrokerSettings
 
@@ -204,6 +204,13 @@ class BrokerState:
                 log = self.logs.get(TopicPartition(name, number))
                 if log is not None:
                     log.update_config(config)
+
+    def apply_broker_configs(self) -> None:
+        """The same for every log, those of classic topics that nobody created included."""
+        self.apply_log_configs(self.registry.topics)
+        for key, log in self.logs.logs().items():
+            if key.topic not in self.registry.topics and self.classic.has(key.topic):
+                log.update_config(self.settings.log_config({FORMAT_KEY: CLASSIC}, key.topic))
 
     # --- durability
 

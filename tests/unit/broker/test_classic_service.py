@@ -17,15 +17,20 @@ from barnabas.ports.broker_api import (
     ClassicProduce,
     ClassicProducePartition,
     ClassicProduceResultPartition,
+    ConfigAlteration,
+    ConfigOp,
+    ConfigResource,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
     DescribeLogDirs,
+    IncrementalAlterConfigs,
     ListOffsets,
     ListOffsetsPartition,
     Metadata,
     NewPartitions,
     NewTopic,
+    ResourceKind,
 )
 from barnabas.ports.coordination import NoNode
 from barnabas.ports.error_codes import ErrorCode
@@ -100,6 +105,17 @@ def test_flushed_by_time() -> None:
     assert broker.records("t") == b""
     broker.scheduler.advance(4000)
     assert broker.records("t") == message_set(b"1")
+
+
+def test_what_is_set_for_the_broker_counts_for_topics_that_nobody_created() -> None:
+    broker = ClassicBroker(log_flush_interval_messages=1000)
+    broker.put("t", message_set(b"1"))
+    resource = ConfigResource(kind=ResourceKind.BROKER, name="1")
+    change = ConfigAlteration(resource=resource, name="log.flush.interval.messages", op=ConfigOp.SET, value="2")
+    altered = broker.ask(IncrementalAlterConfigs(resources=[resource], alterations=[change]))
+    assert [result.error for result in altered.resources] == [ErrorCode.NONE]
+    broker.put("t", message_set(b"2"))
+    assert broker.records("t") == message_set(b"1", b"2")
 
 
 def test_offsets_outside_the_log(broker: ClassicBroker) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.etcd_server import EtcdServer
+from support.tcp_proxy import TcpProxy
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 
@@ -21,7 +22,7 @@ from barnabas.core.classic.layout import BrokerPartition
 from barnabas.core.classic.streams import StreamMessage
 from barnabas.ports.coordination import Coordination
 
-pytestmark = [pytest.mark.process]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
 
 SESSION_MS = 2000
 
@@ -167,8 +168,8 @@ def test_a_group_shares_two_brokers_and_loses_nothing(
     producer = stack.enter_context(Producer(coordination=where))
     expected = send(producer, 0, 500)
     readers = [read(where), read(where)]
+    wait_for(lambda: [len(reader.places) for reader in readers] == [2, 2])
     wait_for(settled(readers, session, 4))
-    assert [len(reader.places) for reader in readers] == [2, 2]
     wait_for(lambda: {value for reader in readers for value in reader.values} == expected)
     third = read(where)
     wait_for(settled([*readers, third], session, 4))
@@ -206,6 +207,59 @@ def test_goes_on_after_a_restart_of_consumer_and_broker(
         assert in_order(reader)
         reader.close()
     assert session.children(layout.consumer_ids_path("g")) == []
+
+
+def test_a_consumer_cut_off_from_the_registries_loses_its_share_and_comes_back(
+    where: str, tmp_path: Path, stack: ExitStack, read: Callable[..., Reader]
+) -> None:
+    stack.enter_context(broker(tmp_path, where))
+    session = session_of(where, stack)
+    producer = stack.enter_context(Producer(coordination=where))
+    scheme, _, rest = where.partition("://")
+    address, _, root = rest.partition("/")
+    proxy = TcpProxy(("127.0.0.1", int(address.rpartition(":")[2])))
+    stack.callback(proxy.close)
+    readers = [read(where), read(f"{scheme}://127.0.0.1:{proxy.port}/{root}")]
+    expected = send(producer, 0, 100)
+    wait_for(settled(readers, session, 2))
+    wait_for(lambda: {value for reader in readers for value in reader.values} == expected)
+    proxy.stall()
+    wait_for(lambda: len(readers[0].places) == 2)  # its session has expired
+    expected |= send(producer, 100, 200)
+    wait_for(lambda: {value for reader in readers for value in reader.values} == expected)
+    proxy.cut()
+    proxy.restore()
+    wait_for(lambda: [len(reader.places) for reader in readers] == [1, 1])
+    wait_for(settled(readers, session, 2))
+    expected |= send(producer, 200, 300)
+    wait_for(lambda: {value for reader in readers for value in reader.values} == expected)
+    assert not [error for reader in readers for error in reader.failed]
+
+
+def test_reads_on_while_the_registries_are_restarted(
+    tmp_path: Path, stack: ExitStack, read: Callable[..., Reader]
+) -> None:
+    server = ZookeeperServer(tmp_path / "server")
+    server.start()
+    stack.callback(server.stop)
+    server.wait_ready()
+    where = f"zookeeper://127.0.0.1:{server.port}"
+    stack.enter_context(broker(tmp_path, where))
+    producer = stack.enter_context(Producer(coordination=where))
+    reader = read(where, autocommit_interval_ms=200)
+    expected = send(producer, 0, 100)
+    wait_for(lambda: set(reader.values) == expected)
+    server.kill()
+    expected |= send(producer, 100, 200)
+    wait_for(lambda: set(reader.values) == expected)
+    server.start()
+    server.wait_ready()
+    expected |= send(producer, 200, 300)
+    wait_for(lambda: set(reader.values) == expected)
+    session = session_of(where, stack)
+    ends = dict(reader.connector.owned())
+    wait_for(lambda: {("t", p): o for p, o in group.read_topic_offsets(session, "g", "t", print).items()} == ends)
+    assert not reader.failed
 
 
 def test_beside_a_broker_of_this_process(tmp_path: Path, stack: ExitStack, read: Callable[..., Reader]) -> None:

@@ -78,9 +78,10 @@ class ClassicService:
         left = ANSWER_BYTES_MAX
         results = []
         for entry in request.partitions:
-            fits = left == ANSWER_BYTES_MAX or entry.max_bytes <= left
-            result = self._read(entry, min(entry.max_bytes, left)) if fits else _NOTHING
+            result = self._read(entry, min(entry.max_bytes, left))
             size = _size(result.records)
+            if size == left < min(entry.max_bytes, ANSWER_BYTES_MAX):
+                result, size = _NOTHING, 0  # cut short it would look like a message too large for the fetch
             if size:
                 left -= size
                 self._state.topic_stats(entry.topic).bytes_out.add(size)

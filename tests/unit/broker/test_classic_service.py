@@ -224,6 +224,19 @@ def test_a_fetch_of_nothing_and_of_less_than_nothing(broker: ClassicBroker) -> N
     assert broker.ask(ClassicFetch(partitions=[])).partitions == []
 
 
+def test_an_answer_has_a_largest_size(broker: ClassicBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.app.services.classic.service.ANSWER_BYTES_MAX", 100)
+    sets = {"a": message_set(b"a" * 50), "b": message_set(b"b" * 50), "c": message_set(b"c")}
+    for topic, records in sets.items():
+        broker.put(topic, records)
+    places = [ClassicFetchPartition(topic, 0, 0, 2**31 - 1) for topic in ("a", "b", "c", "none")]
+    results = broker.ask(ClassicFetch(partitions=places)).partitions
+    assert [content(result) for result in results] == [sets["a"], b"", sets["c"], b""]
+    assert all(result.error is ErrorCode.NONE for result in results)
+    broker.put("a", message_set(b"a" * 50))
+    assert len(broker.records("a")) == 100
+
+
 def test_statistics(broker: ClassicBroker) -> None:
     records = message_set(b"1", b"2") + gzip_wrapper(b"3", b"4", b"5")
     broker.put("t", records)

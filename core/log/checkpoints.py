@@ -30,7 +30,9 @@ def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
     """Raises `ValueError` for anything that `format_offsets` does not make."""
     offsets: dict[TopicPartition, int] = {}
     for line in _parse(content):
-        topic, partition, offset = line.split(" ")
+        topic, partition, offset = line.rsplit(" ", 2)  # the name of a classic topic may have spaces
+        if not topic:
+            raise ValueError("a line without a topic")
         offsets[TopicPartition(topic, _number(partition))] = _number(offset)
     return offsets
 
@@ -100,7 +102,7 @@ def _format(lines: Iterable[str]) -> bytes:
 
 
 def _parse(content: bytes) -> list[str]:
-    version, count, *entries = content.decode().splitlines()
+    version, count, *entries = content.decode().removesuffix("\n").split("\n")
     if version != "0":
         raise ValueError(f"version {version[:20]!r}, expected 0")
     if _number(count) != len(entries):

@@ -74,6 +74,7 @@ class ClassicFormat:
         if recover:
             _recover(folder, last, report)
             last.file.flush()
+            folder.flush()
         end = last.base_offset + last.size
         return Loaded(segments, end, end)
 

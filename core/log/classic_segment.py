@@ -63,7 +63,7 @@ class ClassicSegment:
         if self.size > config.segment_bytes:
             return True
         first = self._first_append_ms
-        return first is not None and now_ms - first > config.segment_ms - jitter_ms
+        return first is not None and self.size > 0 and now_ms - first > config.segment_ms - jitter_ms
 
     def append(self, admitted: Admitted, *, base_offset: int, now_ms: int) -> None:  # noqa: ARG002
         self.file.append(admitted.records)
@@ -96,6 +96,7 @@ class ClassicSegment:
         return []
 
     def cut(self, offset: int) -> int:
+        """Any byte may be the last. Raises `StorageError`."""
         position = max(0, min(offset - self.base_offset, self.size))
         if position < self.size:
             self.file.truncate(position)

@@ -20,7 +20,7 @@ class LogConfig:
     retention_bytes: int = field(default=-1, validator=ge(-1))
     """Per partition; -1 = no bound."""
     max_message_bytes: int = field(default=1_048_588, validator=ge(0))
-    """Of a whole record batch, header included."""
+    """Of a whole record batch, header included; in a classic log of the payload of an outer message (facts A3)."""
     flush_messages: int = field(default=LONG_MAX, validator=ge(1))
     flush_ms: int = field(default=LONG_MAX, validator=ge(0))
     file_delete_delay_ms: int = field(default=60_000, validator=ge(0))
@@ -36,6 +36,7 @@ class LogConfig:
     message_timestamp_after_max_ms: int = field(default=LONG_MAX, validator=ge(0))
     min_insync_replicas: int = field(default=1, validator=ge(1))
     message_format: str = field(default="v2", validator=in_(("v2", "classic")))
+    """Of a log that begins; one that is there stays in the format of its files."""
     record_validation: bool = False
     """Open every record on append, not only on compacted topics."""
 

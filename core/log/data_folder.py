@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from ...ports.storage import LogDir, StorageError, StorageFull, StorageReadOnly
 from ...ports.words import TopicPartition
 from .checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, format_offsets, read_offsets
-from .formats import CLASSIC, format_of_files
+from .formats import holds_classic_segments
 from .log import Log
 from .names import classic_folder_partition, folder_partition, folder_state
 
@@ -58,9 +58,7 @@ class DataFolder:
         if found is not None:
             return found
         found = classic_folder_partition(name)
-        if found is None or format_of_files(name, self.log_dir.folder(name).files()) != CLASSIC:
-            return None
-        return found
+        return found if found is not None and holds_classic_segments(self.log_dir.folder(name).files()) else None
 
     def forget(self, partition: TopicPartition) -> None:
         """The partition is gone: what was noted about it does not hold for another of its name."""

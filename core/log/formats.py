@@ -19,6 +19,10 @@ def log_format(name: str) -> LogFormat:
     return _FORMATS[name]
 
 
+def holds_classic_segments(files: Iterable[str]) -> bool:
+    return any(CLASSIC_SEGMENT_FILE.fullmatch(name) is not None for name in files)
+
+
 def format_of_files(folder: str, files: Iterable[str]) -> str | None:
     """The format of a folder by its files, None for one without segments. Raises `StorageError` for a mixture."""
     found = set()

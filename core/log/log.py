@@ -7,7 +7,8 @@ reads and writes of the page cache; what makes durable is `begin_flush`, whose w
 from bisect import bisect_left
 from collections.abc import Callable
 
-from ...ports.broker_api import EARLIEST, LATEST
+from attrs import evolve
+
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -22,7 +23,7 @@ from .formats import log_format
 from .leader_epochs import LeaderEpochs
 from .names import DELETED_SUFFIX
 from .results import EMPTY_SLICE, Appended, LogSlice, TimestampOffset
-from .retention import DeletionPolicy, count_deletable
+from .retention import DeletionPolicy, count_deletable, count_given_up
 from .segment_list import FoundRecord, SegmentList
 
 __all__ = ["Appended", "Log", "LogSlice", "TimestampOffset"]
@@ -53,6 +54,7 @@ class Log:
         self._folder = folder
         self._config = config
         self.format_name = config.message_format
+        """Of the entries; it stays what it is, whatever the configuration says later."""
         self._format = log_format(config.message_format)
         self._codecs = codecs
         self._policy = deletion_policy
@@ -130,6 +132,8 @@ class Log:
 
     def update_config(self, config: LogConfig, deletion_policy: DeletionPolicy | None = None) -> None:
         """Go by another configuration, in the format that the log has; without a policy the present one stays."""
+        if config.message_format != self.format_name:
+            config = evolve(config, message_format=self.format_name)
         if config.segment_jitter_ms != self._config.segment_jitter_ms or config.segment_ms != self._config.segment_ms:
             self._config = config
             self._jitter_ms = self._draw_jitter()
@@ -180,8 +184,9 @@ class Log:
     def append(self, records: memoryview, *, leader_epoch: int, now_ms: int, allows_zstd: bool = True) -> Appended:
         """Append a client's record batch at the log end; offset and leader epoch are set in `records`, in place.
 
-        Visible to `read` on return, durable after a flush. Raises `ApiError` for what a client may not append (see
-        `admit`) and `StorageError` when it cannot be written; the log is then as it was.
+        Visible to `read` on return (a classic set when it is flushed), durable after a flush. Raises `ApiError` for
+        what a client may not append (see `admit`) and `StorageError` when it cannot be written; the log is then as it
+        was.
         """
         if self._failure is not None:
             raise StorageError(f"{self.topic_partition} takes no more records until a restart: {self._failure}")
@@ -204,8 +209,9 @@ class Log:
 
     def _roll(self, now_ms: int) -> LogSegment:
         """Seal the active segment and begin one at the log end. Raises `StorageError`; then nothing has changed."""
-        active = self._segments.active
-        active.seal()
+        self._segments.active.seal()
+        if self._format.flushed_only:
+            self.flush(now_ms)  # before the next file has a name: recovery opens the newest segment alone (facts A4)
         segment = self._new_segment(self._end, now_ms)
         self._segments = SegmentList((*self._segments.items, segment))
         self._jitter_ms = self._draw_jitter()
@@ -228,15 +234,17 @@ class Log:
         """Batches from the one that holds `offset` on, below `limit` (exclusive; whole batches), of one segment.
 
         About `max_bytes`: the last batch may be cut there. The first comes whole even if larger, or with
-        `whole_first_batch` off not at all. Empty at and above the limit. Raises `ApiError` OFFSET_OUT_OF_RANGE, or
+        `whole_first_batch` off not at all. Empty at and above the limit. A classic log gives bytes from exactly
+        `offset` on, `max_bytes` at most, whatever begins or ends there. Raises `ApiError` OFFSET_OUT_OF_RANGE, or
         CORRUPT_MESSAGE where the log is damaged; `StorageError`.
         """
-        if not self._start <= offset <= self.readable_end:
+        end = self.readable_end
+        if not self._start <= offset <= end:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition} has offsets {self._start} to {self.readable_end}, not {offset}",
+                f"{self.topic_partition} has offsets {self._start} to {end}, not {offset}",
             )
-        place = self._segments.find(offset, limit, self._end)
+        place = self._segments.find(offset, limit if limit < end else end, self._end)
         if place is None:
             return EMPTY_SLICE
         number, position, first_batch_size, end_position = place
@@ -250,24 +258,17 @@ class Log:
 
     def available_bytes(self, offset: int, limit: int, max_bytes: int) -> int:
         """How many bytes reads from `offset` up to `limit` could give, at most `max_bytes`; 0 outside the log."""
-        return self._segments.available_bytes(offset, limit, self._end, max_bytes) if offset >= self._start else 0
+        if offset < self._start:
+            return 0
+        return self._segments.available_bytes(offset, min(limit, self.readable_end), self._end, max_bytes)
 
     def offsets_before(self, time_ms: int, max_offsets: int, now_ms: int) -> list[int]:
         """Segments' first offsets, newest first, from the newest segment changed at `time_ms` or before on (facts A4).
 
         LATEST (-1) begins with the readable end, EARLIEST (-2) gives the oldest alone.
         """
-        end = self.readable_end
-        entries = [(each.base_offset, each.modified_ms) for each in self._segments.items if each.base_offset <= end]
-        if not entries or end > entries[-1][0]:
-            entries.append((end, now_ms))
-        if time_ms == LATEST:
-            count = len(entries)
-        elif time_ms == EARLIEST:
-            count = 1
-        else:
-            count = next((n for n in range(len(entries), 0, -1) if entries[n - 1][1] <= time_ms), 0)
-        return [max(offset, self._start) for offset, _ in reversed(entries[:count])][: max(0, max_offsets)]
+        found = self._segments.offsets_before(time_ms, self._start, self.readable_end, now_ms)
+        return found[: max(0, max_offsets)]
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least `timestamp`, ms (facts B3); None when there is none.
@@ -323,7 +324,7 @@ class Log:
                     files += segment.side_files()
         epochs = format_epochs(self.epochs.entries) if self.epochs.changed else None
         self.epochs.changed = False
-        new_names, self._new_names = self._new_names, False
+        new_names, self._new_names = self._new_names or self._flushing, False
         return FlushWork(
             target=target,
             files=files,
@@ -378,15 +379,10 @@ class Log:
         while count < last and infos[count].next_offset <= min(self._start, high_watermark):
             count += 1
         if "delete" in self._config.cleanup_policy:
-            policy_count = count_deletable(
-                self._policy,
-                infos,
-                now_ms=now_ms,
-                high_watermark=high_watermark,
-                config=self._config,
-                report=self._report,
-            )
-            count = max(count, policy_count)
+            given_up = count_given_up(self._policy, infos, now_ms=now_ms, config=self._config, report=self._report)
+            count = max(count, count_deletable(infos[:given_up], high_watermark))
+            if given_up > last and not infos[last].size_bytes:
+                self._segments.active.modified_ms = now_ms  # it is kept, as if just begun (facts A4)
         if not count:
             return []
         if count > last:
@@ -410,12 +406,10 @@ class Log:
     def advance_start(self, offset: int) -> None:
         """Records below `offset` are no longer served; their segments go at the next `retain`.
 
-        Raises `ApiError` OFFSET_OUT_OF_RANGE above the log end; a lower one than the present start does nothing.
+        Raises `ApiError` OFFSET_OUT_OF_RANGE above the readable end; a lower one than the present start does nothing.
         """
-        if offset > self._end:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} ends at {self._end}, before {offset}"
-            )
+        if offset > (end := self.readable_end):
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} ends at {end}, before {offset}")
         self._move_start(offset)
 
     def _move_start(self, offset: int) -> None:
@@ -457,6 +451,7 @@ class Log:
     def _start_anew(self, offset: int, now_ms: int) -> None:
         self._segments = SegmentList((self._new_segment(offset, now_ms),))
         self._start = self._end = self._recovery_point = offset
+        self._flushed_messages = self._messages_at_roll = self._appended_messages
         self.epochs.truncate_from_end(offset)
 
     # --- the end

@@ -31,8 +31,8 @@ class LogManager:
     """Owner thread only. `load` first, then `start`; `close` ends it.
 
     `high_watermark_of` (settable) tells below which offset of a partition segments may be deleted, None where it is
-    not known; without it that is the log end. `flushed` (settable) is called after each flush of a log: its recovery
-    point has moved, or it has a `failure`.
+    not known; without it that is the readable end. `flushed` (settable) is called after each flush of a log: its
+    recovery point has moved, or it has a `failure`.
     """
 
     def __init__(
@@ -144,7 +144,11 @@ class LogManager:
         files = folder.log_dir.folder(str(partition))
         found = format_of_files(f"{folder.log_dir.path}/{partition}", files.files())
         if found is not None and found != config.message_format:
-            self._report(f"{folder.log_dir.path}/{partition} is in the format {found}, and stays in it")
+            wanted = config.message_format
+            self._report(
+                f"{folder.log_dir.path}/{partition} holds segments of the format {found} and stays in it; "
+                f"message.format = {wanted} counts for new logs only"
+            )
             config = evolve(config, message_format=found)
         log = Log.open(
             files,
@@ -311,7 +315,7 @@ class LogManager:
             try:
                 if log.policy_name != log.config.deletion_policy:
                     log.update_config(log.config, self._policy_for(log.config))
-                removed = log.retain(now_ms, known if known is not None else log.log_end_offset)
+                removed = log.retain(now_ms, known if known is not None else log.readable_end)
             except (StorageError, ConfigError) as error:
                 self._homes[partition].checked(f"retention of {partition}", error)
                 continue

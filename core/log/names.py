@@ -19,9 +19,11 @@ SEGMENT_FILE = re.compile(
 )
 CLASSIC_SEGMENT_FILE = re.compile(r"(?P<base>[0-9]{20})\.kafka(?P<state>\.deleted)?")
 _FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
-_CLASSIC_FOLDER = re.compile(r"(?P<topic>[^/\x00-\x1f\x7f-\x9f]{1,253})-(?P<partition>[0-9]{1,10})")
+_CLASSIC_FOLDER = re.compile(
+    r"(?P<topic>[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]{1,253})-(?P<partition>[0-9]{1,10})"
+)
 _TRANSIENT_FOLDER = re.compile(r".+\.[0-9a-f]+-(?P<state>delete|future|stray)")
-_FOLDER_NAME_MAX = 255
+_FOLDER_NAME_MAX_BYTES = 255
 
 
 def segment_file(base_offset: int, suffix: str) -> str:
@@ -55,4 +57,4 @@ def folder_state(name: str) -> str | None:
 def transient_folder_name(partition: TopicPartition, unique: str, state_suffix: str) -> str:
     """What a folder is called that is no longer its partition's; `unique` is hexadecimal."""
     suffix = f"-{partition.partition}.{unique}{state_suffix}"
-    return partition.topic[: _FOLDER_NAME_MAX - len(suffix)] + suffix
+    return partition.topic.encode()[: _FOLDER_NAME_MAX_BYTES - len(suffix)].decode(errors="ignore") + suffix

@@ -34,16 +34,15 @@ class DeletionPolicy(Protocol):
         ...
 
 
-def count_deletable(
+def count_given_up(
     policy: DeletionPolicy,
     segments: Sequence[SegmentInfo],
     *,
     now_ms: int,
-    high_watermark: int,
     config: LogConfig,
     report: Callable[[str], None],
 ) -> int:
-    """How many leading segments the policy gives up, within what may go at all (facts B3 retention)."""
+    """How many leading segments the policy gives up; a failure of it is reported and counts as none."""
     try:
         count = policy.deletable(segments, now_ms=now_ms, config=config)
     except Exception as error:  # noqa: BLE001  # a plugin's failure is reported and costs no data
@@ -52,7 +51,12 @@ def count_deletable(
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= len(segments):
         report(f"the deletion policy {config.deletion_policy!r} answered {count!r} for {len(segments)} segments")
         return 0
-    for index, segment in enumerate(segments[:count]):
+    return count
+
+
+def count_deletable(given_up: Sequence[SegmentInfo], high_watermark: int) -> int:
+    """How many of these leading segments may go at all: below the high watermark, and not if empty and active."""
+    for index, segment in enumerate(given_up):
         if segment.next_offset > high_watermark or (segment.active and not segment.size_bytes):
             return index
-    return count
+    return len(given_up)

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ..message.batch_reader import decode_batch
@@ -73,6 +74,19 @@ class SegmentList:
             total += place.end_position - place.position
             offset = self.next_offset(place.number, end)
         return min(total, max_bytes)
+
+    def offsets_before(self, time_ms: int, start: int, end: int, now_ms: int) -> list[int]:
+        """Where reading may begin, newest first (facts A4 getOffsetsBefore): see `Log.offsets_before`."""
+        entries = [(segment.base_offset, segment.modified_ms) for segment in self.items if segment.base_offset <= end]
+        if end > entries[-1][0]:
+            entries.append((end, now_ms))
+        if time_ms == LATEST:
+            count = len(entries)
+        elif time_ms == EARLIEST:
+            count = 1
+        else:
+            count = next((n for n in range(len(entries), 0, -1) if entries[n - 1][1] <= time_ms), 0)
+        return list(dict.fromkeys(max(offset, start) for offset, _ in reversed(entries[:count])))
 
     def first_at(self, timestamp: int, start: int, end: int, codecs: Codecs) -> FoundRecord | None:
         """The first record at or above offset `start` whose timestamp is at least `timestamp`."""

@@ -27,7 +27,7 @@ GARBAGE = [
     b"0\n1\nt 0\n",
     b"0\n1\nt 0 -5\n",
     b"0\n1\nt 0 x\n",
-    b"0\n1\nt  0 5\n",
+    b"0\n1\n 0 5\n",
     b"0\n1\nt 0 99999999999999999999\n",
     b"0\nmany\n",
     bytes(100),
@@ -40,6 +40,11 @@ def test_offsets_as_kafka_writes_them() -> None:
     assert parse_offsets(format_offsets(offsets)) == offsets
     assert format_offsets({}) == b"0\n0\n"
     assert parse_offsets(b"0\n0\n") == {}
+
+
+def test_names_of_classic_topics_may_have_spaces_and_letters_of_any_script() -> None:
+    offsets = {TopicPartition(name, 3): 7 for name in ("page views", " ", "Zürich\u2028", "a 1 2")}
+    assert parse_offsets(format_offsets(offsets)) == offsets
 
 
 @pytest.mark.parametrize("content", GARBAGE)

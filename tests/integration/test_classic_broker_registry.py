@@ -2,13 +2,14 @@
 
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 from support.classic_frames import fetch, fetched, message_set, produce
+from support.etcd_server import EtcdServer
 from support.process import broker_process
 from support.raw import RawConnection
 from support.server_process import free_ports
@@ -159,25 +160,41 @@ def accepts(address: str) -> bool:
 
 
 def test_a_broker_that_was_killed_comes_back_at_once(eyes: KazooClient, where: str, tmp_path: Path) -> None:
+    def data(path: str) -> bytes | None:
+        return eyes.get(f"/kafka{path}")[0] if eyes.exists(f"/kafka{path}") else None
+
+    kill_and_start_again(tmp_path, where, data)
+
+
+def test_the_same_with_etcd(tmp_path: Path) -> None:
+    server = EtcdServer(tmp_path / "server")
+    try:
+        server.start()
+        server.wait_ready()
+        where = f"etcd://127.0.0.1:{server.port}/kafka"
+        kill_and_start_again(tmp_path, where, lambda path: server.value(f"/kafka{path}".encode()))
+    finally:
+        server.stop()
+
+
+def kill_and_start_again(folder: Path, where: str, data: Callable[[str], bytes | None]) -> None:
+    """On a port of its own, so that the next broker finds itself in the registry."""
     port = free_ports(1)[0]
     listen = [f"classic://127.0.0.1:{port}"]
-    settings = [
-        f"coordination={where}",
-        f"zookeeper.session.timeout.ms={SESSION_MS}",
-        "log.flush.interval.messages=1",
-    ]
-    with broker_process(tmp_path / "data", *settings, listen=listen) as process:
+    timeout = f"zookeeper.session.timeout.ms={SESSION_MS}"
+    settings = [f"coordination={where}", timeout, "log.flush.interval.messages=1"]
+    with broker_process(folder / "data", *settings, listen=listen) as process:
         with RawConnection(process.bootstrap) as connection:
             connection.send(produce("t", HELLO))
-            wait_for(lambda: eyes.exists("/kafka/brokers/topics/t/1"))
-        before = eyes.get("/kafka/brokers/ids/1")[0]
+            wait_for(lambda: data("/brokers/topics/t/1"))
+        before = data("/brokers/ids/1")
         process.kill()
-    assert eyes.get("/kafka/brokers/ids/1")[0] == before, "its session lives on"
-    with broker_process(tmp_path / "data", *settings, listen=listen) as process:
+    assert data("/brokers/ids/1") == before, "its session lives on"
+    with broker_process(folder / "data", *settings, listen=listen) as process:
         with RawConnection(process.bootstrap) as connection:
             assert fetched(connection.exchange(fetch("t"))) == (0, HELLO), "answered once it is registered"
-        after = eyes.get("/kafka/brokers/ids/1")[0]
+        after = data("/brokers/ids/1") or b""
         assert after != before
         assert after.endswith(f":127.0.0.1:{port}".encode())
-        assert eyes.get("/kafka/brokers/topics/t/1")[0] == b"1"
+        assert data("/brokers/topics/t/1") == b"1"
         assert process.stop() == 0

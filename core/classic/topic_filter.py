@@ -22,8 +22,9 @@ _QUOTES = "\"'"
 _TRIVIAL = re.compile("[A-Za-z0-9|-]+")
 # The parts of an expression that matter here: escapes and character classes as a whole, and counts cut in two.
 _PARTS = re.compile(
-    r"\\. | \[\^?\]?(?P<members>(?:\\.|[^\]\\])*)(?:\]|\Z) | (?P<counted>\{\d*\|\d*\})", re.DOTALL | re.VERBOSE
+    r"\\. | \[\^?\]?(?P<members>(?:\\.|[^\]\\])*+)\\?(?:\]|\Z) | (?P<counted>\{\d*\|\d*\})", re.DOTALL | re.VERBOSE
 )
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
 _SET_OPERATION = re.compile(r"\[|&&|--|~~|\|\|")
 
 
@@ -36,7 +37,7 @@ def _compiled(text: str) -> re.Pattern[str]:
     for part in _PARTS.finditer(text):
         if part["counted"]:
             raise ConfigError(f"topic filter {text[:200]!r} cannot be used: a comma means 'or', also in {{1,3}}")
-        if part["members"] and _SET_OPERATION.search(re.sub(r"\\.", "", part["members"], flags=re.DOTALL)):
+        if part["members"] and _SET_OPERATION.search(_ESCAPE.sub("_", part["members"])):
             raise ConfigError(f"topic filter {text[:200]!r} cannot be used: {part[0][:50]!r} has a set within a set")
     try:
         return re.compile(text, re.ASCII)

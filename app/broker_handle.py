@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from ..ports.broker_api import BrokerApi
     from ..ports.coordination import Coordination
+    from ..ports.errors import BarnabasError
     from ..ports.scheduler import Scheduler
     from .background import ReactorThread
     from .in_process import InProcessLink
@@ -88,7 +90,17 @@ class Broker:
         self._listeners = [str(listener) for listener in node.listeners]
         self._cluster_id = node.state.cluster_id
         atexit.register(self.close)
+        self._wait_until_ready(reactor, node)
         return self
+
+    def _wait_until_ready(self, reactor: Scheduler, node: BrokerNode) -> None:
+        """A broker over ZooKeeper or etcd may have to wait for the end of its predecessor's session."""
+        ready: Future[BarnabasError | None] = Future()
+        reactor.call_soon(lambda: node.when_ready(ready.set_result))
+        error = ready.result()
+        if error is not None:
+            self.close()
+            raise error
 
     def close(self) -> None:
         """Answer what waits, make the logs durable, and stop. Twice is harmless; the end of the process does it too."""

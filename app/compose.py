@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
-from ..ports.errors import ClosedError, ConfigError
+from ..ports.errors import BarnabasError, ClosedError, ConfigError
 from ..ports.transport import Address, TransportError
 
 if TYPE_CHECKING:
@@ -216,14 +216,26 @@ def serve(
 ) -> None:
     """Run a broker on this thread, the main one, until SIGTERM or SIGINT; then stop it in order.
 
-    `ready` gets the listeners, with real ports, once they accept. Raises `BarnabasError` when it cannot start.
+    `ready` gets the listeners, with real ports, once the broker answers there. Raises `BarnabasError` when it cannot
+    start, or cannot go on because another broker has taken its id.
     """
     import gc
     import signal
 
     reactor = make_reactor(config, report)
+    failures: list[BarnabasError] = []
+
+    def failed(error: BarnabasError) -> None:
+        failures.append(error)
+        node.stop(reactor.stop)
+
+    def tell(error: BarnabasError | None) -> None:
+        if error is None:
+            ready([str(listener) for listener in node.listeners])
+
     try:
         node = build_broker(config, reactor, plugins=plugins, report=report)
+        node.failed = failed
         node.start()
     except BaseException:
         reactor.stop()
@@ -236,11 +248,13 @@ def serve(
     gc.collect()
     gc.freeze()  # what a start leaves behind stays for good: the collector need not look at it again and again
     try:
-        reactor.call_soon(lambda: ready([str(listener) for listener in node.listeners]))
+        reactor.call_soon(lambda: node.when_ready(tell))
         reactor.run(switch_interval_ms=_SWITCH_INTERVAL_MS)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if failures:
+        raise failures[0]
 
 
 def make_reactor(config: BrokerConfig, report: Report = log_report) -> Reactor:

@@ -18,6 +18,7 @@ _COMMANDS = {
     "produce": ".produce",
     "consume": ".consume",
     "log": ".log",
+    "mirror": ".mirror",
     "bench": ".bench",
 }
 

@@ -1,0 +1,169 @@
+"""The broker's end: frames become requests to a `BrokerApi`, one of a connection at a time, its results frames."""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, cast
+
+from ...ports.broker_api import (
+    BrokerApi,
+    Caller,
+    ClassicFetch,
+    ClassicFetchResult,
+    ClassicOffsetsResult,
+    ClassicProduceResult,
+    Request,
+)
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import BarnabasError
+from ...ports.transport import Connection, ConnectionHandler, Piece, TransportError
+from . import answers
+from .fields import DECODE_ERRORS, ENCODE_ERRORS, MULTI_FETCH, NAMES, OFFSETS, Malformed, one_line
+from .requests import read_request
+
+_numbers = count(1)
+"""Of connections, for `Caller.connection`."""
+
+
+class ClassicServer:
+    """Serves a broker to connections of the classic protocol (facts A1, A3).
+
+    listener: the name that the broker knows the listener by (`Caller.listener`).
+    report:   takes one line for each connection that is closed because of what came over it, and for each message set
+              that was refused for its size, which leaves the connection open.
+    max_in_flight: has no effect here: the protocol allows one request of a connection at a time.
+    gone:     told the number (`Caller.connection`) of each connection that has closed.
+    """
+
+    def __init__(
+        self,
+        api: BrokerApi,
+        *,
+        listener: str,
+        report: Callable[[str], None],
+        max_in_flight: int = 1,  # noqa: ARG002  servers of all protocols are made with it
+        gone: Callable[[int], None] | None = None,
+    ) -> None:
+        self.api = api
+        self.listener = listener
+        self.report = report
+        self.gone = gone
+        self.connections: set[_ServerConnection] = set()
+
+    def accept(self, connection: Connection) -> ConnectionHandler:
+        """The handler of a new connection, for `Transport.listen`."""
+        return _ServerConnection(self, connection)
+
+    def close(self, reason: str) -> int:
+        """Close every connection once what was answered has gone out; returns how many have not gone yet."""
+        for connection in tuple(self.connections):
+            connection.close(reason)
+        return len(self.connections)
+
+
+class _ServerConnection:
+    """One client. It is not read from while a request of it waits for its answer."""
+
+    def __init__(self, server: ClassicServer, connection: Connection) -> None:
+        self._server = server
+        self._connection = connection
+        self._waiting: _Waiting | None = None
+        self._paused = False
+        self._open = True
+        self._caller = Caller(host=connection.peer[0], listener=server.listener, connection=next(_numbers))
+        server.connections.add(self)
+
+    def frame(self, content: memoryview) -> None:
+        if not self._open:
+            return
+        try:
+            request_id, request = read_request(content)
+        except (Malformed, *DECODE_ERRORS) as error:
+            self._hang_up(f"refused a request: {error}")
+            return
+        waiting = self._waiting = _Waiting(self, request_id, request)
+        self._server.api.submit(request, self._caller, waiting.reply)
+        if self._waiting is waiting and self._open:
+            self._paused = True
+            self._connection.pause()
+
+    def closed(self, error: TransportError | None) -> None:  # noqa: ARG002
+        self._open = False
+        self._waiting = None
+        self._server.connections.discard(self)
+        if self._server.gone is not None:
+            self._server.gone(self._caller.connection)
+
+    def close(self, reason: str) -> None:
+        """Take no more requests, let what was answered go out, and close."""
+        self._open = False
+        self._waiting = None
+        self._connection.close(reason)
+
+    def answered(self, waiting: "_Waiting", result: object) -> None:
+        """The broker has answered; ignored when the connection has gone meanwhile."""
+        if self._waiting is not waiting:
+            return
+        self._waiting = None
+        name = NAMES[waiting.request_id]
+        if isinstance(result, BarnabasError):
+            self._hang_up(f"{name} failed: {result}")
+            return
+        if isinstance(result, ClassicProduceResult):
+            self._look_for_refusals(name, result)
+        elif waiting.request_id == OFFSETS and cast(ClassicOffsetsResult, result).error is not ErrorCode.NONE:
+            # The answer has a place for an error, but no broker of Kafka 0.7 used it (facts A3).
+            self._hang_up(f"{name} failed: {cast(ClassicOffsetsResult, result).error.name}")
+        else:
+            try:
+                pieces = waiting.encode(result)
+            except ENCODE_ERRORS as error:
+                self._hang_up(f"the answer to {name} cannot be encoded: {error}")
+                return
+            self._connection.send(pieces)
+        if self._paused and self._open:
+            self._paused = False
+            self._connection.resume()
+
+    def _look_for_refusals(self, name: str, result: ClassicProduceResult) -> None:
+        """There is no answer to tell an error by: a producer can only learn from a closed connection (facts A1)."""
+        refused = [part for part in result.partitions if part.error is not ErrorCode.NONE]
+        if not refused:
+            return
+        grave = [part for part in refused if part.error is not ErrorCode.MESSAGE_TOO_LARGE]
+        first = (grave or refused)[0]
+        others = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        why = f": {first.error_message}" if first.error_message else ""
+        text = f"{name} to {first.topic!r} partition {first.partition} failed with {first.error.name}{others}{why}"
+        if grave:
+            self._hang_up(text)
+        else:
+            host, port = self._connection.peer
+            self._server.report(one_line(f"messages from {host}:{port} on {self._server.listener} are lost: {text}"))
+
+    def _hang_up(self, reason: str) -> None:
+        self._open = False
+        self._waiting = None
+        host, port = self._connection.peer
+        self._server.report(one_line(f"closing the connection from {host}:{port} on {self._server.listener}: {reason}"))
+        self._connection.close()  # without the reason, which the transport would report once more
+
+
+class _Waiting:
+    """The request of a connection that waits for its answer."""
+
+    __slots__ = ("_connection", "_request", "request_id")
+
+    def __init__(self, connection: _ServerConnection, request_id: int, request: Request[Any]) -> None:
+        self._connection = connection
+        self._request = request
+        self.request_id = request_id
+
+    def reply(self, result: object) -> None:
+        """The `Reply` given to the broker."""
+        self._connection.answered(self, result)
+
+    def encode(self, result: object) -> Sequence[Piece]:
+        if self.request_id == OFFSETS:
+            return answers.write_offsets(cast(ClassicOffsetsResult, result))
+        request = cast(ClassicFetch, self._request)
+        return answers.write_fetch(request, cast(ClassicFetchResult, result), multi=self.request_id == MULTI_FETCH)

@@ -1,0 +1,94 @@
+"""`barnabas mirror`: copy topics from clusters into another one."""
+
+import signal
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...ports.errors import ConfigError
+from .options import progress
+
+if TYPE_CHECKING:
+    from ..mirror import MirrorMaker
+
+LOOK_S = 0.5
+
+
+def register(app: typer.Typer) -> None:
+    app.command("mirror")(mirror)
+
+
+def mirror(
+    consumer_config: Annotated[
+        list[Path],
+        typer.Option(
+            "--consumer-config",
+            "--consumer.config",
+            metavar="FILE",
+            help="A source cluster; again for each further one.",
+        ),
+    ],
+    producer_config: Annotated[
+        Path, typer.Option("--producer-config", "--producer.config", metavar="FILE", help="The target cluster.")
+    ],
+    whitelist: Annotated[str | None, typer.Option(metavar="REGEX", help="Copy the topics of these names.")] = None,
+    blacklist: Annotated[str | None, typer.Option(metavar="REGEX", help="Copy all topics but these.")] = None,
+    streams: Annotated[int, typer.Option("--num-streams", "--num.streams", min=1, help="Streams of each source.")] = 1,
+    producers: Annotated[
+        int, typer.Option("--num-producers", "--num.producers", min=1, help="Producers to the target.")
+    ] = 1,
+) -> None:
+    """Copy topics from other clusters, at least once, until told to stop (Ctrl-C or SIGTERM).
+
+    Configuration files are TOML, or `key=value` lines. A source is classic with zk.connect or etcd.connect (and
+    groupid), current with bootstrap.servers (and offsets.file, where the offsets are kept). The target is classic with
+    zk.connect, etcd.connect or broker.list, current with bootstrap.servers. Prints "barnabas mirroring" on standard
+    output once it has joined all of them.
+    """
+    from ..mirror import MirrorMaker
+
+    if (whitelist is None) == (blacklist is None):
+        raise ConfigError("give exactly one of --whitelist and --blacklist")
+    made = MirrorMaker(
+        [_read(file) for file in consumer_config],
+        _read(producer_config),
+        whitelist=whitelist,
+        blacklist=blacklist,
+        streams=streams,
+        producers=producers,
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: made.stop())
+    with made:
+        typer.echo("barnabas mirroring")
+        _watch(made)
+    typer.echo(f"{made.copied} messages copied", err=True)
+
+
+def _watch(mirror: "MirrorMaker") -> None:
+    with progress("copied", None) as advance:
+        while not mirror.wait(LOOK_S):
+            advance(mirror.copied)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """A TOML table with dotted keys, or the lines of a properties file. Raises `ConfigError`."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        if file.suffix == ".toml":
+            from ..config.reading import flatten
+
+            return dict(flatten(tomllib.loads(text)))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the configuration {file} cannot be read: {error}") from error
+    settings = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith(("#", "!")):
+            continue
+        key, equals, value = line.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{file}, line {number}: {line.strip()[:100]!r} is not KEY=VALUE")
+        settings[key.strip()] = value.strip()
+    return settings

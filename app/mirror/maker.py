@@ -1,0 +1,243 @@
+"""The mirror: threads that carry batches from the streams of all sources to the target."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...core.classic.topic_filter import TopicFilter
+from ...core.client.errors import EncodeError
+from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
+from ..clients.waiting import logger
+from .sources import make_source
+from .taken import Reader, Source, Taken, Target
+from .targets import is_classic_target, make_target
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+BATCH_MESSAGES = 1000
+TAKE_S = 0.5
+RETRY_S = 0.2
+RETRY_MAX_S = 5.0
+
+
+class MirrorMaker:
+    """Copies the topics that a filter allows from any number of clusters into one, at least once.
+
+        with MirrorMaker([{"zk.connect": "a:2181", "groupid": "mirror"}], {"bootstrap.servers": "b:9092"},
+                         whitelist="views.*") as mirror:
+            mirror.wait()
+
+    sources:   consumer configurations, one per cluster: classic (`zk.connect`, `etcd.connect`) or current
+               (`bootstrap.servers`, with `offsets.file`).
+    target:    a producer's configuration: classic (`zk.connect`, `etcd.connect`, `broker.list`) or current.
+    whitelist, blacklist: one of them, a `TopicFilter` expression over the names of topics.
+    streams:   how many of each source, each with a thread; `producers`: how many of the target.
+    commit_interval_ms: how often the sources learn how far the target has got.
+
+    Offsets are committed only after the target took the messages: what was under way at a crash is copied again. A
+    target that cannot be reached is tried again for ever. What it can never take (a message larger than it allows, a
+    null value for a classic one) stops the mirror. Raises `ConfigError`; `start` also `BarnabasError`.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Mapping[str, Any]],
+        target: Mapping[str, Any],
+        *,
+        whitelist: str | None = None,
+        blacklist: str | None = None,
+        streams: int = 1,
+        producers: int = 1,
+        commit_interval_ms: float = 1000.0,
+        report: Callable[[str], None] = logger.warning,
+    ) -> None:
+        if (whitelist is None) == (blacklist is None):
+            raise ConfigError("a mirror needs exactly one of whitelist and blacklist")
+        if not sources:
+            raise ConfigError("a mirror needs at least one source: a consumer configuration")
+        if streams < 1 or producers < 1:
+            raise ConfigError("a mirror needs at least one stream and one producer")
+        allowed = TopicFilter.whitelist(whitelist) if whitelist is not None else TopicFilter.blacklist(blacklist or "")
+        self.copied = 0
+        """Messages that the target took; compressed wrappers that passed unopened count as one."""
+        self._filter = allowed
+        self._source_configs = [dict(config) for config in sources]
+        self._target_config = dict(target)
+        self._shallow = is_classic_target(target)
+        self._streams = streams
+        self._commit_s = commit_interval_ms / 1000
+        self.report = report
+        self._producers = producers
+        self._sources: list[Source] = []
+        self._targets: list[Target] = []
+        self._free: queue.Queue[Target] = queue.Queue()
+        self._carriers: list[_Carrier] = []
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._failure: BarnabasError | None = None
+        self._closed = False
+
+    def start(self) -> MirrorMaker:
+        """Join the sources and connect to the target. Raises `BarnabasError`; everything is closed again then."""
+        try:
+            for _ in range(self._producers):
+                self._targets.append(make_target(self._target_config))
+                self._free.put(self._targets[-1])
+            for config in self._source_configs:
+                self._sources.append(make_source(config, self._filter, shallow=self._shallow))
+            for source in self._sources:
+                book = _Book(source, self._commit_s, self.report)
+                self._carriers += [_Carrier(self, book, reader) for reader in source.open(self._streams)]
+        except BaseException:
+            self.close()
+            raise
+        for carrier in self._carriers:
+            carrier.thread.start()
+        return self
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the mirror has come to an end: closed, or for good. Raises why, in the second case."""
+        ended = self._ended.wait(timeout)
+        if self._failure is not None:
+            raise self._failure
+        return ended
+
+    def stop(self) -> None:
+        """Let the streams come to an end, as `close` goes on to do. Any thread; also a signal handler."""
+        self._stopping.set()
+        self._ended.set()
+
+    def close(self) -> None:
+        """What is under way is delivered if the target can be reached, and committed. Twice is harmless.
+
+        Sources first, then the target (facts A9).
+        """
+        self.stop()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        for carrier in self._carriers:
+            if carrier.thread.is_alive():
+                carrier.thread.join()
+        for close in [source.close for source in self._sources] + [target.close for target in self._targets]:
+            try:
+                close()
+            except BarnabasError as error:
+                self.report(f"mirror: {error}")
+
+    def __enter__(self) -> MirrorMaker:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- for the carriers
+
+    @property
+    def stopping(self) -> threading.Event:
+        return self._stopping
+
+    def deliver(self, batch: list[Taken]) -> bool:
+        """Have the target take the batch; False if it did not before the end. Raises what can never be taken."""
+        pause_s = RETRY_S
+        while True:
+            target = self._free.get()
+            try:
+                target.deliver(batch)
+            except BarnabasError as error:
+                if _is_final(error):
+                    raise
+                self.report(f"mirror: the target did not take {len(batch)} messages, which are sent again: {error}")
+            else:
+                with self._lock:
+                    self.copied += len(batch)
+                return True
+            finally:
+                self._free.put(target)
+            if self._stopping.wait(pause_s):
+                return False
+            pause_s = min(RETRY_MAX_S, 2 * pause_s)
+
+    def fail(self, error: BarnabasError) -> None:
+        """The mirror cannot go on."""
+        with self._lock:
+            self._failure = self._failure or error
+        self.stop()
+
+
+def _is_final(error: BarnabasError) -> bool:
+    return isinstance(error, EncodeError | ConfigError) or (isinstance(error, ApiError) and not error.retriable)
+
+
+class _Book:
+    """How far the target has the places of a source."""
+
+    def __init__(self, source: Source, interval_s: float, report: Callable[[str], None]) -> None:
+        self.source = source
+        self._interval_s = interval_s
+        self._committed_s = time.monotonic()
+        self._report = report
+        self._lock = threading.Lock()
+        self._offsets: dict[Hashable, int] = {}
+
+    def note(self, batch: list[Taken]) -> None:
+        with self._lock:
+            self._offsets.update({taken.place: taken.next_offset for taken in batch})
+
+    def commit(self, *, now: bool = False) -> None:
+        """Once in an interval, or at once."""
+        with self._lock:
+            if not self._offsets or (not now and time.monotonic() < self._committed_s + self._interval_s):
+                return
+            self._committed_s = time.monotonic()
+            offsets, self._offsets = self._offsets, {}
+        try:
+            self.source.commit(offsets)
+        except (BarnabasError, OSError) as error:
+            with self._lock:
+                self._offsets = {**offsets, **self._offsets}
+            self._report(f"mirror: the offsets of {self.source.name} are not committed, which is tried again: {error}")
+
+
+class _Carrier:
+    """One stream and its thread."""
+
+    def __init__(self, mirror: MirrorMaker, book: _Book, reader: Reader) -> None:
+        self._mirror = mirror
+        self._book = book
+        self._reader = reader
+        self.thread = threading.Thread(target=self._run, name=f"mirror {book.source.name}", daemon=True)
+
+    def _run(self) -> None:
+        mirror = self._mirror
+        try:
+            while not mirror.stopping.is_set() and not self._reader.ended:
+                batch = self._take()
+                if batch:
+                    if not mirror.deliver(batch):
+                        break
+                    self._book.note(batch)
+                self._book.commit()
+        except BarnabasError as error:
+            mirror.fail(error)
+        finally:
+            self._book.commit(now=True)
+
+    def _take(self) -> list[Taken]:
+        try:
+            return self._reader.take(BATCH_MESSAGES, TAKE_S)
+        except ClosedError:
+            return []
+        except BarnabasError as error:
+            self._mirror.report(f"mirror: reading from {self._book.source.name}: {error}")
+            self._mirror.stopping.wait(RETRY_S)
+            return []

@@ -1,0 +1,56 @@
+"""What goes from a source to the target."""
+
+from collections.abc import Hashable
+from typing import NamedTuple, Protocol
+
+from ...core.message.classic.reader import ShallowMessage
+from ...core.message.message import Message
+
+
+class Taken(NamedTuple):
+    """One message on its way, and how far its source is read when the target has it."""
+
+    topic: str
+    message: Message | ShallowMessage
+    """A `ShallowMessage` may be a compressed wrapper, which passes on unopened."""
+    place: Hashable
+    next_offset: int
+
+
+class Reader(Protocol):
+    """One stream of a source; one thread at a time."""
+
+    def take(self, max_messages: int, timeout: float) -> list[Taken]:
+        """What is there, waiting up to `timeout` seconds for the first. Raises `BarnabasError`; then it can go on."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """True when nothing comes any more."""
+        ...
+
+
+class Source(Protocol):
+    """A cluster to copy from. Methods are callable from any thread."""
+
+    name: str
+
+    def open(self, streams: int) -> list[Reader]:
+        """Begin to read. Raises `BarnabasError`."""
+        ...
+
+    def commit(self, offsets: dict[Hashable, int]) -> None:
+        """Keep how far the target has the places, for the next start. Raises `BarnabasError`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Target(Protocol):
+    """Where to copy to. One thread at a time."""
+
+    def deliver(self, batch: list[Taken]) -> None:
+        """Returns when the target has all of it. Raises `BarnabasError`: some may be there, some not."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,308 @@
+"""`barnabas mirror` and `MirrorMaker`: between the generations, at least once, through restarts of either side."""
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.process import COMMAND, barnabas
+from support.server_process import start_all
+from support.waiting import wait_for
+from support.zookeeper_server import ZookeeperServer
+
+from barnabas import Admin, Broker, Consumer, Message, Producer, SimpleConsumer
+from barnabas.app.mirror import MirrorMaker
+from barnabas.app.mirror.sources import ClassicSource
+from barnabas.core.message.classic.message_set import ClassicMessageSet
+from barnabas.ports.errors import BarnabasError, ConfigError
+
+FAST = {"fetcher.backoff.ms": 20, "rebalance.backoff.ms": 100}
+
+
+def classic_broker(data: Path | None = None, **settings: Any) -> Broker:
+    kept = {} if data is None else {"data_dir": data}
+    return Broker(
+        listeners=settings.pop("listeners", ["classic://127.0.0.1:0"]),
+        storage="memory" if data is None else "fs",
+        log_flush_interval=1,
+        log_flush_scheduler_interval_ms=20,
+        **kept,
+        **settings,
+    )
+
+
+def current_broker(**settings: Any) -> Broker:
+    return Broker(storage="memory", **settings)
+
+
+def source_of(broker: Broker, group: str = "mirror") -> dict[str, Any]:
+    return {"coordination": broker, "groupid": group, **FAST}
+
+
+def classic_sets(broker: Broker, topic: str, partitions: int = 1) -> list[ClassicMessageSet]:
+    with SimpleConsumer(f"classic://{broker.bootstrap}") as consumer:
+        return [consumer.fetch(topic, partition, 0) for partition in range(partitions)]
+
+
+def classic_values(broker: Broker, topic: str, partitions: int = 1) -> list[bytes]:
+    return [message.value or b"" for each in classic_sets(broker, topic, partitions) for message in each]
+
+
+def current_messages(broker: Broker, topic: str) -> list[Message]:
+    with Consumer(broker) as consumer:
+        consumer.assign(topic, position="earliest")
+        return list(consumer.messages(stop_at_end=True))
+
+
+@contextmanager
+def mirroring(
+    sources: list[dict[str, Any]], target: dict[str, Any], copied: int = 0, **settings: Any
+) -> Iterator[MirrorMaker]:
+    """A mirror, left when it has copied so many."""
+    named = {"whitelist": ".*"} if "blacklist" not in settings else {}
+    with MirrorMaker(sources, target, commit_interval_ms=50, **{**named, **settings}) as mirror:
+        yield mirror
+        wait_for(lambda: mirror.copied >= copied or mirror.wait(0))
+
+
+def test_two_classic_clusters_into_a_classic_one() -> None:
+    with classic_broker() as one, classic_broker(num_partitions=2) as two, classic_broker(num_partitions=2) as target:
+        with Producer(broker_list=f"0:{one.bootstrap}") as producer:
+            producer.send_many("views", [b"1-%d" % number for number in range(500)])
+            producer.send("secret", b"x")
+        with Producer(broker_list=f"0:{two.bootstrap}") as producer:
+            producer.send_many("views", [b"2-%d" % number for number in range(500)])
+        sources = [source_of(one), source_of(two)]
+        with mirroring(sources, {"coordination": target}, 1000, streams=2, producers=2, blacklist="secret"):
+            pass
+        found = sorted(classic_values(target, "views", 2))
+        assert found == sorted([b"%d-%d" % (cluster, number) for cluster in (1, 2) for number in range(500)])
+        assert classic_values(target, "secret", 2) == []
+
+
+def test_compressed_wrappers_pass_on_unopened() -> None:
+    with classic_broker() as source, classic_broker() as target:
+        with Producer(broker_list=f"0:{source.bootstrap}", compression_codec=1) as producer:
+            producer.send_many("views", [b"a" * 100, b"b" * 100])
+            producer.send_many("views", [b"c"])
+        with mirroring([source_of(source)], {"broker.list": f"0:{target.bootstrap}"}, 2):
+            pass
+        (before,), (after,) = classic_sets(source, "views"), classic_sets(target, "views")
+        assert [(m.codec_id, m.value) for m in after.shallow()] == [(m.codec_id, m.value) for m in before.shallow()]
+        assert classic_values(target, "views") == [b"a" * 100, b"b" * 100, b"c"]
+
+
+def test_from_classic_to_current_wrappers_are_opened() -> None:
+    with classic_broker() as source, current_broker() as target:
+        with Producer(broker_list=f"0:{source.bootstrap}", compression_codec=2) as producer:
+            producer.send_many("views", [b"a", b"b"])
+        with mirroring([source_of(source)], {"bootstrap.servers": target.bootstrap}, 2):
+            pass
+        assert [message.value for message in current_messages(target, "views")] == [b"a", b"b"]
+
+
+def test_from_current_to_current_keys_headers_and_times_stay(tmp_path: Path) -> None:
+    config = {"offsets.file": str(tmp_path / "offsets.json")}
+    with current_broker() as source, current_broker() as target:
+        messages = [Message(b"%d" % n, b"k%d" % n, (("h", b"v"),), 1000 + n) for n in range(100)]
+        with Admin(source) as admin, Producer(source) as producer:
+            admin.create_topic("views", partitions=2)
+            producer.send_many("views", messages)
+        config["bootstrap.servers"] = source.bootstrap
+        with mirroring([config], {"bootstrap.servers": target.bootstrap}, 100, streams=2):
+            pass
+        found = sorted(current_messages(target, "views"), key=lambda m: m.timestamp_ms or 0)
+        assert [m[:4] for m in found] == [m[:4] for m in messages]
+        with mirroring([config], {"bootstrap.servers": target.bootstrap}) as mirror:
+            with Producer(source) as producer:
+                producer.send("views", b"new")
+            wait_for(lambda: mirror.copied == 1)
+        assert len(current_messages(target, "views")) == 101
+
+
+def test_from_current_to_classic(tmp_path: Path) -> None:
+    with current_broker() as source, classic_broker() as target:
+        with Producer(source, compression_type="gzip") as producer:
+            producer.send_many("views", [Message(b"%d" % n, b"key", (("h", b"v"),)) for n in range(50)])
+        config = {"bootstrap.servers": source.bootstrap, "offsets.file": str(tmp_path / "offsets.json")}
+        with mirroring([config], {"broker.list": f"0:{target.bootstrap}"}, 50):
+            pass
+        assert classic_values(target, "views") == [b"%d" % n for n in range(50)]
+
+
+def test_new_topics_are_picked_up() -> None:
+    with classic_broker() as source, classic_broker() as target:
+        producer = Producer(broker_list=f"0:{source.bootstrap}")
+        with mirroring([source_of(source)], {"broker.list": f"0:{target.bootstrap}"}, 2, whitelist="new.*"), producer:
+            producer.send("new-1", b"1")
+            producer.send("old", b"x")
+            producer.send("new-2", b"2")
+        assert classic_values(target, "new-1") + classic_values(target, "new-2") == [b"1", b"2"]
+
+
+def test_restarts_of_the_mirror_lose_nothing_and_repeat_little() -> None:
+    with (
+        classic_broker() as source,
+        classic_broker() as target,
+        Producer(broker_list=f"0:{source.bootstrap}") as producer,
+    ):
+        sent = []
+        for turn in range(3):
+            values = [b"%d-%d" % (turn, number) for number in range(200)]
+            producer.send_many("views", values)
+            sent += values
+            with mirroring([source_of(source)], {"broker.list": f"0:{target.bootstrap}"}, 200):
+                pass
+        assert classic_values(target, "views") == sent  # an orderly stop repeats nothing
+
+
+def _write_on(producer: Producer, sent: list[bytes], more: threading.Event) -> Callable[[], None]:
+    def run() -> None:
+        number = 0
+        while not more.is_set():
+            value = b"%06d" % number
+            try:
+                producer.send("views", value).result()
+            except BarnabasError:
+                continue
+            sent.append(value)
+            number += 1
+
+    return run
+
+
+def test_the_target_restarts(tmp_path: Path) -> None:
+    with classic_broker() as source:
+        target = classic_broker(tmp_path / "target").start()
+        address = target.bootstrap
+        sent: list[bytes] = []
+        enough = threading.Event()
+        with Producer(broker_list=f"0:{source.bootstrap}") as producer:
+            writer = threading.Thread(target=_write_on(producer, sent, enough))
+            writer.start()
+            try:
+                with mirroring([source_of(source)], {"broker.list": f"0:{address}"}) as mirror:
+                    for _ in range(2):
+                        copied = mirror.copied
+                        wait_for(lambda copied=copied: mirror.copied > copied + 200)
+                        target.close()
+                        target = classic_broker(tmp_path / "target", listeners=[f"classic://{address}"]).start()
+                    enough.set()
+                    writer.join()
+                    wait_for(lambda: len(set(classic_values(target, "views"))) == len(set(sent)))
+            finally:
+                enough.set()
+                writer.join()
+        found = classic_values(target, "views")
+        target.close()
+        assert set(found) == set(sent)
+        first_seen = list(dict.fromkeys(found))
+        assert first_seen == sorted(first_seen)  # copied again at most, never out of order
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    server = ZookeeperServer(tmp_path_factory.mktemp("zookeeper"))
+    start_all([server])
+    yield f"zookeeper://127.0.0.1:{server.port}"
+    server.stop()
+
+
+@pytest.mark.process
+def test_the_source_restarts_while_it_is_mirrored(zookeeper: str, tmp_path: Path) -> None:
+    where = f"{zookeeper}/restarts"
+
+    def started(listener: str = "classic://127.0.0.1:0") -> Broker:
+        return classic_broker(tmp_path / "source", coordination=where, listeners=[listener]).start()
+
+    source = started()
+    address = source.bootstrap
+    config = {"coordination": where, "groupid": "mirror", **FAST}
+    with classic_broker() as target:
+        with mirroring([config], {"broker.list": f"0:{target.bootstrap}"}, 400) as mirror:
+            for turn in range(2):
+                with Producer(zk_connect=where) as producer:
+                    producer.send_many("views", [b"%d" % n for n in range(turn * 200, turn * 200 + 200)])
+                    producer.confirm()
+                wait_for(lambda turn=turn: mirror.copied >= 200 * turn + 200)
+                source.close()
+                source = started(f"classic://{address}")
+        assert classic_values(target, "views") == [b"%d" % n for n in range(400)]
+    source.close()
+
+
+@pytest.mark.process
+def test_the_command(zookeeper: str, tmp_path: Path) -> None:
+    where = f"{zookeeper}/command"
+    config = tmp_path / "source.properties"
+    config.write_text(f"# a source\ngroupid = mirror\nzk.connect={where}\nfetcher.backoff.ms=20\n")
+    to = tmp_path / "target.toml"
+    with classic_broker(coordination=where) as source, current_broker() as target:
+        with Producer(broker_list=f"0:{source.bootstrap}") as producer:
+            producer.send_many("views", [b"1", b"2"])
+        to.write_text(f'bootstrap.servers = "{target.bootstrap}"\n')
+        command = [str(COMMAND), "mirror", "--consumer.config", str(config), "--producer-config", str(to)]
+        running = subprocess.Popen([*command, "--whitelist", "views"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            assert running.stdout is not None
+            assert running.stdout.readline() == b"barnabas mirroring\n"
+            with Admin(target) as admin:
+                wait_for(lambda: "views" in admin.list_topics())
+            wait_for(lambda: len(current_messages(target, "views")) == 2)
+        finally:
+            running.terminate()
+            _, log = running.communicate(timeout=30)
+        assert running.returncode == 0
+        assert b"2 messages copied" in log
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.properties", tmp_path / "bad.properties"
+    good.write_text("broker.list=0:127.0.0.1:1\n")
+    bad.write_text("groupid\n")
+    done = barnabas("mirror", "--consumer-config", good, "--producer-config", good, expect=2)
+    assert b"exactly one of --whitelist and --blacklist" in done.stderr
+    named = ["--producer-config", good, "--whitelist", "a"]
+    assert (
+        b"line 1: 'groupid' is not KEY=VALUE" in barnabas("mirror", "--consumer-config", bad, *named, expect=2).stderr
+    )
+    assert b"needs zk.connect" in barnabas("mirror", "--consumer-config", good, *named, expect=2).stderr
+
+
+def test_what_the_target_can_never_take_stops_the_mirror(tmp_path: Path) -> None:
+    with current_broker() as source, classic_broker() as target:
+        with Producer(source) as producer:
+            producer.send("views", None, key=b"gone")
+        config = {"bootstrap.servers": source.bootstrap, "offsets.file": str(tmp_path / "offsets.json")}
+        mirror = MirrorMaker([config], {"broker.list": f"0:{target.bootstrap}"}, whitelist="views")
+        with mirror, pytest.raises(BarnabasError, match="has a value"):
+            mirror.wait(20)
+
+
+@pytest.mark.parametrize(
+    ("sources", "target", "settings", "fault"),
+    [
+        ([], {"broker.list": "0:a:1"}, {"whitelist": "a"}, "at least one source"),
+        ([{"groupid": "g"}], {"broker.list": "0:a:1"}, {"whitelist": "a"}, "needs zk.connect or etcd.connect"),
+        ([{}], {}, {"whitelist": "a"}, "producer configuration needs"),
+        ([{}], {"broker.list": "0:a:1"}, {}, "exactly one of whitelist and blacklist"),
+        ([{}], {"broker.list": "0:a:1"}, {"whitelist": "("}, "not a regular expression"),
+        ([{"bootstrap.servers": "a:1"}], {"broker.list": "0:a:1"}, {"whitelist": "a"}, "offsets.file=PATH"),
+        ([{"bootstrap.servers": "a:1", "zk.connect": "a"}], {"broker.list": "0:a:1"}, {"whitelist": "a"}, "take one"),
+    ],
+)
+def test_what_cannot_be_meant(
+    sources: list[dict[str, Any]], target: dict[str, Any], settings: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(ConfigError, match=fault):
+        MirrorMaker(sources, target, **settings).start()
+
+
+def test_a_wrapper_cannot_pass_to_a_current_cluster_unopened() -> None:
+    from barnabas.core.classic.topic_filter import TopicFilter
+
+    with pytest.raises(ConfigError, match="shallowiterator"):
+        ClassicSource({"shallowiterator.enable": "true"}, TopicFilter.whitelist("a"), shallow=False)

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .app.broker_handle import Broker
     from .app.clients.admin import Admin
+    from .app.clients.classic.consumer_connector import ConsumerConnector
     from .app.clients.consumer import Consumer
     from .app.clients.producer import Producer
     from .app.clients.simple_consumer import SimpleConsumer
+    from .app.mirror import MirrorMaker
+    from .core.classic.layout import BrokerPartition
+    from .core.classic.topic_filter import TopicFilter
     from .core.message.message import Message
 
 __version__ = "0.1.0"
@@ -19,13 +23,29 @@ __version__ = "0.1.0"
 _HOMES = {
     "Admin": "app.clients.admin",
     "Broker": "app.broker_handle",
+    "BrokerPartition": "core.classic.layout",
     "Consumer": "app.clients.consumer",
+    "ConsumerConnector": "app.clients.classic.consumer_connector",
     "Message": "core.message.message",
+    "MirrorMaker": "app.mirror",
     "Producer": "app.clients.producer",
     "SimpleConsumer": "app.clients.simple_consumer",
+    "TopicFilter": "core.classic.topic_filter",
 }
 
-__all__ = ["Admin", "Broker", "Consumer", "Message", "Producer", "SimpleConsumer", "__version__"]
+__all__ = [
+    "Admin",
+    "Broker",
+    "BrokerPartition",
+    "Consumer",
+    "ConsumerConnector",
+    "Message",
+    "MirrorMaker",
+    "Producer",
+    "SimpleConsumer",
+    "TopicFilter",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -11,7 +11,7 @@ from ...core.cluster.service_url import parse_service_url
 from ...ports.errors import ConfigError
 from .classic import parse_topic_map
 from .keys import INT_MAX, LONG_MAX, ConfigKey, flag_key, int_key, keys_of, list_key, long_key, text_key
-from .listeners import Listener, check_advertised, parse_address, parse_listeners
+from .listeners import KAFKA, Listener, check_advertised, parse_address, parse_listeners
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
@@ -245,6 +245,13 @@ class BrokerConfig:
     def advertised_listener_list(self) -> tuple[Listener, ...]:
         """One for each listener, or none at all."""
         return parse_listeners(self.advertised_listeners, "advertised.listeners")
+
+    @property
+    def owns_topics(self) -> bool:
+        """True if the topics and configs in the coordination tree are this broker's to change: it is the one that
+        serves the current generation, or nobody else sees the tree."""
+        serves = any(listener.protocol == KAFKA for listener in self.listener_list)
+        return serves or self.coordination_choice[0] not in REMOTE_PORTS
 
     @property
     def data_dirs(self) -> tuple[str, ...]:

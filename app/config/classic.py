@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 CLASSIC = "classic"
+V2 = "v2"
 FORMAT_KEY = "message.format"
 
 _HOUR_MS = 3_600_000
@@ -39,3 +40,8 @@ def parse_topic_map(key: str, items: Sequence[str], report: Callable[[str], None
             continue
         numbers[topic.strip()] = int(number)
     return numbers
+
+
+def is_classic(configs: Mapping[str, str]) -> bool:
+    """True for the own configs of a classic topic; one that was made without a format is of the current generation."""
+    return configs.get(FORMAT_KEY) == CLASSIC

@@ -5,25 +5,30 @@ from collections.abc import Collection, Mapping
 from ...ports.broker_api.configs import ConfigEntry, ConfigSource, ConfigSynonym
 from .broker_config import KEYS, BrokerConfig
 from .keys import ConfigKey
-from .topic_config import TOPIC_KEYS, BrokerLayers, layers_of
+from .topic_config import TOPIC_KEYS, BrokerLayers, classic_values, layers_of
 
 
 def topic_config_entries(
     overrides: Mapping[str, str],
     broker: BrokerConfig | BrokerLayers,
     *,
+    topic_defaults: Mapping[str, str] | None = None,
     keys: Collection[str] | None = None,
     synonyms: bool = False,
     documentation: bool = False,
 ) -> list[ConfigEntry]:
-    """The configs of a topic, by name; `keys` None = all, unknown ones are left out."""
+    """The configs of a topic, by name; `keys` None = all, unknown ones are left out. See `log_config_for`."""
     layers = layers_of(broker)
+    between = classic_values(layers, overrides, topic_defaults or {})
     entries = []
     for name, topic in TOPIC_KEYS.items():
         if keys is not None and name not in keys:
             continue
         told = _broker_synonyms(layers, topic.twin)
         value = topic.key.text(layers.effective(topic.twin))
+        if name in between:
+            value = between[name].value
+            told = [between[name], *(synonym for synonym in told if synonym.source is not ConfigSource.DEFAULT)]
         if name in overrides:
             value = overrides[name]
             told.insert(0, ConfigSynonym(name=name, value=value, source=ConfigSource.TOPIC))

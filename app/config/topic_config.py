@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from attrs import evolve, frozen
 
 from ...core.log.config import LogConfig
-from ...ports.broker_api.configs import ConfigSource
+from ...ports.broker_api.configs import ConfigSource, ConfigSynonym
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
 from .broker_config import KEYS, SYNONYMS, BrokerConfig
@@ -146,20 +146,34 @@ def log_config_for(
         layers = usable_layers(layers, report)
         overrides = _usable_overrides(overrides or {}, report)
     values: dict[str, object] = {}
-    own_values = {**(topic_defaults or {}), **(overrides or {})}
-    if FORMAT_KEY in own_values:
-        classic = own_values[FORMAT_KEY] == CLASSIC
-    else:
-        classic = layers.effective(FORMAT_KEY) == CLASSIC
+    between = classic_values(layers, overrides or {}, topic_defaults or {})
     for name, topic in TOPIC_KEYS.items():
-        own = own_values.get(name)
-        if own is None and classic and name in CLASSIC_DEFAULTS and not layers.is_given(topic.twin):
-            own = CLASSIC_DEFAULTS[name]
+        own = (overrides or {}).get(name)
+        if own is None and name in between:
+            own = between[name].value
         value = layers.effective(topic.twin) if own is None else _parsed(topic.key, own)
         values[topic.attribute] = frozenset(value) if isinstance(value, tuple) else value
     for name in overrides or {}:
         topic_key(name)
     return LogConfig(**values)  # type: ignore[arg-type]  # each value has the type of its key
+
+
+def classic_values(
+    layers: BrokerLayers, overrides: Mapping[str, str], mapped: Mapping[str, str]
+) -> dict[str, ConfigSynonym]:
+    """What counts for a classic topic between its own overrides and what the broker says for all, by topic key: 0.7's
+    maps (`mapped`: what they say of this topic), and its other defaults. Nothing for other topics."""
+    if overrides.get(FORMAT_KEY, layers.effective(FORMAT_KEY)) != CLASSIC:
+        return {}
+    found = {
+        name: ConfigSynonym(name=TOPIC_KEYS[name].twin, value=value, source=ConfigSource.DEFAULT)
+        for name, value in CLASSIC_DEFAULTS.items()
+        if not layers.is_given(TOPIC_KEYS[name].twin)
+    }
+    for map_name, (name, _) in TOPIC_MAPS.items():
+        if name in mapped:
+            found[name] = ConfigSynonym(name=map_name, value=mapped[name], source=ConfigSource.STATIC_BROKER)
+    return found
 
 
 def usable_layers(layers: BrokerLayers, report: Callable[[str], None]) -> BrokerLayers:

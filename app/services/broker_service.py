@@ -48,7 +48,7 @@ class BrokerService:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         topics = TopicService(state)
-        configs = ConfigService(state)
+        configs = ConfigService(state, topics)
         classic = ClassicService(state)
         self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state).handle,

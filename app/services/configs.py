@@ -1,6 +1,7 @@
 """DescribeConfigs and IncrementalAlterConfigs (facts C5, C6)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from ...ports.broker_api import (
     AlterConfigsResult,
@@ -18,19 +19,26 @@ from ...ports.broker_api import (
 )
 from ...ports.coordination import CoordinationError
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
+from ...ports.errors import ApiError, ClosedError
+from .changes import as_api_error
 from .state import BrokerState
+from .topics import TopicService
 
 
 class ConfigService:
     """Tells and changes the configs of topics and brokers. Each resource succeeds or fails by itself, wholly."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, topics: TopicService) -> None:
         self._state = state
+        self._changes = state.changes
+        self._topics = topics
 
     def describe(self, request: DescribeConfigs, _caller: Caller, reply: Reply[DescribeConfigsResult]) -> None:
         def one(wanted: ConfigDescription) -> ResourceOutcome:
-            return self._outcome(wanted.resource, lambda: self._entries(wanted, request))
+            try:
+                return ResourceOutcome(resource=wanted.resource, entries=self._entries(wanted, request))
+            except ApiError as error:
+                return _failed(wanted.resource, error)
 
         reply(DescribeConfigsResult(resources=[one(wanted) for wanted in request.resources]))
 
@@ -40,34 +48,67 @@ class ConfigService:
         synonyms = request.include_synonyms
         if resource.kind == ResourceKind.TOPIC:
             topic = self._state.registry.topic(resource.name)
-            return settings.topic_entries(topic.configs, keys=keys, synonyms=synonyms, documentation=documentation)
+            return settings.topic_entries(
+                topic.configs, topic.name, keys=keys, synonyms=synonyms, documentation=documentation
+            )
         if self._is_default(resource):
             return settings.default_entries(keys=keys, documentation=documentation)
         return settings.broker_entries(keys=keys, synonyms=synonyms, documentation=documentation)
 
     def alter(self, request: IncrementalAlterConfigs, _caller: Caller, reply: Reply[AlterConfigsResult]) -> None:
-        def one(resource: ConfigResource) -> ResourceOutcome:
+        async def one(resource: ConfigResource) -> ResourceOutcome:
             changes = [change for change in request.alterations if change.resource == resource]
-            return self._outcome(resource, lambda: self._alter(resource, changes, validate_only=request.validate_only))
+            try:
+                await self._alter(resource, changes, validate_only=request.validate_only)
+            except ApiError as error:
+                return _failed(resource, error)
+            except (CoordinationError, ClosedError) as error:
+                self._changes.complain("a change of configs", error)
+                return _failed(resource, as_api_error(error))
+            return ResourceOutcome(resource=resource)
 
-        reply(AlterConfigsResult(resources=[one(resource) for resource in dict.fromkeys(request.resources)]))
+        async def all_of_them() -> AlterConfigsResult:
+            return AlterConfigsResult(resources=[await one(resource) for resource in dict.fromkeys(request.resources)])
 
-    def _alter(
+        self._changes.submit("IncrementalAlterConfigs", all_of_them, reply)
+
+    async def _alter(
         self, resource: ConfigResource, changes: Sequence[ConfigAlteration], *, validate_only: bool
-    ) -> Sequence[ConfigEntry]:
-        state = self._state
+    ) -> None:
         if resource.kind == ResourceKind.TOPIC:
-            topic = state.registry.topic(resource.name)
-            altered = state.settings.altered_topic_configs(topic.configs, changes)
-            if not validate_only:
-                state.registry.set_configs(topic.name, altered)
-                state.apply_log_configs([topic.name])
-            return ()
-        everywhere = self._is_default(resource)
-        state.settings.alter_broker(changes, everywhere=everywhere, validate_only=validate_only)
-        if not validate_only:
-            state.apply_broker_configs()
-        return ()
+            await self._alter_topic(resource.name, changes, validate_only=validate_only)
+        else:
+            await self._alter_broker(changes, everywhere=self._is_default(resource), validate_only=validate_only)
+
+    async def _alter_topic(self, name: str, changes: Sequence[ConfigAlteration], *, validate_only: bool) -> None:
+        state = self._state
+        state.check_owns_topics()
+        await self._topics.settled(name)
+        topic = state.registry.topic(name)
+        altered = state.settings.altered_topic_configs(topic.configs, changes)
+        if validate_only:
+            return
+        with self._topics.doubting(name):
+            await state.registry.set_configs(name, altered)
+        state.apply_log_configs([name])
+
+    async def _alter_broker(
+        self, changes: Sequence[ConfigAlteration], *, everywhere: bool, validate_only: bool
+    ) -> None:
+        settings = self._state.settings
+        subject = "the configs of all brokers" if everywhere else "the configs of this broker"
+        await self._changes.settled(subject)
+        changed = settings.planned_broker_change(changes, everywhere=everywhere)
+        if validate_only:
+            return
+        with self._changes.doubting(subject, partial(self._reread, everywhere=everywhere)):
+            await settings.store(changed)
+        self._state.apply_broker_configs()
+
+    async def _reread(self, *, everywhere: bool) -> None:
+        """Go by what the tree says, after a write that may have been done or not."""
+        await self._state.settings.reread(everywhere=everywhere)
+        self._state.apply_broker_configs()
 
     def _is_default(self, resource: ConfigResource) -> bool:
         """True for the default of all brokers, False for this broker; `ApiError(INVALID_REQUEST)` for all else."""
@@ -78,11 +119,6 @@ class ConfigService:
         text = f"this is broker {self._state.node_id}; ask broker {resource.name[:20]!r} itself"
         raise ApiError(ErrorCode.INVALID_REQUEST, text)
 
-    def _outcome(self, resource: ConfigResource, do: Callable[[], Sequence[ConfigEntry]]) -> ResourceOutcome:
-        try:
-            return ResourceOutcome(resource=resource, entries=do())
-        except ApiError as error:
-            return ResourceOutcome(resource=resource, error=error.code, error_message=error.message or None)
-        except CoordinationError as error:
-            self._state.failed("a change of configs", error)
-            return ResourceOutcome(resource=resource, error=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=str(error))
+
+def _failed(resource: ConfigResource, error: ApiError) -> ResourceOutcome:
+    return ResourceOutcome(resource=resource, error=error.code, error_message=error.message or None)

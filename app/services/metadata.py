@@ -1,13 +1,13 @@
 """Metadata: who leads what, and where the brokers are (facts C6)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...core.cluster.topics import NO_LEADER, Topic
 from ...ports.broker_api import Caller, Metadata, MetadataResult, PartitionMetadata, Reply, TopicMetadata
 from ...ports.broker_api.topics import NewTopic
 from ...ports.coordination import CoordinationError
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
+from ...ports.errors import ApiError, ClosedError
 from ...ports.storage import StorageError
 from ...ports.words import TopicPartition
 from .state import BrokerState
@@ -22,22 +22,58 @@ class MetadataService:
         self._topics = topics
 
     def handle(self, request: Metadata, caller: Caller, reply: Reply[MetadataResult]) -> None:
+        missing = self._to_create(request)
+        if not missing:
+            reply(self._result(request, caller, {}))
+            return
+
+        async def created() -> MetadataResult:
+            errors = {name: await self._create(name) for name in missing}
+            return self._result(request, caller, errors)
+
+        self._state.changes.submit("Metadata", created, reply)
+
+    def _to_create(self, request: Metadata) -> list[str]:
+        if not (request.allow_auto_topic_creation and self._state.settings.static.auto_create_topics_enable):
+            return []
+        return [name for name in dict.fromkeys(request.topics or ()) if not self._is_known(name)]
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._state.registry.topics or self._state.classic.has(name)
+
+    async def _create(self, name: str) -> ErrorCode:
+        if self._is_known(name):
+            return ErrorCode.NONE  # it was made while this request waited
+        try:
+            self._state.settings.check_makes_current_topics(name)
+            await self._topics.create_one(NewTopic(name=name))
+        except ApiError as error:
+            if self._is_known(name):
+                return ErrorCode.NONE  # what an earlier attempt had left has been found
+            return error.code
+        except StorageError as error:
+            self._state.failed(f"creating topic {name}", error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        except (CoordinationError, ClosedError) as error:
+            self._state.changes.complain(f"creating topic {name}", error)
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def _result(self, request: Metadata, caller: Caller, errors: Mapping[str, ErrorCode]) -> MetadataResult:
+        """`errors`: of topics that could not be created."""
         state = self._state
-        reply(
-            MetadataResult(
-                brokers=state.endpoints.nodes(state.live_brokers, caller),
-                cluster_id=state.cluster_id,
-                controller_id=state.controller_id,
-                topics=self._answers(request),
-            )
+        return MetadataResult(
+            brokers=state.endpoints.nodes(state.live_brokers, caller),
+            cluster_id=state.cluster_id,
+            controller_id=state.controller_id,
+            topics=self._answers(request, errors),
         )
 
-    def _answers(self, request: Metadata) -> Sequence[TopicMetadata]:
+    def _answers(self, request: Metadata, errors: Mapping[str, ErrorCode]) -> Sequence[TopicMetadata]:
         registry = self._state.registry
         if request.topics is None and not request.topic_ids:
             return [self._describe(topic) for topic in registry.topics.values()]
-        create = request.allow_auto_topic_creation and self._state.settings.static.auto_create_topics_enable
-        answers = [self._by_name(name, create=create) for name in dict.fromkeys(request.topics or ())]
+        answers = [self._by_name(name, errors) for name in dict.fromkeys(request.topics or ())]
         for topic_id in request.topic_ids:
             try:
                 answers.append(self._describe(registry.topic_by_id(topic_id)))
@@ -45,22 +81,14 @@ class MetadataService:
                 answers.append(TopicMetadata(name=None, topic_id=topic_id, error=error.code))
         return answers
 
-    def _by_name(self, name: str, *, create: bool) -> TopicMetadata:
+    def _by_name(self, name: str, errors: Mapping[str, ErrorCode]) -> TopicMetadata:
         topic = self._state.registry.topics.get(name)
-        if topic is None and self._state.classic.has(name):
+        if topic is not None:
+            return self._describe(topic)
+        if self._state.classic.has(name):
             return self._classic(name)
-        if topic is None:
-            try:
-                topic = self._topics.create_one(NewTopic(name=name)) if create else self._state.registry.topic(name)
-            except ApiError as error:
-                return TopicMetadata(name=name, error=error.code)
-            except StorageError as error:
-                self._state.failed(f"creating topic {name}", error)
-                return TopicMetadata(name=name, error=ErrorCode.KAFKA_STORAGE_ERROR)
-            except CoordinationError as error:
-                self._state.failed(f"creating topic {name}", error)
-                return TopicMetadata(name=name, error=ErrorCode.LEADER_NOT_AVAILABLE)
-        return self._describe(topic)
+        error = errors.get(name, ErrorCode.NONE)
+        return TopicMetadata(name=name, error=error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _describe(self, topic: Topic) -> TopicMetadata:
         return TopicMetadata(

@@ -8,6 +8,7 @@ from attrs import evolve, frozen
 
 from ...core.classic.broker_registration import BrokerRegistrar
 from ...core.cluster.brokers import cluster_id, live_brokers
+from ...core.cluster.change_queue import complete
 from ...core.cluster.registry import TopicRegistry
 from ...core.log.config import LogConfig
 from ...core.log.manager import LogManager
@@ -23,8 +24,8 @@ from ...ports.storage import LogDir
 from ...ports.transport import Connection, ConnectionHandler, Limits, Transport
 from ...ports.transport import Listener as OpenPort
 from ..config import BrokerConfig, Listener
+from ..config.classic import CLASSIC, FORMAT_KEY
 from .broker_service import BrokerService
-from .classic.topics import CLASSIC, FORMAT_KEY
 from .endpoints import Endpoints
 from .registration import KAFKA, current_broker, follow_topics, id_nodes, predecessor_ms, shows_classic
 from .settings import BrokerSettings
@@ -319,7 +320,7 @@ def open_topics(state: BrokerState) -> None:
     """Open the logs of what belongs to this broker; finish deletions that were interrupted."""
     for topic in list(state.registry.deleting.values()):
         if state.drop_topic(topic):
-            state.registry.finish_delete(topic.name)
+            complete(state.registry.finish_delete(topic.name))
     for topic in state.registry.topics.values():
         state.reopen_topic(topic)
     state.classic.load()

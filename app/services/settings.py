@@ -1,10 +1,12 @@
 """The configuration of a running broker: what it started with, and what was set since."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from ...core.cluster.brokers import broker_configs, set_broker_configs
+from ...core.cluster.change_queue import elsewhere
 from ...core.log.config import LogConfig
 from ...ports.broker_api import ConfigAlteration, ConfigEntry
 from ...ports.coordination import Coordination
@@ -22,7 +24,7 @@ from ..config import (
     topic_config_entries,
     topic_maps,
 )
-from ..config.classic import CLASSIC, FORMAT_KEY
+from ..config.classic import FORMAT_KEY, V2, is_classic
 
 
 class BrokerSettings:
@@ -52,28 +54,46 @@ class BrokerSettings:
 
     def log_config(self, overrides: Mapping[str, str], topic: str = "") -> LogConfig:
         """What the logs of a topic with these overrides go by; 0.7's maps count for a classic `topic`."""
-        mapped = self._topic_maps.get(topic, {})
-        if mapped and overrides.get(FORMAT_KEY, self.static.message_format) != CLASSIC:
-            mapped = {}
-        return log_config_for(self._layers, overrides, self._report, topic_defaults=mapped)
+        return log_config_for(
+            self._layers, _with_format(overrides), self._report, topic_defaults=self._topic_maps.get(topic)
+        )
 
     # --- topics
 
-    def checked_topic_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
-        """The overrides, if all can be used. Raises `ApiError(INVALID_CONFIG)`."""
+    def new_topic_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+        """The overrides of a new topic, if all can be used; its generation is among them unless it is the current one.
+
+        Raises `ApiError(INVALID_CONFIG)`.
+        """
         checked = check_topic_configs(configs)
+        if FORMAT_KEY not in checked and self.static.message_format != V2:
+            checked[FORMAT_KEY] = self.static.message_format
         self._check_together(checked)
         return checked
+
+    def check_makes_current_topics(self, name: str) -> None:
+        """Raise `ApiError(UNSUPPORTED_FOR_MESSAGE_FORMAT)` where topics made without a word are classic ones."""
+        if self.static.message_format != V2:
+            text = (
+                f"{name[:260]!r} would be a classic topic (message.format); write it through a classic:// listener"
+            )
+            raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
 
     def altered_topic_configs(
         self, overrides: Mapping[str, str], alterations: Sequence[ConfigAlteration]
     ) -> dict[str, str]:
         """The overrides after the changes. Raises `ApiError` INVALID_CONFIG, INVALID_REQUEST."""
         altered = alter_topic_configs(overrides, alterations, self._layers)
+        if is_classic(altered) != is_classic(overrides):
+            text = f"{FORMAT_KEY} of a topic cannot change; make another topic and copy the messages"
+            raise ApiError(ErrorCode.INVALID_CONFIG, text)
         self._check_together(altered)
         return altered
 
     def _check_together(self, overrides: Mapping[str, str]) -> None:
+        if is_classic(overrides) and "compact" in overrides.get("cleanup.policy", ""):
+            text = "cleanup.policy=compact: the messages of a classic topic have no keys to compact by"
+            raise ApiError(ErrorCode.INVALID_CONFIG, text)
         try:
             self._check_deletion_policy(self.log_config(overrides).deletion_policy)
         except (ConfigError, ValueError) as error:
@@ -82,12 +102,20 @@ class BrokerSettings:
     def topic_entries(
         self,
         overrides: Mapping[str, str],
+        topic: str,
         *,
         keys: Sequence[str] | None = None,
         synonyms: bool = False,
         documentation: bool = False,
     ) -> list[ConfigEntry]:
-        return topic_config_entries(overrides, self._layers, keys=keys, synonyms=synonyms, documentation=documentation)
+        return topic_config_entries(
+            overrides if self.static.message_format == V2 else _with_format(overrides),
+            self._layers,
+            topic_defaults=self._topic_maps.get(topic),
+            keys=keys,
+            synonyms=synonyms,
+            documentation=documentation,
+        )
 
     # --- brokers
 
@@ -99,20 +127,47 @@ class BrokerSettings:
         """What was set for all brokers."""
         return dynamic_default_entries(self._layers.dynamic_default, keys=keys, documentation=documentation)
 
-    def alter_broker(self, alterations: Sequence[ConfigAlteration], *, everywhere: bool, validate_only: bool) -> None:
-        """Change the configs of this broker, or of all; nothing when it raises `ApiError` or `CoordinationError`."""
+    def planned_broker_change(self, alterations: Sequence[ConfigAlteration], *, everywhere: bool) -> "BrokerChange":
+        """What changes of the configs of this broker, or of all, come to; nothing is changed yet.
+
+        Raises `ApiError` INVALID_CONFIG, INVALID_REQUEST.
+        """
         layers = self._layers
-        altered = alter_broker_configs(
-            layers.dynamic_default if everywhere else layers.dynamic, alterations, self.static
+        stored = layers.dynamic_default if everywhere else layers.dynamic
+        change = BrokerChange(
+            configs=alter_broker_configs(stored, alterations, self.static),
+            broker_id=None if everywhere else self.static.broker_id,
         )
-        if everywhere:
-            changed = evolve(layers, dynamic_default=altered)
-        else:
-            changed = evolve(layers, dynamic=altered)
         try:
-            self._check_deletion_policy(log_config_for(changed, {}).deletion_policy)
+            self._check_deletion_policy(log_config_for(change.applied_to(layers), {}).deletion_policy)
         except (ConfigError, ValueError) as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
-        if not validate_only:
-            set_broker_configs(self._coordination, None if everywhere else self.static.broker_id, altered)
-            self._layers = changed
+        return change
+
+    async def store(self, change: "BrokerChange") -> None:
+        """Raises `CoordinationError`; nothing counts here then."""
+        await elsewhere(partial(set_broker_configs, self._coordination, change.broker_id, change.configs))
+        self._layers = change.applied_to(self._layers)
+
+    async def reread(self, *, everywhere: bool) -> None:
+        """Let what the tree says count, after a write that may have been done or not."""
+        broker_id = None if everywhere else self.static.broker_id
+        stored = await elsewhere(partial(broker_configs, self._coordination, broker_id, self._report))
+        self._layers = BrokerChange(configs=stored, broker_id=broker_id).applied_to(self._layers)
+
+
+@frozen(kw_only=True)
+class BrokerChange:
+    """All that is set for a broker while it runs, after a change; `broker_id` None: for all brokers."""
+
+    configs: Mapping[str, str]
+    broker_id: int | None
+
+    def applied_to(self, layers: BrokerLayers) -> BrokerLayers:
+        if self.broker_id is None:
+            return evolve(layers, dynamic_default=self.configs)
+        return evolve(layers, dynamic=self.configs)
+
+
+def _with_format(overrides: Mapping[str, str]) -> Mapping[str, str]:
+    return {FORMAT_KEY: V2, **overrides}

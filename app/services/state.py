@@ -19,7 +19,9 @@ from ...ports.metrics import Counter, Metrics
 from ...ports.scheduler import Scheduler
 from ...ports.storage import StorageError
 from ...ports.words import TopicPartition
-from .classic.topics import CLASSIC, FORMAT_KEY, ClassicTopics
+from ..config.classic import CLASSIC, FORMAT_KEY
+from .changes import Changes
+from .classic.topics import ClassicTopics
 from .endpoints import Endpoints
 from .settings import BrokerSettings
 
@@ -67,6 +69,7 @@ class BrokerState:
         self._stats: dict[str, TopicStats] = {}
         self._failing: set[TopicPartition] = set()
         self._durable_wanted: dict[TopicPartition, int] = {}
+        self.changes = Changes(scheduler, registry.coordination, report)
         self.classic = ClassicTopics(settings.static, registry, logs, report)
         self.classic.opened = lambda key, log: self._show(key, log, lambda: log.readable_end)
         logs.flushed = self._flushed
@@ -82,6 +85,12 @@ class BrokerState:
     def controller_id(self) -> int:
         """Where administrators send their requests; any broker here."""
         return self.node_id
+
+    def check_owns_topics(self) -> None:
+        """Raise `ApiError(NOT_CONTROLLER)` where the topics in the tree belong to another broker."""
+        if not self.settings.static.owns_topics:
+            text = "a broker without a kafka:// listener does not change the topics that it shares with others"
+            raise ApiError(ErrorCode.NOT_CONTROLLER, f"{text}; ask the one that has it, or give it one")
 
     def racks(self) -> dict[int, str | None]:
         """The live brokers, each with its rack."""

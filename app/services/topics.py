@@ -1,7 +1,9 @@
 """CreateTopics, CreatePartitions, DeleteTopics (facts C6, D7)."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import TypeVar
 
 from attrs import evolve
@@ -24,8 +26,10 @@ from ...ports.broker_api import (
 )
 from ...ports.coordination import CoordinationError
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
+from ...ports.errors import ApiError, ClosedError
 from ...ports.storage import StorageError
+from ..config.classic import is_classic
+from .changes import as_api_error
 from .state import BrokerState
 
 T = TypeVar("T")
@@ -37,80 +41,105 @@ class TopicService:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
+        self._registry = state.registry
+        self._changes = state.changes
+
+    # --- create
 
     def create(self, request: CreateTopics, _caller: Caller, reply: Reply[CreateTopicsResult]) -> None:
         twice = _named_twice(new.name for new in request.topics)
 
-        def one(new: NewTopic) -> CreatedTopic:
+        async def one(new: NewTopic) -> CreatedTopic:
             if new.name in twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {new.name[:260]!r} is named twice in the request")
-            topic = self.create_one(new, validate_only=request.validate_only)
+            topic = await self.create_one(new, validate_only=request.validate_only)
             return CreatedTopic(
                 name=topic.name,
                 topic_id=bytes(16) if request.validate_only else topic.topic_id,
                 partitions=len(topic.partitions),
                 replication_factor=topic.replication_factor,
-                configs=self._state.settings.topic_entries(topic.configs),
+                configs=self._state.settings.topic_entries(topic.configs, topic.name),
             )
 
         def failed(new: NewTopic, code: ErrorCode, text: str | None) -> CreatedTopic:
             return CreatedTopic(name=new.name, error=code, error_message=text)
 
-        reply(CreateTopicsResult(topics=[self._try(one, failed, new) for new in _once(request.topics, twice)]))
+        async def all_of_them() -> CreateTopicsResult:
+            return CreateTopicsResult(topics=await self._each(one, failed, _once(request.topics, twice)))
 
-    def create_one(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
-        """Create a topic and its logs; nothing is left of it when it raises.
+        self._changes.submit("CreateTopics", all_of_them, reply)
+
+    async def create_one(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
+        """Create a topic and its logs; nothing is left of it here when it raises.
 
         Raises `ApiError`, `StorageError`, `CoordinationError`.
         """
-        state = self._state
-        check_topic_name(new.name)
-        state.classic.check_free(new.name)
-        configs = state.settings.checked_topic_configs(new.configs)
-        topic = state.registry.plan_topic(
-            new,
-            state.racks(),
-            default_partitions=state.settings.static.num_partitions,
-            default_replication_factor=state.settings.static.default_replication_factor,
-            configs=configs,
-        )
+        topic = await self._planned(new)
         if validate_only:
             return topic
-        state.registry.create(topic)
+        with self.doubting(topic.name):
+            await self._registry.create(topic)
         try:
-            state.open_topic(topic)
+            self._state.open_topic(topic)
         except StorageError:
-            self._remove(topic.name)
+            await self._remove(topic.name)
             raise
         return topic
+
+    async def _planned(self, new: NewTopic) -> Topic:
+        state, static = self._state, self._state.settings.static
+        check_topic_name(new.name)
+        state.check_owns_topics()
+        await self.settled(new.name)
+        state.classic.check_free(new.name)
+        configs = state.settings.new_topic_configs(new.configs)
+        counted = state.classic.default_partitions(new.name) if is_classic(configs) else static.num_partitions
+        return self._registry.plan_topic(
+            new,
+            state.racks(),
+            default_partitions=counted,
+            default_replication_factor=static.default_replication_factor,
+            configs=configs,
+        )
+
+    # --- grow
 
     def grow(self, request: CreatePartitions, _caller: Caller, reply: Reply[TopicOutcomes]) -> None:
         twice = _named_twice(new.topic for new in request.topics)
 
-        def one(new: NewPartitions) -> TopicOutcome:
+        async def one(new: NewPartitions) -> TopicOutcome:
             if new.topic in twice:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {new.topic[:260]!r} is named twice in the request")
-            self._grow_one(new, validate_only=request.validate_only)
+            await self._grow_one(new, validate_only=request.validate_only)
             return TopicOutcome(name=new.topic)
 
         def failed(new: NewPartitions, code: ErrorCode, text: str | None) -> TopicOutcome:
             return TopicOutcome(name=new.topic, error=code, error_message=text)
 
-        reply(TopicOutcomes(topics=[self._try(one, failed, new) for new in request.topics]))
+        async def all_of_them() -> TopicOutcomes:
+            return TopicOutcomes(topics=await self._each(one, failed, request.topics))
 
-    def _grow_one(self, new: NewPartitions, *, validate_only: bool) -> None:
-        state = self._state
-        before = state.registry.topic(new.topic)
-        grown = state.registry.plan_partitions(new.topic, new.count, state.racks(), assignments=new.assignments)
+        self._changes.submit("CreatePartitions", all_of_them, reply)
+
+    async def _grow_one(self, new: NewPartitions, *, validate_only: bool) -> None:
+        state, registry = self._state, self._registry
+        state.check_owns_topics()
+        await self.settled(new.topic)
+        before = registry.topic(new.topic)
+        grown = registry.plan_partitions(new.topic, new.count, state.racks(), assignments=new.assignments)
         if validate_only:
             return
-        state.registry.grow(grown)
+        with self.doubting(new.topic):
+            await registry.resize(grown)
         try:
             state.open_topic(grown)
         except StorageError:
             state.drop_partitions(new.topic, grown.partitions.keys() - before.partitions.keys())
-            state.registry.grow(before)
+            with self.doubting(new.topic):
+                await registry.resize(before)
             raise
+
+    # --- delete
 
     def delete(self, request: DeleteTopics, _caller: Caller, reply: Reply[DeleteTopicsResult]) -> None:
         by_name = [DeletedTopic(name=name) for name in dict.fromkeys(request.names)]
@@ -119,34 +148,87 @@ class TopicService:
         def failed(wanted: DeletedTopic, code: ErrorCode, text: str | None) -> DeletedTopic:
             return evolve(wanted, error=code, error_message=text)
 
-        reply(DeleteTopicsResult(topics=[self._try(self._delete_one, failed, wanted) for wanted in [*by_name, *by_id]]))
+        async def all_of_them() -> DeleteTopicsResult:
+            return DeleteTopicsResult(topics=await self._each(self._delete_one, failed, [*by_name, *by_id]))
 
-    def _delete_one(self, wanted: DeletedTopic) -> DeletedTopic:
-        registry = self._state.registry
+        self._changes.submit("DeleteTopics", all_of_them, reply)
+
+    async def _delete_one(self, wanted: DeletedTopic) -> DeletedTopic:
+        registry = self._registry
+        self._state.check_owns_topics()
+        if wanted.name is not None:
+            await self.settled(wanted.name)
         topic = registry.topic_by_id(wanted.topic_id) if wanted.name is None else registry.topic(wanted.name)
         if not self._state.settings.static.delete_topic_enable:
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
-        self._remove(topic.name)
+        await self._remove(topic.name)
         return DeletedTopic(name=topic.name, topic_id=topic.topic_id)
 
-    def _remove(self, name: str) -> None:
+    async def _remove(self, name: str) -> None:
         """The topic is gone from here on; its name is free once its logs are removed, at the latest by a restart."""
-        topic = self._state.registry.begin_delete(name)
-        if self._state.drop_topic(topic):
-            self._state.registry.finish_delete(name)
-
-    def _try(self, do: Callable[[T], T2], failed: Callable[[T, ErrorCode, str | None], T2], item: T) -> T2:
-        """The outcome for one item; what goes wrong with it is its own."""
+        with self.doubting(name):
+            topic = await self._registry.begin_delete(name)
         try:
-            return do(item)
-        except ApiError as error:
-            return failed(item, error.code, error.message or None)
-        except StorageError as error:
-            self._state.failed("a change of topics", error)
-            return failed(item, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-        except CoordinationError as error:
-            self._state.failed("a change of topics", error)
-            return failed(item, ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            await self._finish_delete(topic)
+        except (CoordinationError, ClosedError) as error:
+            self._changes.complain(f"removing what is left of topic {name}", error)
+
+    async def _finish_delete(self, topic: Topic) -> None:
+        if self._state.drop_topic(topic):
+            with self.doubting(topic.name):
+                await self._registry.finish_delete(topic.name)
+
+    # --- what a failed write has left
+
+    async def settled(self, name: str) -> None:
+        """Returns when a topic is in no doubt. Raises `CoordinationError`."""
+        await self._changes.settled(_subject(name))
+
+    def doubting(self, name: str) -> AbstractContextManager[None]:
+        """Around each write of a topic."""
+        return self._changes.doubting(_subject(name), partial(self._settle, name))
+
+    async def _settle(self, name: str) -> None:
+        """Bring this broker to what the tree says of a topic."""
+        state, registry = self._state, self._registry
+        before = registry.topics.get(name)
+        await registry.reread(name)
+        after, going = registry.topics.get(name), registry.deleting.get(name)
+        if before is not None and (after is None or after.topic_id != before.topic_id):
+            state.drop_topic(before)
+        elif before is not None and after is not None:
+            state.drop_partitions(name, before.partitions.keys() - after.partitions.keys())
+        if after is not None:
+            try:
+                state.open_topic(after)
+            except StorageError as error:
+                state.failed(f"opening the logs of topic {name}", error)
+            state.apply_log_configs([name])
+        if going is not None:
+            await self._finish_delete(going)
+
+    async def _each(
+        self, do: Callable[[T], Awaitable[T2]], failed: Callable[[T, ErrorCode, str | None], T2], items: Iterable[T]
+    ) -> Sequence[T2]:
+        """The outcome for each item; what goes wrong with it is its own."""
+        outcomes = []
+        for item in items:
+            try:
+                outcomes.append(await do(item))
+            except ApiError as error:
+                outcomes.append(failed(item, error.code, error.message or None))
+            except StorageError as error:
+                self._state.failed("a change of topics", error)
+                outcomes.append(failed(item, ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+            except (CoordinationError, ClosedError) as error:
+                self._changes.complain("a change of topics", error)
+                refused = as_api_error(error)
+                outcomes.append(failed(item, refused.code, refused.message))
+        return outcomes
+
+
+def _subject(name: str) -> str:
+    return f"topic {name}"
 
 
 def _named_twice(names: Iterable[str]) -> set[str]:

@@ -1,23 +1,25 @@
 """The topics of the cluster: planned, stored in the coordination tree, and kept in memory for quick answers.
 
-The methods that write are synchronous and wait for the coordination service. The view in memory belongs to the owner:
-one thread calls everything here. Crash-safe: a topic exists once its own node does, which is written last when it is
-created and removed last when it is deleted.
+The methods that write are changes for a `ChangeQueue` (or `complete`): they check, store off the owner thread, and only
+then change the view in memory, which belongs to the owner: one thread calls everything here.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from attrs import evolve
 
 from ...ports.broker_api import NewTopic
-from ...ports.coordination import BadVersion, Coordination, NodeExists, NoNode
+from ...ports.coordination import Coordination
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import TopicPartition
-from . import layout
+from . import layout, topic_nodes
 from .assignment import Racks, Replicas, assign_added, assign_new_topic, check_counts, check_manual
-from .brokers import children, put, random_uuid, read_configs, remove
+from .brokers import children, random_uuid
+from .change_queue import elsewhere
+from .topic_nodes import StoredTopic
 from .topics import NO_LEADER, PartitionState, Topic, check_topic_name, first_state, metric_name
 from .tree import DATA_BYTES_MAX
 
@@ -37,6 +39,11 @@ class TopicRegistry:
         self._deleting: dict[str, Topic] = {}
         self._states: dict[TopicPartition, PartitionState] = {}
         self._unreadable: set[str] = set()
+
+    @property
+    def coordination(self) -> Coordination:
+        """The session with the tree."""
+        return self._coordination
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -63,11 +70,16 @@ class TopicRegistry:
         return self._topics[name]
 
     def load(self) -> None:
-        """Read everything from the tree, in place of what was known."""
+        """Read everything from the tree, in place of what was known; here and now (at a start)."""
         self._topics, self._by_id, self._by_metric_name, self._deleting, self._states = {}, {}, {}, {}, {}
         self._unreadable = set()
         for name in children(self._coordination, layout.TOPICS):
-            self._load_topic(name)
+            self._take_over(name, topic_nodes.read_topic(self._coordination, name, self._report))
+
+    async def reread(self, name: str) -> None:
+        """Let what the tree says of a topic count: after a write that may have been done or not."""
+        stored = await elsewhere(partial(topic_nodes.read_topic, self._coordination, name, self._report))
+        self._take_over(name, stored)
 
     # Topics are made in two steps, so that a request can be checked without effect (validate_only).
 
@@ -98,19 +110,14 @@ class TopicRegistry:
             partitions = assign_new_topic(racks, count, replicas, self._entropy)
         topic = Topic(name=new.name, topic_id=self._new_id(), partitions=partitions, configs=dict(configs))
         _check_fits(topic)
-        _encode_checked(configs)
+        topic_nodes.encode_configs(configs)
         return topic
 
-    def create(self, topic: Topic) -> None:
+    async def create(self, topic: Topic) -> None:
         """Store a planned topic. Raises `ApiError(TOPIC_ALREADY_EXISTS)`."""
         self._check_new_name(topic.name)
-        self._remove_states(topic.name)
-        put(self._coordination, layout.topic_config_path(topic.name), _encode_checked(topic.configs))
-        try:
-            self._coordination.create(layout.topic_path(topic.name), layout.encode_topic(topic))
-        except NodeExists as error:
-            path = layout.topic_path(topic.name)
-            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the coordination tree has {path} already") from error
+        await elsewhere(partial(topic_nodes.create_topic, self._coordination, topic))
+        self._forget_states(topic.name)
         self._know(topic)
 
     def plan_partitions(
@@ -139,35 +146,33 @@ class TopicRegistry:
         _check_fits(grown)
         return grown
 
-    def grow(self, grown: Topic) -> None:
-        """Store a topic that `plan_partitions` gave."""
-        self.topic(grown.name)
-        self._coordination.set(layout.topic_path(grown.name), layout.encode_topic(grown))
-        self._know(grown)
+    async def resize(self, topic: Topic) -> None:
+        """Store a topic that `plan_partitions` gave, or with fewer partitions the one it was before."""
+        self.topic(topic.name)
+        await elsewhere(partial(topic_nodes.write_topic, self._coordination, topic))
+        self._know(topic)
 
-    def set_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
+    async def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace the overrides of a topic. Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG."""
         topic = self.topic(name).with_configs(configs)
-        put(self._coordination, layout.topic_config_path(name), _encode_checked(configs))
+        await elsewhere(partial(topic_nodes.write_configs, self._coordination, topic))
         self._know(topic)
-        return topic
 
-    def begin_delete(self, name: str) -> Topic:
+    async def begin_delete(self, name: str) -> Topic:
         """Mark a topic as going: from now on it is unknown, also after a crash, but its name is not free yet.
 
         Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`.
         """
         topic = self.topic(name)
-        self._coordination.set(layout.topic_path(name), layout.encode_topic(topic, deleting=True))
+        await elsewhere(partial(topic_nodes.write_topic, self._coordination, topic, deleting=True))
         del self._topics[name], self._by_id[topic.topic_id]
         self._deleting[name] = topic
         return topic
 
-    def finish_delete(self, name: str) -> None:
+    async def finish_delete(self, name: str) -> None:
         """Remove all nodes of a topic that `begin_delete` marked; its name is free then. Doing it again is harmless."""
-        self._remove_states(name)
-        remove(self._coordination, layout.topic_config_path(name))
-        remove(self._coordination, layout.topic_path(name))
+        await elsewhere(partial(topic_nodes.remove_topic, self._coordination, name))
+        self._forget_states(name)
         self._by_metric_name.pop(metric_name(name), None)
         self._deleting.pop(name, None)
 
@@ -178,26 +183,17 @@ class TopicRegistry:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
         return self._states.get(partition) or first_state(topic.partitions[partition.partition])
 
-    def set_state(self, partition: TopicPartition, state: PartitionState) -> PartitionState:
+    async def set_state(self, partition: TopicPartition, state: PartitionState) -> PartitionState:
         """Store a new state if nobody changed the one with `state.version`; returns it with its new version.
 
         Raises `BadVersion`; `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`.
         """
         self.state(partition)
-        path = layout.state_path(*partition)
-        if state.version is None:
-            try:
-                self._coordination.create(path, layout.encode_state(state))
-            except NodeExists as error:
-                raise BadVersion(f"{path} exists already") from error
-            stored = evolve(state, version=0)
-        else:
-            version = self._coordination.set(path, layout.encode_state(state), version=state.version)
-            stored = evolve(state, version=version)
-        self._states[partition] = stored
+        version = await elsewhere(partial(topic_nodes.write_state, self._coordination, partition, state))
+        stored = self._states[partition] = evolve(state, version=version)
         return stored
 
-    def elect(self, partition: TopicPartition, live: Collection[int]) -> PartitionState:
+    async def elect(self, partition: TopicPartition, live: Collection[int]) -> PartitionState:
         """Let the first live replica of the ISR lead, with the next leader epoch; none of them alive: no leader.
 
         The ISR shrinks to its live members, except that its last member stays (facts D2). Raises as `set_state`.
@@ -206,52 +202,31 @@ class TopicRegistry:
         known = self.state(partition)
         leader = next((broker for broker in replicas if broker in live and broker in known.isr), NO_LEADER)
         isr = tuple(broker for broker in known.isr if broker in live) or known.isr[:1]
-        return self.set_state(partition, evolve(known, leader=leader, leader_epoch=known.leader_epoch + 1, isr=isr))
+        return await self.set_state(
+            partition, evolve(known, leader=leader, leader_epoch=known.leader_epoch + 1, isr=isr)
+        )
 
-    def _remove_states(self, name: str) -> None:
-        partitions = children(self._coordination, layout.partitions_path(name))
-        for partition in partitions:
-            path = f"{layout.partitions_path(name)}/{partition}"
-            remove(self._coordination, f"{path}/state")
-            remove(self._coordination, path)
-        if partitions:
-            remove(self._coordination, layout.partitions_path(name))
-        self._states = {key: state for key, state in self._states.items() if key.topic != name}
-
-    def _load_topic(self, name: str) -> None:
-        path = layout.topic_path(name)
-        try:
-            data = self._coordination.get(path).data
-            configs = read_configs(self._coordination, layout.topic_config_path(name), self._report)
-            topic, deleting = layout.decode_topic(name, data, configs)
-        except NoNode:
+    def _take_over(self, name: str, stored: StoredTopic | None) -> None:
+        known = self._topics.pop(name, None)
+        if known is not None:
+            del self._by_id[known.topic_id]
+        if known is not None or self._deleting.pop(name, None) is not None:
+            self._by_metric_name.pop(metric_name(name), None)
+        self._unreadable.discard(name)
+        self._forget_states(name)
+        if stored is None:
             return
-        except (ValueError, ApiError) as error:
-            self._report(f"skipped {path}, which does not describe a topic: {error}")
+        if stored.topic is None:
             self._unreadable.add(name)
-            return
-        if deleting:
-            self._deleting[name] = topic
+        elif stored.deleting:
+            self._deleting[name] = stored.topic
             self._by_metric_name[metric_name(name)] = name
-            return
-        self._know(topic)
-        self._load_states(topic)
+        else:
+            self._know(stored.topic)
+            self._states.update(stored.states)
 
-    def _load_states(self, topic: Topic) -> None:
-        for name in children(self._coordination, layout.partitions_path(topic.name)):
-            path = f"{layout.partitions_path(topic.name)}/{name}/state"
-            try:
-                node = self._coordination.get(path)
-                partition = int(name)
-                if layout.state_path(topic.name, partition) != path or partition not in topic.partitions:
-                    raise ValueError(f"topic {topic.name!r} has no partition {name!r}")
-                state = layout.decode_state(node.data, node.version)
-            except NoNode:
-                continue
-            except ValueError as error:
-                self._report(f"skipped {path}, which does not hold a partition's state: {error}")
-                continue
-            self._states[TopicPartition(topic.name, partition)] = state
+    def _forget_states(self, name: str) -> None:
+        self._states = {key: state for key, state in self._states.items() if key.topic != name}
 
     def _know(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
@@ -299,10 +274,3 @@ def _check_fits(topic: Topic) -> None:
     if size > DATA_BYTES_MAX:
         text = f"the partitions and replicas of topic {topic.name!r} do not fit into one node ({size} bytes)"
         raise ApiError(ErrorCode.INVALID_PARTITIONS, text)
-
-
-def _encode_checked(configs: Mapping[str, str]) -> bytes:
-    encoded = layout.encode_configs(configs)
-    if len(encoded) > DATA_BYTES_MAX:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"the configs do not fit into one node ({len(encoded)} bytes)")
-    return encoded

@@ -9,10 +9,9 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.words import TopicPartition
 from ...config import BrokerConfig
+from ...config.classic import CLASSIC, PARTITION_COUNTS
+from ...config.classic import is_classic as is_classic_topic
 from .names import check_classic_topic
-
-CLASSIC = "classic"
-FORMAT_KEY = "message.format"
 
 
 def _ignore(_: str) -> None:
@@ -41,9 +40,8 @@ class ClassicTopics:
         self._logs = logs
         self._report = report
         self._num_partitions = config.num_partitions
-        self._counts: Mapping[str, int] = config.topic_numbers("topic.partition.count.map", report)
+        self._counts: Mapping[str, int] = config.topic_numbers(PARTITION_COUNTS, report)
         self._auto_create = config.auto_create_topics_enable
-        self._default_format = config.message_format
         self._shown: set[str] = set()
         self._refused: set[str] = set()
 
@@ -73,6 +71,10 @@ class ClassicTopics:
         created = self._registry.topics.get(topic)
         if created is not None:
             return len(created.partitions)
+        return self.default_partitions(topic)
+
+    def default_partitions(self, topic: str) -> int:
+        """The number of partitions of a classic topic that nobody gave another one."""
         return self._counts.get(topic, self._num_partitions)
 
     def has(self, topic: str) -> bool:
@@ -82,7 +84,7 @@ class ClassicTopics:
     def is_created_classic(self, topic: str) -> bool:
         """True if somebody created the topic, as a classic one."""
         created = self._registry.topics.get(topic)
-        return created is not None and created.configs.get(FORMAT_KEY, self._default_format) == CLASSIC
+        return created is not None and is_classic_topic(created.configs)
 
     # --- the logs
 

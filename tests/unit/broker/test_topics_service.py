@@ -3,6 +3,7 @@
 import pytest
 from support.simulated_broker import SimulatedBroker
 
+from barnabas.core.cluster.change_queue import complete
 from barnabas.ports.broker_api import (
     CreatePartitions,
     CreateTopics,
@@ -167,7 +168,7 @@ def test_deletion_can_be_forbidden() -> None:
 def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(broker: SimulatedBroker) -> None:
     broker.create("t")
     broker.produce("t", b"gone")
-    broker.node.state.registry.begin_delete("t")
+    complete(broker.node.state.registry.begin_delete("t"))
     broker.restart()
     broker.create("t")
     assert broker.values("t") == []

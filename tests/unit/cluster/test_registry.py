@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import SeededEntropy
+from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.registry import TopicRegistry
 from barnabas.core.cluster.topics import PartitionState, Topic, check_topic_name
 from barnabas.ports.broker_api import NewTopic
@@ -36,7 +37,7 @@ class House:
 
     def create(self, name: str, partitions: int = -1, **configs: str) -> Topic:
         topic = self.plan(NewTopic(name=name, partitions=partitions), **configs)
-        self.registry.create(topic)
+        complete(self.registry.create(topic))
         return topic
 
     def tree(self, path: str = "/barnabas") -> dict[str, bytes]:
@@ -101,7 +102,7 @@ def test_a_name_is_taken_once() -> None:
     planned = house.plan(NewTopic(name="t"))
     house.create("t")
     refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.create("t"))
-    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.registry.create(planned))
+    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: complete(house.registry.create(planned)))
 
 
 def test_a_topic_made_by_another_broker_meanwhile() -> None:
@@ -111,7 +112,7 @@ def test_a_topic_made_by_another_broker_meanwhile() -> None:
     planned = other.plan_topic(
         NewTopic(name="t"), house.racks, default_partitions=1, default_replication_factor=1, configs={}
     )
-    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: other.create(planned))
+    refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: complete(other.create(planned)))
 
 
 def test_dots_and_underscores_collide() -> None:
@@ -154,7 +155,7 @@ def test_an_assignment_by_hand() -> None:
 def test_partitions_are_added() -> None:
     house = House()
     before = house.create("t", 1, **{"retention.ms": "5"})
-    house.registry.grow(house.registry.plan_partitions("t", 3, house.racks))
+    complete(house.registry.resize(house.registry.plan_partitions("t", 3, house.racks)))
     after = house.reopened().topic("t")
     assert after.partitions == {0: (1,), 1: (1,), 2: (1,)}
     assert (after.topic_id, after.configs) == (before.topic_id, before.configs)
@@ -181,11 +182,11 @@ def test_partitions_that_cannot_be_added() -> None:
 def test_configs_are_replaced() -> None:
     house = House()
     house.create("t", 1, **{"retention.ms": "5"})
-    house.registry.set_configs("t", {"segment.bytes": "100"})
+    complete(house.registry.set_configs("t", {"segment.bytes": "100"}))
     assert house.registry.topic("t").configs == {"segment.bytes": "100"}
     assert house.reopened().topic("t").configs == {"segment.bytes": "100"}
-    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: house.registry.set_configs("u", {}))
-    refused(ErrorCode.INVALID_CONFIG, lambda: house.registry.set_configs("t", {"k": "x" * 2_000_000}))
+    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: complete(house.registry.set_configs("u", {})))
+    refused(ErrorCode.INVALID_CONFIG, lambda: complete(house.registry.set_configs("t", {"k": "x" * 2_000_000})))
     assert house.registry.topic("t").configs == {"segment.bytes": "100"}
 
 
@@ -194,13 +195,13 @@ def test_a_deleted_topic_leaves_nothing() -> None:
     house.create("kept", 1)
     before = house.tree()
     topic = house.create("t", 2)
-    house.registry.elect(TopicPartition("t", 1), {1})
-    assert house.registry.begin_delete("t") == topic
+    complete(house.registry.elect(TopicPartition("t", 1), {1}))
+    assert complete(house.registry.begin_delete("t")) == topic
     refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: house.registry.topic("t"))
     refused(ErrorCode.UNKNOWN_TOPIC_ID, lambda: house.registry.topic_by_id(topic.topic_id))
     refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.create("t"), "still being deleted")
-    house.registry.finish_delete("t")
-    house.registry.finish_delete("t")
+    complete(house.registry.finish_delete("t"))
+    complete(house.registry.finish_delete("t"))
     assert {path for path in house.tree() if "partitions" not in path} == set(before)
     again = house.create("t", 1)
     assert again.topic_id != topic.topic_id
@@ -230,16 +231,16 @@ def test_a_deletion_goes_on_after_a_crash_anywhere() -> None:
     for removals in range(10):
         house = House()
         topic = house.create("t", 2)
-        house.registry.elect(TopicPartition("t", 1), {1})
+        complete(house.registry.elect(TopicPartition("t", 1), {1}))
         house.registry._coordination = Failing(house.session, removals)  # type: ignore[assignment]  # all else delegated
-        house.registry.begin_delete("t")
+        complete(house.registry.begin_delete("t"))
         try:
-            house.registry.finish_delete("t")
+            complete(house.registry.finish_delete("t"))
         except PowerCut:
             again = house.reopened()
             assert again.topics == {}
             assert {name: found.topic_id for name, found in again.deleting.items()} == {"t": topic.topic_id}
-            again.finish_delete("t")
+            complete(again.finish_delete("t"))
             assert house.reopened().deleting == {}
             continue
         assert removals == 5  # state, its parent, the parent of those, configs, the topic
@@ -250,7 +251,7 @@ def test_a_deletion_goes_on_after_a_crash_anywhere() -> None:
 def test_a_new_topic_does_not_inherit_states() -> None:
     house = House()
     house.create("t", 1)
-    house.registry.elect(TopicPartition("t", 0), {1})
+    complete(house.registry.elect(TopicPartition("t", 0), {1}))
     house.session.delete("/barnabas/topics/t")
     house.registry.load()
     house.create("t", 1)
@@ -306,12 +307,18 @@ def test_other_nodes_that_make_no_sense() -> None:
 
 def test_states_and_elections() -> None:
     house = House(brokers=3)
-    house.registry.create(house.plan(NewTopic(name="t", assignments={0: [2, 3, 1]})))
+    complete(house.registry.create(house.plan(NewTopic(name="t", assignments={0: [2, 3, 1]}))))
     partition = TopicPartition("t", 0)
     assert house.registry.state(partition) == PartitionState(leader=2, leader_epoch=0, isr=(2, 3, 1))
-    assert house.registry.elect(partition, {1, 3}) == PartitionState(leader=3, leader_epoch=1, isr=(3, 1), version=0)
-    assert house.registry.elect(partition, {1}) == PartitionState(leader=1, leader_epoch=2, isr=(1,), version=1)
-    assert house.registry.elect(partition, {2}) == PartitionState(leader=-1, leader_epoch=3, isr=(1,), version=2)
+    assert complete(house.registry.elect(partition, {1, 3})) == PartitionState(
+        leader=3, leader_epoch=1, isr=(3, 1), version=0
+    )
+    assert complete(house.registry.elect(partition, {1})) == PartitionState(
+        leader=1, leader_epoch=2, isr=(1,), version=1
+    )
+    assert complete(house.registry.elect(partition, {2})) == PartitionState(
+        leader=-1, leader_epoch=3, isr=(1,), version=2
+    )
     assert house.reopened().state(partition) == house.registry.state(partition)
 
 
@@ -320,13 +327,13 @@ def test_a_state_is_written_by_one_only() -> None:
     house.create("t", 1)
     partition = TopicPartition("t", 0)
     other = house.reopened()
-    house.registry.elect(partition, {1})
+    complete(house.registry.elect(partition, {1}))
     with pytest.raises(BadVersion):
-        other.elect(partition, {1})
+        complete(other.elect(partition, {1}))
     third = house.reopened()
-    house.registry.elect(partition, {1})
+    complete(house.registry.elect(partition, {1}))
     with pytest.raises(BadVersion):
-        third.elect(partition, {1})
+        complete(third.elect(partition, {1}))
     for missing in (TopicPartition("t", 1), TopicPartition("u", 0)):
         refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partial(house.registry.state, missing))
 
@@ -334,14 +341,14 @@ def test_a_state_is_written_by_one_only() -> None:
 def test_a_topic_that_fits_into_no_node() -> None:
     house = House(brokers=9)
     big = NewTopic(name="t", partitions=10_000, replication_factor=9)
-    house.registry.create(house.plan(big))
+    complete(house.registry.create(house.plan(big)))
     factors = house.registry.topic("t").replication_factor
     assert factors == 9
     with pytest.raises(ApiError) as error:
         topic = house.registry.topic("t")
         for _ in range(10):
             topic = house.registry.plan_partitions("t", len(topic.partitions) + 10_000, house.racks)
-            house.registry.grow(topic)
+            complete(house.registry.resize(topic))
     assert error.value.code == ErrorCode.INVALID_PARTITIONS
 
 

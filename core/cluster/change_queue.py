@@ -1,0 +1,154 @@
+"""Changes of what the cluster agrees on, one after the other, without the owner thread waiting for a network.
+
+A change is an `async def` that awaits its calls of the coordination service through `elsewhere`; everything between
+them runs on the owner thread. `ChangeQueue` drives it; no event loop is needed.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
+
+from ...ports.coordination import BadVersion, Coordination, CoordinationError, NodeExists, NoNode, NotEmpty
+from ...ports.errors import BarnabasError, ClosedError
+from ...ports.scheduler import Outcome, Scheduler
+
+T = TypeVar("T")
+Work = Callable[[], Any]
+Change = Coroutine[Any, Any, T]
+
+_REFUSALS = (BadVersion, NodeExists, NoNode, NotEmpty)
+
+
+class _Elsewhere(Generic[T]):
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Work, T, T]:
+        return (yield self._work)
+
+
+def elsewhere(work: Callable[[], T]) -> Awaitable[T]:
+    """`await elsewhere(work)`: what `work` returns or raises. It may block, and must not touch the owner's state."""
+    return _Elsewhere(work)
+
+
+def complete(change: Change[T]) -> T:
+    """Make a change here and now, waiting for whatever it waits for (at a start, before anything is served)."""
+    outcome: Outcome[Any] | None = None
+    while True:
+        try:
+            work = _resumed(change, outcome)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # T by the type of `change`
+        outcome = _outcome_of(work)
+
+
+def is_unreachable(error: BaseException | None) -> bool:
+    """True if the service did not answer, so that the next call will hardly do better; False if it refused."""
+    return isinstance(error, CoordinationError | ClosedError) and not isinstance(error, _REFUSALS)
+
+
+class _Running:
+    """A change in the queue. `outage`: why its calls are not made any more."""
+
+    def __init__(self, make: Callable[[], Change[Any]], done: Callable[[Outcome[Any]], None]) -> None:
+        self.make = make
+        self.done = done
+        self.change: Change[Any] | None = None
+        self.outage: BarnabasError | None = None
+
+
+class ChangeQueue:
+    """Makes changes in the order they were given, each wholly before the next. Owner thread only.
+
+    With a coordination service that may block, its calls are offloaded. When one of them finds that the service cannot
+    be reached, the other calls of that change and of those that wait already fail with the same error: nobody waits
+    for more than one time-out. With a service that does not block everything happens within `run`.
+    """
+
+    def __init__(self, scheduler: Scheduler, coordination: Coordination) -> None:
+        self._scheduler = scheduler
+        self._coordination = coordination
+        self._waiting: deque[_Running] = deque()
+        self._busy = False
+
+    def run(self, make: Callable[[], Change[T]], done: Callable[[Outcome[T]], None]) -> None:
+        """Begin the change that `make` gives when it is its turn; `done` is called with what it returns or raises."""
+        self._waiting.append(_Running(make, done))
+        if not self._busy:
+            self._next()
+
+    def _next(self) -> None:
+        self._busy = True
+        while self._waiting:
+            running = self._waiting[0]
+            running.change = running.make()
+            if not self._go_on(running, None):
+                return
+        self._busy = False
+
+    def _offloaded(self, running: _Running, outcome: Outcome[Any]) -> None:
+        if self._go_on(running, outcome):
+            self._next()
+
+    def _go_on(self, running: _Running, outcome: Outcome[Any] | None) -> bool:
+        """False: the rest follows when what was offloaded is done."""
+        assert running.change is not None
+        while True:
+            try:
+                work = _resumed(running.change, outcome)
+            except StopIteration as end:
+                self._end(running, Outcome(value=end.value))
+                return True
+            except Exception as error:  # noqa: BLE001  handed to `done`
+                self._end(running, Outcome(error=error))
+                return True
+            if running.outage is not None:
+                outcome = Outcome(error=running.outage)
+            elif not self._coordination.blocking:
+                outcome = _outcome_of(work)
+            elif self._offload(running, work):
+                return False
+            else:
+                outcome = Outcome(error=running.outage)
+
+    def _offload(self, running: _Running, work: Work) -> bool:
+        def done(outcome: Outcome[Any]) -> None:
+            if isinstance(outcome.error, BarnabasError) and is_unreachable(outcome.error):
+                for waiting in self._waiting:
+                    waiting.outage = outcome.error
+            self._offloaded(running, outcome)
+
+        try:
+            self._scheduler.offload(work, done)
+        except ClosedError as error:  # the broker is about to end
+            running.outage = error
+            return False
+        return True
+
+    def _end(self, running: _Running, outcome: Outcome[Any]) -> None:
+        self._waiting.popleft()
+        try:
+            running.done(outcome)
+        except BaseException:
+            self._scheduler.call_soon(self._next)  # the others go on, whatever one of those who are told raises
+            raise
+
+
+def _resumed(change: Change[Any], outcome: Outcome[Any] | None) -> Work:
+    """The next work that a change asks for, after the outcome of the one before."""
+    work: Work
+    if outcome is None:
+        work = change.send(None)
+    elif outcome.error is not None:
+        work = change.throw(outcome.error)
+    else:
+        work = change.send(outcome.value)
+    return work
+
+
+def _outcome_of(work: Work) -> Outcome[Any]:
+    try:
+        return Outcome(value=work())
+    except Exception as error:  # noqa: BLE001  it goes on in the change that asked
+        return Outcome(error=error)

@@ -181,23 +181,23 @@ class BrokerConfig:
     )
 
     # Single classic topics, as in 0.7.
-    topic_partition_count_map: tuple[str, ...] = list_key(
-        "topic.partition.count.map", (), doc="Partitions of single classic topics: TOPIC:NUMBER,..."
+    topic_partition_count_map: str = text_key(
+        "topic.partition.count.map", "", doc="Partitions of single classic topics: TOPIC:NUMBER,..."
     )
-    topic_log_file_size: tuple[str, ...] = list_key(
-        "topic.log.file.size", (), doc="log.segment.bytes of single classic topics: TOPIC:BYTES,..."
+    topic_log_file_size: str = text_key(
+        "topic.log.file.size", "", doc="log.segment.bytes of single classic topics: TOPIC:BYTES,..."
     )
-    topic_log_roll_hours: tuple[str, ...] = list_key(
-        "topic.log.roll.hours", (), doc="log.roll.hours of single classic topics: TOPIC:HOURS,..."
+    topic_log_roll_hours: str = text_key(
+        "topic.log.roll.hours", "", doc="log.roll.hours of single classic topics: TOPIC:HOURS,..."
     )
-    topic_log_retention_hours: tuple[str, ...] = list_key(
-        "topic.log.retention.hours", (), doc="log.retention.hours of single classic topics: TOPIC:HOURS,..."
+    topic_log_retention_hours: str = text_key(
+        "topic.log.retention.hours", "", doc="log.retention.hours of single classic topics: TOPIC:HOURS,..."
     )
-    topic_log_retention_size: tuple[str, ...] = list_key(
-        "topic.log.retention.size", (), doc="log.retention.bytes of single classic topics: TOPIC:BYTES,..."
+    topic_log_retention_size: str = text_key(
+        "topic.log.retention.size", "", doc="log.retention.bytes of single classic topics: TOPIC:BYTES,..."
     )
-    topic_flush_intervals_ms: tuple[str, ...] = list_key(
-        "topic.flush.intervals.ms", (), doc="log.flush.interval.ms of single classic topics: TOPIC:MS,..."
+    topic_flush_intervals_ms: str = text_key(
+        "topic.flush.intervals.ms", "", doc="log.flush.interval.ms of single classic topics: TOPIC:MS,..."
     )
     metrics_listen: str | None = text_key(
         "metrics.listen", None, doc="Ours. HOST:PORT where Prometheus finds the metrics."
@@ -277,9 +277,7 @@ class BrokerConfig:
 
     def topic_numbers(self, key: str, report: Callable[[str], None]) -> dict[str, int]:
         """Topic → number, of one of 0.7's maps. Items that make no sense are reported and skipped."""
-        items = self.value(key)
-        assert isinstance(items, tuple)
-        return parse_topic_map(key, items, report)
+        return parse_topic_map(key, str(self.value(key)), report)
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:

@@ -1,6 +1,6 @@
 """What is special about the configuration of classic topics: their defaults, and 0.7's maps of topics (facts A5)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 CLASSIC = "classic"
 V2 = "v2"
@@ -28,10 +28,10 @@ TOPIC_MAPS: Mapping[str, tuple[str, int]] = {
 """Broker key of 0.7 → the topic key it sets for single classic topics, and the factor of its unit."""
 
 
-def parse_topic_map(key: str, items: Sequence[str], report: Callable[[str], None]) -> dict[str, int]:
-    """`topic:number` items; as in 0.7 one that makes no sense is reported and skipped. Numbers are above 0."""
+def parse_topic_map(key: str, text: str, report: Callable[[str], None]) -> dict[str, int]:
+    """`topic:number,...`; as in 0.7 an item that makes no sense is reported and skipped. Numbers are above 0."""
     numbers = {}
-    for item in items:
+    for item in filter(None, map(str.strip, text.split(","))):
         topic, colon, number = item.rpartition(":")
         number = number.strip()
         fits = number.isascii() and number.isdecimal() and len(number) <= _WHOLE_NUMBER_DIGITS_MAX

@@ -31,15 +31,26 @@ def settings_from(*layers: Mapping[str, object]) -> dict[str, object]:
     Raises `ConfigError` for a name that is no key, and for two names of one key within a layer.
     """
     merged: dict[str, object] = {}
+    zookeeper: dict[str, object] = {}
     for layer in layers:
         names: dict[str, str] = {}
         for name, given in flatten(layer):
             key, value = canonical(name, given, KEYS)
+            zookeeper[name.strip().replace("_", ".")] = given
             if key in names:
                 raise ConfigError(f"{key} is given twice, as {names[key]!r} and as {name!r}")
             names[key] = name
             merged[key] = value
+    _check_zookeeper(zookeeper)
     return merged
+
+
+def _check_zookeeper(given: Mapping[str, object]) -> None:
+    """0.7 ignores zk.connect where enable.zookeeper is false: whoever wrote both is asked what is meant."""
+    if "enable.zookeeper" in given and not KEYS["classic.registration.enable"].parse(given["enable.zookeeper"]):
+        for name in ("zk.connect", "zookeeper.connect"):
+            if name in given:
+                raise ConfigError(f"enable.zookeeper=false contradicts {name}={given[name]}; leave one of them out")
 
 
 def flatten(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -27,7 +27,7 @@ from ..config import BrokerConfig, Listener
 from ..config.classic import CLASSIC, FORMAT_KEY
 from .broker_service import BrokerService
 from .endpoints import Endpoints
-from .registration import KAFKA, current_broker, follow_topics, id_nodes, predecessor_ms, shows_classic
+from .registration import KAFKA, check_alone, current_broker, follow_topics, id_nodes, predecessor_ms, shows_classic
 from .settings import BrokerSettings
 from .state import BrokerState
 
@@ -135,6 +135,7 @@ class BrokerNode:
             log_dirs.append(log_dir)
         coordination = self._coordination = outside.open_coordination()
         closing.callback(coordination.close)
+        check_alone(self._config, coordination, outside.report)
         settings = BrokerSettings(self._config, coordination, outside.report, self._plugins.deletion_policy)
         registry = TopicRegistry(coordination, outside.entropy, outside.report)
         registry.load()
@@ -318,6 +319,9 @@ def _ignore(_: int) -> None:
 
 def open_topics(state: BrokerState) -> None:
     """Open the logs of what belongs to this broker; finish deletions that were interrupted."""
+    if not state.settings.static.owns_topics:
+        state.classic.load()
+        return
     for topic in list(state.registry.deleting.values()):
         if state.drop_topic(topic):
             complete(state.registry.finish_delete(topic.name))

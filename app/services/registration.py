@@ -1,11 +1,14 @@
 """How a broker appears in the registries: that of the classic generation, that of the current one, or both."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...core.classic.broker_registration import BrokerRegistrar, IdNode, classic_id_node
 from ...core.classic.layout import ClassicBroker
 from ...core.cluster import layout
+from ...core.cluster.brokers import live_brokers
 from ...core.cluster.topics import BrokerRegistration
+from ...ports.coordination import Coordination
+from ...ports.errors import BarnabasError, ConfigError
 from ..config import BrokerConfig, Listener
 from .classic.topics import ClassicTopics
 from .state import BrokerState
@@ -37,8 +40,27 @@ def id_nodes(
     if shows_classic(config, listeners):
         nodes.append(classic_id_node(_classic_broker(state, own.started_ms)))
     if any(listener.protocol == KAFKA for listener in listeners):
-        nodes.append(_current_id_node(own))
+        nodes += [_current_id_node(own), _controller_node(own.broker_id)]
     return nodes
+
+
+def check_alone(config: BrokerConfig, coordination: Coordination, report: Callable[[str], None]) -> None:
+    """Raise `ConfigError` when another live broker serves the current generation from the same tree.
+
+    That needs replication, which is not there yet. To be asked before anything in the tree is changed.
+    """
+    if any(listener.protocol == KAFKA for listener in config.listener_list):
+        others = [broker.broker_id for broker in live_brokers(coordination, report)]
+        if set(others) - {config.broker_id}:
+            raise _not_alone(min(set(others) - {config.broker_id}))
+
+
+def _not_alone(other: int) -> ConfigError:
+    return ConfigError(
+        f"broker {other} has a kafka:// listener and the same coordination; brokers do not share topics yet: give this "
+        "one a chroot or prefix of its own, or only classic:// listeners (if the other one died, wait for its "
+        "session to end)"
+    )
 
 
 def _classic_broker(state: BrokerState, started_ms: int) -> ClassicBroker:
@@ -56,6 +78,27 @@ def _current_id_node(own: BrokerRegistration) -> IdNode:
 
     path = layout.broker_path(own.broker_id)
     return IdNode(path=path, data=layout.encode_broker(own), is_our_place=is_our_place)
+
+
+def _controller_node(broker_id: int) -> IdNode:
+    """What two brokers that start at the same moment cannot both have."""
+
+    def holder(data: bytes) -> int | None:
+        try:
+            return layout.decode_controller(data)
+        except ValueError:
+            return None
+
+    def clash(data: bytes) -> BarnabasError:
+        other = holder(data)
+        return ConfigError(f"{layout.CONTROLLER} says {data[:100]!r}") if other is None else _not_alone(other)
+
+    return IdNode(
+        path=layout.CONTROLLER,
+        data=layout.encode_controller(broker_id),
+        is_our_place=lambda data: holder(data) == broker_id,
+        clash=clash,
+    )
 
 
 def predecessor_ms(config: BrokerConfig) -> float:

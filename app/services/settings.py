@@ -74,9 +74,7 @@ class BrokerSettings:
     def check_makes_current_topics(self, name: str) -> None:
         """Raise `ApiError(UNSUPPORTED_FOR_MESSAGE_FORMAT)` where topics made without a word are classic ones."""
         if self.static.message_format != V2:
-            text = (
-                f"{name[:260]!r} would be a classic topic (message.format); write it through a classic:// listener"
-            )
+            text = f"{name[:260]!r} would be a classic topic (message.format); write it through a classic:// listener"
             raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
 
     def altered_topic_configs(

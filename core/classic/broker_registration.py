@@ -28,11 +28,15 @@ TAKEN_AGAIN_MS = 30_000.0
 
 @frozen(kw_only=True)
 class IdNode:
-    """A node that shows the broker as alive. `is_our_place` tells if what another one says is this broker's address."""
+    """A node that shows the broker as alive. `is_our_place` tells if what another one says is this broker's address.
+
+    `clash` makes the error when it is not; by default the broker's id is taken.
+    """
 
     path: str
     data: bytes
     is_our_place: Callable[[bytes], bool]
+    clash: Callable[[bytes], BarnabasError] | None = None
 
 
 def classic_id_node(broker: ClassicBroker) -> IdNode:
@@ -138,7 +142,7 @@ class BrokerRegistrar:
     def begin(self) -> bool:
         """Register here and now, which may block. False: a predecessor's session must end first; `ready` follows.
 
-        Raises `ApiError(DUPLICATE_BROKER_REGISTRATION)` and `CoordinationError`.
+        Raises `ApiError(DUPLICATE_BROKER_REGISTRATION)`, what the `clash` of a node makes, and `CoordinationError`.
         """
         self._listening = self._coordination.listen(self._session_changed)
         self._busy = True
@@ -301,7 +305,10 @@ class BrokerRegistrar:
     def _lose_patience(self) -> None:
         self._patience_over = True
 
-    def _clash(self, taken: NodeTaken) -> ApiError:
+    def _clash(self, taken: NodeTaken) -> BarnabasError:
+        clash = self._ids[taken.path].clash
+        if clash is not None:
+            return clash(taken.content)
         text = (
             f"broker.id {self._broker_id} is taken: {taken.path} says {_shown(taken.content)}; "
             "give this broker another broker.id, or stop the other one"

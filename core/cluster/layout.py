@@ -14,6 +14,8 @@ FORMAT = 1
 CLUSTER_ID = "/barnabas/cluster/id"
 TOPICS = "/barnabas/topics"
 BROKER_IDS = "/barnabas/brokers/ids"
+CONTROLLER = "/barnabas/controller"
+"""Ephemeral: the one broker that changes topics and configs."""
 PARTITIONS = "/barnabas/partitions"
 ALL_BROKERS = "<default>"
 
@@ -152,6 +154,14 @@ def decode_broker(name: str, data: bytes) -> BrokerRegistration:
     if not (name.isascii() and name.isdecimal()):
         raise ValueError(f"{name!r} is not a broker id")
     return BrokerRegistration(broker_id=int(name), endpoints=tuple(endpoints), rack=rack, started_ms=started_ms)
+
+
+def encode_controller(broker_id: int) -> bytes:
+    return _dump({"broker_id": broker_id})
+
+
+def decode_controller(data: bytes) -> int:
+    return _integer(_load(data), "broker_id")
 
 
 def _dump(node: Mapping[str, object]) -> bytes:

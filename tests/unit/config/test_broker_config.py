@@ -199,11 +199,25 @@ def test_0_7_names_of_zookeeper() -> None:
     config = BrokerConfig.from_mapping(given)
     assert (config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms) == (900, 800)
     assert not config.classic_registration_enable
+    assert config.coordination_choice == ("embedded", None)
+    assert BrokerConfig.from_mapping({"zk.connect": "a", "enable.zookeeper": "true"}).classic_registration_enable
+    both = {"zk.connect": "a:1/b", "enable.zookeeper": "false"}
+    assert "enable.zookeeper=false contradicts zk.connect=a:1/b" in refusal(both)
+
+
+def test_whose_topics_they_are() -> None:
+    def owns(listeners: str, coordination: str) -> bool:
+        return BrokerConfig.from_mapping({"listeners": listeners, "coordination": coordination}).owns_topics
+
+    assert owns("kafka://a:1", "zookeeper://z/b")
+    assert owns("classic://a:1,kafka://a:2", "etcd://e/b")
+    assert owns("classic://a:1", "embedded")
+    assert not owns("classic://a:1", "zookeeper://z/b")
 
 
 def test_maps_of_topics_skip_what_makes_no_sense() -> None:
     reports: list[str] = []
-    config = BrokerConfig.from_mapping({"topic.partition.count.map": "a:3,b,c:0,d:x, e.f:2 ,g:9999999999999999999999"})
+    config = BrokerConfig.from_mapping({"topic.partition.count.map": "a:3,,b,c:0,d:x, e.f:2 ,g:9999999999999999999999"})
     assert config.topic_numbers("topic.partition.count.map", reports.append) == {"a": 3, "e.f": 2}
     assert len(reports) == 4
     assert "skipped 'b'" in reports[0]

@@ -279,3 +279,20 @@ def test_0_7_maps_of_topics() -> None:
     overrides = {"message.format": "classic", "segment.bytes": "200"}
     found = log_config_for(config, overrides, topic_defaults=maps["a"])
     assert (found.segment_bytes, found.segment_ms) == (200, 7_200_000)
+
+
+def test_what_counts_for_a_classic_topic_is_told() -> None:
+    broker = BrokerConfig.from_mapping({"log.flush.interval.ms": 70, "topic.log.file.size": "a:100"})
+    maps = topic_maps(broker, pytest.fail)
+    overrides = {"message.format": "classic"}
+    entries = topic_config_entries(overrides, broker, topic_defaults=maps["a"], synonyms=True)
+    told = {entry.name: (entry.value, entry.source, [each.name for each in entry.synonyms]) for entry in entries}
+    default, static, own = ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER, ConfigSource.TOPIC
+    assert told["flush.messages"] == ("500", default, ["log.flush.interval.messages"])
+    assert told["flush.ms"] == ("70", static, ["log.flush.interval.ms", "log.flush.scheduler.interval.ms"])
+    assert told["segment.bytes"] == ("100", static, ["topic.log.file.size"])
+    assert told["message.format"] == ("classic", own, ["message.format", "message.format"])
+    assert log_config_for(broker, overrides, topic_defaults=maps["a"]).segment_bytes == 100
+    modern = {entry.name: entry.value for entry in topic_config_entries({}, broker, topic_defaults=maps["a"])}
+    assert (modern["segment.bytes"], modern["max.message.bytes"]) == ("1073741824", "1048588")
+    assert log_config_for(broker, {}, topic_defaults=maps["a"]).segment_bytes == 1_073_741_824

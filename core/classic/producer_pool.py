@@ -131,6 +131,8 @@ class _Channel:
         self._retired = False
         self._unproven: ClassicProduce | None = None
         """The last request that went out on this connection since a proof."""
+        self._asking = False
+        """What came over the connection is being proven, before it is made anew."""
         self._doubt = doubt
         """Why something sent since a proof may not have arrived."""
 
@@ -142,15 +144,24 @@ class _Channel:
             done(doubt)
             return
 
+        def told(error: BarnabasError | None) -> None:
+            if error is not None:
+                self._doubt = None  # it is told now
+            done(error)
+
+        self._ask(link, last, told)
+
+    def _ask(self, link: BrokerLink, last: ClassicProduce, told: Callable[[BarnabasError | None], None]) -> None:
+        """Ask the broker something that it answers after `last`, the last request on the link."""
+
         def reply(result: ClassicOffsetsResult | BarnabasError) -> None:
             if isinstance(result, BarnabasError):
                 self._lost(link, result)
-                self._doubt = None  # it is told now
-                done(result)
+                told(result)
                 return
             if self._unproven is last:
                 self._unproven = None
-            done(None)
+            told(None)
 
         entry = last.partitions[-1]
         question = ClassicOffsets(topic=entry.topic, partition=max(0, entry.partition), time_ms=LATEST, max_offsets=1)
@@ -171,14 +182,14 @@ class _Channel:
 
     def fail(self, error: BarnabasError) -> None:
         """Hang up; everything that is left fails."""
-        self._hang_up()
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
         left = [*self._out, *self._waiting]
         self._out.clear()
         self._waiting.clear()
         self._out_bytes = 0
+        self._hang_up()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
         for sending in left:
             sending.done(error)
 
@@ -230,7 +241,7 @@ class _Channel:
                     self._connect()
                 return
             if self._due_to_reconnect():
-                if self._out:
+                if self._out or not self._proven_on(self._link):
                     return
                 self._since_ms = self._now()
                 self._hang_up()
@@ -238,6 +249,22 @@ class _Channel:
             self._hand_over(self._link, self._waiting.popleft())
         if self._retired and not self._waiting and not self._out:
             self._hang_up()
+
+    def _proven_on(self, link: BrokerLink) -> bool:
+        """False while the broker has to say that it has everything of this connection, before the next one begins.
+
+        Otherwise it could take what comes over the next one first, and nobody would know what it took of this one.
+        """
+        if self._unproven is None:
+            return True
+        if not self._asking:
+            self._asking = True
+            self._ask(link, self._unproven, self._asked)
+        return False
+
+    def _asked(self, _: BarnabasError | None) -> None:
+        self._asking = False
+        self._pump()
 
     def _due_to_reconnect(self) -> bool:
         settings = self._pool.settings

@@ -46,10 +46,12 @@ class PlainDirectory:
 
 
 class Node:
-    """A broker that keeps frames."""
+    """A broker that keeps the frames of produces, and answers questions about offsets."""
 
     def __init__(self, bench: "Bench", number: int) -> None:
         self.frames: list[bytes] = []
+        self.questions = 0
+        self.answers = True
         self.connections: list[Connection] = []
         self.bench = bench
         self.address = (f"b{number}", 9092)
@@ -64,7 +66,12 @@ class Node:
         return self
 
     def frame(self, content: memoryview) -> None:
-        self.frames.append(bytes(content))
+        if content[:2] == b"\x00\x04":
+            self.questions += 1
+            if self.answers:
+                self.connections[-1].send([b"\x00\x00" + b"\x00\x00\x00\x01" + bytes(8)])
+        else:
+            self.frames.append(bytes(content))
 
     def closed(self, error: TransportError | None) -> None:
         pass
@@ -284,6 +291,36 @@ def test_it_reconnects_after_so_many_requests() -> None:
         bench.send(run("t", b"%d" % number))
     assert len(bench.nodes[0].connections) == 3
     assert [values for _, _, values in bench.nodes[0].shown] == [[b"%d" % n] for n in range(5)]
+
+
+def test_what_came_over_a_connection_is_proven_before_the_next_one_begins() -> None:
+    bench = Bench(PlainDirectory(t=[(0, 0)]), pool=PoolSettings(reconnect_interval=2))
+    node, proofs = bench.nodes[0], list[BarnabasError | None]()
+    node.answers = False
+    for number in range(3):
+        bench.send(run("t", b"%d" % number))
+    assert (len(node.connections), node.questions, len(node.shown)) == (1, 1, 2), "the third waits for the answer"
+    node.connections[0].send([b"\x00\x00" + b"\x00\x00\x00\x01" + bytes(8)])
+    bench.scheduler.run_pending()
+    bench.scheduler.advance(10)
+    assert (len(node.connections), len(node.shown)) == (2, 3)
+    node.answers = True
+    bench.pool.prove(proofs.append)
+    bench.scheduler.advance(10)
+    assert proofs == [None]
+
+
+def test_a_broker_that_proves_nothing_before_a_reconnect_leaves_doubt() -> None:
+    bench = Bench(PlainDirectory(t=[(0, 0)]), pool=PoolSettings(reconnect_interval=2))
+    node, proofs = bench.nodes[0], list[BarnabasError | None]()
+    node.answers = False
+    for number in range(3):
+        bench.send(run("t", b"%d" % number), ms=1000)
+    bench.scheduler.advance(2000)
+    assert len(node.shown) == 3, "it goes on with another connection"
+    bench.pool.prove(proofs.append)
+    bench.scheduler.advance(10)
+    assert [type(proof) for proof in proofs] == [TransportError]
 
 
 @pytest.mark.parametrize(("interval_ms", "connections"), [(1000, 3), (-1, 1)])

@@ -2,32 +2,25 @@
 
 import mmap
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ...core.log.examine import (
-    Finding,
-    examine_index,
-    examine_segment,
-    examine_time_index,
-    index_entries,
-    time_index_entries,
-)
-from ...core.message.batch_header import BatchHeader, crc_valid
-from ...core.message.message_set import MessageSet
+from ...core.log.examine import examine_index, examine_segment, examine_time_index
+from ...core.log.examine_classic import examine_classic_chain, examine_classic_segment
+from ...core.log.names import CLASSIC_SUFFIX, segment_file
 from ...ports.errors import ConfigError
 from ...ports.words import Buffer
-from .consume import message_fields
+from .log_entries import as_lines, entries
 from .options import AsJson, print_json
 
 log = typer.Typer(help="Look at the files of a log: dump, verify.", no_args_is_help=True)
 
-_LOG_FILE = re.compile(r"(\d{20})\.(log|index|timeindex)")
-_CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+_LOG_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|kafka)")
 
 
 def register(app: typer.Typer) -> None:
@@ -40,16 +33,18 @@ def dump(
     records: Annotated[bool, typer.Option("--records", help="Print the messages too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the batches of segments and the entries of indexes."""
+    """Print the batches or classic messages of segments and the entries of indexes."""
     for path in _log_files(paths):
         base_offset, kind = _name(path)
         with _mapped(path) as content:
+            found = entries(content, kind, base_offset, records=records)
             if as_json:
-                print_json({"file": str(path), "entries": list(_json_entries(content, kind, base_offset, records))})
+                print_json({"file": str(path), "entries": list(found)})
                 continue
             typer.echo(f"{path}  {len(content)} bytes")
-            for line in _lines(content, kind, base_offset, records):
-                typer.echo(f"  {line}")
+            for fields in found:
+                for line in as_lines(fields):
+                    typer.echo(f"  {line}")
 
 
 @log.command()
@@ -59,33 +54,59 @@ def verify(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Check every batch and every index; ends with 1 if anything is wrong.
+    """Check every batch or classic message and every index; ends with 1 if anything is wrong.
 
     While a broker writes, the end of its newest segment may look cut.
     """
-    segments, batches, problems = 0, 0, []
+    counts = {"segments": 0, "batches": 0, "messages": 0}
+    problems: list[str] = []
+    classic: dict[Path, list[tuple[int, int]]] = defaultdict(list)
     for path in _log_files(paths):
         base_offset, kind = _name(path)
-        if kind != "log":
+        if kind not in ("log", "kafka"):
             continue
-        segments += 1
+        counts["segments"] += 1
         with _mapped(path) as content:
-            next_offset = base_offset
-            for finding in examine_segment(content, base_offset):
-                batches += 1
-                if finding.header is not None:
-                    next_offset = finding.header.next_offset
-                if finding.problem:
-                    problems.append(f"{path} at position {finding.position}: {finding.problem}")
-            problems += _index_problems(path, content, base_offset, next_offset)
+            if kind == "log":
+                counts["batches"] += _verify_batches(path, content, base_offset, problems)
+            else:
+                counts["messages"] += _verify_messages(path, content, problems)
+                classic[path.parent].append((base_offset, len(content)))
+    for folder, segments in classic.items():
+        for base_offset, problem in examine_classic_chain(segments):
+            problems.append(f"{folder / segment_file(base_offset, CLASSIC_SUFFIX)} {problem}")
     if as_json:
-        print_json({"segments": segments, "batches": batches, "problems": problems})
+        print_json({**counts, "problems": problems})
     else:
         for problem in problems:
             typer.echo(problem)
-        typer.echo(f"{segments} segments, {batches} batches, {len(problems)} problems")
+        told = [f"{count} {what}" for what, count in counts.items() if count or what != "messages"]
+        typer.echo(", ".join([*told, f"{len(problems)} problems"]))
     if problems:
         raise typer.Exit(1)
+
+
+def _verify_batches(path: Path, content: Buffer, base_offset: int, problems: list[str]) -> int:
+    """Add what is wrong with a segment of batches and its indexes; how many batches were found."""
+    count, next_offset = 0, base_offset
+    for finding in examine_segment(content, base_offset):
+        count += 1
+        if finding.header is not None:
+            next_offset = finding.header.next_offset
+        if finding.problem:
+            problems.append(f"{path} at position {finding.position}: {finding.problem}")
+    problems += _index_problems(path, content, base_offset, next_offset)
+    return count
+
+
+def _verify_messages(path: Path, content: Buffer, problems: list[str]) -> int:
+    """The same for a segment of classic messages; compressed ones count as one."""
+    count = 0
+    for finding in examine_classic_segment(content):
+        count += 1
+        if finding.problem:
+            problems.append(f"{path} at position {finding.position}: {finding.problem}")
+    return count
 
 
 def _index_problems(segment: Path, content: Buffer, base_offset: int, next_offset: int) -> Iterator[str]:
@@ -119,7 +140,7 @@ def _log_files(paths: list[Path]) -> Iterator[Path]:
 def _name(path: Path) -> tuple[int, str]:
     match = _LOG_FILE.fullmatch(path.name)
     if match is None:
-        raise ConfigError(f"{path} is no file of a log (20 digits and .log, .index or .timeindex)")
+        raise ConfigError(f"{path} is no file of a log (20 digits and .log, .index, .timeindex or .kafka)")
     return int(match[1]), match[2]
 
 
@@ -135,67 +156,3 @@ def _mapped(path: Path) -> Iterator[Buffer]:
             yield view
         finally:
             view.release()
-
-
-def _lines(content: Buffer, kind: str, base_offset: int, records: bool) -> Iterator[str]:
-    if kind == "index":
-        yield from (f"offset {offset}  position {position}" for offset, position in index_entries(content, base_offset))
-    elif kind == "timeindex":
-        yield from (f"timestamp {time}  offset {offset}" for time, offset in time_index_entries(content, base_offset))
-    else:
-        for finding in examine_segment(content, base_offset):
-            fields = _batch_fields(content, finding)
-            yield "  ".join(f"{name} {value}" for name, value in fields.items())
-            if records:
-                yield from (f"  | {fields}" for fields in _record_fields(content, finding))
-
-
-def _json_entries(content: Buffer, kind: str, base_offset: int, records: bool) -> Iterator[Mapping[str, object]]:
-    if kind == "index":
-        yield from ({"offset": offset, "position": at} for offset, at in index_entries(content, base_offset))
-    elif kind == "timeindex":
-        yield from ({"timestamp": time, "offset": offset} for time, offset in time_index_entries(content, base_offset))
-    else:
-        for finding in examine_segment(content, base_offset):
-            fields = _batch_fields(content, finding)
-            if records:
-                fields["records"] = list(_record_fields(content, finding))
-            yield fields
-
-
-def _batch_fields(content: Buffer, finding: Finding) -> dict[str, object]:
-    fields: dict[str, object] = {"position": finding.position}
-    header = finding.header
-    if header is not None:
-        fields |= {
-            "offsets": f"{header.base_offset}..{header.last_offset}",
-            "count": header.count,
-            "bytes": header.size,
-            "codec": _codec_name(header),
-            "epoch": header.leader_epoch,
-            "timestamps": f"{header.base_timestamp}..{header.max_timestamp}",
-            "producer": f"{header.producer_id}/{header.producer_epoch}/{header.base_sequence}",
-            "crc": "ok" if crc_valid(content, header, finding.position) else "WRONG",
-        }
-        marks = ("transactional", "control", "log_append_time")
-        fields |= {mark: "yes" for mark in marks if getattr(header, mark)}
-    if finding.problem:
-        fields["problem"] = finding.problem
-    return fields
-
-
-def _codec_name(header: BatchHeader) -> str:
-    known = header.codec_id < len(_CODEC_NAMES)
-    return _CODEC_NAMES[header.codec_id] if known else f"unknown ({header.codec_id})"
-
-
-def _record_fields(content: Buffer, finding: Finding) -> Iterator[dict[str, object]]:
-    if finding.header is None or finding.problem:
-        return
-    from ...plugins.builtin.codecs import builtin_codecs
-
-    batch = bytes(content[finding.position : finding.position + finding.header.size])
-    for message in MessageSet(batch, builtin_codecs()):
-        fields = message_fields(message)
-        del fields["topic"], fields["partition"]
-        yield fields

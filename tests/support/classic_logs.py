@@ -1,0 +1,97 @@
+"""Classic logs for tests of the log."""
+
+from collections.abc import Callable
+
+from attrs import evolve
+from support.batches import TP, bytes_of
+from support.classic_frames import message_set
+
+from barnabas.core.log.config import LogConfig
+from barnabas.core.log.log import Log
+from barnabas.core.log.retention import DeletionPolicy
+from barnabas.core.message.codec import Codecs
+from barnabas.plugins.builtin.codecs import builtin_codecs
+from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
+from barnabas.ports.storage import Folder
+from barnabas.ports.words import Buffer
+
+OVERHEAD = 10
+"""What a message takes besides its payload."""
+
+
+def classic(config: LogConfig | None = None) -> LogConfig:
+    return evolve(config or LogConfig(), message_format="classic")
+
+
+def open_classic(
+    folder: Folder,
+    *,
+    recover: bool = True,
+    now_ms: int = 0,
+    config: LogConfig | None = None,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    codecs: Codecs | None = None,
+    policy: DeletionPolicy | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> Log:
+    return Log.open(
+        folder,
+        topic_partition=TP,
+        config=classic(config),
+        now_ms=now_ms,
+        recover=recover,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        codecs=codecs or builtin_codecs(),
+        deletion_policy=policy or KafkaDeletionPolicy(),
+        report=report,
+    )
+
+
+def put_set(log: Log, records: Buffer, *, now_ms: int = 1000) -> int:
+    """Append a set; returns where it begins."""
+    return log.append(memoryview(records), leader_epoch=0, now_ms=now_ms).base_offset
+
+
+def put(log: Log, *payloads: bytes, now_ms: int = 1000) -> int:
+    """Append a set of these messages; returns where it begins."""
+    return put_set(log, message_set(*payloads), now_ms=now_ms)
+
+
+def flush(log: Log, now_ms: int = 1000) -> None:
+    """As the owner does it, in two steps."""
+    work = log.begin_flush(now_ms)
+    if work is not None:
+        work()
+        log.end_flush(work)
+
+
+def visible(log: Log, *, max_bytes: int = 1 << 20) -> bytes:
+    """Everything that readers see, read as a consumer reads."""
+    found = bytearray()
+    while log.log_start_offset + len(found) < log.readable_end:
+        part = bytes_of(log, log.log_start_offset + len(found), max_bytes=max_bytes)
+        assert part, "nothing is read below the readable end"
+        found += part
+    return bytes(found)
+
+
+def content(folder: Folder, base_offset: int = 0) -> bytes:
+    """The bytes of a segment file."""
+    name = f"{base_offset:020d}.kafka"
+    file = folder.open(name, create=False)
+    try:
+        return file.read(0, file.size)
+    finally:
+        file.close()
+
+
+def overwrite(folder: Folder, base_offset: int, data: bytes) -> None:
+    """Replace the content of a segment file."""
+    file = folder.open(f"{base_offset:020d}.kafka")
+    try:
+        file.truncate(0)
+        file.append(data)
+    finally:
+        file.close()

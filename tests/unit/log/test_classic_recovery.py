@@ -1,0 +1,195 @@
+"""Opening a classic log again: after an orderly stop, and after none (facts A4)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.classic_frames import entry, gzip_wrapper, message_set
+from support.classic_logs import content, flush, open_classic, overwrite, put, put_set, visible
+
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
+from barnabas.core.log.classic_format import SCAN_CHUNK_BYTES
+from barnabas.core.log.config import LogConfig
+from barnabas.ports.storage import Folder, StorageError
+
+PAYLOADS = [b"one", b"", b"three", b"x" * 300]
+DATA = b"".join(map(entry, PAYLOADS))
+
+
+def new_folder() -> Folder:
+    return MemoryLogDir(MemoryDisk(now_ms=lambda: 7)).folder("t-0")
+
+
+def left_behind(data: bytes, base_offset: int = 0) -> Folder:
+    """The folder of a log that a crash has ended."""
+    folder = new_folder()
+    overwrite(folder, base_offset, data)
+    return folder
+
+
+def whole_entries(data: bytes) -> bytes:
+    """The part of `data` that is made of whole entries."""
+    at = 0
+    while at + 4 <= len(data) and (end := at + 4 + int.from_bytes(data[at : at + 4], "big")) <= len(data):
+        at = end
+    return data[:at]
+
+
+def test_after_an_orderly_stop_everything_is_there_and_visible() -> None:
+    folder = new_folder()
+    log = open_classic(folder, config=LogConfig(segment_bytes=14))
+    for number in range(5):
+        put(log, b"number %d" % number)
+    data = b"".join(message_set(b"number %d" % number) for number in range(5))
+    log.close()
+    reports: list[str] = []
+    log = open_classic(folder, recover=False, report=reports.append)
+    assert log.readable_end == log.log_end_offset == log.recovery_point == len(data)
+    assert visible(log) == data
+    assert not log.flush_due(10**15)
+    assert put(log, b"next") == len(data)
+    assert not reports
+
+
+def test_an_orderly_stop_is_trusted() -> None:
+    log = open_classic(left_behind(DATA[:-1]), recover=False)
+    assert log.log_end_offset == len(DATA) - 1
+
+
+def test_what_a_killed_broker_left_is_made_durable_before_it_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = new_folder()
+    log = open_classic(folder)
+    put(log, b"a")
+    log.abandon()
+    flushed: list[str] = []
+    monkeypatch.setattr(type(folder.open(f"{0:020d}.kafka")), "flush", lambda file: flushed.append(file.name))
+    monkeypatch.setattr(folder, "flush", lambda: flushed.append("the folder"))
+    log = open_classic(folder)
+    assert flushed == [f"{0:020d}.kafka", "the folder"]
+    assert log.readable_end == log.log_end_offset == len(message_set(b"a"))
+
+
+@pytest.mark.parametrize("size", range(len(DATA) + 1))
+def test_a_torn_tail_is_cut_at_the_last_whole_message(size: int) -> None:
+    reports: list[str] = []
+    folder = left_behind(DATA[:size])
+    log = open_classic(folder, report=reports.append)
+    whole = whole_entries(DATA[:size])
+    assert log.log_end_offset == log.readable_end == len(whole)
+    assert content(folder) == visible(log) == whole
+    assert len(reports) == (len(whole) < size)
+    if reports:
+        assert f"{size - len(whole)} bytes are dropped" in reports[0]
+    assert put(log, b"goes on") == len(whole)
+
+
+@pytest.mark.parametrize("position", range(len(DATA)))
+def test_damage_cuts_the_log_before_the_damaged_message(position: int) -> None:
+    damaged = bytearray(DATA)
+    damaged[position] ^= 0x40
+    folder = left_behind(bytes(damaged))
+    log = open_classic(folder)
+    whole = whole_entries(DATA[:position])
+    if log.log_end_offset != len(DATA):
+        assert visible(log) == whole
+    else:  # an attribute bit without a meaning
+        assert (position - len(whole)) == 5
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [bytes(4096), b"\xff" * 50, b"\x7f\xff\xff\xff" + bytes(50), bytes([0, 0, 0, 4]) + bytes(20), entry(b"x")[:5]],
+)
+def test_garbage_at_the_end_is_dropped(garbage: bytes) -> None:
+    log = open_classic(left_behind(DATA + garbage))
+    assert visible(log) == DATA
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_log_of_some_length(data: bytes) -> None:
+    log = open_classic(left_behind(data))
+    assert 0 <= log.log_end_offset <= len(data)
+    assert visible(log) == data[: log.log_end_offset]
+
+
+def test_recovery_is_shallow() -> None:
+    inner_damage = entry(b"not what gzip makes", codec=1)
+    log = open_classic(left_behind(gzip_wrapper(b"a") + inner_damage))
+    assert visible(log) == gzip_wrapper(b"a") + inner_damage
+
+
+@pytest.mark.parametrize("payload_bytes", [SCAN_CHUNK_BYTES - 10, SCAN_CHUNK_BYTES, 3 * SCAN_CHUNK_BYTES + 1])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_larger_than_a_chunk_of_the_scan(payload_bytes: int, magic: int) -> None:
+    data = message_set(b"before") + entry(bytes(payload_bytes), magic=magic) + message_set(b"after")
+    assert open_classic(left_behind(data)).log_end_offset == len(data)
+    damaged = bytearray(data)
+    damaged[len(data) // 2] ^= 1
+    reports: list[str] = []
+    log = open_classic(left_behind(bytes(damaged)), report=reports.append)
+    assert visible(log) == message_set(b"before")
+    assert "CRC" in reports[0]
+    cut = data[: -len(message_set(b"after")) - 1]
+    assert open_classic(left_behind(cut)).log_end_offset == len(message_set(b"before"))
+
+
+def test_many_messages_over_several_chunks() -> None:
+    data = message_set(*(bytes(1000 + number % 7) for number in range(2500)))
+    assert open_classic(left_behind(data)).log_end_offset == len(data)
+    assert open_classic(left_behind(data[:-1])).log_end_offset == len(data) - len(entry(bytes(1000 + 2499 % 7)))
+
+
+def test_only_the_newest_segment_is_scanned() -> None:
+    folder = new_folder()
+    log = open_classic(folder, config=LogConfig(segment_bytes=14))
+    for number in range(3):
+        put(log, b"number %d" % number)
+    log.abandon()
+    first, last = bytearray(content(folder)), content(folder, 36)
+    first[12] ^= 1
+    overwrite(folder, 0, bytes(first))
+    overwrite(folder, 36, last[:-1])
+    log = open_classic(folder)
+    assert [segment.base_offset for segment in log.segments] == [0, 18, 36]
+    assert log.log_end_offset == 36
+    assert visible(log) == bytes(first) + message_set(b"number 1")
+
+
+@pytest.mark.parametrize("recover", [True, False])
+@pytest.mark.parametrize("size", [17, 19, 0])
+def test_a_gap_between_segments_names_both_files(recover: bool, size: int) -> None:
+    folder = left_behind(bytes(size))
+    overwrite(folder, 18, message_set(b"x"))
+    with pytest.raises(StorageError) as caught:
+        open_classic(folder, recover=recover)
+    for text in (f"{0:020d}.kafka", f"{18:020d}.kafka", f"ends at {size}"):
+        assert text in str(caught.value)
+    assert content(folder) == bytes(size), "nothing is changed"
+
+
+def test_leftovers_go_and_foreign_files_stay() -> None:
+    folder = left_behind(DATA)
+    folder.open(f"{0:020d}.kafka.deleted").append(b"old")
+    folder.open("notes.txt").append(b"mine")
+    reports: list[str] = []
+    log = open_classic(folder, report=reports.append)
+    assert visible(log) == DATA
+    assert set(folder.files()) == {f"{0:020d}.kafka", "notes.txt"}
+    assert len(reports) == 1
+    assert "notes.txt is no file of a classic log" in reports[0]
+
+
+def test_a_log_that_ends_before_its_start_begins_anew_there() -> None:
+    reports: list[str] = []
+    log = open_classic(left_behind(DATA), log_start_offset=len(DATA) + 5, report=reports.append)
+    assert (log.log_start_offset, log.readable_end) == (len(DATA) + 5, len(DATA) + 5)
+    assert "begun anew" in reports[0]
+
+
+def test_an_empty_segment_at_the_end() -> None:
+    folder = left_behind(DATA)
+    overwrite(folder, len(DATA), b"")
+    log = open_classic(folder)
+    assert log.log_end_offset == len(DATA)
+    put_set(log, DATA)
+    flush(log)
+    assert visible(log) == DATA + DATA

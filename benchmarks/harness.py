@@ -56,11 +56,11 @@ class RunningBroker:
 
 
 @contextmanager
-def broker(data: Path | None = None, *settings: str) -> Iterator[RunningBroker]:
-    """Run a broker on a free port; its folder goes away afterwards unless it was given."""
+def broker(data: Path | None = None, *settings: str, scheme: str = "kafka") -> Iterator[RunningBroker]:
+    """Run a broker with a listener of that scheme on a free port; its folder goes afterwards unless it was given."""
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as scratch:
         command = [str(Path(sys.executable).parent / "barnabas"), "serve", "--data", str(data or scratch)]
-        command += ["--listen", "kafka://127.0.0.1:0", "--log-level", "warning"]
+        command += ["--listen", f"{scheme}://127.0.0.1:0", "--log-level", "warning"]
         for setting in settings:
             command += ["--set", setting]
         started = time.perf_counter()
@@ -71,7 +71,7 @@ def broker(data: Path | None = None, *settings: str) -> Iterator[RunningBroker]:
             seconds = time.perf_counter() - started
             if not line.startswith("barnabas ready "):
                 raise RuntimeError(f"the broker did not start: {line!r}")
-            host, _, port = line.split()[2].removeprefix("kafka://").rpartition(":")
+            host, _, port = line.split()[2].removeprefix(f"{scheme}://").rpartition(":")
             yield RunningBroker(psutil.Process(process.pid), host, int(port), seconds)
         finally:
             process.terminate()

@@ -67,3 +67,25 @@ class FaultyCoordination:
 
     def close(self) -> None:
         self._inner.close()
+
+
+class BlockingCoordination(FaultyCoordination):
+    """A session whose calls belong off the reactor. While `down`, every call fails before it is done; while `deaf`,
+    every change is done, but its answer is lost."""
+
+    def __init__(self, inner: Coordination) -> None:
+        super().__init__(inner)
+        self.down = False
+        self.deaf = False
+
+    @property
+    def blocking(self) -> bool:
+        return True
+
+    def _run(self, name: str, path: str, work: Callable[[], T]) -> T:
+        if self.down:
+            raise CoordinationError(f"{path}: not connected")
+        result = super()._run(name, path, work)
+        if self.deaf and name in ("create", "set", "delete"):
+            raise CoordinationError(f"{path}: the connection is lost, and the answer with it")
+        return result

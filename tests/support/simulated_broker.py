@@ -1,6 +1,6 @@
 """A whole broker without threads, sockets or disks: its clock stands still unless a test lets time pass."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from barnabas.adapters.coord_memory import MemoryTree
@@ -28,6 +28,7 @@ from barnabas.ports.broker_api import (
     ProduceResultPartition,
     Request,
 )
+from barnabas.ports.coordination import Coordination
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 
@@ -38,9 +39,19 @@ HERE = Caller(client_id="test", host="127.0.0.1", connection=1)
 class SimulatedBroker:
     """Starts at once; `restart` stops it in order and starts it on the same disk and tree."""
 
-    def __init__(self, *, disk: MemoryDisk | None = None, plugins: Sequence[object] = (), **settings: object) -> None:
+    def __init__(
+        self,
+        *,
+        disk: MemoryDisk | None = None,
+        tree: MemoryTree | None = None,
+        plugins: Sequence[object] = (),
+        wrap_session: Callable[[Coordination], Coordination] = lambda session: session,
+        **settings: object,
+    ) -> None:
+        """`wrap_session` may put something before each session of the tree."""
+        self.wrap_session = wrap_session
         self.disk = disk or MemoryDisk()
-        self.tree = MemoryTree()
+        self.tree = tree or MemoryTree()
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.network = MemoryNetwork(self.scheduler)
@@ -62,7 +73,7 @@ class SimulatedBroker:
             entropy=SeededEntropy(7),
             metrics=self.metrics,
             open_log_dirs=lambda: [MemoryLogDir(self.disk)],
-            open_coordination=self.tree.session,
+            open_coordination=lambda: self.wrap_session(self.tree.session()),
             report=self.reports.append,
         )
         node = BrokerNode(config, outside, plugin_host(config, self.plugins))

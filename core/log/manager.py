@@ -84,6 +84,10 @@ class LogManager:
         home = self._homes.get(partition)
         return home.logs.get(partition) if home is not None else None
 
+    def is_unopened(self, partition: TopicPartition) -> bool:
+        """True if there is a log that could not be opened; `create` tries again."""
+        return partition in self._unopened
+
     def logs(self) -> Mapping[TopicPartition, Log]:
         """All logs that are open."""
         return {partition: log for folder in self._folders for partition, log in folder.logs.items()}

@@ -114,6 +114,8 @@ class ClassicService:
             if log is not None:
                 now_ms = self._clock.now_ms()
                 offsets = log.offsets_before(request.time_ms, max_offsets=request.max_offsets, now_ms=now_ms)
+            elif self._state.logs.is_unopened(TopicPartition(request.topic, request.partition)):
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
             else:
                 offsets = [0][: request.max_offsets] if request.time_ms in (LATEST, EARLIEST) else []
         except ApiError as error:

@@ -111,8 +111,10 @@ class ClassicTopics:
             return found
         check_classic_topic(topic, partition)
         key = TopicPartition(topic, partition)
-        self._logs.set_aside(key)  # what an earlier topic of the current generation left is not part of this one
-        made = self._logs.create(key)
+        made = self._logs.create(key)  # also one that could not be opened at the start: it is not begun anew
+        if not is_classic(made):  # an earlier topic of the current generation left it
+            self._logs.set_aside(key)
+            made = self._logs.create(key)
         self.opened(key, made)
         if topic not in self._shown:
             self.show(topic)

@@ -12,7 +12,18 @@ from pathlib import Path
 
 from harness import Result
 
-BENCHMARKS = ("start", "produce", "fetch", "growth", "message_codec", "classic_codec", "transport_echo", "spark_read")
+BENCHMARKS = (
+    "start",
+    "produce",
+    "fetch",
+    "growth",
+    "message_codec",
+    "classic_codec",
+    "classic_publish",
+    "classic_consume",
+    "transport_echo",
+    "spark_read",
+)
 
 
 def _line(result: Result) -> str:

@@ -10,7 +10,18 @@ import typer
 from ...core.message.message import Message
 from ...ports.errors import ConfigError
 from ..clients.consumer import Consumer
-from .options import PATIENCE_MS, AsJson, Bootstrap, Settings, parse_settings
+from .classic import find_cluster
+from .classic_consume import Extent, Show, read_broker, read_group
+from .options import (
+    PATIENCE_MS,
+    AnyBootstrap,
+    AsJson,
+    Coordination,
+    EtcdConnect,
+    Settings,
+    ZkConnect,
+    parse_settings,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -18,35 +29,107 @@ def register(app: typer.Typer) -> None:
 
 
 def consume(
-    bootstrap: Bootstrap,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    context: typer.Context,
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", show_default=False)] = None,
     start: Annotated[
-        str, typer.Option("--from", metavar="WHERE", help="beginning, end, an offset, or a time as @milliseconds.")
+        str,
+        typer.Option(
+            "--from", "--offset", metavar="WHERE", help="beginning, end, an offset, or a time as @milliseconds."
+        ),
     ] = "end",
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="The same as --from beginning.")] = False,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be given again.")
     ] = None,
-    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Stop after so many messages.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-c", "--max-messages", min=1, help="Stop after so many messages.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Stop when no message came for so long.")
+    ] = None,
     stop_at_end: Annotated[bool, typer.Option("--stop-at-end", "-e", help="Stop where the log ends now.")] = False,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", help="Print the key and this before the value.")
     ] = None,
     as_json: AsJson = False,
+    bootstrap: AnyBootstrap = None,
+    zk_connect: ZkConnect = None,
+    etcd_connect: EtcdConnect = None,
+    coordination: Coordination = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            help="With classic brokers in registries: the group to be a member of. What was printed is committed; "
+            "--from counts where the group has no offset yet.",
+        ),
+    ] = None,
+    whitelist: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="In a group, instead of TOPIC: topics of these names.")
+    ] = None,
+    blacklist: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="In a group, instead of TOPIC: all topics but these.")
+    ] = None,
     settings: Settings = None,
 ) -> None:
-    """Print each message's value as a line; with --json an object per line, with everything about the message."""
-    out = sys.stdout.buffer
+    """Print each message's value as a line; with --json an object per line, with everything about the message.
+
+    Classic brokers are read in a group, or one of them with --bootstrap and --partition; the offset of their messages
+    is that of the next one.
+    """
+    cluster = find_cluster(
+        context, bootstrap, zk_connect=zk_connect, etcd_connect=etcd_connect, coordination=coordination
+    )
+    names = {"topic": topic, "whitelist": whitelist, "blacklist": blacklist}
+    wanted = {name: value for name, value in names.items() if value is not None}
+    if len(wanted) != 1 or (topic is None and group is None):
+        raise ConfigError("give a TOPIC, or in a group --whitelist or --blacklist")
+    where = "beginning" if from_beginning else start
+    extent = Extent(start=where, count=count, timeout_s=timeout, stop_at_end=stop_at_end)
+    show = _shown(as_json, key_separator)
+    chosen = parse_settings(settings)
+    if group is not None:
+        if partition:
+            raise ConfigError("--partition: a group shares the partitions by itself")
+        read_group(cluster, group, wanted, extent, chosen, show)
+    elif cluster.places:
+        raise ConfigError("registries keep consumer groups: name one with --group")
+    elif cluster.classic:
+        if not partition:
+            raise ConfigError("a classic broker does not tell its partitions: name one with --partition")
+        read_broker(str(cluster.bootstrap), wanted["topic"], partition, extent, chosen, show)
+    else:
+        _read_current(str(cluster.bootstrap), wanted["topic"], partition, extent, chosen, show)
+    sys.stdout.buffer.flush()
+
+
+def _shown(as_json: bool, key_separator: str | None) -> Show:
     separator = key_separator.encode() if key_separator is not None else None
-    with Consumer(bootstrap, config={"default.api.timeout.ms": PATIENCE_MS, **parse_settings(settings)}) as consumer:
-        consumer.assign(topic, partitions=partition, **_where(start))
-        left = count
-        for message in consumer.messages(stop_at_end=stop_at_end):
-            out.write(_as_json(message) if as_json else _as_line(message, separator))
+    write = sys.stdout.buffer.write
+    if as_json:
+        return lambda message, broker: write(_as_json(message, broker))
+    return lambda message, _: write(_as_line(message, separator))
+
+
+def _read_current(
+    bootstrap: str,
+    topic: str,
+    partitions: list[int] | None,
+    extent: Extent,
+    settings: dict[str, str],
+    show: Show,
+) -> None:
+    out = sys.stdout.buffer
+    with Consumer(bootstrap, config={"default.api.timeout.ms": PATIENCE_MS, **settings}) as consumer:
+        consumer.assign(topic, partitions=partitions, **_where(extent.start))
+        left = extent.count
+        for message in consumer.messages(stop_at_end=extent.stop_at_end, timeout=extent.timeout_s):
+            show(message, None)
             if left is not None and (left := left - 1) == 0:
                 break
             if not consumer.buffered:
                 out.flush()
-        out.flush()
 
 
 def _where(start: str) -> dict[str, Any]:
@@ -69,9 +152,9 @@ def _as_line(message: Message, separator: bytes | None) -> bytes:
     return (message.key or b"") + separator + value + b"\n"
 
 
-def message_fields(message: Message) -> dict[str, object]:
-    """Everything about a message, ready for JSON."""
-    return {
+def message_fields(message: Message, broker: int | None = None) -> dict[str, object]:
+    """Everything about a message, ready for JSON; a partition of the classic generation belongs to a broker."""
+    fields = {
         "topic": message.topic,
         "partition": message.partition,
         "offset": message.offset,
@@ -81,10 +164,11 @@ def message_fields(message: Message) -> dict[str, object]:
         "value": _text(message.value),
         "headers": [[name, _text(value)] for name, value in message.headers],
     }
+    return fields if broker is None else {**fields, "broker": broker}
 
 
-def _as_json(message: Message) -> bytes:
-    return json.dumps(message_fields(message), ensure_ascii=False).encode() + b"\n"
+def _as_json(message: Message, broker: int | None) -> bytes:
+    return json.dumps(message_fields(message, broker), ensure_ascii=False).encode() + b"\n"
 
 
 def _text(data: bytes | None) -> str | dict[str, str] | None:

@@ -19,6 +19,31 @@ Bootstrap = Annotated[
         "--bootstrap", "-b", metavar="HOST:PORT", help="A broker of the cluster.", envvar="BARNABAS_BOOTSTRAP"
     ),
 ]
+AnyBootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT",
+        help="A broker of the cluster; classic://HOST:PORT: of a classic one.",
+        envvar="BARNABAS_BOOTSTRAP",
+    ),
+]
+BrokerList = Annotated[
+    str | None, typer.Option("--broker-list", metavar="ID:HOST:PORT,...", help="Classic brokers instead of it.")
+]
+ZkConnect = Annotated[
+    str | None,
+    typer.Option("--zk-connect", metavar="HOST:PORT/CHROOT", help="Classic brokers that are registered in ZooKeeper."),
+]
+EtcdConnect = Annotated[
+    str | None,
+    typer.Option("--etcd-connect", metavar="HOST:PORT/PREFIX", help="Classic brokers that are registered in etcd."),
+]
+Coordination = Annotated[
+    str | None,
+    typer.Option("--coordination", metavar="URL", help="The same as zookeeper://HOST:PORT/... or etcd://HOST:PORT/..."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration key; may be given again.")

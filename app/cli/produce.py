@@ -5,14 +5,25 @@ import io
 import sys
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
 from ...core.message.message import Message
 from ...ports.errors import ConfigError
 from ..clients.producer import Producer
-from .options import PATIENCE_MS, Bootstrap, Settings, parse_settings, progress
+from .classic import Cluster, find_cluster
+from .options import (
+    PATIENCE_MS,
+    AnyBootstrap,
+    BrokerList,
+    Coordination,
+    EtcdConnect,
+    Settings,
+    ZkConnect,
+    parse_settings,
+    progress,
+)
 
 LINES_AT_ONCE = 5_000
 
@@ -22,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def produce(
-    bootstrap: Bootstrap,
+    context: typer.Context,
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Read from here, not standard input; .gz is unpacked.")
@@ -31,16 +42,31 @@ def produce(
         str | None, typer.Option("--key-separator", "-K", help="What stands between key and value in a line.")
     ] = None,
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
-    acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
+    acks: Annotated[str | None, typer.Option(help="all, 1 or 0.", show_default="all")] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", help="Always this one.")] = None,
+    bootstrap: AnyBootstrap = None,
+    broker_list: BrokerList = None,
+    zk_connect: ZkConnect = None,
+    etcd_connect: EtcdConnect = None,
+    coordination: Coordination = None,
     settings: Settings = None,
 ) -> None:
-    """Send each line as a message; a line without the key separator has no key."""
-    config = {"max.block.ms": PATIENCE_MS, "compression.type": compression, "acks": acks, **parse_settings(settings)}
+    """Send each line as a message; a line without the key separator has no key.
+
+    Classic brokers take gzip and snappy; of a key they only use which partition it chooses.
+    """
+    cluster = find_cluster(
+        context,
+        bootstrap,
+        broker_list=broker_list,
+        zk_connect=zk_connect,
+        etcd_connect=etcd_connect,
+        coordination=coordination,
+    )
     separator = key_separator.encode() if key_separator is not None else None
     if separator == b"":
         raise ConfigError("--key-separator must not be empty")
-    with _open(file) as lines, Producer(bootstrap, config=config) as producer:
+    with _open(file) as lines, _producer(cluster, compression, acks, parse_settings(settings)) as producer:
         sent = 0
         with progress(f"to {topic}", None) as advance:
             messages = (_message(line.rstrip(b"\n"), separator) for line in lines)
@@ -48,12 +74,32 @@ def produce(
                 producer.send_many(topic, batch, partition=partition)
                 sent += len(batch)
                 advance(sent)
-        producer.flush()
+        _finish(producer)
         failed = producer.failed
     typer.echo(f"{sent - failed} messages to {topic}", err=True)
     if failed:
         typer.echo(f"barnabas: {failed} messages were not taken", err=True)
         raise typer.Exit(1)
+
+
+def _producer(cluster: Cluster, compression: str, acks: str | None, settings: dict[str, str]) -> Producer:
+    if not cluster.classic:
+        config = {"max.block.ms": PATIENCE_MS, "compression.type": compression, "acks": acks or "all", **settings}
+        return Producer(cluster.bootstrap, config=config)
+    if acks is not None:
+        raise ConfigError("--acks: classic brokers do not answer a produce")
+    places: dict[str, Any] = dict(cluster.places)
+    return Producer(cluster.bootstrap, config={"compression.codec": compression, **settings}, **places)
+
+
+def _finish(producer: Producer) -> None:
+    """Wait for the answers; the classic generation has none, there brokers are asked whether they have taken it all."""
+    from ..clients.classic.producer import ClassicProducer
+
+    if isinstance(producer, ClassicProducer):
+        producer.confirm(PATIENCE_MS / 1000)
+    else:
+        producer.flush()
 
 
 def _open(file: Path | None) -> BinaryIO:

@@ -4,8 +4,22 @@ from typing import Annotated
 
 import typer
 
+from ...ports.errors import ConfigError
 from ...ports.words import TopicPartition
-from .options import AsJson, Bootstrap, describe, open_admin, parse_settings, print_json, print_table
+from . import classic
+from .options import (
+    AnyBootstrap,
+    AsJson,
+    Bootstrap,
+    Coordination,
+    EtcdConnect,
+    ZkConnect,
+    describe,
+    open_admin,
+    parse_settings,
+    print_json,
+    print_table,
+)
 
 topics = typer.Typer(help="List, create, describe, change and delete topics.", no_args_is_help=True)
 
@@ -21,9 +35,20 @@ Configs = Annotated[
 
 
 @topics.command("list")
-def list_topics(bootstrap: Bootstrap, as_json: AsJson = False) -> None:
-    """The topics, with their partition counts."""
-    with open_admin(bootstrap) as admin:
+def list_topics(
+    context: typer.Context,
+    bootstrap: AnyBootstrap = None,
+    zk_connect: ZkConnect = None,
+    etcd_connect: EtcdConnect = None,
+    coordination: Coordination = None,
+    as_json: AsJson = False,
+) -> None:
+    """The topics, with their partition counts; of classic brokers also who has them."""
+    cluster = _cluster(context, bootstrap, zk_connect, etcd_connect, coordination)
+    if cluster.places:
+        _print(classic.list_topics(cluster), ("topic", "partitions", "brokers"), as_json)
+        return
+    with open_admin(str(cluster.bootstrap)) as admin:
         found = sorted(admin.describe_topics(), key=lambda topic: topic.name or "")
     rows = [(topic.name, len(topic.partitions)) for topic in found]
     if as_json:
@@ -49,9 +74,29 @@ def create(
 
 
 @topics.command("describe")
-def describe_topic(bootstrap: Bootstrap, name: Name, as_json: AsJson = False) -> None:
-    """The partitions of a topic, with leaders, offsets and the settings that differ from the defaults."""
-    with open_admin(bootstrap) as admin:
+def describe_topic(
+    context: typer.Context,
+    name: Name,
+    bootstrap: AnyBootstrap = None,
+    zk_connect: ZkConnect = None,
+    etcd_connect: EtcdConnect = None,
+    coordination: Coordination = None,
+    as_json: AsJson = False,
+) -> None:
+    """The partitions of a topic, with leaders, offsets and the settings that differ from the defaults.
+
+    Of classic brokers: the partitions that each of them has, with offsets.
+    """
+    cluster = _cluster(context, bootstrap, zk_connect, etcd_connect, coordination)
+    if cluster.places:
+        found = classic.describe_topic(cluster, name)
+        if as_json:
+            print_json({"topic": name, "partitions": found})
+        else:
+            typer.echo(name)
+            _print(found, ("broker", "address", "partition", "log_start_offset", "log_end_offset"), as_json)
+        return
+    with open_admin(str(cluster.bootstrap)) as admin:
         topic = admin.describe_topics([name])[0]
         first = admin.list_offsets({TopicPartition(name, p.partition): "earliest" for p in topic.partitions})
         last = admin.list_offsets({TopicPartition(name, p.partition): "latest" for p in topic.partitions})
@@ -103,3 +148,35 @@ def delete(bootstrap: Bootstrap, name: Name) -> None:
     with open_admin(bootstrap) as admin:
         admin.delete_topics([name])
     typer.echo(f"deleted {name}")
+
+
+def _cluster(
+    context: typer.Context,
+    bootstrap: str | None,
+    zk_connect: str | None,
+    etcd_connect: str | None,
+    coordination: str | None,
+) -> classic.Cluster:
+    """Raises `ConfigError`, also for the address of a classic broker."""
+    cluster = classic.find_cluster(
+        context, bootstrap, zk_connect=zk_connect, etcd_connect=etcd_connect, coordination=coordination
+    )
+    if cluster.classic and not cluster.places:
+        raise ConfigError(
+            "a classic broker does not tell its topics: give --zk-connect, --etcd-connect or --coordination"
+        )
+    return cluster
+
+
+def _print(rows: list[dict[str, object]], columns: tuple[str, ...], as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(columns, ([_cell(row[column]) for column in columns] for row in rows))
+
+
+def _cell(value: object) -> object:
+    """Lists without spaces, for `awk`."""
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "-"
+    return "-" if value is None else value

@@ -1,0 +1,204 @@
+"""`barnabas consume` with brokers of the classic generation."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from ...core.message.message import Message
+from ...ports.broker_api import EARLIEST, LATEST
+from ...ports.coordination import CoordinationError
+from ...ports.errors import BarnabasError, ConfigError
+from .classic import Cluster, open_simple, warn
+
+if TYPE_CHECKING:
+    from ..clients.classic.consumer_connector import ConsumerConnector
+    from ..clients.classic.simple_consumer import ClassicSimpleConsumer
+    from ..clients.classic.streams import MessageStream
+
+ASK_AGAIN_S = 0.1
+"""A classic broker answers at once, also when there is nothing."""
+COMMIT_S = 1.0
+_RESETS = {"beginning": "smallest", "earliest": "smallest", "end": "largest", "latest": "largest"}
+
+Show = Callable[[Message, int | None], object]
+"""Prints a message; the number is that of its broker, where it is known."""
+
+
+@frozen(kw_only=True)
+class Extent:
+    """How much is read."""
+
+    start: str
+    """As `--from` says it."""
+    count: int | None
+    timeout_s: float | None
+    stop_at_end: bool
+
+
+class _Progress:
+    """Counts messages, and the time without any."""
+
+    def __init__(self, extent: Extent) -> None:
+        self._left = extent.count
+        self._timeout_s = extent.timeout_s
+        self._last = time.monotonic()
+
+    def got(self) -> bool:
+        """One more message; True if it was the last one wanted."""
+        self._last = time.monotonic()
+        if self._left is not None:
+            self._left -= 1
+        return self._left == 0
+
+    @property
+    def timed_out(self) -> bool:
+        return self._timeout_s is not None and time.monotonic() - self._last >= self._timeout_s
+
+
+def read_broker(
+    bootstrap: str,
+    topic: str,
+    partitions: Collection[int],
+    extent: Extent,
+    settings: Mapping[str, str],
+    show: Show,
+) -> None:
+    """Partitions of one broker. Raises `ConfigError`, `ApiError`, `TransportError`."""
+    with open_simple(bootstrap, settings) as consumer:
+        at = {number: _offset(consumer, topic, number, extent.start) for number in partitions}
+        ends = None
+        if extent.stop_at_end:
+            ends = {number: consumer.offset_at(topic, number, LATEST) for number in at}
+        progress = _Progress(extent)
+        while at:
+            if ends is not None:
+                at = {number: offset for number, offset in at.items() if offset < ends[number]}
+            if not _read_once(consumer, topic, at, ends, progress, show) or progress.timed_out:
+                return
+
+
+def _read_once(
+    consumer: "ClassicSimpleConsumer",
+    topic: str,
+    at: dict[int, int],
+    ends: Mapping[int, int] | None,
+    progress: _Progress,
+    show: Show,
+) -> bool:
+    """Print what there is, and move on in `at`. False: it was enough."""
+    came = False
+    for number, offset in at.items():
+        limit = None if ends is None else min(consumer.settings.fetch_size, ends[number] - offset)
+        found = consumer.fetch(topic, number, offset, limit)
+        for message in found:
+            show(message, None)
+            if progress.got():
+                return False
+        at[number] = found.next_offset
+        came = came or found.next_offset > offset
+    if at and not came:
+        sys.stdout.buffer.flush()
+        time.sleep(ASK_AGAIN_S)
+    return True
+
+
+def _offset(consumer: "ClassicSimpleConsumer", topic: str, partition: int, start: str) -> int:
+    if start in _RESETS:
+        return consumer.offset_at(topic, partition, EARLIEST if _RESETS[start] == "smallest" else LATEST)
+    number = start.removeprefix("@")
+    if not number.isdecimal():
+        raise ConfigError(f"--from {start!r}: give beginning, end, an offset, or a time such as @1700000000000")
+    if not start.startswith("@"):
+        return int(number)
+    # The beginning of a segment: messages of this generation have no time of their own.
+    found = consumer.offset_at(topic, partition, int(number))
+    return found if found >= 0 else consumer.offset_at(topic, partition, EARLIEST)
+
+
+def read_group(
+    cluster: Cluster, group: str, wanted: Mapping[str, str], extent: Extent, settings: Mapping[str, str], show: Show
+) -> None:
+    """The share of a member of a consumer group, until it is told to stop (SIGTERM or Ctrl-C).
+
+    `wanted` has one of topic, whitelist and blacklist. What was printed is committed, never before. Raises
+    `ConfigError`, `CoordinationError`, and the error of a partition.
+    """
+    if extent.stop_at_end or extent.start not in _RESETS:
+        raise ConfigError("in a group, --stop-at-end and --from with an offset or a time mean nothing; use --timeout")
+    from ..clients.classic.consumer_connector import ConsumerConnector
+
+    config = {"autocommit.enable": "false", "autooffset.reset": _RESETS[extent.start], "groupid": group, **settings}
+    with _stopping() as stopped, ConsumerConnector(**_where(cluster), config=config) as connector:
+        topic = wanted.get("topic")
+        if topic is not None:
+            (stream,) = connector.create_message_streams({topic: 1})[topic]
+        else:
+            (stream,) = connector.create_message_streams_by_filter(
+                whitelist=wanted.get("whitelist"), blacklist=wanted.get("blacklist")
+            )
+        try:
+            _read_stream(connector, stream, stopped, _Progress(extent), show)
+        except BarnabasError:
+            _save(connector)
+            raise
+        _save(connector)
+
+
+def _where(cluster: Cluster) -> dict[str, Any]:
+    if "broker_list" in cluster.places or cluster.bootstrap is not None:
+        raise ConfigError("a group needs --zk-connect, --etcd-connect or --coordination: it is kept in the registries")
+    return dict(cluster.places)
+
+
+def _read_stream(
+    connector: "ConsumerConnector", stream: "MessageStream", stopped: list[int], progress: _Progress, show: Show
+) -> None:
+    from ...core.classic.consumer_settings import ConsumerRebalanceFailed
+
+    saved = time.monotonic()
+    new = False
+    while not stopped:
+        try:
+            message = stream.poll(0 if new else ASK_AGAIN_S)
+        except ConsumerRebalanceFailed as error:
+            warn("%s", error)
+            continue
+        if message is not None:
+            show(
+                Message(message.value, topic=message.topic, partition=message.partition, offset=message.offset),
+                message.broker_id,
+            )
+            new = True
+            if progress.got():
+                return
+        if new and (message is None or time.monotonic() - saved >= COMMIT_S):
+            try:
+                _save(connector)
+            except CoordinationError as error:
+                warn("the offsets are not committed, which is tried again: %s", error)
+            saved = time.monotonic()
+            new = False
+        if message is None and progress.timed_out:
+            return
+
+
+def _save(connector: "ConsumerConnector") -> None:
+    sys.stdout.buffer.flush()
+    connector.commit_offsets()
+
+
+@contextmanager
+def _stopping() -> Iterator[list[int]]:
+    """A list that the signal comes into which tells to stop."""
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 from ...ports.storage import Folder
 from ..message.batch_header import BatchHeader, stamp
-from ..message.codec import Codecs
 from .admission import admit
 from .config import LONG_MAX, LogConfig
-from .format import Admitted, Loaded
+from .format import Loaded
 from .loading import Loader
 from .segment import INT_MAX, Segment
 
@@ -18,13 +17,8 @@ class BatchFormat:
     flushed_only = False
     keeps_epochs = True
 
-    def admit(
-        self, records: memoryview, config: LogConfig, codecs: Codecs, *, now_ms: int, allows_zstd: bool
-    ) -> Admitted:
-        return admit(records, config, codecs, now_ms=now_ms, allows_zstd=allows_zstd)
-
-    def stamp(self, admitted: Admitted, base_offset: int, leader_epoch: int) -> None:
-        stamp(admitted.records, base_offset, leader_epoch)
+    admit = staticmethod(admit)
+    stamp = staticmethod(stamp)
 
     def begin_segment(
         self, folder: Folder, base_offset: int, config: LogConfig, *, now_ms: int, report: Callable[[str], None]

@@ -37,7 +37,7 @@ class ClassicFormat:
         valid_bytes, messages = check_set(records, codecs, max_message_bytes=config.max_message_bytes)
         return Admitted(records[:valid_bytes], valid_bytes, messages)
 
-    def stamp(self, admitted: Admitted, base_offset: int, leader_epoch: int) -> None:
+    def stamp(self, buf: memoryview | bytearray, base_offset: int, leader_epoch: int) -> None:
         """The file's content is what came; nothing is written into it."""
 
     def begin_segment(

@@ -112,7 +112,7 @@ class LogFormat(Protocol):
         """Check what a client sends. Raises `ApiError`."""
         ...
 
-    def stamp(self, admitted: Admitted, base_offset: int, leader_epoch: int) -> None:
+    def stamp(self, buf: memoryview | bytearray, base_offset: int, leader_epoch: int) -> None:
         """Write into the entries where they come to stand, if they say so."""
         ...
 

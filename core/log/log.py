@@ -191,21 +191,22 @@ class Log:
         if self._failure is not None:
             raise StorageError(f"{self.topic_partition} takes no more records until a restart: {self._failure}")
         entry = self._format.admit(records, self._config, self._codecs, now_ms=now_ms, allows_zstd=allows_zstd)
+        ready, span, messages, append_time, _ = entry
         base = self._end
-        last = base + entry.span - 1
+        last = base + span - 1
         if last >= LONG_MAX:
             raise ApiError(ErrorCode.INVALID_RECORD, f"the offsets of {self.topic_partition} have come to their end")
-        if entry.span:
+        if span:
             segment = self._segments.active
             if segment.must_roll(entry, last, self._config, jitter_ms=self._jitter_ms, now_ms=now_ms):
                 segment = self._roll(now_ms)
-            self._format.stamp(entry, base, leader_epoch)
+            self._format.stamp(ready, base, leader_epoch)
             segment.append(entry, base_offset=base, now_ms=now_ms)
             if leader_epoch != self.epochs.latest and self._format.keeps_epochs:
                 self.epochs.assign(leader_epoch, base)
             self._end = last + 1
-            self._appended_messages += entry.messages
-        return Appended(base, last, entry.log_append_time_ms, self._start, entry.messages)
+            self._appended_messages += messages
+        return Appended(base, last, append_time, self._start, messages)
 
     def _roll(self, now_ms: int) -> LogSegment:
         """Seal the active segment and begin one at the log end. Raises `StorageError`; then nothing has changed."""

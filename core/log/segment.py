@@ -121,13 +121,15 @@ class Segment:
         """True if the batch must go to a new segment (facts B3 roll); an empty one is never full."""
         if not self.size:
             return False
-        if self.size + len(admitted.records) > min(config.segment_bytes, INT_MAX):
+        end = self.size + len(admitted.records)
+        if end > config.segment_bytes or end > INT_MAX:
             return True
         if last_offset - self.base_offset > INT_MAX:
             return True
-        if self.index.count >= max(1, config.segment_index_bytes // OFFSET_ENTRY.size):
+        index_bytes = config.segment_index_bytes
+        if self.index.count >= index_bytes // OFFSET_ENTRY.size:
             return True
-        if self.time_index.count >= max(1, config.segment_index_bytes // TIME_ENTRY.size):
+        if self.time_index.count >= index_bytes // TIME_ENTRY.size:
             return True
         first, header = self.first_timestamp, admitted.header
         age_ms = header.max_timestamp - first if first >= 0 and header is not None else now_ms - self.created_ms

@@ -39,6 +39,10 @@ def _refused(log: Log, records: bytes) -> ErrorCode:
     return caught.value.code
 
 
+def _bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
 # --- addresses and content
 
 
@@ -167,7 +171,7 @@ def test_reads_need_no_boundary_and_never_leave_the_segment(folder: Folder) -> N
     for number in range(10):
         put(log, b"%d" % number)
     flush(log)
-    bases = [segment.base_offset for segment in log.segments]
+    bases = _bases(log)
     assert bases == [0, 44, 88]
     assert visible(log) == data
     assert visible(log, max_bytes=7) == data
@@ -264,27 +268,27 @@ def test_a_segment_rolls_when_it_is_larger_than_its_size(folder: Folder) -> None
     put(log, b"a")
     put(log, b"b")  # 22 bytes: not larger
     put(log, b"c" * 100)  # not split, whatever its size
-    assert [segment.base_offset for segment in log.segments] == [0]
+    assert _bases(log) == [0]
     put(log, b"d")
-    assert [segment.base_offset for segment in log.segments] == [0, 132]
+    assert _bases(log) == [0, 132]
     assert content(folder, 132) == message_set(b"d")
 
 
 def test_a_segment_rolls_some_time_after_its_first_append(folder: Folder) -> None:
-    log = open_classic(folder, config=LogConfig(segment_ms=100), now_ms=0)
+    config = LogConfig(segment_ms=100)
+    log = open_classic(folder, config=config, now_ms=0)
     put(log, b"a", now_ms=5000)
     put(log, b"b", now_ms=5100)
-    assert len(log.segments) == 1
+    assert _bases(log) == [0]
     put(log, b"c", now_ms=5101)
-    assert len(log.segments) == 2
+    assert _bases(log) == [0, 22]
     log.close()
-    log = open_classic(folder, config=LogConfig(segment_ms=100), recover=False, now_ms=9000)
+    log = open_classic(folder, config=config, recover=False, now_ms=9000)
     put(log, b"d", now_ms=9000)
-    assert len(log.segments) == 2, "the age counts from the first append since it was opened"
-    log.truncate_to(log.segments[1].base_offset + 1)
-    log.truncate_to(log.segments[1].base_offset)
+    assert _bases(log) == [0, 22], "the age counts from the first append since it was opened"
+    log.truncate_to(0)
     put(log, b"e", now_ms=99_000)
-    assert len({segment.base_offset for segment in log.segments}) == len(log.segments)
+    assert _bases(log) == [0], "an empty segment has no age"
 
 
 def test_what_is_sealed_is_durable_before_the_next_segment_has_a_name(
@@ -303,6 +307,23 @@ def test_what_is_sealed_is_durable_before_the_next_segment_has_a_name(
     put(log, b"6")
     assert steps == [f"{15:020d}.kafka is opened, 15 bytes are durable"]
     assert bytes_of(log, 0, limit=10**9) == message_set(b"12345")
+
+
+def test_a_roll_that_cannot_flush_appends_nothing(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_classic(folder, config=LogConfig(segment_bytes=14))
+    put(log, b"12345")
+
+    def fail(_: object) -> None:
+        raise StorageError("the disk is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(log.segments[0].file), "flush", fail)
+        with pytest.raises(StorageError, match="gone"):
+            put(log, b"6")
+    assert log.failure is not None
+    assert (_bases(log), log.log_end_offset, log.readable_end) == ([0], 15, 0)
+    log.abandon()
+    assert open_classic(folder).log_end_offset == 15
 
 
 def test_a_leftover_file_of_a_new_segments_name_is_emptied(folder: Folder) -> None:
@@ -353,7 +374,7 @@ def test_truncation_is_by_bytes(folder: Folder) -> None:
     assert (log.log_end_offset, log.readable_end) == (33, 33)
     assert visible(log) == before[:33]
     log.truncate_to(30)
-    assert [segment.base_offset for segment in log.segments] == [0, 15]
+    assert _bases(log) == [0, 15]
     put(log, b"again")
     flush(log)
     assert visible(log) == before[:30] + message_set(b"again")

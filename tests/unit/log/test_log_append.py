@@ -6,6 +6,7 @@ from support.batches import batch, bytes_of, messages_in, open_log, put, read_al
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
+from barnabas.core.log.segment import Segment
 from barnabas.core.message.batch_header import crc_valid, parse_header
 from barnabas.core.message.codec import Codecs
 from barnabas.core.message.record_check import InvalidRecords
@@ -247,6 +248,7 @@ def test_an_index_entry_comes_with_the_first_batch_after_each_interval(folder: F
     for number in range(8):
         put(log, b"x", at=1000 + number)
     segment = log.segments[0]
+    assert isinstance(segment, Segment)
     segment.write_indexes()
     entries = [segment.index.find(0, offset) for offset in range(8)]
     assert entries == [None, None, None, *[(3, 3 * size)] * 3, *[(6, 6 * size)] * 2]

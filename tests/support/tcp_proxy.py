@@ -116,6 +116,8 @@ class TcpProxy:
         except OSError:
             client.close()
             return
+        for each in (client, server):
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # be no slower than the network
         self._peers[client], self._peers[server] = server, client
         self._to_server.add(server)
         if not self._stalled:

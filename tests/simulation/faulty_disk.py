@@ -36,13 +36,15 @@ class _Content:
 class FaultyDisk:
     """What outlives the broker. Names (create, rename, delete) are journalled by the file system and survive.
 
-    `errors_per_million` of the appends fail without having written anything.
+    `errors_per_million` of the appends fail without having written anything, `flush_errors_per_million` of the flushes
+    without having made anything durable.
     """
 
     def __init__(self, entropy: Entropy, now_ms: Callable[[], int]) -> None:
         self.entropy = entropy
         self.now_ms = now_ms
         self.errors_per_million = 0
+        self.flush_errors_per_million = 0
         self.folders: dict[str, dict[str, _Content]] = {"": {}}
         self.epoch = 0
         self.in_use = False
@@ -119,6 +121,9 @@ class FaultyFile:
 
     def flush(self) -> None:
         self._check()
+        disk = self._disk
+        if disk.flush_errors_per_million and disk.entropy.below(1_000_000) < disk.flush_errors_per_million:
+            raise StorageError(f"{self.name}: the disk cannot flush")
         self._content.durable = bytes(self._content.data)
 
     def truncate(self, size: int) -> None:

@@ -63,6 +63,17 @@ class ServerProcess:
     def stop(self) -> None:
         self._end(signal.SIGTERM)
 
+    def pause(self) -> None:
+        """Its connections stand, but nobody answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        os.killpg(self._process.pid, number)
+
     def _end(self, how: signal.Signals) -> None:
         if self._process is None:
             return

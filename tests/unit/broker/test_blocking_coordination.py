@@ -31,9 +31,9 @@ NONE, TIMED_OUT = ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT
 class SlowBroker(SimulatedBroker):
     """A broker whose coordination calls are made off its thread."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self) -> None:
         self.sessions: list[BlockingCoordination] = []
-        super().__init__(wrap_session=self._slow, **settings)
+        super().__init__(wrap_session=self._slow)
 
     def _slow(self, session: Coordination) -> Coordination:
         self.sessions.append(BlockingCoordination(session))

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any
 
 import pytest
 from support.coordination_faults import BlockingCoordination
@@ -12,8 +12,6 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ClosedError
 from barnabas.ports.scheduler import Outcome
 
-T = TypeVar("T")
-
 
 class House:
     """A queue, and what happened in it."""
@@ -23,7 +21,7 @@ class House:
         session = MemoryTree().session()
         self.queue = ChangeQueue(self.scheduler, BlockingCoordination(session) if blocking else session)
         self.seen: list[str] = []
-        self.outcomes: dict[str, Outcome[object]] = {}
+        self.outcomes: dict[str, Outcome[Any]] = {}
 
     def run(self, name: str, *works: Callable[[], object]) -> None:
         self.queue.run(lambda: self.change(name, *works), lambda outcome: self.done(name, outcome))
@@ -34,7 +32,7 @@ class House:
         self.seen.append(f"{name} ends")
         return got
 
-    def done(self, name: str, outcome: Outcome[object]) -> None:
+    def done(self, name: str, outcome: Outcome[Any]) -> None:
         self.outcomes[name] = outcome
 
     def fails(self, error: Exception) -> Callable[[], object]:

@@ -201,7 +201,7 @@ def test_0_7_names_of_zookeeper() -> None:
     assert not config.classic_registration_enable
     assert config.coordination_choice == ("embedded", None)
     assert BrokerConfig.from_mapping({"zk.connect": "a", "enable.zookeeper": "true"}).classic_registration_enable
-    both = {"zk.connect": "a:1/b", "enable.zookeeper": "false"}
+    both: dict[str, object] = {"zk.connect": "a:1/b", "enable.zookeeper": "false"}
     assert "enable.zookeeper=false contradicts zk.connect=a:1/b" in refusal(both)
 
 

@@ -1,0 +1,201 @@
+"""A broker, our clients, and real coordination servers that stop and come back."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from support.etcd_server import EtcdServer
+from support.process import broker_process
+from support.server_process import ServerProcess, free_ports
+from support.waiting import wait_for
+from support.zookeeper_server import ZookeeperServer
+
+from barnabas import Admin, Broker, Consumer, Producer
+from barnabas.app.compose import client_coordination
+from barnabas.ports.broker_api import NewTopic, ResourceKind
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError, BarnabasError, ConfigError
+
+SESSION_MS = 2000
+TIMEOUT = {"zookeeper.session.timeout.ms": SESSION_MS}
+
+
+class Backend:
+    """One server, and where a broker finds it."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.server: ServerProcess
+        if kind == "zookeeper":
+            server = ZookeeperServer(folder)
+            self.server, self.port = server, server.port
+        else:
+            other = EtcdServer(folder)
+            self.server, self.port = other, other.port
+        self.kind = kind
+        self._trees = 0
+
+    def new_tree(self) -> str:
+        self._trees += 1
+        return f"{self.kind}://127.0.0.1:{self.port}/tree{self._trees}"
+
+    def start(self) -> None:
+        self.server.start()
+        self.server.wait_ready()
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(kind, marks=pytest.mark.xdist_group(kind)) for kind in ("zookeeper", "etcd")],
+)
+def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    backend = Backend(request.param, tmp_path_factory.mktemp(request.param) / "server")
+    try:
+        backend.start()
+        yield backend
+    finally:
+        backend.server.stop()
+
+
+pytestmark = pytest.mark.process
+
+
+def values(bootstrap: str, topic: str) -> list[bytes | None]:
+    with Consumer(bootstrap) as consumer:
+        consumer.assign(topic, position="earliest")
+        return [message.value for message in consumer.messages(stop_at_end=True)]
+
+
+def send(bootstrap: str, topic: str, *messages: bytes) -> None:
+    with Producer(bootstrap) as producer:
+        assert producer.send_many(topic, list(messages)).result(20) == len(messages)
+
+
+def test_topics_and_configs_are_there_again_after_a_restart(backend: Backend, tmp_path: Path) -> None:
+    where = backend.new_tree()
+    with Broker(tmp_path, coordination=where, config=TIMEOUT) as broker, Admin(broker.bootstrap) as admin:
+        cluster_id = broker.cluster_id
+        made = admin.create_topics(
+            [NewTopic(name="t", partitions=3, configs={"retention.ms": "77"}), NewTopic(name="gone")]
+        )
+        assert [topic.partitions for topic in made] == [3, 1]
+        admin.create_partitions("t", 4)
+        admin.alter_configs(ResourceKind.TOPIC, "t", {"segment.bytes": "5000"})
+        admin.alter_configs(ResourceKind.BROKER, "1", {"log.flush.interval.messages": "9"})
+        admin.delete_topics(["gone"])
+        send(broker.bootstrap, "t", b"a", b"b")
+        send(broker.bootstrap, "made-by-naming-it", b"c")
+    with Broker(tmp_path, coordination=where, config=TIMEOUT) as broker, Admin(broker.bootstrap) as admin:
+        assert broker.cluster_id == cluster_id
+        topics = {topic.name: len(topic.partitions) for topic in admin.describe_topics()}
+        assert topics == {"t": 4, "made-by-naming-it": 1}
+        configs = admin.describe_topic_configs("t")
+        assert [configs[name] for name in ("retention.ms", "segment.bytes", "flush.messages")] == ["77", "5000", "9"]
+        assert set(values(broker.bootstrap, "t")) == {b"a", b"b"}
+        assert values(broker.bootstrap, "made-by-naming-it") == [b"c"]
+
+
+def test_a_server_that_restarts_is_survived_with_clear_errors(
+    backend: Backend, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = backend.new_tree()
+    with Broker(tmp_path, coordination=where, config=TIMEOUT) as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topic("before")
+        send(broker.bootstrap, "before", b"a")
+        backend.server.kill()
+        try:
+            refused = _refusals(admin)
+            assert {error.code for error in refused} == {ErrorCode.REQUEST_TIMED_OUT}
+            assert all(str(backend.port) in error.message for error in refused)
+            send(broker.bootstrap, "before", b"b")
+            assert values(broker.bootstrap, "before") == [b"a", b"b"], "what needs no agreement goes on"
+        finally:
+            backend.start()
+        wait_for(lambda: _works(admin, "after"), pause_s=0.1)
+        send(broker.bootstrap, "after", b"c")
+        assert not [record.message for record in caplog.records if "Traceback" in record.message]
+        eyes = client_coordination(where, session_timeout_ms=SESSION_MS)
+        wait_for(lambda: "controller" in eyes.children("/barnabas"))
+        wait_for(lambda: eyes.children("/barnabas/brokers/ids") == ["1"])
+        eyes.close()
+    with Broker(tmp_path, coordination=where, config=TIMEOUT) as broker, Admin(broker.bootstrap) as admin:
+        assert admin.list_topics() == ["after", "before"]
+        assert (values(broker.bootstrap, "before"), values(broker.bootstrap, "after")) == ([b"a", b"b"], [b"c"])
+
+
+def _refusals(admin: Admin) -> list[ApiError]:
+    """What each kind of change is answered with."""
+    found = []
+    for change in (
+        lambda: admin.create_topic("meanwhile"),
+        lambda: admin.create_partitions("before", 2),
+        lambda: admin.alter_configs(ResourceKind.TOPIC, "before", {"retention.ms": "5"}),
+        lambda: admin.delete_topics(["before"]),
+    ):
+        with pytest.raises(ApiError) as raised:
+            change()
+        found.append(raised.value)
+    return found
+
+
+def _works(admin: Admin, topic: str) -> bool:
+    with suppress(BarnabasError):
+        admin.create_topic(topic)
+    return topic in admin.list_topics()
+
+
+def test_the_broker_answers_others_while_a_change_waits(backend: Backend, tmp_path: Path) -> None:
+    """The connection to the service stands, but nobody answers: a change waits for its time-out, and only that."""
+    where = backend.new_tree()
+    with Broker(tmp_path, coordination=where, config=TIMEOUT) as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topic("t")
+        backend.server.pause()
+        try:
+            waiting = threading.Thread(target=_works, args=(admin, "slow"))
+            waiting.start()
+            began = time.monotonic()
+            for n in range(20):
+                send(broker.bootstrap, "t", b"%d" % n)
+            assert waiting.is_alive() or time.monotonic() - began > SESSION_MS / 1000
+            assert len(values(broker.bootstrap, "t")) == 20
+        finally:
+            backend.server.resume()
+        waiting.join(30)
+        wait_for(lambda: _works(admin, "slow"), pause_s=0.1)
+
+
+def test_a_second_broker_is_told_what_to_do(backend: Backend, tmp_path: Path) -> None:
+    where = backend.new_tree()
+    with Broker(tmp_path / "1", coordination=where, config=TIMEOUT):
+        with pytest.raises(ConfigError, match=r"broker 1 has a kafka:// listener.*prefix of its own"):
+            Broker(tmp_path / "2", coordination=where, broker_id=2, config=TIMEOUT).start()
+        only_classic = ["classic://127.0.0.1:0"]
+        with Broker(tmp_path / "3", coordination=where, broker_id=3, listeners=only_classic, config=TIMEOUT):
+            pass
+        with Broker(tmp_path / "4", coordination=backend.new_tree(), broker_id=2, config=TIMEOUT):
+            pass
+    with Broker(tmp_path / "5", coordination=where, broker_id=2, config=TIMEOUT):
+        pass
+
+
+def test_a_broker_that_was_killed_comes_back_with_its_topics(backend: Backend, tmp_path: Path) -> None:
+    port = free_ports(1)[0]
+    settings = [f"coordination={backend.new_tree()}", f"zookeeper.session.timeout.ms={SESSION_MS}"]
+    listen = [f"kafka://127.0.0.1:{port}"]
+    with broker_process(tmp_path / "data", *settings, listen=listen) as process:
+        send(process.bootstrap, "t", b"a")
+        process.kill()
+    with broker_process(tmp_path / "data", *settings, listen=listen) as process:
+        assert values(process.bootstrap, "t") == [b"a"]
+        send(process.bootstrap, "t", b"b")
+        assert process.stop() == 0
+
+
+def test_no_server_at_all(tmp_path: Path) -> None:
+    port = free_ports(1)[0]
+    for kind in ("zookeeper", "etcd"):
+        config = {**TIMEOUT, "zookeeper.connection.timeout.ms": 300}
+        with pytest.raises(BarnabasError, match=rf"127\.0\.0\.1:{port} within 300 ms"):
+            Broker(tmp_path / kind, coordination=f"{kind}://127.0.0.1:{port}/x", config=config).start()

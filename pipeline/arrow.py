@@ -1,11 +1,11 @@
 """Records as Arrow record batches, column by column."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from .cluster import Columns
+from .cluster import NO_BROKER, Columns, Place
 
 BATCH_ROWS = 20_000
 BATCH_BYTES = 8 * 1024 * 1024
@@ -14,8 +14,7 @@ _TIMESTAMPS_MS = (-62_135_596_800_000, 253_402_300_799_999)
 
 
 def arrow_batches(
-    topic: str,
-    partition: int,
+    place: Place,
     pieces: Iterable[Columns],
     schema: pa.Schema,
     *,
@@ -24,7 +23,7 @@ def arrow_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of at most `rows` rows and about `size_bytes` bytes, in the order of the pieces.
 
-    `schema` has the columns of the data source, with or without `headers`.
+    `schema` has columns of the data source: those of a classic cluster or not, with or without `headers`.
     """
     waiting: list[Columns] = []
     waiting_rows = waiting_bytes = 0
@@ -32,13 +31,13 @@ def arrow_batches(
         for part in _split(piece, rows, size_bytes):
             count = len(part.offsets)
             if waiting and (waiting_rows + count > rows or waiting_bytes + part.size_bytes > size_bytes):
-                yield _batch(topic, partition, waiting, schema)
+                yield _batch(place, waiting, schema)
                 waiting, waiting_rows, waiting_bytes = [], 0, 0
             waiting.append(part)
             waiting_rows += count
             waiting_bytes += part.size_bytes
     if waiting:
-        yield _batch(topic, partition, waiting, schema)
+        yield _batch(place, waiting, schema)
 
 
 def _split(piece: Columns, rows: int, size_bytes: int) -> Iterator[Columns]:
@@ -58,29 +57,43 @@ def _split(piece: Columns, rows: int, size_bytes: int) -> Iterator[Columns]:
             piece.keys[start:end],
             piece.values[start:end],
             piece.headers[start:end],
+            piece.wrapper_indexes[start:end],
             size_bytes=piece.size_bytes * (end - start) // count,
         )
 
 
-def _batch(topic: str, partition: int, pieces: list[Columns], schema: pa.Schema) -> pa.RecordBatch:
+def _batch(place: Place, pieces: list[Columns], schema: pa.Schema) -> pa.RecordBatch:
     count = sum(len(piece.offsets) for piece in pieces)
-    milliseconds = np.concatenate([np.asarray(piece.timestamps_ms, dtype=np.int64) for piece in pieces])
-    milliseconds = milliseconds.clip(*_TIMESTAMPS_MS)
+    ints = np.int32
     columns: dict[str, pa.Array] = {
-        "key": _joined([pa.array(piece.keys, pa.binary()) for piece in pieces]),
-        "value": _joined([pa.array(piece.values, pa.binary()) for piece in pieces]),
-        "topic": pa.repeat(pa.scalar(topic, pa.string()), count),
-        "partition": pa.array(np.full(count, partition, dtype=np.int32)),
+        "key": _joined([_binary(piece.keys, len(piece.offsets)) for piece in pieces]),
+        "value": _joined([_binary(piece.values, len(piece.offsets)) for piece in pieces]),
+        "topic": pa.repeat(pa.scalar(place.topic, pa.string()), count),
+        "partition": pa.array(np.full(count, place.partition, dtype=ints)),
         "offset": pa.array(np.concatenate([np.asarray(piece.offsets, dtype=np.int64) for piece in pieces])),
-        "timestamp": pa.array(milliseconds * 1000).cast(pa.timestamp("us", "UTC")),
-        "timestampType": pa.array(
-            np.concatenate([np.asarray(piece.log_append_time, dtype=np.int32) for piece in pieces])
-        ),
     }
-    if "headers" in schema.names:
-        headers = [_header_rows(row) for piece in pieces for row in piece.headers]
-        columns["headers"] = pa.array(headers, schema.field("headers").type)
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+    if place.broker == NO_BROKER:
+        milliseconds = np.concatenate([np.asarray(piece.timestamps_ms, dtype=np.int64) for piece in pieces])
+        columns["timestamp"] = pa.array(milliseconds.clip(*_TIMESTAMPS_MS) * 1000).cast(pa.timestamp("us", "UTC"))
+        types = [np.asarray(piece.log_append_time, dtype=ints) for piece in pieces]
+        columns["timestampType"] = pa.array(np.concatenate(types))
+        if "headers" in schema.names:
+            headers = [_header_rows(row) for piece in pieces for row in piece.headers]
+            columns["headers"] = pa.array(headers, schema.field("headers").type)
+    else:
+        columns["broker"] = pa.array(np.full(count, place.broker, dtype=ints))
+        columns["wrapperIndex"] = _joined([_indexes(piece.wrapper_indexes, len(piece.offsets)) for piece in pieces])
+    arrays = [columns.get(field.name) for field in schema]
+    filled = [pa.nulls(count, field.type) if a is None else a for a, field in zip(arrays, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(filled, schema=schema)
+
+
+def _binary(column: Sequence[bytes | None], count: int) -> pa.Array:
+    return pa.array(column, pa.binary()) if column else pa.nulls(count, pa.binary())
+
+
+def _indexes(column: Sequence[int | None], count: int) -> pa.Array:
+    return pa.array(column, pa.int32()) if column else pa.nulls(count, pa.int32())
 
 
 def _joined(arrays: list[pa.Array]) -> pa.Array:

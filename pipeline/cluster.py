@@ -1,15 +1,86 @@
-"""What the pipeline asks of a cluster; `connect.py` fulfils it with the clients of `app`."""
+"""What the pipeline asks of a cluster; `connect.py` and `connect_classic.py` fulfil it with the clients of `app`."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, Self
 
-from attrs import frozen
+from attrs import asdict, frozen
 
-from ..ports.words import TopicPartition
+from ..ports.errors import ConfigError
 
 EARLIEST = -2
 LATEST = -1
 NO_OFFSET = -1
+NO_BROKER = -1
+_KEY = re.compile(r"(?:(\d{1,10})-)?(\d{1,10})")
+_CLASSIC = "classic://"
+_REGISTRIES = ("zookeeper://", "etcd://")
+PLACE_SETTINGS = ("broker.list", "zk.connect", "etcd.connect", "coordination")
+"""Settings that say where a classic cluster is."""
+
+
+class Place(NamedTuple):
+    """A partition. In a classic cluster each broker has its own ones of a topic; else `broker` is NO_BROKER."""
+
+    topic: str
+    partition: int
+    broker: int = NO_BROKER
+
+    @property
+    def key(self) -> str:
+        """What tells it apart within its topic: `partition`, or as in the classic registries `broker-partition`."""
+        return str(self.partition) if self.broker == NO_BROKER else f"{self.broker}-{self.partition}"
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.key}"
+
+    @classmethod
+    def parse(cls, topic: str, key: str) -> "Place | None":
+        """The reverse of `key`; None for a text that is none."""
+        match = _KEY.fullmatch(key)
+        if match is None:
+            return None
+        broker, partition = match.groups()
+        return cls(topic, int(partition), NO_BROKER if broker is None else int(broker))
+
+
+@frozen(kw_only=True)
+class Where:
+    """Where a cluster is: exactly one of these is not empty. Anything but a `bootstrap` HOST:PORT is a classic one."""
+
+    bootstrap: str = ""
+    """HOST:PORT[,...], or of classic brokers, which get the ids 0, 1, ... in this order, classic://HOST:PORT[,...]."""
+    broker_list: str = ""
+    """ID:HOST:PORT[,...]"""
+    zk_connect: str = ""
+    etcd_connect: str = ""
+    coordination: str = ""
+    """zookeeper://HOST:PORT/CHROOT or etcd://HOST:PORT/PREFIX"""
+
+    @property
+    def classic(self) -> bool:
+        return not self.bootstrap or self.bootstrap.startswith(_CLASSIC)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """By the names of settings: `zk.connect` and so on."""
+        return {name.replace("_", "."): text for name, text in asdict(self).items() if text}
+
+    @classmethod
+    def of(cls, bootstrap: str, settings: Mapping[str, str]) -> Self:
+        """From what the user calls the bootstrap, if anything (a coordination URL will do), and settings, others than
+        those of this class among them. Raises `ConfigError` unless exactly one of them says where."""
+        text = bootstrap.strip()
+        found = [("coordination" if text.startswith(_REGISTRIES) else "bootstrap", text)] if text else []
+        named = [(name.replace(".", "_"), settings.get(name, "").strip()) for name in PLACE_SETTINGS]
+        found += [(name, text) for name, text in named if text]
+        if len(found) != 1:
+            raise ConfigError(
+                "say in one way where the cluster is: bootstrap.servers HOST:PORT; a classic one by zk.connect, "
+                "etcd.connect, coordination (zookeeper://... or etcd://...), broker.list ID:HOST:PORT, or with "
+                f"{_CLASSIC}HOST:PORT; there was {' and '.join(name for name, _ in found) or 'none'}"
+            )
+        return cls(**dict(found))
 
 
 @frozen
@@ -17,14 +88,17 @@ class TopicInfo:
     """A topic as the cluster knows it; `topic_id` is "" where the cluster has none."""
 
     name: str
-    partitions: int
+    places: Sequence[Place]
+    """Those on live brokers, in a classic cluster: brokers come and go."""
     topic_id: str = ""
 
 
 @frozen
 class Columns:
-    """Some consecutive records of one partition, a list per column, all of the same length.
+    """Some consecutive records of one partition, a list per column.
 
+    All have the length of `offsets`; but one that is empty is null in all rows (of a classic cluster: all those that
+    its messages do not have).
     `next_offset` is where to read on: more than the last offset + 1 when the log has a gap there.
     """
 
@@ -35,26 +109,45 @@ class Columns:
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[Sequence[tuple[str, bytes | None]]]
+    wrapper_indexes: Sequence[int | None] = ()
+    """Which message of its compressed wrapper it is; None = it is in none."""
     size_bytes: int = 0
     """About how much memory keys and values take."""
 
 
 class Cluster(Protocol):
-    """A connection to a cluster. Used by one thread at a time; every call may block and raises `BarnabasError`."""
+    """A connection to a cluster. Used by one thread at a time; every call may block and raises `BarnabasError`.
 
-    def topics(self) -> Mapping[str, TopicInfo]:
-        """Every topic that is not internal."""
+    Offsets of a classic cluster are byte positions: that of a record is where its message, or the compressed wrapper
+    around it, begins. So `start ≤ offset < end` always takes whole wrappers.
+    """
+
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicInfo]:
+        """Those of these topics that there are; None: every topic that is not internal."""
         ...
 
-    def offsets(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
-        """Per partition the first offset whose record is of that time or later, or EARLIEST or LATEST; -1 = none."""
+    def offsets(self, places: Iterable[Place], timestamp_ms: int) -> Mapping[Place, int]:
+        """Per partition the first offset whose record is of that time or later, or EARLIEST or LATEST; -1 = none.
+
+        A classic cluster knows times only of segments: there it is the beginning of the newest one that was last
+        written at that time or earlier, or of the log.
+        """
         ...
 
-    def read(self, partition: TopicPartition, start: int, end: int, *, with_headers: bool = False) -> Iterable[Columns]:
+    def read(self, place: Place, start: int, end: int, *, with_headers: bool = False) -> Iterable[Columns]:
         """The records with start ≤ offset < end, in pieces of bounded size; `headers` is empty unless asked for.
 
         `ApiError(OFFSET_OUT_OF_RANGE)` when the log no longer has `start`, or ends before `end`.
         """
+        ...
+
+    def boundary(self, place: Place, start: int, wanted: int) -> int:
+        """The greatest offset up to `wanted` at which a read may end that began at `start` (which may be one), but past
+        the first record. Offsets that count records are all of this kind."""
+        ...
+
+    def where(self, place: Place) -> Where:
+        """Where a task finds this partition."""
         ...
 
     def close(self) -> None:

@@ -7,9 +7,20 @@ from typing import Annotated
 
 import typer
 
-from ..app.cli.options import AsJson, Bootstrap, print_json, progress
+from ..app.cli.options import AsJson, Settings, parse_settings, print_json, progress
 from ..ports.errors import ConfigError
 
+Cluster = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT",
+        help="A broker of the cluster; of a classic one zookeeper://HOST:PORT/CHROOT, etcd://HOST:PORT/PREFIX, or "
+        "classic://HOST:PORT,... of every broker.",
+        envvar="BARNABAS_BOOTSTRAP",
+    ),
+]
 Into = Annotated[Path, typer.Option("--into", metavar="DIR", help="The table's folder; made when it is missing.")]
 
 
@@ -26,11 +37,11 @@ def register_demo(app: typer.Typer) -> None:
 
 
 def load(
-    bootstrap: Bootstrap,
     topics: Annotated[
         list[str], typer.Option("--topics", metavar="TOPIC[,TOPIC...]", help="What to load; may be given again.")
     ],
     into: Into,
+    bootstrap: Cluster = "",
     since: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Load again from this time: 2026-01-31T12:00[:00][Z], or milliseconds."),
@@ -41,6 +52,7 @@ def load(
     allow_data_loss: Annotated[
         bool, typer.Option("--allow-data-loss", help="Go on where messages were deleted before they were loaded.")
     ] = False,
+    settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """Bring everything new since the last load into Parquet, each message exactly once."""
@@ -64,13 +76,15 @@ def load(
             recreated=recreated,
             fail_on_data_loss=not allow_data_loss,
             progress=tell,
+            client=parse_settings(settings),
         )
     for lost in done.lost:
         typer.echo(f"lost: {lost}", err=True)
+    if done.absent:
+        typer.echo(f"not there now, to be loaded another time: {', '.join(done.absent)}", err=True)
     if as_json:
-        print_json(
-            {"rows": done.rows, "replaced_rows": done.replaced_rows, "files": done.files, "lost": list(done.lost)}
-        )
+        result = {"rows": done.rows, "replaced_rows": done.replaced_rows, "files": done.files}
+        print_json({**result, "lost": list(done.lost), "absent": list(done.absent)})
     else:
         replaced = f" in place of {done.replaced_rows}" if done.replaced_rows else ""
         typer.echo(f"{done.rows} new rows{replaced} in {done.files} files in {into}")

@@ -24,6 +24,7 @@ import cattrs
 from attrs import frozen
 
 from ..ports.errors import BarnabasError
+from .cluster import NO_BROKER
 from .lock import exclusive
 
 VERSION = 1
@@ -36,7 +37,8 @@ class TableError(BarnabasError):
 
 @frozen(kw_only=True)
 class TopicState:
-    """How far a topic is loaded: per partition (as text, for JSON) the next offset. `topic_id` "" = unknown."""
+    """How far a topic is loaded: the next offset per partition, by `Place.key`: "0", or "broker-partition" of a classic
+    cluster. `topic_id` "" = unknown."""
 
     topic_id: str = ""
     next_offsets: Mapping[str, int] = attrs.field(factory=dict)
@@ -50,6 +52,7 @@ class Range:
     partition: int
     start: int
     end: int
+    broker: int = NO_BROKER
 
 
 @frozen(kw_only=True)

@@ -2,12 +2,12 @@
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import attrs
 
-from ..app.clients.admin import Admin, Place
+from ..app.clients.admin import Admin
 from ..app.clients.handle import ManyHandle
 from ..app.clients.producer import Producer
 from ..app.clients.settings import CommonSettings, ConsumerSettings, read_settings
@@ -20,7 +20,7 @@ from ..ports.broker_api import TopicMetadata
 from ..ports.errors import ApiError
 from ..ports.transport import TransportError
 from ..ports.words import Buffer, TopicPartition
-from .cluster import Columns, TopicInfo
+from .cluster import Cluster, Columns, Place, TopicInfo, Where
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """Per fetch. Large, so that the way to the broker and back weighs little: a second thread that fetches ahead was tried
@@ -33,9 +33,13 @@ _UNSETTLED_MAX = 4
 """So many Arrow batches may be on their way to the brokers before the oldest is waited for."""
 
 
-def connect_cluster(bootstrap: str, client: Mapping[str, str]) -> "ClientCluster":
+def connect_cluster(where: Where, client: Mapping[str, str]) -> Cluster:
     """A connection with client settings by their dotted names. Raises `ConfigError`; connects when it is used."""
-    return ClientCluster(bootstrap, client)
+    if where.classic:
+        from .connect_classic import ClassicCluster
+
+        return ClassicCluster(where, client)
+    return ClientCluster(where.bootstrap, client)
 
 
 class ClientCluster:
@@ -49,15 +53,17 @@ class ClientCluster:
         self._consumer: SimpleConsumer | None = None
         self._plugins = PluginHost()
 
-    def topics(self) -> Mapping[str, TopicInfo]:
-        described = self._ask().describe_topics()
-        return {topic.name: _info(topic) for topic in described if topic.name and not topic.internal}
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicInfo]:
+        described = {topic.name: topic for topic in self._ask().describe_topics() if not topic.internal}
+        return {name: _info(topic) for name, topic in described.items() if name and (names is None or name in names)}
 
-    def offsets(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
-        asked: dict[Place, int | str] = dict.fromkeys(partitions, timestamp_ms)
-        return self._ask().list_offsets(asked) if asked else {}
+    def offsets(self, places: Iterable[Place], timestamp_ms: int) -> Mapping[Place, int]:
+        asked: dict[TopicPartition | tuple[str, int], int | str] = {_plain(place): timestamp_ms for place in places}
+        found = self._ask().list_offsets(asked) if asked else {}
+        return {Place(*partition): offset for partition, offset in found.items()}
 
-    def read(self, partition: TopicPartition, start: int, end: int, *, with_headers: bool = False) -> Iterator[Columns]:
+    def read(self, place: Place, start: int, end: int, *, with_headers: bool = False) -> Iterator[Columns]:
+        partition = _plain(place)
         if self._consumer is None:
             self._consumer = SimpleConsumer(self._bootstrap, config=self._client, plugins=self._plugins)  # type: ignore[arg-type]  # a host is taken as it is
         codecs = self._plugins.codecs()
@@ -78,6 +84,12 @@ class ClientCluster:
                 if failures == _TRIES or (isinstance(error, ApiError) and not error.retriable):
                     raise
                 time.sleep(_FIRST_PAUSE_S * 2**failures)
+
+    def boundary(self, place: Place, start: int, wanted: int) -> int:  # noqa: ARG002
+        return wanted
+
+    def where(self, place: Place) -> Where:  # noqa: ARG002
+        return Where(bootstrap=self._bootstrap)
 
     def close(self) -> None:
         for client in (self._admin, self._consumer):
@@ -127,7 +139,12 @@ def open_producer(bootstrap: str, settings: Mapping[str, str]) -> Iterator[RowPr
 
 def _info(topic: TopicMetadata) -> TopicInfo:
     topic_id = topic.topic_id.hex() if any(topic.topic_id) else ""
-    return TopicInfo(topic.name or "", len(topic.partitions), topic_id)
+    name = topic.name or ""
+    return TopicInfo(name, [Place(name, partition) for partition in range(len(topic.partitions))], topic_id)
+
+
+def _plain(place: Place) -> TopicPartition:
+    return TopicPartition(place.topic, place.partition)
 
 
 def _bytes(piece: FetchedSet) -> memoryview:

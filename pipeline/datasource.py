@@ -29,9 +29,8 @@ from pyspark.sql.types import (
 
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ConfigError
-from ..ports.words import TopicPartition
 from .arrow import arrow_batches
-from .cluster import EARLIEST, LATEST, Cluster, Columns
+from .cluster import EARLIEST, LATEST, Cluster, Columns, Place, Where
 from .options import ReadOptions, parse_partitions_json, partitions_json, read_options, write_options
 from .ranges import OffsetRange, data_loss, plan_ranges, resolve, select, slices, within
 from .writer import ArrowWriter, StreamArrowWriter
@@ -50,21 +49,29 @@ _COLUMNS = (
 )
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
-Connect = Callable[[str, Mapping[str, str]], Cluster]
+_CLASSIC_COLUMNS = (("broker", IntegerType()), ("wrapperIndex", IntegerType()))
+
+Connect = Callable[[Where, Mapping[str, str]], Cluster]
 
 
-def source_schema(*, include_headers: bool) -> StructType:
-    """The columns of Spark's own Kafka source."""
-    fields = [StructField(name, kind) for name, kind in _COLUMNS]
+def source_schema(*, include_headers: bool, classic: bool = False) -> StructType:
+    """The columns of Spark's own Kafka source.
+
+    Those of a classic cluster are more: `broker`, whose partition it is, and `wrapperIndex`, which message of its
+    compressed wrapper (null: in none). `offset` is the byte at which the message, or its wrapper, begins; key,
+    timestamp, timestampType and headers are null.
+    """
+    fields = [StructField(name, kind) for name, kind in (*_COLUMNS, *(_CLASSIC_COLUMNS if classic else ()))]
     return StructType([*fields, StructField("headers", _HEADERS)] if include_headers else fields)
 
 
 class Slice(InputPartition):
     """What one task reads."""
 
-    def __init__(self, part: OffsetRange) -> None:
+    def __init__(self, part: OffsetRange, where: Where) -> None:
         super().__init__(part)
         self.part = part
+        self.where = where
 
 
 class BarnabasDataSource(DataSource):
@@ -81,7 +88,7 @@ class BarnabasDataSource(DataSource):
         return connect_cluster
 
     def schema(self) -> StructType:
-        return source_schema(include_headers=read_options(self.options, streaming=None).include_headers)
+        return _schema(read_options(self.options, streaming=None))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
@@ -112,21 +119,22 @@ class _SliceReader:
         self.connect = connect
 
     def open(self) -> Cluster:
-        return self.connect(self.options.bootstrap, self.options.client)
+        return self.connect(self.options.where, self.options.client)
 
-    def split(self, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
+    def split(self, cluster: Cluster, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
+        """One slice per range, or more of one that counts records; the registries are not for the tasks."""
         options = self.options
         cut = slices(ranges, at_least=options.min_partitions, at_most_records=options.max_records_per_partition)
-        return [Slice(part) for part in cut]
+        return [Slice(part, cluster.where(part.place)) for part in cut]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Slice):
             return
-        schema = to_arrow_schema(source_schema(include_headers=self.options.include_headers), timezone="UTC")
-        cluster = self.open()
+        schema = to_arrow_schema(_schema(self.options), timezone="UTC")
+        cluster = self.connect(partition.where, self.options.client)
         try:
             pieces = _read_range(cluster, partition.part, self.options)
-            yield from arrow_batches(partition.part.topic, partition.part.partition, pieces, schema)
+            yield from arrow_batches(partition.part.place, pieces, schema)
         finally:
             cluster.close()
 
@@ -137,7 +145,7 @@ class BatchReader(_SliceReader, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         cluster = self.open()
         try:
-            return self.split(plan_ranges(cluster, self.options, _log.warning))
+            return self.split(cluster, plan_ranges(cluster, self.options, _log.warning))
         finally:
             cluster.close()
 
@@ -148,7 +156,7 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def __init__(self, options: ReadOptions, connect: Connect) -> None:
         super().__init__(options, connect)
-        self._target: dict[TopicPartition, int] | None = None
+        self._target: dict[Place, int] | None = None
 
     def initialOffset(self) -> dict[str, str]:
         cluster = self.open()
@@ -173,7 +181,7 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
         end = {p: max(offset, before[p]) for p, offset in target.items()}
         end.update({p: offset for p, offset in before.items() if p not in end})
         if isinstance(limit, ReadMaxRows):
-            end = _limited(before, end, limit.max_rows)
+            end = self._whole(before, end, _limited(before, end, limit.max_rows))
         return _pack(end)
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -184,27 +192,42 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
         new = sorted(set(after) - set(before))
         if new:
             before.update(self._earliest(new))
-        wanted = [OffsetRange(p.topic, p.partition, before[p], offset) for p, offset in sorted(after.items())]
+        wanted = [OffsetRange.of(p, before[p], offset) for p, offset in sorted(after.items())]
         wanted = [part for part in wanted if part.size]
         if not wanted:
             return []
         cluster = self.open()
         try:
-            involved = [part.topic_partition for part in wanted]
+            involved = [part.place for part in wanted]
             first, last = cluster.offsets(involved, EARLIEST), cluster.offsets(involved, LATEST)
+            fail = self.options.fail_on_data_loss
+            return self.split(cluster, within(wanted, first, last, fail_on_data_loss=fail, report=_log.warning))
         finally:
             cluster.close()
-        fail = self.options.fail_on_data_loss
-        return self.split(within(wanted, first, last, fail_on_data_loss=fail, report=_log.warning))
 
-    def _latest(self) -> dict[TopicPartition, int]:
+    def _whole(
+        self, before: Mapping[Place, int], end: Mapping[Place, int], limited: dict[Place, int]
+    ) -> dict[Place, int]:
+        """A limit may fall into a message: then before that one, if the log has still got what is before it."""
+        cut = [p for p, offset in limited.items() if offset < end[p]]
+        if not self.options.where.classic or not cut:
+            return limited
+        cluster = self.open()
+        try:
+            first = cluster.offsets(cut, EARLIEST)
+            starts = {p: max(before[p], first[p]) for p in cut}
+            return {**limited, **{p: cluster.boundary(p, starts[p], max(starts[p], limited[p])) for p in cut}}
+        finally:
+            cluster.close()
+
+    def _latest(self) -> dict[Place, int]:
         cluster = self.open()
         try:
             return dict(cluster.offsets(select(cluster, self.options.selection), LATEST))
         finally:
             cluster.close()
 
-    def _earliest(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def _earliest(self, partitions: Sequence[Place]) -> Mapping[Place, int]:
         cluster = self.open()
         try:
             return cluster.offsets(partitions, EARLIEST)
@@ -217,29 +240,25 @@ def _read_range(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> It
     position = part.start
     while position < part.end:
         try:
-            for piece in cluster.read(part.topic_partition, position, part.end, with_headers=options.include_headers):
+            for piece in cluster.read(part.place, position, part.end, with_headers=options.include_headers):
                 position = max(position, piece.next_offset)
                 yield piece
             return
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            there = [part.topic_partition]
-            first = cluster.offsets(there, EARLIEST)[part.topic_partition]
-            last = cluster.offsets(there, LATEST)[part.topic_partition]
+            there = [part.place]
+            first = cluster.offsets(there, EARLIEST)[part.place]
+            last = cluster.offsets(there, LATEST)[part.place]
             if first <= position and part.end <= last:
                 raise
-            text = (
-                f"{part.topic_partition}: offsets {position} to {part.end} were planned, the log has {first} to {last}"
-            )
+            text = f"{part.place}: offsets {position} to {part.end} were planned, the log has {first} to {last}"
             data_loss(text, fail_on_data_loss=options.fail_on_data_loss, report=_log.warning)
             part = evolve(part, end=min(part.end, last))
             position = max(position, first)
 
 
-def _limited(
-    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], max_rows: int
-) -> dict[TopicPartition, int]:
+def _limited(start: Mapping[Place, int], end: Mapping[Place, int], max_rows: int) -> dict[Place, int]:
     """The share of `max_rows` that each partition's backlog has, at least one record where there is any."""
     total = sum(end[p] - start[p] for p in end)
     if total <= max_rows:
@@ -247,16 +266,20 @@ def _limited(
     return {p: start[p] + min(end[p] - start[p], -(-(end[p] - start[p]) * max_rows // total)) for p in end}
 
 
-def _pack(offsets: Mapping[TopicPartition, int]) -> dict[str, str]:
+def _pack(offsets: Mapping[Place, int]) -> dict[str, str]:
     return {"offsets": partitions_json(offsets)}
 
 
-def _unpack(offset: Mapping[str, Any]) -> dict[TopicPartition, int]:
+def _unpack(offset: Mapping[str, Any]) -> dict[Place, int]:
     return parse_partitions_json(str(offset["offsets"]), "the offsets in the checkpoint")
 
 
+def _schema(options: ReadOptions) -> StructType:
+    return source_schema(include_headers=options.include_headers, classic=options.where.classic)
+
+
 def _check_schema(schema: StructType, options: ReadOptions) -> None:
-    expected = source_schema(include_headers=options.include_headers)
+    expected = _schema(options)
     if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in expected]:
         raise ConfigError(
             f"format 'barnabas' has a schema of its own, leave .schema(...) out: {expected.simpleString()}"

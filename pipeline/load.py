@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from ..ports.errors import ConfigError
-from .cluster import Cluster
+from .cluster import PLACE_SETTINGS, Cluster, Where
 from .commits import Commit, CommitLog, Range, TableError, plain_os_errors
 from .load_plan import LoadPlan, plan_load, task_count
 from .options import partitions_json
@@ -37,7 +37,8 @@ files of several topics and days open, instead of sorting its rows by them first
 
 @frozen(kw_only=True)
 class LoadProgress:
-    """Where a load is: `step` is plan, start, read or commit; `done` of `total` tasks; `rows` expected in all."""
+    """Where a load is: `step` is plan, start, read or commit; `done` of `total` tasks; `rows` expected in all, of a
+    classic cluster a guess."""
 
     step: str
     done: int = 0
@@ -55,6 +56,8 @@ class LoadResult:
     ranges: Sequence[Range]
     replaced_rows: int = 0
     lost: Sequence[str] = ()
+    absent: Sequence[str] = ()
+    """Partitions loaded before whose classic brokers were not there; a later load goes on with them."""
 
 
 Progress = Callable[[LoadProgress], None]
@@ -65,7 +68,7 @@ def _quiet(_progress: LoadProgress) -> None:
 
 
 def load(
-    bootstrap: str,
+    bootstrap: str | Where,
     topics: Sequence[str],
     into: Path | str,
     *,
@@ -86,6 +89,10 @@ def load(
     again: "fail", or "replace" its rows. `spark` None = a local session for this load; its Java's messages go to
     `log_file`. `client` are client settings by their dotted names. All Spark workers must have the folder at this path.
 
+    `bootstrap` is HOST:PORT[,...]; of a classic cluster zookeeper://HOST:PORT/CHROOT, etcd://HOST:PORT/PREFIX,
+    classic://HOST:PORT[,...], or "" with one of zk.connect, etcd.connect, coordination, broker.list in `client`. There
+    `since_ms` goes by segments, since messages have no times: what it brings again may begin earlier.
+
     Raises `TableLocked`, `TopicRecreated`, `ApiError` (OFFSET_OUT_OF_RANGE: data was deleted before it was loaded;
     `fail_on_data_loss` False goes on and tells it in the result), and what else a `BarnabasError` can be.
     """
@@ -94,13 +101,16 @@ def load(
         raise ConfigError("name at least one topic to load")
     from .connect import connect_cluster
 
-    source = _Source(bootstrap, dict(client or {}), fail_on_data_loss, rows_per_file)
+    settings = dict(client or {})
+    where = bootstrap if isinstance(bootstrap, Where) else Where.of(bootstrap, settings)
+    settings = {name: value for name, value in settings.items() if name not in PLACE_SETTINGS}
+    source = _Source(where, settings, fail_on_data_loss, rows_per_file)
     log = CommitLog(Path(into))
     with plain_os_errors(log.folder), log.locked():
         progress(LoadProgress(step="plan"))
         log.recover()
         last = log.last()
-        cluster: Cluster = connect_cluster(bootstrap, source.client)
+        cluster: Cluster = connect_cluster(where, source.client)
         try:
             plan = plan_load(
                 cluster, last, topics, since_ms=since_ms, fail_on_data_loss=fail_on_data_loss, recreated=recreated
@@ -108,7 +118,7 @@ def load(
         finally:
             cluster.close()
         if not plan.changes(last):
-            return LoadResult(rows=0, files=0, commit=None, ranges=(), lost=plan.lost)
+            return LoadResult(rows=0, files=0, commit=None, ranges=(), lost=plan.lost, absent=_texts(plan))
         progress(LoadProgress(step="start", rows=plan.rows))
         affected = affected_files(log.folder, plan.replaced_from, plan.replaced_topics)
         if not plan.ranges and not affected:
@@ -124,7 +134,7 @@ def load(
 
 @frozen
 class _Source:
-    bootstrap: str
+    where: Where
     client: Mapping[str, str]
     fail_on_data_loss: bool
     rows_per_file: int
@@ -146,48 +156,48 @@ def _write(
             parts.append(_kept_rows(spark, plan, folder, partly))
         if not parts:
             return
-        (
-            reduce(lambda a, b: a.unionByName(b), parts)
-            .write.mode("append")
-            .option("compression", "zstd")
-            .partitionBy("topic", "day")
-            .parquet(spark_path(staging))
-        )
+        writer = reduce(lambda a, b: a.unionByName(b), parts).write.mode("append").option("compression", "zstd")
+        if source.where.classic:  # a task is a partition, however many rows it has
+            writer = writer.option("maxRecordsPerFile", source.rows_per_file)
+        writer.partitionBy("topic", "day").parquet(spark_path(staging))
 
 
 def _new_rows(session: "SparkSession", plan: LoadPlan, source: _Source) -> "DataFrame":
     from pyspark.sql import functions
 
-    sizes = [part.size for part in plan.ranges]
-    cores = session.sparkContext.defaultParallelism
-    tasks = task_count(sizes, cores=cores, rows_per_file=source.rows_per_file)
-    assigned: dict[str, list[int]] = {}
+    assigned: dict[str, list[str]] = {}
     for part in plan.ranges:
-        assigned.setdefault(part.topic, []).append(part.partition)
+        assigned.setdefault(part.topic, []).append(part.place.key)
     reader = session.read.format("barnabas").options(
         **{f"kafka.{key}": value for key, value in source.client.items()},
-        **{
-            "kafka.bootstrap.servers": source.bootstrap,
-            "assign": json.dumps(assigned),
-            "startingOffsets": partitions_json({part.topic_partition: part.start for part in plan.ranges}),
-            "endingOffsets": partitions_json({part.topic_partition: part.end for part in plan.ranges}),
-            "failOnDataLoss": str(source.fail_on_data_loss).lower(),
-            "includeHeaders": "true",
-            "minPartitions": str(tasks),
-            "maxRecordsPerPartition": str(source.rows_per_file),
-        },
+        **source.where.options,
+        assign=json.dumps(assigned),
+        startingOffsets=partitions_json({part.place: part.start for part in plan.ranges}),
+        endingOffsets=partitions_json({part.place: part.end for part in plan.ranges}),
+        failOnDataLoss=str(source.fail_on_data_loss).lower(),
+        includeHeaders="true",
     )
-    day = functions.to_date(functions.col("timestamp"))
-    return reader.load().coalesce(tasks).withColumn("day", day).select(*table_schema().names)
+    if source.where.classic:
+        rows, moment = reader.load(), functions.current_timestamp()
+    else:
+        cores = session.sparkContext.defaultParallelism
+        tasks = task_count([part.size for part in plan.ranges], cores=cores, rows_per_file=source.rows_per_file)
+        sliced = reader.option("minPartitions", str(tasks)).option("maxRecordsPerPartition", str(source.rows_per_file))
+        nothing = functions.lit(None).cast("int")
+        rows = sliced.load().coalesce(tasks).withColumn("broker", nothing).withColumn("wrapperIndex", nothing)
+        moment = functions.col("timestamp")
+    return rows.withColumn("day", functions.to_date(moment)).select(*table_schema().names)
 
 
 def _kept_rows(session: "SparkSession", plan: LoadPlan, folder: Path, names: Sequence[str]) -> "DataFrame":
     from pyspark.sql import functions
 
     pairs = [
-        functions.lit(value) for partition, start in plan.replaced_from.items() for value in (str(partition), start)
+        functions.lit(value)
+        for place, start in plan.replaced_from.items()
+        for value in (f"{place.topic}/{place.key}", start)
     ]
-    position = functions.concat_ws("-", "topic", "partition")
+    position = functions.concat_ws("/", "topic", functions.concat_ws("-", "broker", "partition"))
     replaced_from = functions.try_element_at(functions.create_map(*pairs), position)
     files = [spark_path(folder / name, to_read=True) for name in names]
     frame = session.read.schema(table_schema()).option("basePath", spark_path(folder)).parquet(*files)
@@ -199,9 +209,12 @@ def _commit(log: CommitLog, plan: LoadPlan, affected: Sequence[AffectedFile], nu
     kept = sum(file.rows - file.replaced_rows for file in affected)
     rows = sum(parquet_rows(staging / name) for name in files) - kept
     replaced = sum(file.replaced_rows for file in affected)
-    if not 0 <= rows <= plan.rows:
-        raise TableError(f"{rows} rows were written for {plan.rows} offsets; nothing is committed, please report this")
-    ranges = [Range(topic=r.topic, partition=r.partition, start=r.start, end=r.end) for r in plan.ranges]
+    if rows < 0 or (plan.rows_max is not None and rows > plan.rows_max):
+        text = f"{rows} rows were written for {plan.rows_max} offsets; nothing is committed, please report this"
+        raise TableError(text)
+    ranges = [
+        Range(topic=r.topic, partition=r.partition, start=r.start, end=r.end, broker=r.broker) for r in plan.ranges
+    ]
     log.commit(
         Commit(
             number=number,
@@ -216,7 +229,19 @@ def _commit(log: CommitLog, plan: LoadPlan, affected: Sequence[AffectedFile], nu
             lost=plan.lost,
         )
     )
-    return LoadResult(rows=rows, files=len(files), commit=number, ranges=ranges, replaced_rows=replaced, lost=plan.lost)
+    return LoadResult(
+        rows=rows,
+        files=len(files),
+        commit=number,
+        ranges=ranges,
+        replaced_rows=replaced,
+        lost=plan.lost,
+        absent=_texts(plan),
+    )
+
+
+def _texts(plan: LoadPlan) -> list[str]:
+    return [str(place) for place in plan.absent]
 
 
 def _name_files(staging: Path, number: int) -> list[str]:

@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from ..ports.error_codes import ErrorCode
-from ..ports.errors import ApiError, BarnabasError, ConfigError
-from ..ports.words import TopicPartition
-from .cluster import EARLIEST, LATEST, NO_OFFSET, Cluster, TopicInfo
+from ..ports.errors import BarnabasError, ConfigError
+from .cluster import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, Place, TopicInfo
 from .commits import Commit, TopicState
-from .ranges import OffsetRange, data_loss
+from .ranges import OffsetRange, data_loss, known_topics
+
+_CLASSIC_ROW_BYTES = 200
+"""A guess, for what must be told or decided before the rows are there."""
 
 
 class TopicRecreated(BarnabasError):
@@ -26,14 +27,27 @@ class LoadPlan:
 
     ranges: Sequence[OffsetRange]
     topics: Mapping[str, TopicState]
-    replaced_from: Mapping[TopicPartition, int]
+    replaced_from: Mapping[Place, int]
     replaced_topics: Sequence[str]
     lost: Sequence[str]
+    absent: Sequence[Place] = ()
+    """Partitions loaded before whose brokers are not there now; a later load goes on with them."""
+
+    @property
+    def rows_max(self) -> int | None:
+        """How many offsets are read: a compacted topic may have fewer records. None for a classic cluster, where
+        offsets count bytes, and those of compressed messages."""
+        return None if self._classic else sum(part.size for part in self.ranges)
 
     @property
     def rows(self) -> int:
-        """How many offsets are read; a compacted topic may have fewer records."""
-        return sum(part.size for part in self.ranges)
+        """About how many rows will come."""
+        size = sum(part.size for part in self.ranges)
+        return -(-size // _CLASSIC_ROW_BYTES) if self._classic else size
+
+    @property
+    def _classic(self) -> bool:
+        return any(part.broker != NO_BROKER for part in self.ranges)
 
     def changes(self, last: Commit | None) -> bool:
         """False if the table is already as this plan would leave it."""
@@ -56,8 +70,8 @@ def plan_load(
     if recreated not in ("fail", "replace"):
         raise ConfigError(f"recreated must be 'fail' or 'replace', not {recreated!r}")
     state: dict[str, TopicState] = dict(last.topics) if last is not None else {}
-    infos = _known(cluster, topics)
-    partitions = [TopicPartition(info.name, p) for info in infos for p in range(info.partitions)]
+    infos = known_topics(cluster, topics)
+    partitions = [place for info in infos for place in info.places]
     first, end = cluster.offsets(partitions, EARLIEST), cluster.offsets(partitions, LATEST)
     times = cluster.offsets(partitions, since_ms) if since_ms is not None else {}
     replaced_topics = [info.name for info in infos if _is_another(info, state.get(info.name), end, recreated)]
@@ -65,8 +79,8 @@ def plan_load(
         del state[name]
     lost: list[str] = []
     ranges: list[OffsetRange] = []
-    replaced_from: dict[TopicPartition, int] = {}
-    reached: dict[TopicPartition, int] = {}
+    replaced_from: dict[Place, int] = {}
+    reached: dict[Place, int] = {}
     for partition in partitions:
         before = _reached(state.get(partition.topic), partition)
         start = before if before is not None else first[partition]
@@ -81,12 +95,18 @@ def plan_load(
             start = first[partition]
         reached[partition] = max(start, end[partition])
         if start < end[partition]:
-            ranges.append(OffsetRange(partition.topic, partition.partition, start, end[partition]))
+            ranges.append(OffsetRange.of(partition, start, end[partition]))
     for info in infos:
-        offsets = {str(p): reached[TopicPartition(info.name, p)] for p in range(info.partitions)}
+        before_there = state[info.name].next_offsets if info.name in state else {}
+        offsets = {**before_there, **{place.key: reached[place] for place in info.places}}
         state[info.name] = TopicState(topic_id=info.topic_id, next_offsets=offsets)
     return LoadPlan(
-        ranges=ranges, topics=state, replaced_from=replaced_from, replaced_topics=replaced_topics, lost=lost
+        ranges=ranges,
+        topics=state,
+        replaced_from=replaced_from,
+        replaced_topics=replaced_topics,
+        lost=lost,
+        absent=_absent(infos, state),
     )
 
 
@@ -96,31 +116,29 @@ def task_count(sizes: Sequence[int], *, cores: int, rows_per_file: int, rows_per
     return max(1, -(-total // rows_per_file), min(cores, -(-total // rows_per_task_min)))
 
 
-def _known(cluster: Cluster, topics: Sequence[str]) -> list[TopicInfo]:
-    known = cluster.topics()
-    for name in topics:
-        if name not in known:
-            there = ", ".join(sorted(known)) or "none"
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}; there is {there}")
-    return [known[name] for name in dict.fromkeys(topics)]
+def _absent(infos: Sequence[TopicInfo], state: Mapping[str, TopicState]) -> list[Place]:
+    loaded = [Place.parse(info.name, key) for info in infos for key in state[info.name].next_offsets]
+    there = {place for info in infos for place in info.places}
+    return [place for place in loaded if place is not None and place not in there]
 
 
-def _is_another(info: TopicInfo, before: TopicState | None, end: Mapping[TopicPartition, int], recreated: str) -> bool:
+def _is_another(info: TopicInfo, before: TopicState | None, end: Mapping[Place, int], recreated: str) -> bool:
     """True if the topic was created anew and is to be replaced. By its id; without ids, because its log is shorter."""
     if before is None:
         return False
     reason = ""
+    loaded, classic = before.next_offsets, info.places[0].broker != NO_BROKER
     if before.topic_id and info.topic_id and before.topic_id != info.topic_id:
         reason = f"its id was {before.topic_id} and is {info.topic_id}"
-    elif len(before.next_offsets) > info.partitions:
-        reason = f"it had {len(before.next_offsets)} partitions and has {info.partitions}"
+    elif {"-" in key for key in loaded} - {classic}:
+        reason = "one of them is in a classic cluster"
+    elif len(loaded) > len(info.places) and not classic:
+        reason = f"it had {len(loaded)} partitions and has {len(info.places)}"
     else:
-        for p in range(info.partitions):
-            reached = before.next_offsets.get(str(p), 0)
-            if reached > end[TopicPartition(info.name, p)]:
-                reason = (
-                    f"partition {p} was loaded up to offset {reached} and ends at {end[TopicPartition(info.name, p)]}"
-                )
+        for place in info.places:
+            reached = loaded.get(place.key, 0)
+            if reached > end[place]:
+                reason = f"partition {place.key} was loaded up to offset {reached} and ends at {end[place]}"
     if reason and recreated != "replace":
         raise TopicRecreated(
             f"topic {info.name!r} is not the one loaded before: {reason}. Load it into another folder, or with "
@@ -129,5 +147,5 @@ def _is_another(info: TopicInfo, before: TopicState | None, end: Mapping[TopicPa
     return bool(reason)
 
 
-def _reached(state: TopicState | None, partition: TopicPartition) -> int | None:
-    return None if state is None else state.next_offsets.get(str(partition.partition), 0)
+def _reached(state: TopicState | None, partition: Place) -> int | None:
+    return None if state is None else state.next_offsets.get(partition.key, 0)

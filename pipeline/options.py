@@ -9,15 +9,15 @@ from typing import Any
 from attrs import frozen
 
 from ..ports.errors import ConfigError
-from ..ports.words import TopicPartition
-from .cluster import EARLIEST, LATEST
+from .cluster import EARLIEST, LATEST, PLACE_SETTINGS, Place, Where
 
-Offsets = Mapping[TopicPartition, int]
+Offsets = Mapping[Place, int]
 
-_BOOTSTRAP = ("kafka.bootstrap.servers", "bootstrap.servers")
+_BOOTSTRAP = ("kafka.bootstrap.servers", "bootstrap.servers", "bootstrap")
 _SELECTORS = ("subscribe", "subscribePattern", "assign")
 _READ = (
     *_BOOTSTRAP,
+    *PLACE_SETTINGS,
     *_SELECTORS,
     "startingOffsets",
     "endingOffsets",
@@ -32,7 +32,14 @@ _READ = (
     "failOnDataLoss",
     "includeHeaders",
 )
-_WRITE = (*_BOOTSTRAP, "topic")
+_NOT_CLASSIC = {
+    "endingTimestamp": "its messages have no times; say endingOffsets",
+    "endingOffsetsByTimestamp": "its messages have no times; say endingOffsets",
+    "minPartitions": "there is one task per broker, topic and partition",
+    "maxRecordsPerPartition": "there is one task per broker, topic and partition",
+}
+"""Why an option cannot be had with a classic cluster."""
+_WRITE = (*_BOOTSTRAP, *PLACE_SETTINGS, "topic")
 _CLIENT = "kafka."
 """Begins the names of settings for the client, which knows them and refuses others."""
 _WITHOUT_MEANING = frozenset(
@@ -56,7 +63,7 @@ class Selection:
 
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
-    partitions: tuple[TopicPartition, ...] | None = None
+    partitions: tuple[Place, ...] | None = None
 
 
 @frozen(kw_only=True)
@@ -73,7 +80,7 @@ class Bound:
 class ReadOptions:
     """What a read asks for; made by `read_options`."""
 
-    bootstrap: str
+    where: Where
     selection: Selection
     starting: Bound
     ending: Bound
@@ -81,6 +88,7 @@ class ReadOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_offsets_per_trigger: int | None = None
+    """Records; of a classic cluster bytes, like all its offsets."""
     fail_on_data_loss: bool = True
     include_headers: bool = False
     client: Mapping[str, str] = {}
@@ -103,9 +111,13 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = False) 
         for name in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
             if name in given:
                 raise ConfigError(f"{name} has no meaning in a stream, which has no end")
+    where = _where(given)
+    selection = _selection(given)
+    if where.classic:
+        _check_classic(given, where, selection)
     return ReadOptions(
-        bootstrap=_bootstrap(given),
-        selection=_selection(given),
+        where=where,
+        selection=selection,
         starting=_bound(given, "starting", LATEST if streaming else EARLIEST, batch=streaming is False),
         ending=_bound(given, "ending", LATEST, batch=streaming is False),
         latest_when_no_timestamp=_strategy(given),
@@ -121,33 +133,38 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = False) 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """Check and type the options of a write. Raises `ConfigError` that names the option and what it may be."""
     given = _known(options, _WRITE)
+    where = _where(given)
+    if where.classic:
+        raise ConfigError("format 'barnabas' reads classic clusters, it does not write to them; use a Producer there")
     return WriteOptions(
-        bootstrap=_bootstrap(given),
+        bootstrap=where.bootstrap,
         topic=given.get("topic"),
         producer=_client(given),
     )
 
 
 def partitions_json(offsets: Offsets) -> str:
-    """Offsets per partition in the JSON of these options: {"topic": {"0": 23}}."""
+    """Offsets per partition in the JSON of these options: {"topic": {"0": 23}}; of a classic cluster the keys are
+    "broker-partition"."""
     nested: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        nested.setdefault(topic, {})[str(partition)] = offset
+    for place, offset in sorted(offsets.items()):
+        nested.setdefault(place.topic, {})[place.key] = offset
     return json.dumps(nested)
 
 
-def parse_partitions_json(text: str, name: str = "offsets") -> dict[TopicPartition, int]:
+def parse_partitions_json(text: str, name: str = "offsets") -> dict[Place, int]:
     """The reverse of `partitions_json`. Raises `ConfigError`."""
-    example = 'like {"topic": {"0": 23, "1": -2}}'
+    example = 'like {"topic": {"0": 23, "1": -2}} (with "broker-partition" of a classic cluster)'
     found = _json(text, name, example)
     if not isinstance(found, dict) or not all(isinstance(inner, dict) for inner in found.values()):
         raise ConfigError(f"{name} must be JSON {example}, not {text!r}")
-    result: dict[TopicPartition, int] = {}
+    result: dict[Place, int] = {}
     for topic, inner in found.items():
         for partition, value in inner.items():
-            if not partition.isdigit() or not isinstance(value, int) or isinstance(value, bool):
+            place = Place.parse(topic, partition)
+            if place is None or not isinstance(value, int) or isinstance(value, bool):
                 raise ConfigError(f"{name} must be JSON {example}; {topic}: {partition!r}: {value!r} is not")
-            result[TopicPartition(topic, int(partition))] = value
+            result[place] = value
     return result
 
 
@@ -167,11 +184,17 @@ def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]
     return given
 
 
-def _bootstrap(given: Mapping[str, str]) -> str:
-    for name in _BOOTSTRAP:
-        if given.get(name, "").strip():
-            return given[name].strip()
-    raise ConfigError("option 'kafka.bootstrap.servers' is missing; give it as HOST:PORT")
+def _where(given: Mapping[str, str]) -> Where:
+    bootstrap = next((given[name] for name in _BOOTSTRAP if given.get(name, "").strip()), "")
+    return Where.of(bootstrap, given)
+
+
+def _check_classic(given: Mapping[str, str], where: Where, selection: Selection) -> None:
+    for name, reason in _NOT_CLASSIC.items():
+        if name in given:
+            raise ConfigError(f"{name} cannot be had with a classic cluster: {reason}")
+    if selection.pattern is not None and (where.bootstrap or where.broker_list):
+        raise ConfigError("subscribePattern needs the registries of a classic cluster: give zk.connect or etcd.connect")
 
 
 def _selection(given: Mapping[str, str]) -> Selection:
@@ -194,17 +217,22 @@ def _selection(given: Mapping[str, str]) -> Selection:
     return Selection(partitions=_assigned(text))
 
 
-def _assigned(text: str) -> tuple[TopicPartition, ...]:
-    example = 'like {"topic": [0, 1]}'
+def _assigned(text: str) -> tuple[Place, ...]:
+    example = 'like {"topic": [0, 1]}, or {"topic": ["0-0", "1-0"]} (broker-partition) of a classic cluster'
     found = _json(text, "assign", example)
     if not isinstance(found, dict) or not found:
         raise ConfigError(f"assign must be JSON {example}, not {text!r}")
-    result: list[TopicPartition] = []
+    result: list[Place] = []
     for topic, partitions in found.items():
-        if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
+        places = [_place(topic, each) for each in partitions] if isinstance(partitions, list) else [None]
+        if None in places:
             raise ConfigError(f"assign must be JSON {example}; {topic!r} has {partitions!r}")
-        result += [TopicPartition(topic, p) for p in partitions]
+        result += [place for place in places if place is not None]
     return tuple(dict.fromkeys(result))
+
+
+def _place(topic: str, key: Any) -> Place | None:
+    return Place.parse(topic, str(key)) if type(key) in (int, str) else None
 
 
 def _bound(given: Mapping[str, str], side: str, default: int, *, batch: bool) -> Bound:

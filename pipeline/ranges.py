@@ -9,8 +9,7 @@ from attrs import evolve, frozen
 
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ConfigError
-from ..ports.words import TopicPartition
-from .cluster import EARLIEST, LATEST, NO_OFFSET, Cluster
+from .cluster import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, Place, TopicInfo
 from .options import Bound, ReadOptions, Selection
 
 Report = Callable[[str], None]
@@ -24,14 +23,20 @@ class OffsetRange:
     partition: int
     start: int
     end: int
+    broker: int = NO_BROKER
 
     @property
     def size(self) -> int:
+        """Offsets; of a classic cluster they are bytes."""
         return self.end - self.start
 
     @property
-    def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
+    def place(self) -> Place:
+        return Place(self.topic, self.partition, self.broker)
+
+    @classmethod
+    def of(cls, place: Place, start: int, end: int) -> "OffsetRange":
+        return cls(place.topic, place.partition, start, end, place.broker)
 
 
 def plan_ranges(cluster: Cluster, options: ReadOptions, report: Report) -> list[OffsetRange]:
@@ -41,35 +46,43 @@ def plan_ranges(cluster: Cluster, options: ReadOptions, report: Report) -> list[
     last = cluster.offsets(partitions, LATEST)
     starts = resolve(cluster, options.starting, partitions, "starting", strict=not options.latest_when_no_timestamp)
     ends = resolve(cluster, options.ending, partitions, "ending", strict=False)
-    wanted = [OffsetRange(p.topic, p.partition, starts[p], ends[p]) for p in partitions]
+    wanted = [OffsetRange.of(p, starts[p], ends[p]) for p in partitions]
     return within(wanted, first, last, fail_on_data_loss=options.fail_on_data_loss, report=report)
 
 
-def select(cluster: Cluster, selection: Selection) -> list[TopicPartition]:
+def select(cluster: Cluster, selection: Selection) -> list[Place]:
     """The partitions that a selection means now. Raises `ApiError` for a topic or partition that there is not."""
-    known = cluster.topics()
     if selection.pattern is not None:
-        chosen = [name for name in sorted(known) if re.fullmatch(selection.pattern, name)]
-    elif selection.topics is not None:
-        chosen = list(selection.topics)
-    else:
-        chosen = list(dict.fromkeys(p.topic for p in selection.partitions or ()))
-    for name in chosen:
+        matches = {name: info for name, info in cluster.topics().items() if re.fullmatch(selection.pattern, name)}
+        return [place for name in sorted(matches) for place in matches[name].places]
+    if selection.topics is not None:
+        return [place for info in known_topics(cluster, selection.topics) for place in info.places]
+    wanted = sorted(selection.partitions or ())
+    known = {info.name: info.places for info in known_topics(cluster, [place.topic for place in wanted])}
+    for place in wanted:
+        there = known[place.topic]
+        if place not in there:
+            listed = ", ".join(each.key for each in there)
+            text = f"{place}: the topic has {len(there)} partition(s): {listed}"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    return wanted
+
+
+def known_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicInfo]:
+    """These topics. Raises `ApiError` for one that there is not, or whose partitions no live broker has."""
+    known = cluster.topics(set(names))
+    for name in names:
         if name not in known:
-            there = ", ".join(sorted(known)) or "none"
+            there = ", ".join(sorted(cluster.topics())) or "none"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}; there is {there}")
-    if selection.partitions is None:
-        return [TopicPartition(name, p) for name in chosen for p in range(known[name].partitions)]
-    for partition in selection.partitions:
-        count = known[partition.topic].partitions
-        if partition.partition >= count:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition}: the topic has {count} partition(s)")
-    return sorted(selection.partitions)
+        if not known[name].places:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"no live broker has topic {name!r}")
+    return [known[name] for name in dict.fromkeys(names)]
 
 
 def resolve(
-    cluster: Cluster, bound: Bound, partitions: Sequence[TopicPartition], side: str, *, strict: bool
-) -> dict[TopicPartition, int]:
+    cluster: Cluster, bound: Bound, partitions: Sequence[Place], side: str, *, strict: bool
+) -> dict[Place, int]:
     """The offset of a bound in each partition. A time after the last record is an error if `strict`, else LATEST."""
     if bound.timestamp_ms is not None:
         return _at_times(cluster, dict.fromkeys(partitions, bound.timestamp_ms), side, strict=strict)
@@ -89,8 +102,8 @@ def resolve(
 
 def within(
     wanted: Sequence[OffsetRange],
-    first: Mapping[TopicPartition, int],
-    last: Mapping[TopicPartition, int],
+    first: Mapping[Place, int],
+    last: Mapping[Place, int],
     *,
     fail_on_data_loss: bool,
     report: Report,
@@ -98,12 +111,12 @@ def within(
     """Cut ranges to what the logs have (first ≤ offset < last); what falls away is an error, or reported."""
     result: list[OffsetRange] = []
     for part in wanted:
-        low, high = first[part.topic_partition], last[part.topic_partition]
+        low, high = first[part.place], last[part.place]
         start = min(max(part.start, low), high)
         end = min(max(part.end, start), high)
         if part.start < low or part.end > high or part.start > part.end:
             text = (
-                f"{part.topic_partition}: asked for offsets {part.start} to {part.end}, "
+                f"{part.place}: asked for offsets {part.start} to {part.end}, "
                 f"but the log has {low} to {high}; they were deleted, or the topic was created anew"
             )
             data_loss(text, fail_on_data_loss=fail_on_data_loss, report=report)
@@ -136,10 +149,8 @@ def slices(ranges: Sequence[OffsetRange], *, at_least: int | None, at_most_recor
     return result
 
 
-def _at_times(
-    cluster: Cluster, times: Mapping[TopicPartition, int], side: str, *, strict: bool
-) -> dict[TopicPartition, int]:
-    result: dict[TopicPartition, int] = {}
+def _at_times(cluster: Cluster, times: Mapping[Place, int], side: str, *, strict: bool) -> dict[Place, int]:
+    result: dict[Place, int] = {}
     for time in sorted(set(times.values())):
         result.update(cluster.offsets([p for p, t in times.items() if t == time], time))
     late = sorted(p for p, offset in result.items() if offset == NO_OFFSET)
@@ -153,7 +164,7 @@ def _at_times(
     return result
 
 
-def _same(given: Mapping[TopicPartition, int], partitions: Sequence[TopicPartition], name: str) -> None:
+def _same(given: Mapping[Place, int], partitions: Sequence[Place], name: str) -> None:
     if set(given) != set(partitions):
         missing = ", ".join(str(p) for p in sorted(set(partitions) - set(given)))
         extra = ", ".join(str(p) for p in sorted(set(given) - set(partitions)))

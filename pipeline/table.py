@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from ..ports.words import TopicPartition
+from .cluster import NO_BROKER, Place
 from .commits import CommitLog, TableError, plain_os_errors
 from .lock import TableLocked
 
@@ -21,12 +21,16 @@ _LOCK_WAIT_S = 0.2
 
 
 def table_schema() -> "StructType":
-    """The columns of the table: those of the data source with headers, and `day` (of the timestamp, in UTC)."""
+    """The columns of the table: those of the data source with headers, for a classic cluster or not, and `day`.
+
+    The day is that of the timestamp in UTC; classic messages have none, theirs is the day of the load. A table that was
+    filled before there were `broker` and `wrapperIndex` is read with null there.
+    """
     from pyspark.sql.types import DateType, StructField, StructType
 
     from .datasource import source_schema
 
-    fields = {field.name: field for field in source_schema(include_headers=True)}
+    fields = {field.name: field for field in source_schema(include_headers=True, classic=True)}
     topic = fields.pop("topic")
     return StructType([*fields.values(), topic, StructField("day", DateType())])
 
@@ -77,7 +81,7 @@ class AffectedFile:
 
 
 def affected_files(
-    folder: Path, replaced_from: Mapping[TopicPartition, int], replaced_topics: Collection[str]
+    folder: Path, replaced_from: Mapping[Place, int], replaced_topics: Collection[str]
 ) -> list[AffectedFile]:
     """The files with rows at or after the offsets in `replaced_from`, and all files of `replaced_topics`."""
     import numpy as np
@@ -85,15 +89,17 @@ def affected_files(
 
     result = []
     for topic in sorted({p.topic for p in replaced_from} | set(replaced_topics)):
-        starts = {p.partition: offset for p, offset in replaced_from.items() if p.topic == topic}
+        starts = {p: offset for p, offset in replaced_from.items() if p.topic == topic}
         for path in sorted((folder / f"topic={topic}").glob("day=*/*.parquet")):
             rows = replaced = parquet_rows(path)
             if topic not in replaced_topics:
-                columns = pq.ParquetFile(path).read(["partition", "offset"])
+                columns = pq.ParquetFile(path).read(["partition", "offset", "broker"])
                 partitions, offsets = columns["partition"].to_numpy(), columns["offset"].to_numpy()
+                there = "broker" in columns.column_names
+                brokers = columns["broker"].fill_null(NO_BROKER).to_numpy() if there else NO_BROKER
                 replaced = sum(
-                    int(np.count_nonzero((partitions == partition) & (offsets >= start)))
-                    for partition, start in starts.items()
+                    int(np.count_nonzero((partitions == p.partition) & (brokers == p.broker) & (offsets >= start)))
+                    for p, start in starts.items()
                 )
             if replaced or topic in replaced_topics:
                 name = path.relative_to(folder).as_posix()

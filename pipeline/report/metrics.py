@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from ..cluster import NO_BROKER, Place
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -50,7 +52,8 @@ class LineFigures:
     lines: int
     size_bytes: int
     rows_per_hour: Mapping[int, int]
-    partitions: Mapping[int, int]
+    partitions: Mapping[str, int]
+    """By number, or "broker-partition" of a classic cluster."""
     key_counts: Mapping[str, int]
 
 
@@ -107,26 +110,30 @@ def metric_figures(lines: "DataFrame") -> MetricFigures:
 
 
 def line_figures(rows: "DataFrame") -> LineFigures:
-    """Figures of the rows of any topic, from their keys, sizes and timestamps."""
+    """Figures of the rows of any topic, from their keys, sizes and timestamps; without those from the days."""
     from pyspark.sql import functions as f
 
-    hour = f.unix_timestamp(f.date_trunc("hour", "timestamp")).alias("hour")
-    cells = rows.groupBy(hour, "partition").agg(f.count("*").alias("count"), f.sum(f.length("value")).alias("bytes"))
+    moment = f.coalesce("timestamp", f.to_timestamp("day"))
+    hour = f.unix_timestamp(f.date_trunc("hour", moment)).alias("hour")
+    cells = rows.groupBy(hour, "broker", "partition").agg(
+        f.count("*").alias("count"), f.sum(f.length("value")).alias("bytes")
+    )
     per_hour: dict[int, int] = {}
-    per_partition: dict[int, int] = {}
+    per_partition: dict[Place, int] = {}
     lines = size = 0
     for cell in cells.collect():
         lines += cell["count"]
         size += cell.bytes or 0
         per_hour[cell.hour] = per_hour.get(cell.hour, 0) + cell["count"]
-        per_partition[cell.partition] = per_partition.get(cell.partition, 0) + cell["count"]
+        place = Place("", cell.partition, NO_BROKER if cell.broker is None else cell.broker)
+        per_partition[place] = per_partition.get(place, 0) + cell["count"]
     key = f.make_valid_utf8(f.substring(f.col("key").cast("string"), 1, 200)).alias("key")
     keys = rows.where("key IS NOT NULL").groupBy(key).count().orderBy(f.desc("count"), "key").limit(_KEYS).collect()
     return LineFigures(
         lines=lines,
         size_bytes=size,
         rows_per_hour=per_hour,
-        partitions=dict(sorted(per_partition.items())),
+        partitions={place.key: count for place, count in sorted(per_partition.items())},
         key_counts={row.key: row["count"] for row in keys},
     )
 

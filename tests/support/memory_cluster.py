@@ -1,13 +1,12 @@
 """A cluster of plain lists, for what the pipeline decides; picklable, so that Spark tasks can have a copy."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from attrs import define, field
 
-from barnabas.pipeline.cluster import EARLIEST, LATEST, NO_OFFSET, Columns, TopicInfo
+from barnabas.pipeline.cluster import EARLIEST, LATEST, NO_OFFSET, Columns, Place, TopicInfo, Where
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.words import TopicPartition
 
 Record = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 """Offset, timestamp, key, value, headers."""
@@ -40,16 +39,20 @@ class MemoryCluster:
         self.ids[topic] = topic_id
         return self.logs[topic]
 
-    def topics(self) -> Mapping[str, TopicInfo]:
-        return {name: TopicInfo(name, len(parts), self.ids[name]) for name, parts in self.logs.items()}
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicInfo]:
+        return {
+            name: TopicInfo(name, [Place(name, number) for number in range(len(parts))], self.ids[name])
+            for name, parts in self.logs.items()
+            if names is None or name in names
+        }
 
-    def offsets(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
-        return {p: self._offset(self.logs[p.topic][p.partition], timestamp_ms) for p in partitions}
+    def offsets(self, places: Iterable[Place], timestamp_ms: int) -> Mapping[Place, int]:
+        return {p: self._offset(self.logs[p.topic][p.partition], timestamp_ms) for p in places}
 
-    def read(self, partition: TopicPartition, start: int, end: int, *, with_headers: bool = False) -> Iterator[Columns]:
-        log = self.logs[partition.topic][partition.partition]
+    def read(self, place: Place, start: int, end: int, *, with_headers: bool = False) -> Iterator[Columns]:
+        log = self.logs[place.topic][place.partition]
         if start < log.start or end > log.end:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, str(partition))
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, str(place))
         wanted = [record for record in log.records if start <= record[0] < end]
         for at in range(0, len(wanted), self.piece_rows):
             piece = wanted[at : at + self.piece_rows]
@@ -58,6 +61,12 @@ class MemoryCluster:
             yield Columns(
                 piece[-1][0] + 1, offsets, times, [False] * len(piece), keys, values, headers, size_bytes=size
             )
+
+    def boundary(self, place: Place, start: int, wanted: int) -> int:
+        return wanted
+
+    def where(self, place: Place) -> Where:
+        return Where(bootstrap="memory:0")
 
     def close(self) -> None:
         self.closed = True

@@ -1,11 +1,11 @@
 import pytest
 from support.memory_cluster import MemoryCluster
 
+from barnabas.pipeline.cluster import Place
 from barnabas.pipeline.commits import Commit
 from barnabas.pipeline.load_plan import LoadPlan, TopicRecreated, plan_load, task_count
 from barnabas.pipeline.ranges import OffsetRange
 from barnabas.ports.errors import ApiError, ConfigError
-from barnabas.ports.words import TopicPartition
 
 
 def _cluster(records: int = 10) -> MemoryCluster:
@@ -57,7 +57,7 @@ def test_since_goes_back_but_never_skips() -> None:
     first = _plan(cluster)
     back = _plan(cluster, first, since_ms=1007)
     assert back.ranges == [OffsetRange("t", 0, 7, 10), OffsetRange("t", 1, 7, 10)]
-    assert back.replaced_from == {TopicPartition("t", 0): 7, TopicPartition("t", 1): 7}
+    assert back.replaced_from == {Place("t", 0): 7, Place("t", 1): 7}
     for log in cluster.logs["t"]:
         log.add(5000, b"new")
         log.add(6000, b"new")

@@ -1,9 +1,8 @@
 import pytest
 
-from barnabas.pipeline.cluster import EARLIEST, LATEST
+from barnabas.pipeline.cluster import EARLIEST, LATEST, Place
 from barnabas.pipeline.options import parse_partitions_json, partitions_json, read_options, write_options
 from barnabas.ports.errors import ConfigError
-from barnabas.ports.words import TopicPartition
 
 BASE = {"kafka.bootstrap.servers": "h:1"}
 TOPIC = BASE | {"subscribe": "a"}
@@ -11,7 +10,7 @@ TOPIC = BASE | {"subscribe": "a"}
 
 def test_defaults_of_a_batch_read() -> None:
     options = read_options(TOPIC)
-    assert options.bootstrap == "h:1"
+    assert options.where.bootstrap == "h:1"
     assert options.selection.topics == ("a",)
     assert (options.starting.default, options.ending.default) == (EARLIEST, LATEST)
     assert options.fail_on_data_loss
@@ -30,22 +29,22 @@ def test_names_are_case_insensitive() -> None:
 
 def test_assign_names_partitions() -> None:
     options = read_options(BASE | {"assign": '{"b": [1], "a": [0, 2]}'})
-    assert options.selection.partitions == (TopicPartition("b", 1), TopicPartition("a", 0), TopicPartition("a", 2))
+    assert options.selection.partitions == (Place("b", 1), Place("a", 0), Place("a", 2))
 
 
 def test_offsets_by_partition() -> None:
     options = read_options(
         TOPIC | {"startingOffsets": '{"a": {"0": 5, "1": -2}}', "endingOffsets": '{"a":{"0":9,"1":-1}}'}
     )
-    assert options.starting.offsets == {TopicPartition("a", 0): 5, TopicPartition("a", 1): EARLIEST}
-    assert options.ending.offsets == {TopicPartition("a", 0): 9, TopicPartition("a", 1): LATEST}
+    assert options.starting.offsets == {Place("a", 0): 5, Place("a", 1): EARLIEST}
+    assert options.ending.offsets == {Place("a", 0): 9, Place("a", 1): LATEST}
 
 
 def test_a_timestamp_goes_before_offsets() -> None:
     options = read_options(TOPIC | {"startingTimestamp": "1000", "startingOffsets": "earliest"})
     assert options.starting.timestamp_ms == 1000
     options = read_options(TOPIC | {"endingOffsetsByTimestamp": '{"a": {"0": 7}}'})
-    assert options.ending.timestamps_ms == {TopicPartition("a", 0): 7}
+    assert options.ending.timestamps_ms == {Place("a", 0): 7}
 
 
 def test_client_settings_lose_their_prefix() -> None:
@@ -97,5 +96,5 @@ def test_a_stream_has_no_end() -> None:
 
 
 def test_partitions_json_both_ways() -> None:
-    offsets = {TopicPartition("a", 0): 1, TopicPartition("a", 10): 2, TopicPartition("b.c", 1): -1}
+    offsets = {Place("a", 0): 1, Place("a", 10): 2, Place("b.c", 1): -1}
     assert parse_partitions_json(partitions_json(offsets)) == offsets

@@ -79,7 +79,9 @@ def test_a_metrics_page() -> None:
 
 
 def test_a_page_about_other_lines() -> None:
-    found = LineFigures(lines=3, size_bytes=30, rows_per_hour={HOUR: 3}, partitions={0: 2, 1: 1}, key_counts={EVIL: 3})
+    found = LineFigures(
+        lines=3, size_bytes=30, rows_per_hour={HOUR: 3}, partitions={"0": 2, "1": 1}, key_counts={EVIL: 3}
+    )
     html = _render(page.lines_section("t", found))
     _sound(html)
     assert "Rows per hour" in html

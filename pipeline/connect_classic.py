@@ -1,0 +1,147 @@
+"""A classic cluster as the pipeline needs it: the registries for planning, and each broker asked by itself."""
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import attrs
+
+from ..app.clients.classic.choice import find_out
+from ..app.clients.classic.cluster_listing import ClusterListing, address_text, count_partitions, list_cluster
+from ..app.clients.classic.producer_settings import ClassicConsumerSettings, RegistrySettings
+from ..app.clients.classic.simple_consumer import ClassicSimpleConsumer
+from ..app.clients.settings import read_settings
+from ..core.message.classic.message_set import ClassicMessageSet
+from ..plugins.host import PluginHost
+from ..ports.error_codes import ErrorCode
+from ..ports.errors import ApiError
+from ..ports.transport import TransportError
+from ..ports.words import Buffer
+from .classic_columns import classic_columns
+from .cluster import EARLIEST, Columns, Place, TopicInfo, Where
+
+CHUNK_BYTES = 4 * 1024 * 1024
+"""Per fetch, unless the settings say otherwise: as large as in the current generation."""
+_SIZE_BYTES = 4
+"""Of a message's size: a fetch of so many grows for exactly one message."""
+_TRIES = 6
+_FIRST_PAUSE_S = 0.1
+_REGISTRY_NAMES = frozenset(
+    [*RegistrySettings.ALIASES, *(field.name.replace("_", ".") for field in attrs.fields(RegistrySettings))]
+)
+
+
+class ClassicCluster:
+    """Fulfils `cluster.Cluster` with the registries, or a fixed list of brokers, and a SimpleConsumer per broker."""
+
+    def __init__(self, where: Where, client: Mapping[str, str]) -> None:
+        """`client` has settings of the simple consumer and of registries by their dotted names. Raises `ConfigError`;
+        connects when it is used."""
+        registry = {name: value for name, value in client.items() if name in _REGISTRY_NAMES}
+        self._registry_settings = read_settings(RegistrySettings, registry, {})
+        self._consumer_settings = {name: value for name, value in client.items() if name not in registry}
+        chosen = read_settings(ClassicConsumerSettings, self._consumer_settings, {})
+        given = {"fetch.size", "max.partition.fetch.bytes"} & self._consumer_settings.keys()
+        self._fetch_bytes = chosen.fetch_size if given else CHUNK_BYTES
+        self._check_crcs = chosen.check_crcs
+        self._whereabouts = find_out(
+            where.bootstrap,
+            broker_list=where.broker_list,
+            zk_connect=where.zk_connect,
+            etcd_connect=where.etcd_connect,
+            coordination=where.coordination,
+        )
+        self._listing: ClusterListing | None = None
+        self._consumers: dict[int, ClassicSimpleConsumer] = {}
+        self._plugins = PluginHost()
+        self._codecs = self._plugins.codecs()
+
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicInfo]:
+        self._listing = listing = list_cluster(self._whereabouts, self._registry_settings, names)
+        if self._whereabouts.brokers is None:
+            return {name: _info(name, counts) for name, counts in listing.topics.items()}
+        return {
+            name: _info(name, {broker: count_partitions(self._consumer(broker), name) for broker in listing.brokers})
+            for name in names or ()
+        }
+
+    def offsets(self, places: Iterable[Place], timestamp_ms: int) -> Mapping[Place, int]:
+        return {place: self._offset(place, timestamp_ms) for place in places}
+
+    def read(self, place: Place, start: int, end: int, *, with_headers: bool = False) -> Iterator[Columns]:
+        del with_headers  # there are none
+        position = start
+        while position < end:
+            piece = self._fetch(place, position, self._fetch_bytes)
+            if not piece.size:
+                raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{place} ends at {position}, before offset {end}")
+            records = piece.records
+            data = bytes(records if isinstance(records, Buffer) else records.read())
+            try:
+                for columns in classic_columns(
+                    data, self._codecs, from_offset=position, upto=end, check_crc=self._check_crcs
+                ):
+                    yield columns
+                    reached = columns.next_offset
+            except ApiError as error:
+                raise ApiError(error.code, f"{place}: {error.message} (of a fetch at offset {position})") from error
+            if reached <= position:
+                text = f"{place}: there is no message at offset {position}, only {len(data)} bytes"
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, text)
+            position = reached
+
+    def boundary(self, place: Place, start: int, wanted: int) -> int:
+        position = start
+        while position < wanted:
+            piece = self._fetch(place, position, min(self._fetch_bytes, max(_SIZE_BYTES, wanted - position)))
+            if not piece.valid_bytes or (piece.next_offset > wanted and position > start):
+                break  # the log ends here, or the next message goes too far
+            position = piece.next_offset
+        return position
+
+    def where(self, place: Place) -> Where:
+        return Where(broker_list=f"{place.broker}:{address_text(self._address(place.broker))}")
+
+    def close(self) -> None:
+        for consumer in self._consumers.values():
+            consumer.close()
+
+    def _offset(self, place: Place, timestamp_ms: int) -> int:
+        try:
+            consumer = self._consumer(place.broker)
+            found = consumer.get_offsets_before(place.topic, place.partition, timestamp_ms)
+            return found[0] if found else consumer.get_offsets_before(place.topic, place.partition, EARLIEST)[0]
+        except (TransportError, IndexError) as error:
+            text = f"broker {place.broker} does not tell the offsets of {place}: {error}"
+            raise TransportError(text) from error
+
+    def _fetch(self, place: Place, offset: int, max_bytes: int) -> ClassicMessageSet:
+        """A set that is not empty unless the log ends there; tried again while the broker cannot be reached."""
+        for failures in range(1, _TRIES):
+            try:
+                return self._consumer(place.broker).fetch(place.topic, place.partition, offset, max_bytes)
+            except TransportError:
+                time.sleep(_FIRST_PAUSE_S * 2**failures)
+        return self._consumer(place.broker).fetch(place.topic, place.partition, offset, max_bytes)
+
+    def _consumer(self, broker: int) -> ClassicSimpleConsumer:
+        found = self._consumers.get(broker)
+        if found is None:
+            address = f"classic://{address_text(self._address(broker))}"
+            found = ClassicSimpleConsumer(address, config=self._consumer_settings, plugins=self._plugins)  # type: ignore[arg-type]  # a host is taken as it is
+            self._consumers[broker] = found
+        return found
+
+    def _address(self, broker: int) -> tuple[str, int]:
+        if self._listing is None:
+            self._listing = list_cluster(self._whereabouts, self._registry_settings, ())
+        address = self._listing.brokers.get(broker)
+        if address is None:
+            alive = ", ".join(map(str, sorted(self._listing.brokers))) or "none"
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive; there is {alive}")
+        return address
+
+
+def _info(topic: str, counts: Mapping[int, int]) -> TopicInfo:
+    return TopicInfo(
+        topic, [Place(topic, number, broker) for broker in sorted(counts) for number in range(counts[broker])]
+    )

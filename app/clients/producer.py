@@ -103,6 +103,7 @@ class Producer:
         """Messages that are known to have arrived."""
         self.failed = 0
         """Messages that are not known to have arrived, though they may have: their handles tell why."""
+        self._told_failed = 0
         self._closing = False
         self._sync = chosen.producer_type == "sync"
         self._may_run = self._encoding.plain and self._partitioner.sticky and handlers is None and not self._sync
@@ -218,6 +219,16 @@ class Producer:
                     raise ClientTimeout(f"flush: {left} messages are still on their way after {timeout} s")
             finally:
                 self._accumulator.hurry -= 1
+
+    def confirm(self, timeout: float | None = 30.0) -> None:
+        """`flush`, and raise `BarnabasError` if anything sent since the last call is not known to have arrived.
+
+        Raises `ClientTimeout` after `timeout` seconds.
+        """
+        self.flush(timeout)
+        failed, self._told_failed = self.failed - self._told_failed, self.failed
+        if failed:
+            raise BarnabasError(f"{failed} messages are not known to have arrived; their handles tell why")
 
     def close(self, timeout: float | None = None) -> None:
         """Deliver everything, then stop; further sends raise `ClosedError`. Twice is harmless.

@@ -4,6 +4,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from support.server_process import start_all
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 
-from barnabas import Admin, Broker, Consumer, Message, Producer, SimpleConsumer
+from barnabas import Admin, Broker, Consumer, Message, Producer
+from barnabas.app.clients.classic.producer import ClassicProducer
+from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
 from barnabas.app.mirror import MirrorMaker
 from barnabas.app.mirror.sources import ClassicSource
 from barnabas.core.message.classic.message_set import ClassicMessageSet
@@ -23,13 +26,12 @@ FAST = {"fetcher.backoff.ms": 20, "rebalance.backoff.ms": 100}
 
 
 def classic_broker(data: Path | None = None, **settings: Any) -> Broker:
-    kept = {} if data is None else {"data_dir": data}
     return Broker(
+        data,
         listeners=settings.pop("listeners", ["classic://127.0.0.1:0"]),
         storage="memory" if data is None else "fs",
         log_flush_interval=1,
         log_flush_scheduler_interval_ms=20,
-        **kept,
         **settings,
     )
 
@@ -43,7 +45,7 @@ def source_of(broker: Broker, group: str = "mirror") -> dict[str, Any]:
 
 
 def classic_sets(broker: Broker, topic: str, partitions: int = 1) -> list[ClassicMessageSet]:
-    with SimpleConsumer(f"classic://{broker.bootstrap}") as consumer:
+    with ClassicSimpleConsumer(f"classic://{broker.bootstrap}") as consumer:
         return [consumer.fetch(topic, partition, 0) for partition in range(partitions)]
 
 
@@ -159,6 +161,10 @@ def test_restarts_of_the_mirror_lose_nothing_and_repeat_little() -> None:
         assert classic_values(target, "views") == sent  # an orderly stop repeats nothing
 
 
+def _has_copied(mirror: MirrorMaker, messages: int) -> bool:
+    return mirror.copied >= messages
+
+
 def _write_on(producer: Producer, sent: list[bytes], more: threading.Event) -> Callable[[], None]:
     def run() -> None:
         number = 0
@@ -186,8 +192,7 @@ def test_the_target_restarts(tmp_path: Path) -> None:
             try:
                 with mirroring([source_of(source)], {"broker.list": f"0:{address}"}) as mirror:
                     for _ in range(2):
-                        copied = mirror.copied
-                        wait_for(lambda copied=copied: mirror.copied > copied + 200)
+                        wait_for(partial(_has_copied, mirror, mirror.copied + 201))
                         target.close()
                         target = classic_broker(tmp_path / "target", listeners=[f"classic://{address}"]).start()
                     enough.set()
@@ -224,10 +229,10 @@ def test_the_source_restarts_while_it_is_mirrored(zookeeper: str, tmp_path: Path
     with classic_broker() as target:
         with mirroring([config], {"broker.list": f"0:{target.bootstrap}"}, 400) as mirror:
             for turn in range(2):
-                with Producer(zk_connect=where) as producer:
+                with ClassicProducer(zk_connect=where) as producer:
                     producer.send_many("views", [b"%d" % n for n in range(turn * 200, turn * 200 + 200)])
                     producer.confirm()
-                wait_for(lambda turn=turn: mirror.copied >= 200 * turn + 200)
+                wait_for(partial(_has_copied, mirror, 200 * turn + 200))
                 source.close()
                 source = started(f"classic://{address}")
         assert classic_values(target, "views") == [b"%d" % n for n in range(400)]
@@ -265,7 +270,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     bad.write_text("groupid\n")
     done = barnabas("mirror", "--consumer-config", good, "--producer-config", good, expect=2)
     assert b"exactly one of --whitelist and --blacklist" in done.stderr
-    named = ["--producer-config", good, "--whitelist", "a"]
+    named: list[str | Path] = ["--producer-config", good, "--whitelist", "a"]
     assert (
         b"line 1: 'groupid' is not KEY=VALUE" in barnabas("mirror", "--consumer-config", bad, *named, expect=2).stderr
     )

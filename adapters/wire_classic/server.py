@@ -47,7 +47,7 @@ class ClassicServer:
         self.listener = listener
         self.report = report
         self.gone = gone
-        self.connections: set[_ServerConnection] = set()
+        self.connections: dict[_ServerConnection, None] = {}  # a set, in the order of their making
 
     def accept(self, connection: Connection) -> ConnectionHandler:
         """The handler of a new connection, for `Transport.listen`."""
@@ -70,7 +70,7 @@ class _ServerConnection:
         self._paused = False
         self._open = True
         self._caller = Caller(host=connection.peer[0], listener=server.listener, connection=next(_numbers))
-        server.connections.add(self)
+        server.connections[self] = None
 
     def frame(self, content: memoryview) -> None:
         if not self._open:
@@ -89,7 +89,7 @@ class _ServerConnection:
     def closed(self, error: TransportError | None) -> None:  # noqa: ARG002
         self._open = False
         self._waiting = None
-        self._server.connections.discard(self)
+        self._server.connections.pop(self, None)
         if self._server.gone is not None:
             self._server.gone(self._caller.connection)
 

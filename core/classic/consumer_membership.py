@@ -69,7 +69,7 @@ class Membership:
         self.exchanges = 0
         """How often partitions came or went."""
         self._orphans: dict[Owned, int] = {}
-        self._doubtful: set[Claim] = set()
+        self._doubtful: dict[Claim, None] = {}
         """Owner nodes of ours that may stand without our reading the partition."""
         self._session = 0
         self._registered = 0
@@ -130,7 +130,7 @@ class Membership:
             self._report("the session expired: giving up all partitions, registering again")
             self._orphans |= self.unsaved | self._reading.give_up(list(self.claims))
             self.unsaved = {}
-            self._doubtful |= set(self.claims.items())
+            self._doubtful |= dict.fromkeys(self.claims.items())
             self.claims = {}
             self._failures = 0
         if self._timer is not None:
@@ -175,7 +175,7 @@ class Membership:
             self.unsaved |= given_up
         else:
             self._orphans |= given_up
-        self._doubtful |= set(lost.items())
+        self._doubtful |= dict.fromkeys(lost.items())
         self._give_back(session, survey, claimed, given_up if survey.standing else {})
 
     def _give_back(
@@ -194,13 +194,13 @@ class Membership:
                 return
             self.unsaved = {}
             self._orphans = {}
-            self._doubtful = set()
+            self._doubtful = {}
             self._claim(session, survey, claimed, starts)
 
         self._lane.run(lambda: self._registry.give_back(unsaved, orphans, released), done)
 
     def _claim(self, session: int, survey: Survey, claimed: Mapping[Owned, str], starts: Mapping[Owned, int]) -> None:
-        self._doubtful = set(claimed.items())
+        self._doubtful = dict.fromkeys(claimed.items())
         self._freed = False
 
         def done(outcome: Outcome[dict[Owned, int]]) -> None:
@@ -209,7 +209,7 @@ class Membership:
             if outcome.error is not None:
                 self._failed(outcome.error)
                 return
-            self._doubtful = set()
+            self._doubtful = {}
             self.claims |= claimed
             self.exchanges += 1
             self._reading.take_up(claimed, outcome.get(), survey.brokers)

@@ -4,7 +4,7 @@ A change is planned first, which checks it and changes nothing, and then applied
 changes durable in between. No locks, no threads: the adapter brings them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, KeysView, Sequence
 
 from attrs import define, frozen
 
@@ -109,25 +109,25 @@ class Tree:
         """The removal of everything a session owns."""
         return [Remove(path=path) for path, entry in self._entries.items() if entry.owner == owner]
 
-    def apply(self, changes: Sequence[Change]) -> set[str]:
-        """Make planned changes; returns the paths whose content or children changed."""
-        touched = set()
+    def apply(self, changes: Sequence[Change]) -> KeysView[str]:
+        """Make planned changes; returns the paths whose content or children changed, in the order of the changes."""
+        touched: dict[str, None] = {}
         for change in changes:
             path = change.path
-            touched.add(path)
+            touched[path] = None
             known = self._entries.get(path)
             if isinstance(change, Put) and known is not None:
                 known.data, known.version = change.data, change.version
                 continue
             parent, name = parent_of(path), path[path.rindex("/") + 1 :]
-            touched.add(parent)
+            touched[parent] = None
             if isinstance(change, Put):
                 self._entries[path] = _Entry(change.data, change.version, change.owner, set())
                 self._entries[parent].children.add(name)
             else:
                 del self._entries[path]
                 self._entries[parent].children.discard(name)
-        return touched
+        return touched.keys()
 
     def restore(self, nodes: Iterable[tuple[str, bytes, int]]) -> None:
         """Fill the tree with (path, data, version) that were stored before, in any order."""

@@ -90,7 +90,10 @@ class SimulatedPeer(Machine):
     @property
     def disk_failed(self) -> bool:
         """True if nothing can be written before the next start."""
-        return self.node is not None and any(log.failure is not None for log in self.logs().values())
+        if self.node is None:
+            return False
+        logs, keys = self.node.state.logs, [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        return any(logs.is_unopened(key) or logs.failure_of(logs.dirs[0]) is not None for key in keys)
 
     def logs(self) -> dict[int, Log]:
         """Of the topic, by partition."""

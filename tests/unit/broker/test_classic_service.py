@@ -1,5 +1,7 @@
 """The broker's answers to classic requests, without threads, sockets or disks."""
 
+from typing import Any
+
 import pytest
 from support.classic_frames import gzip_wrapper, message_set
 from support.simulated_broker import SimulatedBroker
@@ -43,8 +45,8 @@ class ClassicBroker(SimulatedBroker):
     """Every append is flushed at once unless the settings say otherwise."""
 
     def __init__(self, **settings: object) -> None:
-        given = {"listeners": LISTENERS, "log_flush_interval_messages": 1, **settings}
-        super().__init__(disk=None, plugins=(), **given)
+        given: dict[str, Any] = {"listeners": LISTENERS, "log_flush_interval_messages": 1, **settings}
+        super().__init__(**given)
 
     def put(self, topic: str, records: bytes, partition: int = 0) -> ClassicProduceResultPartition:
         place = ClassicProducePartition(topic, partition, memoryview(bytearray(records)))

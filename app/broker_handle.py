@@ -177,12 +177,11 @@ class Broker:
 
         Raises `ClosedError` before `start`, `CoordinationError`.
         """
-        from .compose import REMOTE_COORDINATION, remote_coordination
+        from .compose import REMOTE_COORDINATION, configured_coordination, log_report
         from .shared_session import SharedSession
 
-        kind, place = self.config.coordination_choice
-        if kind in REMOTE_COORDINATION and place is not None:
-            return remote_coordination(place)
+        if self.config.coordination_choice[0] in REMOTE_COORDINATION:
+            return configured_coordination(self.config, log_report)
         return SharedSession(self.node.coordination, self._session_owners)
 
     def attach(self, link: InProcessLink) -> None:

@@ -90,7 +90,7 @@ def outside_of(
         metrics=metrics or PrometheusMetrics(report=report),
         expose_metrics=_metrics_endpoint(config),
         open_log_dirs=open_log_dirs or (lambda: _log_dirs(config)),
-        open_coordination=open_coordination or (lambda: _coordination(config, report)),
+        open_coordination=open_coordination or (lambda: configured_coordination(config, report)),
         servers={"kafka": _kafka_server(report), "classic": _classic_server(report)},
         report=report,
         host_name=_host_name(config),
@@ -126,7 +126,8 @@ def _log_dirs(config: BrokerConfig) -> list[LogDir]:
     return opened
 
 
-def _coordination(config: BrokerConfig, report: Report) -> Coordination:
+def configured_coordination(config: BrokerConfig, report: Report) -> Coordination:
+    """A session with what the configuration names. Raises `CoordinationError`."""
     kind, place = config.coordination_choice
     if kind in REMOTE_COORDINATION and place is not None:
         return remote_coordination(

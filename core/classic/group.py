@@ -1,9 +1,8 @@
 """A group's registries: its members, who owns which partition, and how far each has been read (facts A7, A8).
 
 Everything here waits for the coordination service: it belongs off the reactor when that is `blocking`. Every function
-may be repeated after a `CoordinationError`: a node that was made although the answer was lost says what we would
-write, and so counts as ours. (So does one that an earlier life with the same fixed consumer id left behind. It goes
-when that session ends, which the watch of the members tells: who does not find himself in the group registers again.)
+may be repeated after a `CoordinationError`. An ephemeral node that says what we would write is made anew: we made it,
+and the answer was lost, or an earlier life with the same fixed consumer id left it, and it would go with that session.
 
 `ConfigError` is raised for group, consumer and topic names that cannot be part of a path.
 """
@@ -43,7 +42,7 @@ def register_consumer(coordination: Coordination, group: str, consumer_id: str, 
     Raises `NodeTaken` when another consumer of this id subscribed to something else.
     """
     check_ids(group, consumer_id)
-    registries.create_ephemeral(coordination, layout.consumer_path(group, consumer_id), subscription.encode())
+    _make_anew(coordination, layout.consumer_path(group, consumer_id), subscription.encode())
 
 
 def unregister_consumer(coordination: Coordination, group: str, consumer_id: str) -> None:
@@ -97,23 +96,37 @@ def claim(coordination: Coordination, group: str, claims: Mapping[Owned, str]) -
     for (topic, place), thread in claims.items():
         path = layout.owner_path(group, layout.check_name("topic", topic), place)
         try:
-            registries.create_ephemeral(coordination, path, thread.encode())
+            _make_anew(coordination, path, thread.encode())
         except registries.NodeTaken as error:
             release(coordination, group, claims)
             raise OwnershipConflict(path, error.content.decode(errors="replace")) from error
+
+
+def _make_anew(coordination: Coordination, path: str, data: bytes) -> None:
+    """Create our node, of this session. Raises `NodeTaken`."""
+    while True:
+        try:
+            coordination.create(path, data, ephemeral=True)
+            return
+        except NodeExists:
+            node = registries.get(coordination, path)
+        if node is not None and node.data != data:
+            raise registries.NodeTaken(path, node.data)
+        _remove(coordination, path, data)
 
 
 def release(coordination: Coordination, group: str, claims: Mapping[Owned, str]) -> None:
     """Give up the partitions; what is nobody's or another thread's is left alone."""
     check_ids(group)
     for (topic, place), thread in claims.items():
-        _release_one(coordination, layout.owner_path(group, layout.check_name("topic", topic), place), thread.encode())
+        _remove(coordination, layout.owner_path(group, layout.check_name("topic", topic), place), thread.encode())
 
 
-def _release_one(coordination: Coordination, path: str, thread: bytes) -> None:
+def _remove(coordination: Coordination, path: str, data: bytes) -> None:
+    """Delete the node if it says this."""
     while True:
         node = registries.get(coordination, path)
-        if node is None or node.data != thread:
+        if node is None or node.data != data:
             return
         try:
             coordination.delete(path, version=node.version)

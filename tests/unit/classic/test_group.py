@@ -235,6 +235,18 @@ def test_every_member_of_a_session_that_expires_is_gone(told: list[str]) -> None
     _close(ours, theirs)
 
 
+def test_who_comes_back_with_the_same_id_does_not_live_on_nodes_of_a_dead_session(told: list[str]) -> None:
+    tree = MemoryTree()
+    dead, ours = tree.session(), tree.session()
+    for session in (dead, ours):
+        group.register_consumer(session, "g", "c", TOPIC)
+        group.claim(session, "g", {ONE: "c-0"})
+    dead.close()
+    assert list(group.read_group(ours, "g", None, told.append).consumers) == ["c"]
+    assert group.read_owners(ours, "g", "t", told.append) == {ONE[1]: "c-0"}
+    _close(ours)
+
+
 def _close(*sessions: MemorySession) -> None:
     for session in sessions:
         session.close()

@@ -293,6 +293,7 @@ class Log:
         """True if `flush.messages` or `flush.ms` asks for a flush now."""
         if self._end <= self._recovery_point:
             return False
+        self._last_flush_ms = min(self._last_flush_ms, now_ms)  # the clock may have been set back
         unflushed = self._appended_messages - self._flushed_messages
         return unflushed >= self._config.flush_messages or now_ms - self._last_flush_ms >= self._config.flush_ms
 

@@ -247,6 +247,14 @@ def test_a_flush_is_due_by_time_if_there_is_anything(folder: Folder) -> None:
     assert log.flush_due(1200)
 
 
+def test_a_clock_that_is_set_back_holds_no_flush_up(folder: Folder) -> None:
+    log = open_classic(folder, config=LogConfig(flush_ms=100), now_ms=1_000_000)
+    put(log, b"a")
+    assert not log.flush_due(5000)
+    assert not log.flush_due(5099)
+    assert log.flush_due(5100)
+
+
 def test_messages_that_come_during_a_flush_count_for_the_next(folder: Folder) -> None:
     log = open_classic(folder, config=LogConfig(flush_messages=2))
     put(log, b"a", b"b")

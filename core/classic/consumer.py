@@ -100,6 +100,7 @@ class ClassicConsumer:
             write_reset=self._write_reset,
         )
         self._commit_timer: Timer | None = None
+        self._complained = False
         self._poking = False
         self._started = False
         self._stopped = False
@@ -297,8 +298,9 @@ class ClassicConsumer:
 
     def _commit_by_itself(self) -> None:
         def done(outcome: Outcome[dict[Owned, int]]) -> None:
-            if outcome.error is not None:
-                self._report(f"offsets are not committed, which is tried again: {outcome.error}")
+            if outcome.error is not None and not self._complained:  # once each time the registries are away
+                self._report(f"offsets are not committed, which is tried again and again: {outcome.error}")
+            self._complained = outcome.error is not None
             if not self._stopped:
                 self._commit_later()
 

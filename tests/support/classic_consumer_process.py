@@ -71,8 +71,7 @@ def read(stream: MessageStream) -> None:
 
 
 def main(config: Mapping[str, Any]) -> None:
-    over = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # in every thread: waited for below
     with patch.object(consumer_connector, "ClassicConsumer", NotedConsumer):
         connector = consumer_connector.ConsumerConnector(coordination=config["where"], **config["settings"])
         if "whitelist" in config:
@@ -85,7 +84,7 @@ def main(config: Mapping[str, Any]) -> None:
     for reader in readers:
         reader.start()
     note("ready")
-    over.wait()
+    signal.sigwait({signal.SIGTERM})
     connector.shutdown()
     for reader in readers:
         reader.join()

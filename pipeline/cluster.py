@@ -71,16 +71,15 @@ class Where:
         """From what the user calls the bootstrap, if anything (a coordination URL will do), and settings, others than
         those of this class among them. Raises `ConfigError` unless exactly one of them says where."""
         text = bootstrap.strip()
-        found = [("coordination" if text.startswith(_REGISTRIES) else "bootstrap", text)] if text else []
-        named = [(name.replace(".", "_"), settings.get(name, "").strip()) for name in PLACE_SETTINGS]
-        found += [(name, text) for name, text in named if text]
-        if len(found) != 1:
+        found = {"coordination" if text.startswith(_REGISTRIES) else "bootstrap": text} if text else {}
+        named = {name: settings[name].strip() for name in PLACE_SETTINGS if settings.get(name, "").strip()}
+        if len(found) + len(named) != 1:
             raise ConfigError(
-                "say in one way where the cluster is: bootstrap.servers HOST:PORT; a classic one by zk.connect, "
-                "etcd.connect, coordination (zookeeper://... or etcd://...), broker.list ID:HOST:PORT, or with "
-                f"{_CLASSIC}HOST:PORT; there was {' and '.join(name for name, _ in found) or 'none'}"
+                "say in one way where the cluster is: bootstrap (bootstrap.servers) HOST:PORT; a classic one by "
+                "zk.connect, etcd.connect, coordination (zookeeper://... or etcd://...), broker.list ID:HOST:PORT, or "
+                f"with {_CLASSIC}HOST:PORT; there was {' and '.join([*found, *named]) or 'none'}"
             )
-        return cls(**dict(found))
+        return cls(**{name.replace(".", "_"): text for name, text in {**found, **named}.items()})
 
 
 @frozen

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.classic_frames import entry, gzip_wrapper, message_set, produce
+from support.etcd_server import EtcdServer
 from support.raw import RawConnection
 from support.waiting import wait_for
 
@@ -165,3 +166,26 @@ def test_a_broker_that_is_away_for_a_moment(tmp_path: Path) -> None:
                 assert [value for piece in pieces for value in piece.values] == [b"b"]
             with pytest.raises(TransportError, match="broker 0 does not tell the offsets of t-0-0"):
                 cluster.offsets([FIRST], LATEST)
+
+
+@pytest.mark.process
+def test_the_registries_of_etcd(tmp_path: Path) -> None:
+    server = EtcdServer(tmp_path / "server")
+    try:
+        server.start()
+        server.wait_ready()
+        url = f"127.0.0.1:{server.port}/kafka"
+        settings = {"num.partitions": 2, "broker.id": 7, "log.flush.interval.messages": 1}
+        listeners = ["classic://127.0.0.1:0"]
+        with Broker(tmp_path / "data", listeners=listeners, coordination=f"etcd://{url}", config=settings) as broker:
+            cluster = connect_cluster(Where(etcd_connect=url), {"zookeeper.session.timeout.ms": "3000"})
+            end = fill(broker, "t", message_set(b"a"))
+            wait_for(lambda: "t" in cluster.topics())
+            (info,) = cluster.topics({"t", "u"}).values()
+            assert list(info.places) == [Place("t", 0, 7), Place("t", 1, 7)]
+            assert cluster.where(info.places[0]) == Where(broker_list=f"7:{broker.bootstrap}")
+            assert rows(cluster, 0, end, info.places[0]) == [(0, b"a")]
+        assert cluster.topics({"t"})["t"].places == [], "it is known, and nobody has it now"
+        cluster.close()
+    finally:
+        server.stop()

@@ -91,7 +91,7 @@ def test_partitions_are_named_as_in_the_registries() -> None:
     ("options", "text"),
     [
         ({"subscribe": "t"}, "zk.connect, etcd.connect"),
-        (TOPIC | {"etcd.connect": "h:1"}, "there was zk_connect and etcd_connect"),
+        (TOPIC | {"etcd.connect": "h:1"}, "there was zk.connect and etcd.connect"),
         (TOPIC | {"bootstrap.servers": "h:1"}, "in one way"),
         (TOPIC | {"minPartitions": "4"}, "one task per broker"),
         (TOPIC | {"maxRecordsPerPartition": "4"}, "one task per broker"),

@@ -1,4 +1,4 @@
-"""The classic protocol, both ends, without I/O: frames become typed values, typed values become the pieces of frames."""
+"""The classic protocol of Kafka 0.7, both ends, without I/O: frames become typed values, and back."""
 
 from .client import ClassicLink, connect_classic
 from .server import ClassicServer

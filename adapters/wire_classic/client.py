@@ -189,10 +189,14 @@ class ClassicLink:
 
     def _release(self, gone_bytes: int) -> None:
         """Reply to the produces that have gone out, and look again if there are more."""
-        leaving = self._leaving
-        while leaving and leaving[0].gone_at <= gone_bytes:
-            leaving.popleft().reply(ClassicProduceResult())
-        if not leaving or self._failure is not None:
+        try:
+            while self._leaving and self._leaving[0].gone_at <= gone_bytes:
+                self._leaving.popleft().reply(ClassicProduceResult())
+        finally:  # an error in a reply is the caller's own; the others still get theirs
+            self._look_again()
+
+    def _look_again(self) -> None:
+        if not self._leaving or self._failure is not None:
             self._looking = False
         elif self._idle_looks <= LOOKS_AT_ONCE:
             self._look()

@@ -81,14 +81,10 @@ def consume(
     cluster = find_cluster(
         context, bootstrap, zk_connect=zk_connect, etcd_connect=etcd_connect, coordination=coordination
     )
-    names = {"topic": topic, "whitelist": whitelist, "blacklist": blacklist}
-    wanted = {name: value for name, value in names.items() if value is not None}
-    if len(wanted) != 1 or (topic is None and group is None):
-        raise ConfigError("give a TOPIC, or in a group --whitelist or --blacklist")
-    where = "beginning" if from_beginning else start
-    extent = Extent(start=where, count=count, timeout_s=timeout, stop_at_end=stop_at_end)
-    show = _shown(as_json, key_separator)
-    chosen = parse_settings(settings)
+    wanted = _wanted(group, topic=topic, whitelist=whitelist, blacklist=blacklist)
+    start = "beginning" if from_beginning else start
+    extent = Extent(start=start, count=count, timeout_s=timeout, stop_at_end=stop_at_end)
+    show, chosen = _shown(as_json, key_separator), parse_settings(settings)
     if group is not None:
         if partition:
             raise ConfigError("--partition: a group shares the partitions by itself")
@@ -102,6 +98,13 @@ def consume(
     else:
         _read_current(str(cluster.bootstrap), wanted["topic"], partition, extent, chosen, show)
     sys.stdout.buffer.flush()
+
+
+def _wanted(group: str | None, **names: str | None) -> dict[str, str]:
+    wanted = {name: value for name, value in names.items() if value is not None}
+    if len(wanted) != 1 or (group is None and "topic" not in wanted):
+        raise ConfigError("give a TOPIC, or in a group --whitelist or --blacklist")
+    return wanted
 
 
 def _shown(as_json: bool, key_separator: str | None) -> Show:

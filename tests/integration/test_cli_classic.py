@@ -15,7 +15,8 @@ from support.process import COMMAND, barnabas
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 
-from barnabas import Broker, Producer
+from barnabas import Broker
+from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.compose import client_coordination
 from barnabas.core.classic.registries import children
 
@@ -45,7 +46,7 @@ class Cluster:
 
     def fill(self, topic: str) -> None:
         """Every line once, over all partitions."""
-        with Producer(coordination=self.url) as producer:
+        with ClassicProducer(coordination=self.url) as producer:
             for broker_id in (1, 2):
                 producer.send(topic, LINES[broker_id - 1], partition=(broker_id, 0))
             wait_for(lambda: len(self.children(f"/brokers/topics/{topic}")) == 2)

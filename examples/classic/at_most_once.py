@@ -1,0 +1,58 @@
+"""At most once: commit first, process afterwards. Nothing comes twice; what was committed but not processed is lost.
+
+python examples/classic/at_most_once.py zookeeper://localhost:2181 views [setting=value ...]
+"""
+
+import sys
+
+from barnabas import BrokerPartition, ConsumerConnector
+from barnabas.app.clients.classic.streams import MessageStream
+from barnabas.core.classic.consumer_settings import ConsumerTimeout
+from barnabas.core.classic.streams import StreamMessage
+from barnabas.core.message.classic.reader import decode_set
+from barnabas.core.message.classic.writer import encode_shallow
+from barnabas.plugins.builtin.codecs import builtin_codecs
+
+AT_ONCE = 100
+
+
+def process(value: bytes) -> None:
+    print(value.decode(), flush=True)
+
+
+def values(message: StreamMessage) -> list[bytes]:
+    """The value, or those of a compressed batch: to a shallow iterator it is one message, as it has one offset."""
+    entry = encode_shallow(message.value, message.codec_id)
+    return [each.value or b"" for each in decode_set(entry, builtin_codecs())]
+
+
+def take(stream: MessageStream) -> list[StreamMessage]:
+    """Waits for the first; then what is there, at most AT_ONCE messages."""
+    batch = [next(stream)]
+    while len(batch) < AT_ONCE and (message := stream.poll()) is not None:
+        batch.append(message)
+    return batch
+
+
+def main(where: str, topic: str, *settings: str) -> None:
+    config = {"groupid": "at-most-once", "autocommit.enable": "false", "consumer.timeout.ms": "10000"}
+    config |= {name: value for name, _, value in (setting.partition("=") for setting in settings)}
+    done: dict[BrokerPartition, int] = {}
+    with ConsumerConnector(coordination=where, config=config, shallowiterator_enable=True) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        try:
+            while True:
+                batch = take(stream)
+                committed = connector.commit_offsets()
+                for message in batch:
+                    # What is not in there was taken away from us: the next owner gets the message.
+                    if done.get(message.place, -1) < message.offset <= committed.get((topic, message.place), -1):
+                        done[message.place] = message.offset
+                        for value in values(message):
+                            process(value)
+        except ConsumerTimeout:
+            pass
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

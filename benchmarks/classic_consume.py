@@ -1,8 +1,8 @@
 """The consumer experiment of the 2011 paper (its section 5): 200-byte messages, about 200 KB (1,000 messages) a fetch.
 
-In one run and by turns, over the same messages: our `SimpleConsumer`, one stream of a `ConsumerConnector`, requests over
-a bare socket that open no message (what the broker alone gives), the same bytes from a loopback server that only calls
-sendfile, decoding alone, and our `Producer` with batches of 50. The page cache has the messages, as in the paper.
+In one run and by turns, over the same messages: our `SimpleConsumer`, one stream of a `ConsumerConnector`, requests
+over a bare socket that open no message (what the broker alone gives), the same bytes from a loopback server that only
+calls sendfile, decoding alone, and our `Producer` with batches of 50. The page cache has the messages, as in the paper.
 """
 
 import time
@@ -15,8 +15,9 @@ from attrs import define, field
 from classic_wire import FLUSHING, MB, TOPIC, bare_source, fetch_frame, log_end, payloads, produce_frame, records_of
 from harness import MESSAGE_BYTES, BareClient, Result, RunningBroker, broker
 
-from barnabas import ConsumerConnector, Producer, SimpleConsumer
+from barnabas import ConsumerConnector, SimpleConsumer
 from barnabas.adapters.coord_memory import MemoryTree
+from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.core.classic.layout import ClassicBroker, broker_path, encode_broker, topic_broker_path
 from barnabas.core.message.classic.reader import decode_set
 from barnabas.core.message.classic.writer import encode_set
@@ -122,7 +123,7 @@ class Experiment:
 
     def _produce(self) -> None:
         values = payloads(BATCH)
-        with Producer(f"classic://{self._running.bootstrap}") as producer:
+        with ClassicProducer(f"classic://{self._running.bootstrap}") as producer:
             for _ in range(MESSAGES // BATCH):
                 producer.send_many("other", values, partition=0)
             producer.confirm()

@@ -16,7 +16,7 @@ from attrs import define, field
 from classic_wire import BATCH_SIZES, FLUSHING, MB, TOPIC, bare_sink, log_end, payloads, produce_frame
 from harness import MESSAGE_BYTES, BareClient, Result, RunningBroker, broker
 
-from barnabas import Producer
+from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.core.message.classic.writer import encode_set
 
 MESSAGES = {1: 15_000, 50: 200_000, 1000: 400_000}
@@ -51,7 +51,7 @@ class Experiment:
         self._running = running
         self._bare = BareClient(running.host, running.port)
         self._sink = sink
-        self._producer = Producer(f"classic://{running.bootstrap}")
+        self._producer = ClassicProducer(f"classic://{running.bootstrap}")
         self.best = Best()
         self.sent_messages = 0
 
@@ -75,8 +75,9 @@ class Experiment:
 
     def one_by_one(self) -> None:
         """An asynchronous producer that is given single messages, and makes batches of 50 by itself."""
-        settings = {"producer_type": "async", "batch_size": 50, "queue_enqueue_timeout_ms": -1}
-        with Producer(f"classic://{self._running.bootstrap}", **settings) as producer:
+        with ClassicProducer(
+            f"classic://{self._running.bootstrap}", producer_type="async", batch_size=50, queue_enqueue_timeout_ms=-1
+        ) as producer:
             values = payloads(ASYNC_MESSAGES)
 
             def work() -> None:

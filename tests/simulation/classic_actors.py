@@ -183,17 +183,22 @@ class _Consumer(ClassicConsumer):
 class Member(Machine):
     """A consumer of a group, whose streams are polled every now and then."""
 
-    def __init__(self, world: ClassicWorld, book: Book, group: str, name: str, subscription: Subscription) -> None:
-        super().__init__(world, name)
+    def __init__(
+        self, world: ClassicWorld, book: Book, group: str, consumer_id: str, number: int, subscription: Subscription
+    ) -> None:
+        """`consumer_id` may be that of a member before it, `number` not."""
+        super().__init__(world, f"{consumer_id}#{number}")
         self.group = group
+        self.consumer_id = consumer_id
         self.stints: dict[Place, int] = {}
         self.started = False
         self.failed = False
+        self.leaving = False
         self.rebalances_failed = 0
         self.consumer: ClassicConsumer | None = None
         self.handed_out = 0
         self._book = book
-        self._entropy = world.entropy.child(name)
+        self._entropy = world.entropy.child(self.name)
         try:
             session = self.session()
         except CoordinationError:
@@ -224,7 +229,9 @@ class Member(Machine):
             codecs=CODECS,
             report=self._report,
         )
-        consumer = _Consumer(outside, settings, group_id=self.group, consumer_id=self.name, subscription=subscription)
+        consumer = _Consumer(
+            outside, settings, group_id=self.group, consumer_id=self.consumer_id, subscription=subscription
+        )
         consumer.member = self
         return consumer
 
@@ -243,7 +250,7 @@ class Member(Machine):
 
     def _started(self, error: BaseException | None) -> None:
         if error is not None:
-            assert isinstance(error, CoordinationError), error
+            assert isinstance(error, CoordinationError) or self.leaving, error
             self.failed = True
             return
         self.started = True
@@ -265,7 +272,7 @@ class Member(Machine):
                 break
             if message.place not in checked:  # nothing else happens during a poll
                 checked.add(message.place)
-                self.check_owner(message.place, f"{self.name}-{number}")
+                self.check_owner(message.place, f"{self.consumer_id}-{number}")
             self._got(message)
         if not reader.queue.ended:
             self._poll_later(number, reader)
@@ -289,6 +296,7 @@ class Member(Machine):
         consumer = self.consumer
         if consumer is not None:
             self.consumer = None
+            self.leaving = True
             consumer.stop(lambda _error: self.cut_power())
 
     def holds(self) -> set[Place]:

@@ -15,6 +15,9 @@ from barnabas.ports.transport import Address, Connection, ConnectionHandler, Lim
 if TYPE_CHECKING:
     from simulation.classic_world import ClassicWorld
 
+TOLD_MS_MAX = 5.0
+"""How long the service takes to tell of a change."""
+
 T = TypeVar("T")
 Callback = Callable[[], None]
 
@@ -401,7 +404,8 @@ class Machine:
         life = self.life
 
         def deliver(callback: Callback) -> None:
-            self.world.scheduler.call_soon(lambda: life.run(callback))
+            delay_ms = self.world.entropy.fraction() * TOLD_MS_MAX
+            self.world.scheduler.call_later(delay_ms, lambda: life.run(callback))
 
         self.sessions = [each for each in self.sessions if not each.closed]
         self.sessions.append(RemoteSession(self.world, self.world.tree.session(deliver=deliver)))

@@ -22,7 +22,7 @@ from barnabas.ports.broker_api import EARLIEST
 from barnabas.ports.errors import BarnabasError
 
 SCRIPT = Path(__file__).with_name("classic_consumer_process.py")
-SESSION_MS = 2000
+SESSION_MS = 3000
 PATIENCE_S = 30.0
 PARTITIONS = 3
 """Of each topic at each broker."""
@@ -54,14 +54,14 @@ class ConsumerProcess:
     events:  everything it wrote down, in its order; `changes` those that took and gave partitions. As of `look`.
     owned:   what it owns as far as it knows.
     counts:  how many messages it handed out of each partition.
-    unaware: the times (begin, end) in which it could not know what becomes of it.
+    expired: when it learnt that its session had ended.
     """
 
     def __init__(self, folder: Path, where: str, group: str, name: str, **config: Any) -> None:
         self.group = group
         self.name = name
         self.killed_at: float | None = None
-        self.unaware: list[list[float]] = []
+        self.expired: list[float] = []
         self.events: list[Event] = []
         self.changes: list[Event] = []
         self.owned: set[Partition] = set()
@@ -106,6 +106,8 @@ class ConsumerProcess:
             self.events.append(event)
             if event.what == "message":
                 self.counts[event.partition] += 1
+            elif event.what == "expired":
+                self.expired.append(event.at)
             elif event.what in ("take", "give"):
                 self.changes.append(event)
                 (self.owned.add if event.what == "take" else self.owned.discard)(event.partition)

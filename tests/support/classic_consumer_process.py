@@ -6,6 +6,7 @@ standard output is a JSON list: what, `time.monotonic()` (one clock for all proc
     "message"  topic, place, next offset, value     handed out by a stream
     "take"     topic, place, null                   the partition is ours from now on
     "give"     topic, place, consumed offset        nothing of the partition is handed out any more
+    "expired"                                       it learnt that its session had ended
     "error"    text                                 raised by a stream, which is iterated on
     "ready"                                         the streams have been created
     "end"                                           orderly, after SIGTERM
@@ -23,9 +24,10 @@ from unittest.mock import patch
 
 from barnabas.app.clients.classic import consumer_connector
 from barnabas.app.clients.classic.streams import MessageStream
-from barnabas.core.classic.consumer import ClassicConsumer
+from barnabas.core.classic.consumer import ClassicConsumer, ConsumerOutside
 from barnabas.core.classic.group import Owned
 from barnabas.core.classic.layout import ClassicBroker
+from barnabas.ports.coordination import SessionState
 from barnabas.ports.errors import BarnabasError
 
 
@@ -34,8 +36,17 @@ def note(what: str, *details: object, at: float | None = None) -> None:
     os.write(1, json.dumps([what, time.monotonic() if at is None else at, *details]).encode() + b"\n")
 
 
+def note_state(state: SessionState) -> None:
+    if state is SessionState.EXPIRED:
+        note("expired")
+
+
 class NotedConsumer(ClassicConsumer):
     """Tells what it owns."""
+
+    def __init__(self, outside: ConsumerOutside, *arguments: Any, **named: Any) -> None:
+        outside.coordination.listen(note_state)
+        super().__init__(outside, *arguments, **named)
 
     def give_up(self, owned: Collection[Owned]) -> dict[Owned, int]:
         offsets = super().give_up(owned)

@@ -9,6 +9,8 @@ from support.classic_cluster import ConsumerProcess, Event, Partition
 
 Log = Sequence[tuple[int, str]]
 """Next offset and value of each message."""
+LEARNING_S = 1.0
+"""Between hearing that the session has ended and giving up everything."""
 
 
 @define(eq=False)
@@ -28,9 +30,10 @@ class Stint:
         """The next offset after what was handed out."""
         return self.messages[-1].offset or 0 if self.messages else -1
 
-    def may_read_on(self, other: "Stint") -> bool:
-        """True if the member could not know that the partition had become another's."""
-        return any(begin <= other.begin and self.end <= end for begin, end in self.member.unaware)
+    @property
+    def expired(self) -> bool:
+        """True if it ended since the session had: until it learnt that, the member could not know of another owner."""
+        return any(self.begin - LEARNING_S <= at <= self.end <= at + LEARNING_S for at in self.member.expired)
 
 
 def stints(member: ConsumerProcess) -> list[Stint]:
@@ -149,16 +152,17 @@ def _judge_owners(found: Sequence[Stint], verdict: Verdict) -> None:
             if earlier.end <= later.begin:
                 continue
             text = f"{earlier.partition}: {earlier.member.consumer_id} had it {earlier.begin:.3f} to {earlier.end:.3f}"
-            assert earlier.may_read_on(later), f"{text}, {later.member.consumer_id} from {later.begin:.3f}"
+            assert earlier.expired, f"{text}, {later.member.consumer_id} from {later.begin:.3f}"
             verdict.overlaps += 1
             verdict.longest_overlap_s = max(verdict.longest_overlap_s, min(earlier.end, later.end) - later.begin)
 
 
 def _judge_sample(sample: Sample, owner: str, found: Sequence[Stint]) -> None:
-    """Who is not the owner may be about to give up or to take, or unaware, but not have it all the while."""
+    """Who is not the owner may be about to give up or to take, but not have it all the while; see `Stint.expired`."""
     for stint in found:
         member = stint.member
         if member.consumer_id == owner or not (stint.begin < sample.begin and sample.end < stint.end):
             continue
-        unaware = any(begin <= sample.begin and stint.end <= end for begin, end in member.unaware)
-        assert unaware, f"{stint.partition}: owned by {owner}, and read by {member.consumer_id} at {sample.begin:.3f}"
+        assert stint.expired, (
+            f"{stint.partition}: owned by {owner}, and read by {member.consumer_id} at {sample.begin:.3f}"
+        )

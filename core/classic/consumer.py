@@ -177,11 +177,8 @@ class ClassicConsumer:
         """
         consumed = self._consumed()
         chosen = consumed if offsets is None else {o: offset for o, offset in offsets.items() if o in self._partitions}
-
-        def committed(outcome: Outcome[None]) -> None:
-            done(Outcome(value=chosen) if outcome.error is None else Outcome(error=outcome.error))
-
-        self._lane.run(lambda: self._registry.commit(chosen), committed)
+        claims = {owned: self._membership.claims[owned] for owned in chosen}
+        self._lane.run(lambda: self._registry.commit_owned(chosen, claims), done)
 
     def seek(self, topic: str, place: BrokerPartition, offset: int) -> None:
         """Go on there: at an offset that the broker has told (the log is not searched for the next message), or at

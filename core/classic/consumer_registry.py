@@ -159,6 +159,18 @@ class ConsumerRegistry:
         """Write the offsets. Raises `CoordinationError`."""
         group.write_offsets(self._coordination, self._group, offsets)
 
+    def commit_owned(self, offsets: Mapping[Owned, int], claims: Mapping[Owned, str]) -> dict[Owned, int]:
+        """Write the offsets of what `claims` says that we own; returns those that the next owner begins from at least.
+
+        A session may have expired without our knowing, in a process that was stopped for a while. Asking before keeps
+        us from setting back who owns the partition now; asking after tells whether the offset was there in time: the
+        owner's node stood all the while, and who comes after us reads the offset once it is gone.
+        Raises `CoordinationError`.
+        """
+        ours = {owned: offset for owned, offset in offsets.items() if self._owner(owned) == claims[owned]}
+        self.commit(ours)
+        return {owned: offset for owned, offset in ours.items() if self._owner(owned) == claims[owned]}
+
     def unwatch(self) -> None:
         """Be told of nothing any more."""
         cancels = [*self._cancels, *self._watched.values(), self._conflict]

@@ -166,11 +166,7 @@ def test_at_most_once_gives_nothing_twice(example: Start, site: Site) -> None:
     assert set(site.viewed[before:]) <= set(lines), "nobody was killed any more"
 
 
-def test_at_most_once_beside_one_who_was_paused_for_too_long(
-    example: Start, site: Site, request: pytest.FixtureRequest
-) -> None:
-    if site.url.startswith("etcd"):
-        request.applymarker(pytest.mark.xfail(reason="commit_offsets() does not look who owns the partitions"))
+def test_at_most_once_beside_one_who_was_paused_for_too_long(example: Start, site: Site) -> None:
     for _ in range(200):
         site.view(PACKED)
     reading, writing = os.pipe()

@@ -5,11 +5,11 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: help install demo test lint format bench sim clean
+.PHONY: help install demo test lint format bench bench-peers sim clean
 .DEFAULT_GOAL := help
 
 help:  ## show the commands
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 install: $(STAMP)  ## make .venv with Barnabas and all it needs for work on it
 
@@ -36,6 +36,9 @@ format: $(STAMP)  ## put the code in the project's style
 
 bench: $(STAMP)  ## measure, as ratios of one run
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-peers: $(STAMP)  ## the paper's experiments beside RabbitMQ and ActiveMQ, where they are installed
+	@$(BIN)/python benchmarks/peers.py $(ARGS)
 
 sim: $(STAMP)  ## the whole broker under a seeded clock, network and disk; SEEDS=1000
 	@$(BIN)/pytest -n $(JOBS) -q tests/simulation --seeds $(or $(SEEDS),1000) $(ARGS)

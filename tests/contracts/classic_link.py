@@ -1,0 +1,145 @@
+"""What every way to a classic broker keeps: a suite to inherit. One broker answers behind all of them."""
+
+from typing import Any, TypeVar
+
+import pytest
+from contracts.broker_link import CALLER, LinkHarness, Unheard
+from support.classic_frames import message_set
+
+from barnabas.ports.broker_api import (
+    EARLIEST,
+    LATEST,
+    ClassicFetch,
+    ClassicFetchPartition,
+    ClassicFetchResult,
+    ClassicFetchResultPartition,
+    ClassicOffsets,
+    ClassicProduce,
+    ClassicProducePartition,
+    Request,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError, BarnabasError
+from barnabas.ports.transport import TransportError
+
+ResultT = TypeVar("ResultT")
+BROKER_SETTINGS = {"log.flush.interval.messages": 1, "num.partitions": 2}
+"""What the broker behind the link needs: sets are visible at once, topics have the partitions 0 and 1."""
+HELLO = message_set(b"hello")
+
+
+class ClassicLinkContract:
+    """Inherit, and provide the fixture `harness`: a link to a fresh broker of `BROKER_SETTINGS`."""
+
+    @pytest.fixture
+    def harness(self) -> LinkHarness:
+        raise NotImplementedError
+
+    def submit(self, harness: LinkHarness, request: Request[ResultT]) -> list[Any]:
+        """The list gets what is replied: one result or error."""
+        replies: list[Any] = []
+        harness.link.submit(request, CALLER, replies.append)
+        return replies
+
+    def ask(self, harness: LinkHarness, request: Request[ResultT]) -> ResultT:
+        replies = self.submit(harness, request)
+        harness.run_until(lambda: bool(replies))
+        assert len(replies) == 1
+        assert not isinstance(replies[0], BarnabasError), replies[0]
+        result: ResultT = replies[0]
+        return result
+
+    def produce(self, harness: LinkHarness, *places: tuple[str, int, bytes]) -> None:
+        sets = [ClassicProducePartition(topic, number, memoryview(records)) for topic, number, records in places]
+        result = self.ask(harness, ClassicProduce(partitions=sets))
+        assert all(part.error is ErrorCode.NONE for part in result.partitions)
+
+    def fetch(
+        self, harness: LinkHarness, *places: tuple[str, int, int], max_bytes: int = 1 << 20
+    ) -> list[tuple[ErrorCode, bytes]]:
+        """(error, records) of each (topic, partition, offset)."""
+        wanted = [ClassicFetchPartition(*place, max_bytes) for place in places]
+        result: ClassicFetchResult = self.ask(harness, ClassicFetch(partitions=wanted))
+        return [(part.error, _content(part)) for part in result.partitions]
+
+    def fetch_until(self, harness: LinkHarness, place: tuple[str, int, int], wanted: bytes) -> None:
+        """Nothing tells when a set has become visible; asking again does."""
+        found: list[tuple[ErrorCode, bytes]] = []
+        while found != [(ErrorCode.NONE, wanted)]:
+            assert all(wanted.startswith(records) for _, records in found), found
+            found = self.fetch(harness, place)
+
+    def test_what_goes_in_comes_out(self, harness: LinkHarness) -> None:
+        self.produce(harness, ("views", 0, HELLO))
+        self.produce(harness, ("views", 0, HELLO + HELLO))
+        self.fetch_until(harness, ("views", 0, 0), HELLO * 3)
+        assert self.fetch(harness, ("views", 0, len(HELLO)), max_bytes=20) == [(ErrorCode.NONE, (HELLO + HELLO)[:20])]
+        for time_ms, expected in ((LATEST, [3 * len(HELLO), 0]), (EARLIEST, [0])):
+            asked = ClassicOffsets(topic="views", partition=0, time_ms=time_ms, max_offsets=5)
+            assert list(self.ask(harness, asked).offsets) == expected
+
+    def test_several_partitions_at_once_keep_their_order(self, harness: LinkHarness) -> None:
+        self.produce(harness, ("b", 1, HELLO), ("a", 0, HELLO * 2), ("b", 0, HELLO * 3))
+        self.fetch_until(harness, ("b", 0, 0), HELLO * 3)
+        asked = [("a", 0, 0), ("b", 0, 0), ("a", 1, 0), ("b", 1, 0)]
+        assert [records for _, records in self.fetch(harness, *asked)] == [HELLO * 2, HELLO * 3, b"", HELLO]
+
+    def test_no_partitions_at_all(self, harness: LinkHarness) -> None:
+        self.produce(harness)
+        assert self.fetch(harness) == []
+
+    def test_the_records_are_the_callers_again_after_submit(self, harness: LinkHarness) -> None:
+        records = bytearray(HELLO)
+        place = ClassicProducePartition("views", 0, memoryview(records))
+        replies = self.submit(harness, ClassicProduce(partitions=[place]))
+        records[:] = b"\xdd" * len(records)
+        harness.run_until(lambda: bool(replies))
+        self.fetch_until(harness, ("views", 0, 0), HELLO)
+
+    def test_errors_come_item_by_item(self, harness: LinkHarness) -> None:
+        self.produce(harness, ("views", 0, HELLO))
+        self.fetch_until(harness, ("views", 0, 0), HELLO)
+        found = self.fetch(harness, ("views", 0, 1000), ("views", 9, 0), ("views", 0, 0), ("../etc", 0, 0))
+        assert [error for error, _ in found] == [
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+        ]
+        assert [records for _, records in found] == [b"", b"", HELLO, b""]
+
+    def test_an_unknown_request_is_refused_by_its_reply(self, harness: LinkHarness) -> None:
+        replies = self.submit(harness, Unheard())
+        harness.run_until(lambda: bool(replies))
+        assert isinstance(replies[0], ApiError)
+        assert replies[0].code is ErrorCode.UNSUPPORTED_VERSION
+
+    def test_closing_answers_what_waits_and_all_that_follows(self, harness: LinkHarness) -> None:
+        place = ClassicProducePartition("views", 0, memoryview(HELLO))
+        requests: list[Request[Any]] = [
+            ClassicProduce(partitions=[place]),
+            ClassicFetch(partitions=[ClassicFetchPartition("views", 0, 0, 100)]),
+            ClassicOffsets(topic="views", partition=0, time_ms=LATEST, max_offsets=1),
+        ]
+        waiting = [self.submit(harness, request) for request in requests]
+        harness.link.close()
+        harness.link.close()
+        harness.run_until(lambda: all(waiting))
+        after = [self.submit(harness, request) for request in requests]
+        harness.run_until(lambda: all(after))
+        assert [[type(reply) for reply in replies] for replies in waiting + after] == [[TransportError]] * 6
+
+    def test_a_broker_that_stops_answers_or_fails_everything(self, harness: LinkHarness) -> None:
+        request = ClassicFetch(partitions=[ClassicFetchPartition("views", 0, 0, 100)])
+        waiting = self.submit(harness, request)
+        harness.stop_broker()
+        harness.run_until(lambda: bool(waiting))
+        after = self.submit(harness, request)
+        harness.run_until(lambda: bool(after))
+        assert len(waiting) == len(after) == 1
+        assert isinstance(after[0], TransportError)
+
+
+def _content(part: ClassicFetchResultPartition) -> bytes:
+    records = part.records
+    return bytes(records) if isinstance(records, bytes | bytearray | memoryview) else records.read()

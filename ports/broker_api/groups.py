@@ -1,0 +1,363 @@
+"""Consumer groups: FindCoordinator (10), JoinGroup (11), Heartbeat (12), LeaveGroup (13), SyncGroup (14),
+DescribeGroups (15), ListGroups (16), DeleteGroups (42), and their offsets: OffsetCommit (8), OffsetFetch (9),
+OffsetDelete (47)."""
+
+from collections.abc import Sequence
+
+from attrs import field, frozen
+
+from ..error_codes import ErrorCode
+from ..words import TopicPartition
+from .envelope import Request
+
+NO_GENERATION = -1
+"""The generation of whoever commits without being a member, and of an answer that tells an error."""
+
+GROUP_COORDINATOR = 0
+TRANSACTION_COORDINATOR = 1
+
+
+def _size(data: bytes) -> str:
+    return f"<{len(data)} bytes>"
+
+
+@frozen(kw_only=True)
+class FindCoordinator(Request["FindCoordinatorResult"]):
+    """Which broker coordinates these groups (`key_type` 0), or transactional ids (1)."""
+
+    keys: Sequence[str]
+    key_type: int = GROUP_COORDINATOR
+
+
+@frozen(kw_only=True)
+class Coordinator:
+    """The broker for one key, by its address for the caller's listener; -1 and "" on error."""
+
+    key: str
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+@frozen(kw_only=True)
+class FindCoordinatorResult:
+    """In the order of the request."""
+
+    coordinators: Sequence[Coordinator]
+    throttle_ms: int = 0
+
+
+@frozen
+class GroupProtocol:
+    """One way to assign partitions that a member knows, with what it tells the leader; opaque to the broker."""
+
+    name: str
+    metadata: bytes = field(default=b"", repr=_size)
+
+
+@frozen(kw_only=True)
+class JoinGroup(Request["JoinGroupResult"]):
+    """Become a member, or come back for the next generation. `protocols` in the order of preference.
+
+    `rebalance_timeout_ms` -1 = as the session timeout. `member_id` "" = not a member yet.
+    """
+
+    group_id: str
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Sequence[GroupProtocol]
+    member_id: str = ""
+    group_instance_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    reason: str | None = None
+    knows_member_id_required: bool = True
+    """False for versions below 4: a member without an id is then taken in at once instead of with its second try."""
+    can_skip_assignment: bool = True
+    """False for versions below 9: a returning static leader is then told the leader's id of before, not its own."""
+
+
+@frozen(kw_only=True)
+class JoinedMember:
+    """A member of the new generation, as told to the leader."""
+
+    member_id: str
+    metadata: bytes = field(default=b"", repr=_size)
+    group_instance_id: str | None = None
+
+
+@frozen(kw_only=True)
+class JoinGroupResult:
+    """`members` only for the leader. With MEMBER_ID_REQUIRED the `member_id` is the one to come back with."""
+
+    error: ErrorCode = ErrorCode.NONE
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    member_id: str = ""
+    members: Sequence[JoinedMember] = ()
+    skip_assignment: bool = False
+    throttle_ms: int = 0
+
+
+@frozen
+class MemberAssignment:
+    """What the leader gives to a member; opaque to the broker."""
+
+    member_id: str
+    assignment: bytes = field(repr=_size)
+
+
+@frozen(kw_only=True)
+class SyncGroup(Request["SyncGroupResult"]):
+    """Get the own assignment; the leader brings those of all. Type and name of the protocol are checked if given."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: Sequence[MemberAssignment] = ()
+
+
+@frozen(kw_only=True)
+class SyncGroupResult:
+    error: ErrorCode = ErrorCode.NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = field(default=b"", repr=_size)
+    throttle_ms: int = 0
+
+
+@frozen(kw_only=True)
+class Heartbeat(Request["HeartbeatResult"]):
+    """A member lives; REBALANCE_IN_PROGRESS tells it to join again."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+
+
+@frozen(kw_only=True)
+class HeartbeatResult:
+    error: ErrorCode = ErrorCode.NONE
+    throttle_ms: int = 0
+
+
+@frozen(kw_only=True)
+class LeavingMember:
+    """By id; a static member also by its instance id alone."""
+
+    member_id: str = ""
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+@frozen(kw_only=True)
+class LeaveGroup(Request["LeaveGroupResult"]):
+    group_id: str
+    members: Sequence[LeavingMember]
+
+
+@frozen(kw_only=True)
+class LeftMember:
+    member_id: str
+    group_instance_id: str | None = None
+    error: ErrorCode = ErrorCode.NONE
+
+
+@frozen(kw_only=True)
+class LeaveGroupResult:
+    """The outcomes in the order of the request; versions below 3 tell the error of the one member as the request's."""
+
+    error: ErrorCode = ErrorCode.NONE
+    members: Sequence[LeftMember] = ()
+    throttle_ms: int = 0
+
+
+@frozen
+class OffsetCommitPartition:
+    """The offset of the next record to read; `leader_epoch` -1 = unknown."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = None
+
+
+@frozen(kw_only=True)
+class OffsetCommit(Request["OffsetCommitResult"]):
+    """Keep positions of a group. `generation_id` -1 and `member_id` "" = not from a member.
+
+    `retention_ms` -1 = as the broker is configured.
+    """
+
+    group_id: str
+    partitions: Sequence[OffsetCommitPartition]
+    generation_id: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+    retention_ms: int = -1
+
+
+@frozen
+class PartitionOutcome:
+    """What became of one partition."""
+
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+
+
+@frozen(kw_only=True)
+class OffsetCommitResult:
+    """In the order of the request."""
+
+    partitions: Sequence[PartitionOutcome]
+    throttle_ms: int = 0
+
+
+@frozen(kw_only=True)
+class OffsetFetchGroup:
+    """The positions of a group; `partitions` None = all that it has."""
+
+    group_id: str
+    partitions: Sequence[TopicPartition] | None = None
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
+@frozen(kw_only=True)
+class OffsetFetch(Request["OffsetFetchResult"]):
+    """`require_stable`: positions that are about to change are answered with UNSTABLE_OFFSET_COMMIT."""
+
+    groups: Sequence[OffsetFetchGroup]
+    require_stable: bool = False
+
+
+@frozen
+class FetchedOffset:
+    """A committed position; -1, -1 and "" when there is none, which is no error."""
+
+    topic: str
+    partition: int
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: str | None = ""
+    error: ErrorCode = ErrorCode.NONE
+
+
+@frozen(kw_only=True)
+class FetchedGroup:
+    group_id: str
+    partitions: Sequence[FetchedOffset] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+
+@frozen(kw_only=True)
+class OffsetFetchResult:
+    """In the order of the request. Versions below 8 have one group; below 2 its error goes to every partition."""
+
+    groups: Sequence[FetchedGroup]
+    throttle_ms: int = 0
+
+
+@frozen(kw_only=True)
+class OffsetDelete(Request["OffsetDeleteResult"]):
+    """Forget positions of partitions that no member of the group is subscribed to."""
+
+    group_id: str
+    partitions: Sequence[TopicPartition]
+
+
+@frozen(kw_only=True)
+class OffsetDeleteResult:
+    error: ErrorCode = ErrorCode.NONE
+    partitions: Sequence[PartitionOutcome] = ()
+    throttle_ms: int = 0
+
+
+@frozen(kw_only=True)
+class DescribeGroups(Request["DescribeGroupsResult"]):
+    group_ids: Sequence[str]
+    include_authorized_operations: bool = False
+
+
+@frozen(kw_only=True)
+class GroupMember:
+    """Metadata and assignment are empty unless the group is stable."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    metadata: bytes = field(default=b"", repr=_size)
+    assignment: bytes = field(default=b"", repr=_size)
+
+
+@frozen(kw_only=True)
+class GroupDescription:
+    """One group; an unknown one is in state "Dead". `protocol` is "" unless the group is stable."""
+
+    group_id: str
+    state: str = ""
+    protocol_type: str = ""
+    protocol: str = ""
+    members: Sequence[GroupMember] = ()
+    error: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    authorized_operations: int = -(2**31)
+    """A bit per operation; -2147483648 = not asked for."""
+
+
+@frozen(kw_only=True)
+class DescribeGroupsResult:
+    groups: Sequence[GroupDescription]
+    throttle_ms: int = 0
+
+
+@frozen(kw_only=True)
+class ListGroups(Request["ListGroupsResult"]):
+    """The groups that this broker coordinates; empty filters let everything through, case does not matter."""
+
+    states: Sequence[str] = ()
+    types: Sequence[str] = ()
+
+
+@frozen(kw_only=True)
+class ListedGroup:
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str = "classic"
+
+
+@frozen(kw_only=True)
+class ListGroupsResult:
+    """With COORDINATOR_LOAD_IN_PROGRESS the groups that are known already."""
+
+    groups: Sequence[ListedGroup]
+    error: ErrorCode = ErrorCode.NONE
+    throttle_ms: int = 0
+
+
+@frozen(kw_only=True)
+class DeleteGroups(Request["DeleteGroupsResult"]):
+    group_ids: Sequence[str]
+
+
+@frozen(kw_only=True)
+class GroupOutcome:
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+
+
+@frozen(kw_only=True)
+class DeleteGroupsResult:
+    groups: Sequence[GroupOutcome]
+    throttle_ms: int = 0

@@ -1,0 +1,526 @@
+"""What a group does, story by story."""
+
+from math import inf
+
+import pytest
+from support.group_driver import REBALANCE_MS, SESSION_MS, Driver
+
+from barnabas.core.group.effects import StoreReason
+from barnabas.core.group.states import GroupState
+from barnabas.ports.error_codes import ErrorCode as E
+
+
+def test_the_first_member_leads_and_assigns() -> None:
+    driver = Driver(hold=True)
+    join = driver.join(protocols=[("range", b"topics")])
+    assert (join.error, join.result.generation_id, join.result.protocol_name) == (E.NONE, 1, "range")
+    assert join.result.leader == join.result.member_id == "m1"
+    assert [(member.member_id, member.metadata) for member in join.result.members] == [("m1", b"topics")]
+    assert driver.group.state is GroupState.COMPLETING_REBALANCE
+
+    sync = driver.sync("m1", {"m1": b"all"})
+    assert sync.waits  # until it is kept
+    driver.finish()
+    assert (sync.result.assignment, sync.result.protocol_name) == (b"all", "range")
+    assert driver.group.state is GroupState.STABLE
+    stored = driver.written[0].group
+    assert (stored.generation, stored.leader, stored.members[0].assignment) == (1, "m1", b"all")
+
+
+def test_only_the_leader_is_told_of_the_others() -> None:
+    driver = Driver()
+    first = driver.join()
+    second = driver.join()
+    assert second.waits
+    again = driver.join("m1")
+    assert first.result.generation_id == 1
+    assert again.result.generation_id == second.result.generation_id == 2
+    assert [member.member_id for member in again.result.members] == ["m1", "m2"]
+    assert second.result.members == ()
+    assert second.result.leader == "m1"
+
+
+def test_followers_wait_for_the_leaders_assignment() -> None:
+    driver = Driver()
+    driver.join()
+    driver.join()
+    driver.join("m1")
+    follower = driver.sync("m2")
+    assert follower.waits
+    assert driver.sync("m1", {"m1": b"1", "stranger": b"?"}).result.assignment == b"1"
+    assert follower.result.assignment == b""  # it was given nothing
+    assert driver.sync("m2").result.assignment == b""
+
+
+def test_an_id_is_required_of_clients_that_know_of_it() -> None:
+    driver = Driver()
+    join = driver.join(at_once=False)
+    assert (join.error, join.result.member_id) == (E.MEMBER_ID_REQUIRED, "m1")
+    assert driver.group.state is GroupState.EMPTY
+    assert driver.join("m1", at_once=False).result.generation_id == 1
+    assert not driver.group.promised
+
+
+def test_a_promised_id_is_forgotten_after_a_session() -> None:
+    driver = Driver()
+    driver.join(at_once=False)
+    driver.pass_time(SESSION_MS)
+    assert driver.join("m1").error is E.UNKNOWN_MEMBER_ID
+    assert driver.group.next_due_ms is None
+
+
+def test_who_was_promised_an_id_is_waited_for() -> None:
+    driver = Driver()
+    (leader,) = driver.stable()
+    driver.join(at_once=False)  # m2
+    joined = driver.join()
+    driver.join(leader)
+    assert joined.waits
+    driver.join("m2")
+    assert joined.result.generation_id == 2
+    assert len(driver.group.roster) == 3
+
+
+def test_members_come_back_after_a_heartbeat_tells_them() -> None:
+    driver = Driver()
+    ids = driver.stable(2)
+    assert [driver.heartbeat(each) for each in ids] == [E.NONE, E.NONE]
+    third = driver.join()
+    assert [driver.heartbeat(each) for each in ids] == [E.REBALANCE_IN_PROGRESS] * 2
+    assert driver.sync(ids[0]).error is E.REBALANCE_IN_PROGRESS
+    generation = driver.group.generation
+    assert [driver.join(each).waits for each in ids] == [True, False]
+    assert third.result.generation_id == generation + 1
+
+
+def test_who_does_not_join_anew_is_out_after_the_rebalance_timeout() -> None:
+    driver = Driver()
+    ids = driver.stable(2)
+    third = driver.join(session_ms=60_000)
+    rejoined = driver.join(ids[1], session_ms=60_000)
+    driver.pass_time(SESSION_MS - 1)
+    assert third.waits
+    driver.heartbeat(ids[0])
+    driver.pass_time(SESSION_MS - 1)
+    driver.heartbeat(ids[0])
+    driver.pass_time(SESSION_MS - 1)
+    driver.heartbeat(ids[0])
+    driver.pass_time(2)
+    assert driver.now_ms < 1000 + REBALANCE_MS
+    driver.pass_time(REBALANCE_MS)
+    assert third.result.generation_id == rejoined.result.generation_id == 3
+    assert ids[0] not in driver.group.roster
+    assert third.result.leader == ids[1]
+
+
+def test_a_member_that_vanishes_costs_one_session() -> None:
+    driver = Driver()
+    ids = driver.stable(3)
+    start = driver.now_ms
+    while driver.group.state is GroupState.STABLE:
+        driver.pass_time(1000)
+        for each in ids[1:]:
+            driver.heartbeat(each)
+    assert driver.now_ms - start == SESSION_MS
+    joins = [driver.join(each) for each in ids[1:]]
+    assert all(join.result.generation_id == driver.group.generation for join in joins)
+    assert driver.heartbeat(ids[0]) is E.UNKNOWN_MEMBER_ID
+
+
+def test_a_short_session_counts_after_a_long_one() -> None:
+    driver = Driver()
+    (member,) = driver.stable()
+    driver.join(member, session_ms=1_000_000)
+    driver.sync(member)
+    driver.join(member, session_ms=500)
+    driver.sync(member)
+    driver.pass_time(499)
+    assert driver.group.state is GroupState.STABLE
+    driver.pass_time(1)
+    assert driver.group.state is GroupState.EMPTY
+
+
+def test_the_last_to_leave_leaves_an_empty_group() -> None:
+    driver = Driver()
+    ids = driver.stable(2)
+    generation = driver.group.generation
+    assert driver.leave(*ids, "nobody") == [E.NONE, E.NONE, E.UNKNOWN_MEMBER_ID]
+    assert driver.group.state is GroupState.EMPTY
+    assert driver.group.generation == generation + 1
+    assert driver.written[-1].reason is StoreReason.EMPTIED
+    assert driver.written[-1].group.members == []
+    assert driver.group.protocol_type == "consumer"
+    assert driver.group.next_due_ms is None
+
+
+def test_a_waiting_member_that_leaves_is_answered() -> None:
+    driver = Driver()
+    driver.stable()
+    waiting = driver.join()
+    assert driver.leave("m2") == [E.NONE]
+    assert waiting.error is E.UNKNOWN_MEMBER_ID
+
+
+def test_leaving_gives_a_promised_id_back() -> None:
+    driver = Driver()
+    driver.join(at_once=False)
+    assert driver.leave("m1") == [E.NONE]
+    assert driver.leave("m1") == [E.UNKNOWN_MEMBER_ID]
+
+
+def test_the_protocol_is_the_first_choice_of_most_among_the_common_ones() -> None:
+    driver = Driver(group_initial_rebalance_delay_ms=100)
+    joins = [
+        driver.join(protocols=[("a", b""), ("b", b"1"), ("c", b"")]),
+        driver.join(protocols=[("c", b""), ("b", b"2")]),
+        driver.join(protocols=[("b", b"3"), ("c", b"")]),
+        driver.join(protocols=[("d", b""), ("b", b"4"), ("c", b"")]),
+    ]
+    driver.pass_time(REBALANCE_MS)
+    assert {join.result.protocol_name for join in joins} == {"b"}
+    assert [member.metadata for member in joins[0].result.members] == [b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "protocols"),
+    [("connect", [("range", b"")]), ("consumer", [("other", b"")]), ("consumer", []), ("", [("range", b"")])],
+)
+def test_without_a_common_protocol_there_is_no_way_in(protocol_type: str, protocols: list[tuple[str, bytes]]) -> None:
+    driver = Driver()
+    driver.stable()
+    assert driver.join(protocol_type=protocol_type, protocols=protocols).error is E.INCONSISTENT_GROUP_PROTOCOL
+    assert driver.group.state is GroupState.STABLE
+
+
+def test_an_empty_group_takes_another_type() -> None:
+    driver = Driver()
+    driver.leave(*driver.stable())
+    assert driver.join(protocol_type="connect", protocols=[("x", b"")]).result.protocol_type == "connect"
+
+
+def test_a_member_alone_may_change_its_protocols() -> None:
+    driver = Driver()
+    (member,) = driver.stable()
+    assert driver.join(member, protocols=[("new", b"")]).result.protocol_name == "new"
+
+
+def test_the_first_rebalance_waits_for_more_members() -> None:
+    driver = Driver(group_initial_rebalance_delay_ms=3000)
+    first = driver.join()
+    driver.pass_time(2000)
+    second = driver.join()
+    driver.pass_time(2000)
+    assert first.waits
+    driver.pass_time(1999)
+    assert second.waits
+    driver.pass_time(1)
+    assert first.result.generation_id == second.result.generation_id == 1
+
+
+def test_the_first_rebalance_is_not_put_off_for_ever() -> None:
+    driver = Driver(group_initial_rebalance_delay_ms=3000)
+    first = driver.join(rebalance_ms=10_000)
+    start = driver.now_ms
+    while first.waits:
+        driver.pass_time(1000)
+        if first.waits:
+            driver.join(rebalance_ms=10_000)
+    assert driver.now_ms - start == 10_000
+
+
+def test_an_unchanged_follower_gets_its_generation_again() -> None:
+    driver = Driver()
+    ids = driver.stable(2)
+    generation = driver.group.generation
+    join = driver.join(ids[1])
+    assert (join.result.generation_id, join.result.members) == (generation, ())
+    assert driver.group.state is GroupState.STABLE
+    assert driver.join(ids[1], protocols=[("range", b"other topics")]).waits
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_the_leader_may_ask_for_a_rebalance() -> None:
+    driver = Driver()
+    ids = driver.stable(2)
+    assert driver.join(ids[0]).waits
+    assert driver.heartbeat(ids[1]) is E.REBALANCE_IN_PROGRESS
+
+
+def test_a_lost_answer_is_given_again_while_the_assignment_is_awaited() -> None:
+    driver = Driver()
+    first = driver.join()
+    again = driver.join("m1")
+    assert again.result == first.result
+    assert len(again.result.members) == 1
+
+
+def test_who_asks_twice_is_answered_once_each() -> None:
+    driver = Driver()
+    ids = driver.stable(2)
+    first = driver.join(ids[0])
+    second = driver.join(ids[0])
+    assert first.error is E.REBALANCE_IN_PROGRESS
+    assert second.waits
+    driver.join(ids[1])
+    follower = driver.sync(ids[1])
+    follower_again = driver.sync(ids[1])
+    assert follower.error is E.REBALANCE_IN_PROGRESS
+    driver.sync(ids[0], {ids[1]: b"x"})
+    assert follower_again.result.assignment == b"x"
+
+
+def test_who_never_synchronizes_is_out_after_the_rebalance_timeout() -> None:
+    driver = Driver(group_min_session_timeout_ms=1)
+    ids = driver.stable(2)
+    driver.join(ids[0], session_ms=100_000)
+    driver.join(ids[1], session_ms=100_000)
+    follower = driver.sync(ids[1])
+    driver.pass_time(REBALANCE_MS)
+    assert follower.error is E.REBALANCE_IN_PROGRESS
+    assert ids[0] not in driver.group.roster
+    assert driver.group.leader == ids[1]
+
+
+def test_a_follower_that_does_not_fetch_its_assignment_is_out_too() -> None:
+    driver = Driver()
+    ids = driver.stable(2)
+    driver.join(ids[0], session_ms=100_000)
+    driver.join(ids[1], session_ms=100_000)
+    driver.sync(ids[0], {})
+    assert driver.group.state is GroupState.STABLE
+    driver.pass_time(REBALANCE_MS)
+    assert ids[1] not in driver.group.roster
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_sync_checks_protocol_and_generation() -> None:
+    driver = Driver()
+    driver.join()
+    assert driver.sync("m1", protocol=("consumer", "other")).error is E.INCONSISTENT_GROUP_PROTOCOL
+    assert driver.sync("m1", protocol=("connect", "range")).error is E.INCONSISTENT_GROUP_PROTOCOL
+    assert driver.sync("m1", generation=0).error is E.ILLEGAL_GENERATION
+    assert driver.sync("m9").error is E.UNKNOWN_MEMBER_ID
+    assert driver.sync("m1", protocol=("consumer", "range")).error is E.NONE
+
+
+def test_an_assignment_that_cannot_be_kept_is_told_and_tried_anew() -> None:
+    driver = Driver(hold=True)
+    driver.join()
+    sync = driver.sync("m1", {"m1": b"x" * 10})
+    driver.finish(E.UNKNOWN_SERVER_ERROR)
+    assert sync.error is E.UNKNOWN_SERVER_ERROR
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    assert driver.join("m1").result.generation_id == 2
+
+
+def test_an_assignment_kept_too_late_changes_nothing() -> None:
+    driver = Driver(hold=True)
+    driver.join()
+    sync = driver.sync("m1", {"m1": b"old"})
+    other = driver.join()
+    assert sync.error is E.REBALANCE_IN_PROGRESS
+    driver.join("m1")
+    assert other.result.generation_id == 2
+    driver.finish()
+    assert driver.group.state is GroupState.COMPLETING_REBALANCE
+
+
+def test_a_group_has_room_for_so_many() -> None:
+    driver = Driver(group_max_size=2)
+    ids = driver.stable(2)
+    assert driver.join().error is E.GROUP_MAX_SIZE_REACHED
+    assert driver.join(at_once=False).error is E.GROUP_MAX_SIZE_REACHED
+    assert driver.group.state is GroupState.STABLE
+    assert driver.join(ids[0]).waits
+
+
+def test_a_group_over_a_lowered_limit_keeps_the_first_to_come_back() -> None:
+    driver = Driver()
+    ids = driver.stable(3)
+    driver.group.config = type(driver.group.config)(group_max_size=2)
+    driver.carry_out(driver.group.shrink(driver.now_ms))
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    kept = [driver.join(ids[2]), driver.join(ids[1])]
+    assert driver.join(ids[0]).error is E.GROUP_MAX_SIZE_REACHED
+    assert {join.result.leader for join in kept} <= set(ids[1:])
+    assert len(driver.group.roster) == 2
+
+
+def test_a_join_without_an_id_is_dropped_after_five_minutes() -> None:
+    driver = Driver()
+    driver.join(rebalance_ms=1_000_000, session_ms=1_000_000)
+    driver.sync("m1")
+    stray = driver.join()
+    driver.pass_time(300_000)
+    assert stray.error is E.UNKNOWN_MEMBER_ID
+
+
+# --- static members
+
+
+def test_a_static_member_comes_back_without_a_rebalance() -> None:
+    driver = Driver()
+    leader, follower = driver.stable(1, static=["s"])
+    generation = driver.group.generation
+    back = driver.join(instance="s")
+    assert (back.error, back.result.generation_id, back.result.leader) == (E.NONE, generation, leader)
+    assert back.result.member_id != follower
+    assert driver.group.state is GroupState.STABLE
+    assert driver.sync(back.result.member_id, instance="s").result.assignment == f"for {follower}".encode()
+    assert driver.written[-1].reason is StoreReason.REPLACED
+    assert {member.member_id for member in driver.written[-1].group.members} == {leader, back.result.member_id}
+    for answer in (driver.heartbeat(follower, instance="s"), driver.sync(follower, instance="s").error):
+        assert answer is E.FENCED_INSTANCE_ID
+    assert driver.commit(follower, generation, "s") is E.FENCED_INSTANCE_ID
+    assert driver.join(follower, instance="s").error is E.FENCED_INSTANCE_ID
+    assert driver.heartbeat(follower) is E.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_leader_comes_back_and_need_not_assign() -> None:
+    driver = Driver()
+    (leader,) = driver.stable(0, static=["s"])
+    back = driver.join(instance="s")
+    assert back.result.leader == back.result.member_id != leader
+    assert back.result.skip_assignment
+    assert len(back.result.members) == 1
+    older = driver.join(instance="s", can_skip=False)
+    assert older.result.leader == back.result.member_id != older.result.member_id
+    assert not older.result.skip_assignment
+    assert older.result.members == ()
+
+
+def test_a_static_member_with_other_topics_causes_a_rebalance() -> None:
+    def topics(*names: str) -> list[tuple[str, bytes]]:
+        listed = b"".join(len(name).to_bytes(2, "big") + name.encode() for name in names)
+        return [("range", b"\0\1" + len(names).to_bytes(4, "big") + listed + b"\xff\xff\xff\xff" + names[0].encode())]
+
+    driver = Driver()
+    driver.join(instance="s", protocols=topics("a", "b"))
+    driver.sync("m1", {})
+    assert driver.join(instance="s", protocols=topics("b", "a")).result.generation_id == 1
+    assert driver.join(instance="s", protocols=topics("a")).result.generation_id == 2
+
+
+def test_two_of_one_instance_the_later_one_stays() -> None:
+    driver = Driver()
+    driver.stable()
+    first = driver.join(instance="s")
+    second = driver.join(instance="s")
+    assert first.error is E.FENCED_INSTANCE_ID
+    driver.join("m1")
+    assert second.result.generation_id == 2
+    assert len(driver.group.roster) == 2
+
+
+def test_a_static_member_that_is_away_stays_through_a_rebalance() -> None:
+    driver = Driver()
+    leader, away = driver.stable(1, static=["s"])
+    driver.join(leader)
+    third = driver.join(session_ms=100_000)
+    driver.pass_time(SESSION_MS - 1)
+    assert away in driver.group.roster
+    driver.heartbeat(away, instance="s")
+    driver.pass_time(SESSION_MS - 1)
+    driver.heartbeat(away, instance="s")
+    driver.pass_time(SESSION_MS - 1)
+    driver.heartbeat(away, instance="s")
+    driver.pass_time(3)
+    assert away in driver.group.roster
+    assert third.result.generation_id == driver.group.generation
+    assert driver.group.leader == leader
+    driver.pass_time(SESSION_MS)
+    assert away not in driver.group.roster
+
+
+def test_when_only_a_static_member_is_left_its_session_ends_the_group() -> None:
+    driver = Driver()
+    leader, _ = driver.stable(1, static=["s"])
+    driver.leave(leader)
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    driver.pass_time(SESSION_MS)
+    assert driver.group.state is GroupState.EMPTY
+
+
+def test_a_static_member_leaves_by_its_instance_id() -> None:
+    driver = Driver()
+    _, static = driver.stable(1, static=["s"])
+    assert driver.leave("other", instance="s") == [E.FENCED_INSTANCE_ID]
+    assert driver.leave("", instance="t") == [E.UNKNOWN_MEMBER_ID]
+    assert driver.leave("") == [E.UNKNOWN_MEMBER_ID]
+    assert driver.leave("", instance="s") == [E.NONE]
+    assert static not in driver.group.roster
+    assert driver.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_replacement_that_cannot_be_kept_is_told() -> None:
+    driver = Driver()
+    driver.stable(1, static=["s"])
+    driver.hold = True
+    back = driver.join(instance="s")
+    driver.finish(E.NOT_COORDINATOR)
+    assert back.error is E.NOT_COORDINATOR
+    driver.hold = False
+    assert driver.join(instance="s").error is E.NONE
+
+
+def test_a_replacement_that_is_kept_during_a_rebalance_has_joined() -> None:
+    driver = Driver()
+    leader, _ = driver.stable(1, static=["s"])
+    driver.hold = True
+    back = driver.join(instance="s")
+    driver.join(leader)
+    assert back.result.generation_id == driver.group.generation
+    driver.finish()
+    assert driver.group.state is GroupState.COMPLETING_REBALANCE
+
+
+# --- commits, restoring, ending
+
+
+def test_who_may_commit() -> None:
+    driver = Driver()
+    assert driver.commit() is E.NONE
+    assert driver.commit("m1", 1) is E.UNKNOWN_MEMBER_ID
+    driver.join()
+    assert driver.commit("m1", 1) is E.REBALANCE_IN_PROGRESS
+    driver.sync("m1")
+    assert driver.commit("m1", 1) is E.NONE
+    assert driver.commit("m1", 2) is E.ILLEGAL_GENERATION
+    assert driver.commit("m1", -1) is E.ILLEGAL_GENERATION
+    assert driver.commit() is E.UNKNOWN_MEMBER_ID
+    driver.join()
+    assert driver.commit("m1", 1) is E.NONE  # what it has read before the rebalance
+
+
+def test_a_commit_keeps_a_member_alive() -> None:
+    driver = Driver()
+    (member,) = driver.stable()
+    for _ in range(5):
+        driver.pass_time(SESSION_MS - 1)
+        assert driver.commit(member, 1) is E.NONE
+
+
+def test_a_restored_group_goes_on() -> None:
+    driver = Driver()
+    ids = driver.stable(1, static=["s"])
+    stored = driver.written[-1].group
+    group = type(driver.group).restored("g", driver.group.config, stored, now_ms=1_000_000)
+    driver = Driver(group)
+    driver.now_ms = 1_000_000
+    assert [driver.heartbeat(each) for each in ids] == [E.NONE, E.NONE]
+    assert driver.sync(ids[1]).result.assignment == f"for {ids[1]}".encode()
+    assert driver.join(ids[1], instance="s").result.generation_id == stored.generation
+    driver.pass_time(SESSION_MS)
+    assert driver.group.state is GroupState.EMPTY
+
+
+def test_whoever_waits_is_told_when_the_group_goes_elsewhere() -> None:
+    driver = Driver()
+    ids = driver.stable(2)
+    joins = [driver.join(ids[0]), driver.join()]
+    driver.carry_out(driver.group.die(E.NOT_COORDINATOR))
+    assert {join.error for join in joins} == {E.NOT_COORDINATOR}
+    assert driver.heartbeat(ids[0]) is E.COORDINATOR_NOT_AVAILABLE
+    assert driver.join().error is E.COORDINATOR_NOT_AVAILABLE
+    assert driver.leave(ids[0]) == [E.COORDINATOR_NOT_AVAILABLE]
+    assert (driver.group.next_due_ms or inf) == inf

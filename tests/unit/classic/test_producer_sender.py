@@ -66,7 +66,7 @@ class Node:
         return self
 
     def frame(self, content: memoryview) -> None:
-        if content[:2] == b"\x00\x04":
+        if bytes(content[:2]) == b"\x00\x04":
             self.questions += 1
             if self.answers:
                 self.connections[-1].send([b"\x00\x00" + b"\x00\x00\x00\x01" + bytes(8)])

@@ -1,15 +1,14 @@
 """A group's registries: its members, who owns which partition, and how far each has been read (facts A7, A8).
 
 Everything here waits for the coordination service: it belongs off the reactor when that is `blocking`. Every function
-may be repeated after a `CoordinationError`. An ephemeral node that says what we would write is made anew: we made it,
-and the answer was lost, or an earlier life with the same fixed consumer id left it, and it would go with that session.
+may be repeated after a `CoordinationError`, also by a later life with the same fixed consumer id (`create_ephemeral`).
 
 `ConfigError` is raised for group, consumer and topic names that cannot be part of a path.
 """
 
 from collections.abc import Iterable, Mapping
 
-from ...ports.coordination import BadVersion, Coordination, CoordinationError, NodeExists, NoNode
+from ...ports.coordination import Coordination, CoordinationError, NodeExists, NoNode
 from . import layout, registries
 from .layout import BrokerPartition
 from .rebalancer import GroupView
@@ -42,7 +41,7 @@ def register_consumer(coordination: Coordination, group: str, consumer_id: str, 
     Raises `NodeTaken` when another consumer of this id subscribed to something else.
     """
     check_ids(group, consumer_id)
-    _make_anew(coordination, layout.consumer_path(group, consumer_id), subscription.encode())
+    registries.create_ephemeral(coordination, layout.consumer_path(group, consumer_id), subscription.encode())
 
 
 def unregister_consumer(coordination: Coordination, group: str, consumer_id: str) -> None:
@@ -96,45 +95,18 @@ def claim(coordination: Coordination, group: str, claims: Mapping[Owned, str]) -
     for (topic, place), thread in claims.items():
         path = layout.owner_path(group, layout.check_name("topic", topic), place)
         try:
-            _make_anew(coordination, path, thread.encode())
+            registries.create_ephemeral(coordination, path, thread.encode())
         except registries.NodeTaken as error:
             release(coordination, group, claims)
             raise OwnershipConflict(path, error.content.decode(errors="replace")) from error
-
-
-def _make_anew(coordination: Coordination, path: str, data: bytes) -> None:
-    """Create our node, of this session. Raises `NodeTaken`."""
-    while True:
-        try:
-            coordination.create(path, data, ephemeral=True)
-            return
-        except NodeExists:
-            node = registries.get(coordination, path)
-        if node is not None and node.data != data:
-            raise registries.NodeTaken(path, node.data)
-        _remove(coordination, path, data)
 
 
 def release(coordination: Coordination, group: str, claims: Mapping[Owned, str]) -> None:
     """Give up the partitions; what is nobody's or another thread's is left alone."""
     check_ids(group)
     for (topic, place), thread in claims.items():
-        _remove(coordination, layout.owner_path(group, layout.check_name("topic", topic), place), thread.encode())
-
-
-def _remove(coordination: Coordination, path: str, data: bytes) -> None:
-    """Delete the node if it says this."""
-    while True:
-        node = registries.get(coordination, path)
-        if node is None or node.data != data:
-            return
-        try:
-            coordination.delete(path, version=node.version)
-            return
-        except NoNode:
-            return
-        except BadVersion:
-            continue  # somebody wrote to it in between: look who owns it now
+        path = layout.owner_path(group, layout.check_name("topic", topic), place)
+        registries.delete_own(coordination, path, thread.encode())
 
 
 def read_owners(coordination: Coordination, group: str, topic: str, report: Report) -> dict[BrokerPartition, str]:

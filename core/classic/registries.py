@@ -6,7 +6,7 @@ that it is `blocking`. What somebody else wrote and makes no sense is reported w
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from ...ports.coordination import Coordination, CoordinationError, Node, NodeExists, NoNode
+from ...ports.coordination import BadVersion, Coordination, CoordinationError, Node, NodeExists, NoNode
 from ...ports.errors import ConfigError
 from . import layout
 from .layout import ClassicBroker
@@ -27,22 +27,35 @@ class NodeTaken(CoordinationError):
 
 
 def create_ephemeral(coordination: Coordination, path: str, data: bytes) -> None:
-    """Create our ephemeral node; one with the same content counts as ours (a retry after a lost connection).
+    """Create our ephemeral node, of this session.
 
-    Raises `NodeTaken`, `CoordinationError`.
+    One that says the same is made anew: we made it, and the answer was lost, or an earlier life of ours left it, with
+    whose session it would go. (0.7 takes it for its own.) Raises `NodeTaken`, `CoordinationError`.
     """
     while True:
         try:
             coordination.create(path, data, ephemeral=True)
             return
         except NodeExists:
-            try:
-                found = coordination.get(path)
-            except NoNode:
-                continue  # it went away in between
-        if found.data != data:
+            found = get(coordination, path)
+        if found is not None and found.data != data:
             raise NodeTaken(path, found.data)
-        return
+        delete_own(coordination, path, data)
+
+
+def delete_own(coordination: Coordination, path: str, data: bytes) -> None:
+    """Remove the node if it says this; what is missing or says anything else is left alone."""
+    while True:
+        found = get(coordination, path)
+        if found is None or found.data != data:
+            return
+        try:
+            coordination.delete(path, version=found.version)
+            return
+        except NoNode:
+            return
+        except BadVersion:
+            continue  # somebody wrote to it in between: look who has it now
 
 
 def read_brokers(coordination: Coordination, report: Report) -> dict[int, ClassicBroker]:

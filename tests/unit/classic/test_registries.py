@@ -107,6 +107,16 @@ def test_an_ephemeral_node_whose_answer_was_lost_is_ours(session: MemorySession)
     assert session.get("/a").ephemeral
 
 
+def test_a_node_that_a_dead_session_left_is_made_anew_in_this_one() -> None:
+    tree = MemoryTree()
+    dead, session = tree.session(), tree.session()
+    for each in (dead, session):
+        registries.create_ephemeral(each, "/brokers/ids/1", b"ours")
+    dead.close()
+    assert session.get("/brokers/ids/1").data == b"ours"
+    session.close()
+
+
 def test_a_node_that_goes_away_in_between_is_made_again(session: MemorySession) -> None:
     session.create("/a", b"theirs")
     racing = FaultyCoordination(session)

@@ -192,7 +192,6 @@ class Member(Machine):
         self.consumer_id = consumer_id
         self.stints: dict[Place, int] = {}
         self.started = False
-        self.failed = False
         self.leaving = False
         self.rebalances_failed = 0
         self.consumer: ClassicConsumer | None = None
@@ -202,7 +201,7 @@ class Member(Machine):
         try:
             session = self.session()
         except CoordinationError:
-            self.failed = True
+            self.life.alive = False
             return
         self.consumer = self._make(session, subscription)
         self.consumer.start(self._started)
@@ -251,7 +250,8 @@ class Member(Machine):
     def _started(self, error: BaseException | None) -> None:
         if error is not None:
             assert isinstance(error, CoordinationError) or self.leaving, error
-            self.failed = True
+            if not self.leaving:
+                self.cut_power()
             return
         self.started = True
         for number, reader in enumerate(self.consumer.readers if self.consumer is not None else ()):

@@ -237,7 +237,7 @@ class ClassicStory:
     # --- groups
 
     def of(self, group: str) -> list[Member]:
-        return [member for member in self.members if member.group == group and member.life.alive and not member.failed]
+        return [member for member in self.members if member.group == group and member.life.alive]
 
     def join(self, group: str) -> None:
         """A new consumer, or one that was there before."""
@@ -287,9 +287,6 @@ class ClassicStory:
 
         def up() -> bool:
             for group in GROUPS:
-                for member in self.of(group):
-                    if member.failed:
-                        member.cut_power()
                 self.fill_up(group)
             self.world.end_faults()
             return self.everybody_is_up()

@@ -68,8 +68,9 @@ class ProduceService:
             self._state.storage_failed(partition, error)
             return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         stats = self._state.topic_stats(topic)
-        stats.messages_in.add(appended.last_offset - appended.base_offset + 1)
-        stats.bytes_in.add(len(records))
+        if appended.messages:
+            stats.messages_in.add(appended.messages)
+            stats.bytes_in.add(len(records))
         end = appended.last_offset + 1
         flushing = self._state.flush_if_due(partition, now_ms)
         if request.acks != 0 and (flushing or (request.acks == -1 and partition.high_watermark < end)):

@@ -16,6 +16,7 @@ class BatchFormat:
 
     flushed_only = False
     keeps_epochs = True
+    keeps_producers = True
 
     admit = staticmethod(admit)
     stamp = staticmethod(stamp)
@@ -36,11 +37,8 @@ class BatchFormat:
         report: Callable[[str], None],
         recover: bool,
         recovery_point: int,
-        seen_epoch: Callable[[int, int], None],
+        seen: Callable[[BatchHeader], None],
     ) -> Loaded:
-        def seen(header: BatchHeader) -> None:
-            seen_epoch(header.leader_epoch, header.base_offset)
-
         loader = Loader(folder=folder, config=config, now_ms=now_ms, report=report, seen=seen)
         segments = loader.load()
         if not segments:

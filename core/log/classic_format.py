@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from ...ports.errors import ApiError
 from ...ports.storage import File, Folder, StorageError
+from ..message.batch_header import BatchHeader
 from ..message.classic.check import check_set, good_prefix
 from ..message.classic.entry import LENGTH, OVERHEAD_BYTES
 from ..message.classic.reader import read_header
@@ -23,6 +24,7 @@ class ClassicFormat:
 
     flushed_only = True
     keeps_epochs = False
+    keeps_producers = False
 
     def admit(
         self,
@@ -63,7 +65,7 @@ class ClassicFormat:
         report: Callable[[str], None],
         recover: bool,
         recovery_point: int,  # noqa: ARG002  only the last segment is ever scanned
-        seen_epoch: Callable[[int, int], None],  # noqa: ARG002
+        seen: Callable[[BatchHeader], None],  # noqa: ARG002
     ) -> Loaded:
         """Segments must follow each other without a gap. What is there when it is open is durable, and visible."""
         segments = _segments(folder, report)

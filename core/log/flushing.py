@@ -1,6 +1,6 @@
 """Making a log durable, off the thread that owns it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...ports.errors import ClosedError
 from ...ports.storage import File, Folder
@@ -18,6 +18,7 @@ class FlushWork:
         "appended_messages",
         "began_ms",
         "files_flushed",
+        "snapshots",
         "target",
         "truncations",
     )
@@ -33,6 +34,7 @@ class FlushWork:
         truncations: int,
         began_ms: int,
         appended_messages: int,
+        snapshots: Mapping[str, bytes],
     ) -> None:
         self.target = target
         """Everything below this offset is durable when the work is done."""
@@ -41,7 +43,9 @@ class FlushWork:
         self.appended_messages = appended_messages
         """How many messages the log had taken, ever, when the work began."""
         self.files_flushed = False
-        """Set when the records are durable and only the leader epochs remain."""
+        """Set when the records are durable and only small files remain."""
+        self.snapshots = snapshots
+        """Of the producers: by file name what is true once the records are durable."""
         self._files = files
         self._folder = folder
         self._new_names = new_names
@@ -59,3 +63,5 @@ class FlushWork:
         self.files_flushed = True
         if self._epochs is not None:
             self._folder.write_small(LEADER_EPOCHS, self._epochs)
+        for name, content in self.snapshots.items():
+            self._folder.write_small(name, content)

@@ -106,6 +106,11 @@ class LogFormat(Protocol):
         """True if entries carry the leader epoch they were written in."""
         ...
 
+    @property
+    def keeps_producers(self) -> bool:
+        """True if entries carry producer ids and sequence numbers, and snapshots of the producers lie beside them."""
+        ...
+
     def admit(
         self, records: memoryview, config: LogConfig, codecs: Codecs, *, now_ms: int, allows_zstd: bool
     ) -> Admitted:
@@ -131,10 +136,10 @@ class LogFormat(Protocol):
         report: Callable[[str], None],
         recover: bool,
         recovery_point: int,
-        seen_epoch: Callable[[int, int], None],
+        seen: Callable[[BatchHeader], None],
     ) -> Loaded:
         """Open what is in the folder; with `recover` it was not closed in order, and is checked and cut.
 
-        `seen_epoch` is told (leader epoch, base offset) of recovered entries. Raises `StorageError`.
+        `seen` is told of recovered entries, in order. Raises `StorageError`.
         """
         ...

@@ -15,6 +15,7 @@ from .names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_FILE,
+    SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     segment_file,
@@ -63,7 +64,7 @@ class Loader:
         files = dict(self.folder.files())
         for name in list(files):
             _base, kind, state = _parsed(name)
-            temporary = name.endswith(".tmp") and name.removesuffix(".tmp") in _OWN_FILES
+            temporary = name.endswith(".tmp") and _is_small_file(name.removesuffix(".tmp"))
             if temporary or state in (DELETED_SUFFIX, CLEANED_SUFFIX):
                 self.folder.delete(name)
                 del files[name]
@@ -210,6 +211,11 @@ class Loader:
         if next_base is not None and problem is None:
             segment.write_indexes()
         return expected, problem
+
+
+def _is_small_file(name: str) -> bool:
+    """True for a file that is written as a whole, by way of another name."""
+    return name in _OWN_FILES or _parsed(name)[1:] == (SNAPSHOT_SUFFIX, "")
 
 
 def _parsed(name: str) -> tuple[int, str, str]:

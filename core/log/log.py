@@ -14,6 +14,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import Folder, StorageError
 from ...ports.words import TopicPartition
+from ..message.batch_header import BatchHeader
 from ..message.codec import Codecs
 from .checkpoints import format_epochs, read_epochs
 from .config import LONG_MAX, LogConfig
@@ -22,8 +23,10 @@ from .format import LogSegment
 from .formats import log_format
 from .leader_epochs import LeaderEpochs
 from .names import DELETED_SUFFIX
+from .producer_state import ProducerStates
+from .producer_state_files import ProducerLedger
 from .results import EMPTY_SLICE, Appended, LogSlice, TimestampOffset
-from .retention import DeletionPolicy, count_deletable, count_given_up
+from .retention import DeletionPolicy, removable
 from .segment_list import FoundRecord, SegmentList
 
 __all__ = ["Appended", "Log", "LogSlice", "TimestampOffset"]
@@ -48,6 +51,7 @@ class Log:
     ) -> None:
         self.topic_partition = topic_partition
         self.epochs = LeaderEpochs()
+        self._ledger = ProducerLedger(folder, report)
         self.closed = False
         self.rolled: Callable[[Log], None] | None = None
         """Called after a new segment was begun: a good time to flush the sealed ones."""
@@ -99,6 +103,10 @@ class Log:
         return log
 
     def _load(self, now_ms: int, *, recover: bool, recovery_point: int, log_start_offset: int) -> None:
+        def seen(header: BatchHeader) -> None:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+            self._ledger.recovered(header, now_ms)
+
         loaded = self._format.load(
             self._folder,
             self._config,
@@ -106,7 +114,7 @@ class Log:
             report=self._report,
             recover=recover,
             recovery_point=recovery_point,
-            seen_epoch=self.epochs.assign,
+            seen=seen,
         )
         self._last_flush_ms = now_ms
         if not loaded.segments:
@@ -121,6 +129,7 @@ class Log:
             return
         self._recovery_point = loaded.recovery_point
         self._appended_messages = self._end - self._recovery_point
+        self._ledger.load(self._segments.items, self._end, now_ms)
         self.epochs.truncate_from_end(self._end)
         self.epochs.truncate_from_start(self._start)
 
@@ -171,6 +180,11 @@ class Log:
         return self._segments.items
 
     @property
+    def producers(self) -> ProducerStates:
+        """The idempotent producers that have written here; none in a classic log."""
+        return self._ledger.states
+
+    @property
     def failure(self) -> StorageError | None:
         """Why nothing more is appended: what was written may not have become durable. Reading goes on."""
         return self._failure
@@ -184,14 +198,19 @@ class Log:
     def append(self, records: memoryview, *, leader_epoch: int, now_ms: int, allows_zstd: bool = True) -> Appended:
         """Append a client's record batch at the log end; offset and leader epoch are set in `records`, in place.
 
-        Visible to `read` on return (a classic set when it is flushed), durable after a flush. Raises `ApiError` for
-        what a client may not append (see `admit`) and `StorageError` when it cannot be written; the log is then as it
-        was.
+        Visible to `read` on return (a classic set when it is flushed), durable after a flush. A batch that an
+        idempotent producer sends again is not appended again: the answer is the first one. Raises `ApiError` for what a
+        client may not append (see `admit`, `ProducerStates.check`) and `StorageError` when it cannot be written; the
+        log is then as it was.
         """
         if self._failure is not None:
             raise StorageError(f"{self.topic_partition} takes no more records until a restart: {self._failure}")
         entry = self._format.admit(records, self._config, self._codecs, now_ms=now_ms, allows_zstd=allows_zstd)
-        ready, span, messages, append_time, _ = entry
+        ready, span, messages, append_time, header = entry
+        numbered = header is not None and header.producer_id >= 0
+        if numbered and (known := self._ledger.states.check(header)) is not None:  # type: ignore[arg-type]  # it has one
+            append_time = known.timestamp if append_time >= 0 else -1
+            return Appended(known.base_offset, known.last_offset, append_time, self._start)
         base = self._end
         last = base + span - 1
         if last >= LONG_MAX:
@@ -204,6 +223,8 @@ class Log:
             segment.append(entry, base_offset=base, now_ms=now_ms)
             if leader_epoch != self.epochs.latest and self._format.keeps_epochs:
                 self.epochs.assign(leader_epoch, base)
+            if numbered:
+                self._ledger.states.note(header, base, now_ms)  # type: ignore[arg-type]  # numbered: it has a header
             self._end = last + 1
             self._appended_messages += messages
         return Appended(base, last, append_time, self._start, messages)
@@ -214,6 +235,8 @@ class Log:
         if self._format.flushed_only:
             self.flush(now_ms)  # before the next file has a name: recovery opens the newest segment alone (facts A4)
         segment = self._new_segment(self._end, now_ms)
+        if self._format.keeps_producers:
+            self._ledger.take(self._end)
         self._segments = SegmentList((*self._segments.items, segment))
         self._jitter_ms = self._draw_jitter()
         self._messages_at_roll = self._appended_messages
@@ -315,15 +338,7 @@ class Log:
         return work
 
     def _flush_work(self, target: int, now_ms: int, messages: int) -> FlushWork:
-        files = []
-        for number, segment in enumerate(self._segments.items):
-            sealed = segment is not self._segments.active
-            if sealed and self._segments.next_offset(number, self._end) <= self._recovery_point:
-                continue
-            if segment.base_offset < target:
-                files.append(segment.file)
-                if sealed:
-                    files += segment.side_files()
+        files = self._segments.to_flush(self._recovery_point, target, self._end)
         epochs = format_epochs(self.epochs.entries) if self.epochs.changed else None
         self.epochs.changed = False
         new_names, self._new_names = self._new_names or self._flushing, False
@@ -336,6 +351,7 @@ class Log:
             truncations=self._truncations,
             began_ms=now_ms,
             appended_messages=messages,
+            snapshots=self._ledger.take_pending(),
         )
 
     def end_flush(self, work: FlushWork, error: StorageError | None = None) -> None:
@@ -349,6 +365,8 @@ class Log:
         if work.truncations == self._truncations:
             self._recovery_point = max(self._recovery_point, min(work.target, self._end))
             self._flushed_messages = max(self._flushed_messages, work.appended_messages)
+        else:
+            self._ledger.drop_written(work.snapshots)
 
     def _flush_failed(self, work: FlushWork, error: StorageError) -> None:
         self.epochs.changed = True
@@ -376,18 +394,13 @@ class Log:
         each after `file_delete_delay_ms`, on any thread. Raises `StorageError`.
         """
         infos = self._segments.infos(self._end)
-        last = len(infos) - 1
-        count = 0
-        while count < last and infos[count].next_offset <= min(self._start, high_watermark):
-            count += 1
-        if "delete" in self._config.cleanup_policy:
-            given_up = count_given_up(self._policy, infos, now_ms=now_ms, config=self._config, report=self._report)
-            count = max(count, count_deletable(infos[:given_up], high_watermark))
-            if given_up > last and not infos[last].size_bytes:
-                self._segments.active.modified_ms = now_ms  # it is kept, as if just begun (facts A4)
+        bounds = (min(self._start, high_watermark), high_watermark)
+        count, empty_one_too = removable(self._policy, infos, bounds, now_ms, self._config, self._report)
+        if empty_one_too:
+            self._segments.active.modified_ms = now_ms  # it is kept, as if just begun (facts A4)
         if not count:
             return []
-        if count > last:
+        if count == len(infos):
             self._roll(now_ms)
         return self._take_away(count)
 
@@ -401,6 +414,7 @@ class Log:
             if removed:
                 self._segments = SegmentList(self._segments.items[len(removed) :])
                 self._move_start(self._segments.bases[0])
+                self._ledger.drop_below(self._segments.bases[0])
                 for segment in removed:
                     segment.close()
         return removed
@@ -444,6 +458,7 @@ class Log:
         self._end = end
         self._recovery_point = min(self._recovery_point, end)
         self.epochs.truncate_from_end(end)
+        self._ledger.load(self._segments.items, end, now_ms)
 
     def _begin_anew(self, offset: int, now_ms: int) -> None:
         for segment in reversed(self._segments.items):
@@ -451,6 +466,7 @@ class Log:
         self._start_anew(offset, now_ms)
 
     def _start_anew(self, offset: int, now_ms: int) -> None:
+        self._ledger.begin_anew()
         self._segments = SegmentList((self._new_segment(offset, now_ms),))
         self._start = self._end = self._recovery_point = offset
         self._flushed_messages = self._messages_at_roll = self._appended_messages
@@ -465,6 +481,8 @@ class Log:
         try:
             if self._failure is None:
                 self._segments.active.write_indexes()
+                if self._format.keeps_producers:
+                    self._ledger.take_at_stop(self._end, self._segments.bases[0])
                 self.flush(now_ms)
                 for file in self._segments.active.side_files():
                     file.flush()

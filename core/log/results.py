@@ -16,6 +16,7 @@ class Appended(NamedTuple):
     log_append_time_ms: int
     log_start_offset: int
     messages: int = 0
+    """How many were appended; none of a batch that was there already, which a producer has sent again."""
 
 
 class LogSlice(NamedTuple):

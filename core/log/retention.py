@@ -34,6 +34,31 @@ class DeletionPolicy(Protocol):
         ...
 
 
+def removable(
+    policy: DeletionPolicy,
+    segments: Sequence[SegmentInfo],
+    bounds: tuple[int, int],
+    now_ms: int,
+    config: LogConfig,
+    report: Callable[[str], None],
+) -> tuple[int, bool]:
+    """(how many leading segments go, True if an empty active one would go too), facts B3.
+
+    `bounds`: what ends at the first offset goes in any case; what the policy gives up, where the topic deletes, goes if
+    it ends at the second.
+    """
+    unread, high_watermark = bounds
+    last = len(segments) - 1
+    count, empty_one_too = 0, False
+    while count < last and segments[count].next_offset <= unread:
+        count += 1
+    if "delete" in config.cleanup_policy:
+        given_up = count_given_up(policy, segments, now_ms=now_ms, config=config, report=report)
+        count = max(count, count_deletable(segments[:given_up], high_watermark))
+        empty_one_too = given_up > last and not segments[last].size_bytes
+    return count, empty_one_too
+
+
 def count_given_up(
     policy: DeletionPolicy,
     segments: Sequence[SegmentInfo],

@@ -215,6 +215,18 @@ class Segment:
                 return position, header.size
         return None
 
+    def position_before(self, offset: int, entries: int) -> int:
+        """Where a batch begins, so many index entries before the one for `offset`; 0 where there are fewer.
+
+        Raises `StorageError`, `IndexDamaged`.
+        """
+        entry = self.index.before(0, offset - self.base_offset, entries)
+        if entry is None:
+            return 0
+        if not 0 <= entry[1] <= self.size - HEADER_SIZE:
+            raise IndexDamaged(f"it points to position {entry[1]} of {self.size}")
+        return entry[1]
+
     def batch_header(self, position: int) -> BatchHeader:
         """The header of the batch there. Raises `StorageError`, `BadBatch`."""
         for _, header in scan_batches(self.file, position, self.size, chunk_bytes=HEADER_SIZE):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from ...ports.storage import File
 from ..message.batch_reader import decode_batch
 from ..message.codec import Codecs
 from .batch_scan import BadBatch
@@ -43,6 +44,19 @@ class SegmentList:
     def next_offset(self, index: int, end: int) -> int:
         """Where the segment of this number ends (exclusive)."""
         return self.bases[index + 1] if index + 1 < len(self.bases) else end
+
+    def to_flush(self, recovery_point: int, target: int, end: int) -> list[File]:
+        """The files to flush so that everything below `target` is durable, of what is not below the recovery point."""
+        files: list[File] = []
+        for number, segment in enumerate(self.items):
+            sealed = segment is not self.active
+            if sealed and self.next_offset(number, end) <= recovery_point:
+                continue
+            if segment.base_offset < target:
+                files.append(segment.file)
+                if sealed:
+                    files += segment.side_files()
+        return files
 
     def find(self, offset: int, limit: int, end: int) -> Place | None:
         """The place of the first batch that ends above `offset`, readable up to `limit`; None when there is none."""

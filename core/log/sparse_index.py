@@ -77,6 +77,17 @@ class SparseIndex:
             return tail[bisect_right(tail, target, key=lambda entry: entry[column]) - 1]
         return self._search_file(column, target)[1]
 
+    def before(self, column: int, target: int, back: int) -> Entry | None:
+        """The entry `back` places before the one that `find` gives; None when there are not so many. Raises as it."""
+        tail = self._tail
+        if tail and tail[0][column] <= target:
+            number = self._on_file + bisect_right(tail, target, key=lambda entry: entry[column]) - 1 - back
+        else:
+            number = self._search_file(column, target)[0] - 1 - back
+        if number < 0:
+            return None
+        return self._read(number) if number < self._on_file else tail[number - self._on_file]
+
     def truncate(self, column: int, bound: int) -> None:
         """Drop the entries whose `column` is `bound` or more. Raises `IndexDamaged`, `StorageError`."""
         while self._tail and self._tail[-1][column] >= bound:

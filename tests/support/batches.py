@@ -37,6 +37,22 @@ def batch(
     return memoryview(encode_batch(messages, now_ms=0, codec=codec))
 
 
+def numbered(
+    *values: bytes, producer: int = 1, epoch: int = 0, sequence: int = 0, at: int = 1000, transactional: bool = False
+) -> memoryview:
+    """The batch of an idempotent producer."""
+    messages = [Message(value, timestamp_ms=at) for value in values]
+    encoded = encode_batch(
+        messages,
+        now_ms=0,
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=transactional,
+    )
+    return memoryview(encoded)
+
+
 def open_log(
     folder: Folder,
     *,

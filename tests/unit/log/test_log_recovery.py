@@ -232,7 +232,7 @@ def test_leftovers_are_cleared_away(folder: Folder) -> None:
         folder.write_small(name, b"x" * 12)
     log = open_log(folder, recover=False, config=CONFIG)
     assert read_all(log) == _expected(12)
-    assert len(folder.files()) == 3 * 3 + 1
+    assert len(folder.files()) == 3 * 3 + 1 + 3  # and snapshots of producers at 5, 10 and 12
     assert LEADER_EPOCHS in folder.files()
 
 

@@ -1,0 +1,152 @@
+"""Sequences of idempotent producers on append: the rules of facts B2."""
+
+import pytest
+from support.batches import batch, numbered, open_log, put, read_all
+
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
+from barnabas.core.log.config import LogConfig
+from barnabas.core.log.log import Appended, Log
+from barnabas.core.log.producer_state import Producer, ProducerStates
+from barnabas.core.message.batch_header import parse_header
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+from barnabas.ports.storage import StorageError
+
+NEWEST = 2**31 - 1
+
+
+@pytest.fixture
+def log() -> Log:
+    return open_log(MemoryLogDir().folder("t-0"))
+
+
+def send(
+    log: Log, *values: bytes, sequence: int, producer: int = 1, epoch: int = 0, now_ms: int = 1000, at: int = 1000
+) -> Appended:
+    records = numbered(*values, producer=producer, epoch=epoch, sequence=sequence, at=at)
+    return log.append(records, leader_epoch=0, now_ms=now_ms)
+
+
+def refused(log: Log, *values: bytes, sequence: int, producer: int = 1, epoch: int = 0) -> ErrorCode:
+    before = (log.log_end_offset, log.size_bytes)
+    with pytest.raises(ApiError) as caught:
+        send(log, *values, sequence=sequence, producer=producer, epoch=epoch)
+    assert (log.log_end_offset, log.size_bytes) == before
+    return caught.value.code
+
+
+def test_sequences_follow_each_other_per_producer(log: Log) -> None:
+    assert send(log, b"a", b"b", sequence=0).base_offset == 0
+    assert send(log, b"x", sequence=0, producer=2).base_offset == 2
+    assert send(log, b"c", sequence=2).base_offset == 3
+    assert put(log, b"without") == 4
+    assert send(log, b"d", sequence=3).base_offset == 5
+    assert refused(log, b"f", sequence=5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, b"e", sequence=4).base_offset == 6
+    assert [value for _, value in read_all(log)] == [b"a", b"b", b"x", b"c", b"without", b"d", b"e"]
+
+
+def test_the_last_five_batches_are_recognised(log: Log) -> None:
+    for number in range(7):
+        send(log, b"%d" % number, b"+", sequence=2 * number)
+    for number in range(2, 7):
+        again = send(log, b"%d" % number, b"+", sequence=2 * number)
+        assert again == (2 * number, 2 * number + 1, -1, 0, 0)
+    assert log.log_end_offset == 14
+    assert refused(log, b"1", b"+", sequence=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize(("values", "sequence"), [((b"a",), 0), ((b"b",), 1), ((b"a", b"b", b"c"), 0)])
+def test_only_a_whole_batch_is_a_duplicate(log: Log, values: tuple[bytes, ...], sequence: int) -> None:
+    send(log, b"a", b"b", sequence=0)
+    assert refused(log, *values, sequence=sequence) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_duplicate_has_the_time_of_the_first() -> None:
+    log = open_log(MemoryLogDir().folder("t-0"), config=LogConfig(message_timestamp_type="LogAppendTime"))
+    assert send(log, b"a", sequence=0, now_ms=5000).log_append_time_ms == 5000
+    assert send(log, b"b", sequence=1, now_ms=6000).log_append_time_ms == 6000
+    assert send(log, b"a", sequence=0, now_ms=7000) == (0, 0, 5000, 0, 0)
+
+
+def test_an_unknown_producer_begins_anywhere(log: Log) -> None:
+    assert send(log, b"a", sequence=77, epoch=3).base_offset == 0
+    assert send(log, b"b", sequence=78, epoch=3).base_offset == 1
+    assert refused(log, b"c", sequence=0, epoch=3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_new_epoch_begins_with_zero_and_ends_the_old_one(log: Log) -> None:
+    send(log, b"a", sequence=0)
+    assert refused(log, b"b", sequence=1, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, b"b", sequence=0, epoch=1).base_offset == 1
+    assert refused(log, b"a", sequence=0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refused(log, b"a", sequence=1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert send(log, b"b", sequence=0, epoch=1).base_offset == 1
+
+
+def test_after_the_largest_sequence_comes_zero(log: Log) -> None:
+    send(log, b"a", sequence=NEWEST - 1)
+    across = send(log, b"b", b"c", b"d", sequence=NEWEST)
+    assert across.base_offset == 1
+    assert send(log, b"b", b"c", b"d", sequence=NEWEST).base_offset == 1
+    assert refused(log, b"e", sequence=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, b"e", sequence=2).base_offset == 4
+
+
+def test_transactional_batches_are_refused(log: Log) -> None:
+    with pytest.raises(ApiError) as caught:
+        log.append(numbered(b"a", transactional=True), leader_epoch=0, now_ms=0)
+    assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+
+
+def test_what_could_not_be_written_is_not_noted() -> None:
+    size = len(numbered(b"a"))
+    disk = MemoryDisk(capacity=2 * size)
+    log = open_log(MemoryLogDir(disk).folder("t-0"))
+    send(log, b"a", sequence=0)
+    send(log, b"b", sequence=1)
+    with pytest.raises(StorageError):
+        send(log, b"c", sequence=2)
+    disk.capacity = 100 * size
+    assert send(log, b"c", sequence=2).base_offset == 2
+
+
+def test_a_damaged_batch_is_refused_before_its_sequence_counts(log: Log) -> None:
+    records = numbered(b"a")
+    records[-1] ^= 1
+    with pytest.raises(ApiError) as caught:
+        log.append(records, leader_epoch=0, now_ms=0)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert not log.producers.producers
+
+
+def test_silent_producers_are_forgotten(log: Log) -> None:
+    send(log, b"a", sequence=0, producer=1, now_ms=1000)
+    send(log, b"a", sequence=0, producer=2, now_ms=2000)
+    assert log.producers.expire(1000) == 1
+    assert list(log.producers.producers) == [2]
+    assert send(log, b"b", sequence=9, producer=1).base_offset == 2
+
+
+def test_the_longest_silent_go_when_there_are_too_many() -> None:
+    states = ProducerStates(limit=20)
+    for number in range(100):
+        states.put(number, Producer(0, 0, (), seen_ms=number))
+        assert len(states.producers) <= 20
+    assert set(range(90, 100)) <= states.producers.keys()
+
+
+def test_batches_without_a_producer_are_no_business_of_it(log: Log) -> None:
+    log.append(batch(b"a"), leader_epoch=0, now_ms=0)
+    log.append(batch(b"a"), leader_epoch=0, now_ms=0)
+    assert log.log_end_offset == 2
+    assert not log.producers.producers
+
+
+def test_the_answer_survives_a_rebuilt_batch() -> None:
+    """A topic with log-append time stamps each batch anew: sequences and producer stay."""
+    log = open_log(MemoryLogDir().folder("t-0"), config=LogConfig(message_timestamp_type="LogAppendTime"))
+    records = numbered(b"a", producer=9, epoch=2, sequence=5)
+    log.append(records, leader_epoch=0, now_ms=0)
+    header = parse_header(records)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 5)

@@ -221,6 +221,10 @@ class ClassicConsumer:
             self._begin(partition, starts.get(owned))
         self._assign()
 
+    def hold(self, held: bool) -> None:
+        for reader in self.readers:
+            reader.queue.hold(held)
+
     def rebalance_failed(self, error: ConsumerRebalanceFailed) -> None:
         for reader in self.readers:
             reader.queue.fail(error)

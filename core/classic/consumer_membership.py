@@ -33,6 +33,10 @@ class Reading(Protocol):
 
     def rebalance_failed(self, error: ConsumerRebalanceFailed) -> None: ...
 
+    def hold(self, held: bool) -> None:
+        """Hand out nothing for now, or (False) go on."""
+        ...
+
 
 class Membership:
     """One consumer among those of its group. Owner thread only.
@@ -44,7 +48,8 @@ class Membership:
     the moment that the others need to release them: it tries again as soon as they have, which is no new attempt.
 
     An expired session: everything is given up at once; the consumer registers again and begins anew. While the
-    connection is only suspended, it reads on what it owns, and no attempt is made until the connection is back.
+    connection is only suspended, it reads on what it owns for `zk.suspended.stop.ms`, and no attempt is made until the
+    connection is back.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class Membership:
         self._freed = False
         self._timer: Timer | None = None
         self._suspended = False
+        self._holding: Timer | None = None
         self._open = False
         self._closed = False
         self._idle: tuple[str, ...] = ()
@@ -109,6 +115,8 @@ class Membership:
         """Begin nothing more."""
         self._closed = True
         self._cancel_timer()
+        if self._holding is not None:
+            self._holding.cancel()
 
     # --- the session
 
@@ -122,8 +130,10 @@ class Membership:
     def _in_session(self, state: SessionState) -> None:
         if self._closed:
             return
-        self._suspended = state is SessionState.SUSPENDED
+        was_suspended, self._suspended = self._suspended, state is SessionState.SUSPENDED
         if self._suspended:
+            if not was_suspended and self._settings.zk_suspended_stop_ms >= 0:
+                self._holding = self._scheduler.call_later(self._settings.zk_suspended_stop_ms, self._hold)
             return
         if state is SessionState.EXPIRED:
             self._session += 1
@@ -133,10 +143,18 @@ class Membership:
             self._doubtful |= dict.fromkeys(self.claims.items())
             self.claims = {}
             self._failures = 0
+        if self._holding is not None:
+            self._holding.cancel()
+            self._holding = None
+            self._reading.hold(False)
         if self._timer is not None:
             self._cancel_timer()
             self._running = False
         self.trigger()
+
+    def _hold(self) -> None:
+        self._report("no connection to the registries: handing out nothing until it is back")
+        self._reading.hold(True)
 
     # --- one rebalance
 

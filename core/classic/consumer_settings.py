@@ -78,6 +78,15 @@ class ConnectorSettings:
     mirror_topics_blacklist: str = ""
     mirror_consumer_numthreads: int = 1
 
+    zk_suspended_stop_ms: float = field(validator=ge(-1))
+    """Ours: how long a consumer without connection to the registries hands out messages; then it waits for the
+    connection, since its session may end and another own its partitions. Default: a third of the session; -1: for
+    ever, as in 0.7."""
+
+    @zk_suspended_stop_ms.default
+    def _a_third_of_the_session(self) -> float:
+        return self.zk_sessiontimeout_ms / 3  # clients notice a silent service after two thirds
+
     @zk_connectiontimeout_ms.default
     def _as_the_session(self) -> int:
         return self.zk_sessiontimeout_ms

@@ -110,6 +110,8 @@ class StreamQueue:
         self.lock = bell.lock
         self._ring = bell.ring
         self.ended = False
+        self.held = False
+        """Nothing is handed out for now."""
         self.current: Chunk | None = None
         """The chunk in the reader's hand."""
         self._capacity = capacity
@@ -155,6 +157,12 @@ class StreamQueue:
             partition.consumed = consumed
             partition.stopped = False
 
+    def hold(self, held: bool) -> None:
+        """Hand out nothing until it is taken back."""
+        with self.lock:
+            self.held = held
+            self._ring()
+
     def fail(self, error: BarnabasError) -> None:
         """Have the reader raise this next, once."""
         with self.lock:
@@ -174,7 +182,7 @@ class StreamQueue:
     @property
     def waiting(self) -> bool:
         """True if the reader need not wait."""
-        return bool(self._chunks) or self.ended or self._failure is not None
+        return (bool(self._chunks or self.current) and not self.held) or self.ended or self._failure is not None
 
     def take(self) -> Chunk | None:
         """The next chunk in hand; None if there is none. Raises what `fail` was given."""
@@ -236,6 +244,8 @@ class StreamReader:
         """
         queue, lock = self.queue, self.queue.lock
         while True:
+            if queue.held:
+                return None
             chunk = self._chunk
             if chunk is None:
                 chunk = self._take()

@@ -306,7 +306,7 @@ def test_two_members_and_an_expired_session_never_share_a_partition(world: Class
     world.advance(10)
     world.tree.expire(members[0].session)
     world.run_until(lambda: len(members[1].places) == 4)
-    assert len(members[0].places) == 2  # as 0.7 does, it goes on while it cannot know
+    assert len(members[0].places) == 2  # it cannot know
     world.tree.reconnect(members[0].session)
     world.run_until(lambda: [len(member.places) for member in members] == [2, 2])
     assert settled(world, members, "t", 4)()
@@ -326,6 +326,32 @@ def test_a_suspended_session_reads_on_and_rebalances_afterwards(world: ClassicWo
     assert not member.errors
     world.tree.reconnect(member.session)
     member.run_until_got(10)
+
+
+def test_a_consumer_cut_off_hands_out_nothing_by_the_time_that_another_owns_its_partitions(world: ClassicWorld) -> None:
+    world.add_broker(0, {"t": 1})
+    fill(world, "t", 5)
+    member = Member(world, "a", {"t": 1}, zk_sessiontimeout_ms=6000)
+    member.run_until_got(5)
+    world.tree.disconnect(member.session)
+    fill(world, "t", 5)
+    member.run_until_got(10)  # soon after the cut it goes on
+    world.advance(2000)
+    fill(world, "t", 5)
+    world.advance(10_000)
+    assert member.drain() == []
+    world.tree.reconnect(member.session)
+    member.run_until_got(15)
+    assert not member.errors
+
+
+def test_reading_through_any_cut_as_in_0_7(world: ClassicWorld) -> None:
+    world.add_broker(0, {"t": 1})
+    member = Member(world, "a", {"t": 1}, zk_suspended_stop_ms=-1)
+    world.tree.disconnect(member.session)
+    world.advance(60_000)
+    fill(world, "t", 5)
+    member.run_until_got(5)
 
 
 def test_owner_nodes_that_vanish_are_made_again(world: ClassicWorld) -> None:

@@ -379,8 +379,8 @@ def test_a_failed_auto_commit_is_told_and_tried_again(world: ClassicWorld) -> No
     world.advance(10_100)
     assert sum("not committed" in text for text in world.reports) == 1, "told once"
     log.append(numbered(5, 6))
-    member.run_until_got(6)  # it reads on without the registries
     world.tree.reconnect(member.session)
+    member.run_until_got(6)
     world.advance(1100)
     assert world.committed("t") == {P0: 90}
 

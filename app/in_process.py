@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeGuard
 
 from attrs import evolve
 
-from ..ports.broker_api import BrokerApi, Caller, Produce, Reply, Request
+from ..ports.broker_api import BrokerApi, Caller, ClassicProduce, ClassicProducePartition, Produce, Reply, Request
 from ..ports.broker_api.envelope import ResultT
 from ..ports.broker_api.produce import ProducePartition
 from ..ports.errors import ClosedError
@@ -62,7 +62,7 @@ class InProcessLink:
         self._last += 1
         number = self._last
         self._waiting[number] = reply
-        owned: Request[Any] = _with_own_records(request) if isinstance(request, Produce) else request
+        owned = _with_own_records(request)
         caller = evolve(caller, connection=self.connection)
         answer: Callable[[Any], None] = lambda result: self._deliver(number, result)  # noqa: E731
         try:
@@ -98,9 +98,14 @@ class InProcessLink:
                 reply(self._failure)
 
 
-def _with_own_records(request: Produce) -> Produce:
-    copies = [
-        ProducePartition(entry.topic, entry.partition, memoryview(bytearray(entry.records)))
-        for entry in request.partitions
-    ]
-    return evolve(request, partitions=copies)
+def _with_own_records(request: Request[Any]) -> Request[Any]:
+    """The request with copies of the records to append, if it has any."""
+    if isinstance(request, Produce):
+        return evolve(request, partitions=[ProducePartition(*_copied(entry)) for entry in request.partitions])
+    if isinstance(request, ClassicProduce):
+        return evolve(request, partitions=[ClassicProducePartition(*_copied(entry)) for entry in request.partitions])
+    return request
+
+
+def _copied(entry: ProducePartition | ClassicProducePartition) -> tuple[str, int, memoryview]:
+    return entry.topic, entry.partition, memoryview(bytearray(entry.records))

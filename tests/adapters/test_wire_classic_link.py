@@ -1,6 +1,7 @@
 """The classic protocol keeps the contract of a link: over simulated connections, and over sockets."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from contracts.broker_link import LinkHarness
@@ -11,6 +12,7 @@ from support.waiting import wait_for
 from barnabas import Broker
 from barnabas.adapters.transport_tcp import Reactor, TcpTransport
 from barnabas.adapters.wire_classic import ClassicLink, connect_classic
+from barnabas.app.in_process import InProcessLink
 from barnabas.ports.scheduler import Scheduler
 from barnabas.ports.transport import Address, Transport, TransportError
 
@@ -26,6 +28,15 @@ def _link(
     link = opened[0]
     assert isinstance(link, ClassicLink)
     return link
+
+
+def _turn_until(reactor: Reactor, condition: Callable[[], bool]) -> None:
+    def turned() -> bool:
+        if not condition():
+            reactor.turn(50)
+        return condition()
+
+    wait_for(turned)
 
 
 class TestOverMemory(ClassicLinkContract):
@@ -46,18 +57,22 @@ class TestOverTcp(ClassicLinkContract):
     @pytest.fixture
     def harness(self) -> Iterator[LinkHarness]:
         reactor = Reactor()
-
-        def run_until(condition: Callable[[], bool]) -> None:
-            def turned() -> bool:
-                if not condition():
-                    reactor.turn(50)
-                return condition()
-
-            wait_for(turned)
-
+        run_until = partial(_turn_until, reactor)
         with Broker(storage="memory", listeners=["classic://127.0.0.1:0"], config=BROKER_SETTINGS) as broker:
             host, port = broker.bootstrap.split(":")
             link = _link(TcpTransport(reactor, print), reactor, (host, int(port)), run_until)
+            yield LinkHarness(link, run_until, broker.close)
+            link.close()
+        reactor.stop()
+
+
+class TestInProcess(ClassicLinkContract):
+    @pytest.fixture
+    def harness(self) -> Iterator[LinkHarness]:
+        reactor = Reactor()
+        run_until = partial(_turn_until, reactor)
+        with Broker(storage="memory", listeners=["classic://127.0.0.1:0"], config=BROKER_SETTINGS) as broker:
+            link = InProcessLink(broker, reactor)
             yield LinkHarness(link, run_until, broker.close)
             link.close()
         reactor.stop()

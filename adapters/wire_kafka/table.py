@@ -3,10 +3,17 @@
 from collections.abc import Iterable
 from typing import Any
 
-from . import cluster, configs, hot, offsets_metadata, topics
+from . import cluster, configs, hot, offsets_metadata, producers, topics
 from .api import Api
 
-_FAMILIES: tuple[Iterable[Api], ...] = (hot.APIS, offsets_metadata.APIS, topics.APIS, configs.APIS, cluster.APIS)
+_FAMILIES: tuple[Iterable[Api], ...] = (
+    hot.APIS,
+    offsets_metadata.APIS,
+    topics.APIS,
+    configs.APIS,
+    cluster.APIS,
+    producers.APIS,
+)
 
 BY_KEY: dict[int, Api] = {api.key: api for family in _FAMILIES for api in family}
 BY_REQUEST: dict[type[Any], Api] = {api.request_type: api for api in BY_KEY.values()}

@@ -158,6 +158,12 @@ class BrokerConfig:
     log_deletion_policy: str = text_key(
         "log.deletion.policy", "kafka", doc="Ours. The plugin that chooses the segments to remove.", dynamic=True
     )
+    producer_id_expiration_ms: int = int_key(
+        "producer.id.expiration.ms", 86_400_000, 1, doc="Forget an idempotent producer that was silent for so long."
+    )
+    producer_id_expiration_check_interval_ms: int = int_key(
+        "producer.id.expiration.check.interval.ms", 600_000, 1, doc="How often to look for silent producers."
+    )
     replica_high_watermark_checkpoint_interval_ms: int = long_key(
         "replica.high.watermark.checkpoint.interval.ms", 5000, 1, doc="How often to write down high watermarks."
     )

@@ -15,8 +15,10 @@ from ...ports.broker_api import (
     DescribeCluster,
     DescribeConfigs,
     DescribeLogDirs,
+    DescribeProducers,
     Fetch,
     IncrementalAlterConfigs,
+    InitProducerId,
     ListOffsets,
     Metadata,
     Produce,
@@ -34,6 +36,7 @@ from .list_offsets import ListOffsetsService
 from .log_dirs import LogDirService
 from .metadata import MetadataService
 from .produce import ProduceService
+from .producers import ProducerService
 from .records import RecordService
 from .state import BrokerState
 from .topics import TopicService
@@ -50,6 +53,7 @@ class BrokerService:
         topics = TopicService(state)
         configs = ConfigService(state, topics)
         classic = ClassicService(state)
+        producers = ProducerService(state)
         self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state).handle,
             Fetch: FetchService(state).handle,
@@ -63,6 +67,8 @@ class BrokerService:
             IncrementalAlterConfigs: configs.alter,
             DescribeCluster: ClusterService(state).describe,
             DescribeLogDirs: LogDirService(state).describe,
+            InitProducerId: producers.init,
+            DescribeProducers: producers.describe,
             ClassicProduce: classic.produce,
             ClassicFetch: classic.fetch,
             ClassicOffsets: classic.offsets,

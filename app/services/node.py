@@ -183,6 +183,8 @@ class BrokerNode:
             flush_check_ms=self._config.flush_check_interval_ms,
             checkpoint_ms=self._config.log_flush_offset_checkpoint_interval_ms,
             high_watermark_checkpoint_ms=self._config.replica_high_watermark_checkpoint_interval_ms,
+            producer_expiration_ms=self._config.producer_id_expiration_ms,
+            producer_check_ms=self._config.producer_id_expiration_check_interval_ms,
         )
         logs.load()
         return logs

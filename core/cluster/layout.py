@@ -17,6 +17,8 @@ BROKER_IDS = "/barnabas/brokers/ids"
 CONTROLLER = "/barnabas/controller"
 """Ephemeral: the one broker that changes topics and configs."""
 PARTITIONS = "/barnabas/partitions"
+PRODUCER_IDS = "/barnabas/producer_ids"
+"""The block of producer ids that was given out last."""
 ALL_BROKERS = "<default>"
 
 
@@ -162,6 +164,18 @@ def encode_controller(broker_id: int) -> bytes:
 
 def decode_controller(data: bytes) -> int:
     return _integer(_load(data), "broker_id")
+
+
+def encode_producer_ids(broker_id: int, block: range) -> bytes:
+    return _dump({"broker_id": broker_id, "block_start": block.start, "block_end": block.stop - 1})
+
+
+def decode_producer_ids(data: bytes) -> range:
+    node = _load(data)
+    start, end = _integer(node, "block_start"), _integer(node, "block_end")
+    if not 0 <= start <= end:
+        raise ValueError(f"a block from {start} to {end}")
+    return range(start, end + 1)
 
 
 def _dump(node: Mapping[str, object]) -> bytes:

@@ -25,6 +25,8 @@ RETENTION_CHECK_MS = 300_000
 FLUSH_CHECK_MS = 1_000
 CHECKPOINT_MS = 60_000
 HIGH_WATERMARK_CHECKPOINT_MS = 5_000
+PRODUCER_EXPIRATION_MS = 86_400_000
+PRODUCER_CHECK_MS = 600_000
 
 
 class LogManager:
@@ -50,8 +52,11 @@ class LogManager:
         flush_check_ms: int = FLUSH_CHECK_MS,
         checkpoint_ms: int = CHECKPOINT_MS,
         high_watermark_checkpoint_ms: int = HIGH_WATERMARK_CHECKPOINT_MS,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        producer_check_ms: int = PRODUCER_CHECK_MS,
     ) -> None:
-        """`config_for` gives the configuration of a topic. Raises `ConfigError` without any folder."""
+        """`config_for` gives the configuration of a topic. Idempotent producers that were silent for
+        `producer_expiration_ms` are forgotten. Raises `ConfigError` without any folder."""
         if not dirs:
             raise ConfigError("log.dirs names no folder")
         self.dirs = tuple(dirs)
@@ -64,11 +69,13 @@ class LogManager:
         self._policy_for = policy_for
         self._report = report
         self._entropy = entropy
+        self._producer_expiration_ms = producer_expiration_ms
         self._periods = (
             (retention_check_ms, self.retain),
             (flush_check_ms, self._flush_by_time),
             (checkpoint_ms, self.checkpoint),
             (high_watermark_checkpoint_ms, self._checkpoint_high_watermarks),
+            (producer_check_ms, self.expire_producers),
         )
         self._folders = [DataFolder(log_dir, report) for log_dir in dirs]
         self._homes: dict[TopicPartition, DataFolder] = {}
@@ -167,6 +174,7 @@ class LogManager:
             report=self._report,
             entropy=self._entropy,
         )
+        log.producers.expire(self._clock.now_ms() - self._producer_expiration_ms)
         log.rolled = self._rolled
         folder.logs[partition] = log
         self._homes[partition] = folder
@@ -341,6 +349,12 @@ class LogManager:
                 self._scheduler.offload(delete, done)
 
         self._scheduler.call_later(delay_ms, due)
+
+    def expire_producers(self) -> None:
+        """Let every log forget the idempotent producers that have been silent for long."""
+        before_ms = self._clock.now_ms() - self._producer_expiration_ms
+        for log in self.logs().values():
+            log.producers.expire(before_ms)
 
     # --- checkpoints
 

@@ -97,6 +97,14 @@ from .offsets import (
     ListOffsetsResultPartition,
 )
 from .produce import Produce, ProducePartition, ProduceResult, ProduceResultPartition, RecordError
+from .producers import (
+    ActiveProducer,
+    DescribedPartition,
+    DescribeProducers,
+    DescribeProducersResult,
+    InitProducerId,
+    InitProducerIdResult,
+)
 from .topics import (
     CreatedTopic,
     CreatePartitions,
@@ -130,6 +138,7 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
+    "ActiveProducer",
     "AlterConfigsResult",
     "BrokerApi",
     "BrokerLink",
@@ -160,11 +169,16 @@ __all__ = [
     "DescribeConfigsResult",
     "DescribeLogDirs",
     "DescribeLogDirsResult",
+    "DescribeProducers",
+    "DescribeProducersResult",
+    "DescribedPartition",
     "Fetch",
     "FetchPartition",
     "FetchResult",
     "FetchResultPartition",
     "IncrementalAlterConfigs",
+    "InitProducerId",
+    "InitProducerIdResult",
     "ListOffsets",
     "ListOffsetsPartition",
     "ListOffsetsResult",

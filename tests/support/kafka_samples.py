@@ -16,6 +16,7 @@ from support.kafka_samples_admin import (
     DESCRIBE_LOG_DIRS,
 )
 from support.kafka_samples_data import FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from support.kafka_samples_producers import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID
 
 __all__ = ["SAMPLES", "Sample"]
 
@@ -27,9 +28,11 @@ SAMPLES: dict[int, Sample] = {
     19: CREATE_TOPICS,
     20: DELETE_TOPICS,
     21: DELETE_RECORDS,
+    22: INIT_PRODUCER_ID,
     32: DESCRIBE_CONFIGS,
     35: DESCRIBE_LOG_DIRS,
     37: CREATE_PARTITIONS,
     44: ALTER_CONFIGS,
     60: DESCRIBE_CLUSTER,
+    61: DESCRIBE_PRODUCERS,
 }

@@ -1,0 +1,44 @@
+"""Producer ids: a broker takes blocks of them from the coordination tree, so that none is ever given out twice.
+
+What is left of a block when its broker ends is never used.
+"""
+
+from functools import partial
+
+from ...ports.coordination import BadVersion, Coordination, CoordinationError, NodeExists, NoNode
+from . import layout
+from .change_queue import elsewhere
+
+BLOCK_SIZE = 1000
+LAST_ID = 2**63 - 1
+
+
+async def claim_block(coordination: Coordination, broker_id: int) -> range:
+    """The next block of ids, this broker's alone: a change for a `ChangeQueue`. Raises `CoordinationError`."""
+    return await elsewhere(partial(take_block, coordination, broker_id))
+
+
+def take_block(coordination: Coordination, broker_id: int) -> range:
+    """The same here and now. When the outcome of a write is unknown, its block is given up."""
+    while True:
+        try:
+            node = coordination.get(layout.PRODUCER_IDS)
+        except NoNode:
+            block = range(BLOCK_SIZE)
+            try:
+                coordination.create(layout.PRODUCER_IDS, layout.encode_producer_ids(broker_id, block))
+            except NodeExists:
+                continue
+            return block
+        try:
+            start = layout.decode_producer_ids(node.data).stop
+        except ValueError as error:
+            raise CoordinationError(f"{layout.PRODUCER_IDS} does not hold producer ids: {error}") from error
+        if start > LAST_ID - BLOCK_SIZE:
+            raise CoordinationError("all producer ids have been given out")
+        block = range(start, start + BLOCK_SIZE)
+        try:
+            coordination.set(layout.PRODUCER_IDS, layout.encode_producer_ids(broker_id, block), version=node.version)
+        except (BadVersion, NoNode):
+            continue
+        return block

@@ -255,13 +255,15 @@ class Membership:
         attempts = self._settings.rebalance_retries_max
         if self._failures > 1 or not isinstance(error, OwnershipConflict):
             self._report(f"rebalance failed, attempt {self._failures} of {attempts}: {error or type(error).__name__}")
-        if self._failures < attempts:
+        if self._failures < attempts or (self._freed and self._early < attempts):
             self._wanted = True
             self._timer = self._scheduler.call_later(self._settings.rebalance_backoff_ms, self._try_again)
             if self._freed:
                 self._conflict_gone()
             return
         self._failures = self._early = 0
+        self._wanted |= self._freed
+        self._freed = False
         failure = ConsumerRebalanceFailed(f"no share of the topics after {attempts} attempts; the last: {error}")
         failure.__cause__ = error
         self._reading.rebalance_failed(failure)

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from support.classic_world import GROUP, ClassicWorld, Member
 
 from barnabas.core.classic import layout
+from barnabas.core.classic.consumer_registry import ConsumerRegistry
 from barnabas.core.classic.consumer_settings import ConsumerRebalanceFailed
+from barnabas.core.classic.group import Owned, OwnershipConflict
 from barnabas.core.classic.layout import BrokerPartition
 from barnabas.core.classic.subscription import Subscription
 from barnabas.core.classic.topic_filter import TopicFilter
@@ -233,6 +236,25 @@ def test_a_conflict_that_stays_is_told_to_every_stream_and_healed_by_a_change(
     else:
         world.onlooker.create(f"/consumers/{GROUP}/ids/A", b'{ "t": 1 }', ephemeral=True)  # now that one is its
     world.run_until(lambda: len(member.places) == (2 if healed_by_release else 1), 1000)
+
+
+def test_a_conflict_that_goes_away_while_the_last_attempt_fails_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ClassicWorld(slow_registries=True)
+    world.add_broker(0, {"t": 2})
+    path = layout.owner_path(GROUP, "t", BrokerPartition(0, 1))
+    world.onlooker.create(path, b"somebody-0", ephemeral=True)
+    claim = ConsumerRegistry.claim
+
+    def claim_and_release(registry: ConsumerRegistry, *arguments: Any) -> dict[Owned, int]:
+        try:
+            return claim(registry, *arguments)
+        except OwnershipConflict:
+            world.onlooker.delete(path)
+            raise
+
+    monkeypatch.setattr(ConsumerRegistry, "claim", claim_and_release)
+    member = Member(world, "a", {"t": 1}, rebalance_retries_max=1, wait=False)
+    world.run_until(settled(world, [member], "t", 2), 500)
 
 
 def test_a_newcomer_does_not_wait_the_whole_back_off(world: ClassicWorld) -> None:

@@ -218,6 +218,7 @@ class Member(Machine):
             fetcher_backoff_ms=250,
             autocommit_interval_ms=400,
             rebalance_backoff_ms=REBALANCE_BACKOFF_MS,
+            zk_sessiontimeout_ms=int(self.world.session_ms),
         )
         outside = ConsumerOutside(
             scheduler=self.life,

@@ -232,6 +232,7 @@ class RemoteSession:
         self._interruptions = 0
         self._expiry_untold = False
         self._told_ms = -1.0
+        self._stood_still = False
 
     # --- Coordination
 
@@ -260,6 +261,8 @@ class RemoteSession:
             self._told_ms = self._world.clock.monotonic_ms()
             if state is SessionState.EXPIRED:
                 self._expiry_untold = False
+            if state is not SessionState.SUSPENDED:
+                self._stood_still = False
             state_changed(state)
 
         return self._session.listen(told)
@@ -287,8 +290,13 @@ class RemoteSession:
 
     @property
     def is_in_the_dark(self) -> bool:
-        """True while nobody could have told the user of this session that it is over."""
-        return bool(self._outages) or self._expiry_untold or self._told_ms == self._world.clock.monotonic_ms()
+        """True while nobody could have told the user of this session that it is over.
+
+        Who only lost the connection knows how long ago, and that nothing can be known after the session's time; not so
+        who stood still meanwhile.
+        """
+        told_now = self._told_ms == self._world.clock.monotonic_ms()
+        return told_now or self._stood_still or (self._expiry_untold and not self._outages)
 
     @property
     def is_away(self) -> bool:
@@ -312,6 +320,14 @@ class RemoteSession:
         if not self._outages and not self.closed:
             self._outage = None
             self._world.tree.reconnect(self._session)
+
+    def stand_still(self) -> None:
+        """The user does nothing for a while."""
+        self._stood_still = True
+
+    def go_on(self) -> None:
+        """If the service was there all the time, it will tell what there is to tell."""
+        self._stood_still = self.is_away or self._expiry_untold
 
     def expire(self) -> None:
         """The service gives the session up."""
@@ -428,7 +444,8 @@ class Machine:
     def expire(self) -> None:
         """The service gives the machine's sessions up, which goes on."""
         for session in self.sessions:
-            session.expire()
+            if not session.is_away:  # it would have to wait for its time
+                session.expire()
 
     def lose_coordination(self, ms: float, *, may_expire: bool = True) -> None:
         """No way to the service for a while; longer than the session's time, and the session is over."""
@@ -445,6 +462,9 @@ class Machine:
         if life.still or not life.alive:
             return
         life.stand_still()
+        for session in self.sessions:
+            session.stand_still()
+            self.world.fault_ends_in(ms, session.go_on)
         self.world.fault_ends_in(ms, life.go_on)
         if ms > self.world.session_ms:
             for session in self.sessions:

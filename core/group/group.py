@@ -91,7 +91,7 @@ class Group(Membership):
         member.syncing = to
         self._deadlines.drop((Due.SESSION, member.member_id))
         if member.member_id == self.leader and self._storing is None:
-            given = {entry.member_id: entry.assignment for entry in request.assignments}
+            given = {each.member_id: each.assignment for each in request.assignments if each.member_id in self.roster}
             self._storing = Store(reason=StoreReason.ASSIGNED, group=self._stored(given), assignments=given)
             out.append(self._storing)
         return out

@@ -14,7 +14,8 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import TopicPartition
 
-_STRING_BYTES_MAX = 0x7FFF
+STRING_BYTES_MAX = 0x7FFF
+LONG_MAX = 2**63 - 1
 _OFFSET_KEY = 1
 _GROUP_KEY = 2
 _OFFSET_VALUE = 3
@@ -197,8 +198,8 @@ def _member(reader: "Reader", version: int) -> StoredMember:
 
 def _string(text: str) -> bytes:
     data = text.encode()
-    if len(data) > _STRING_BYTES_MAX:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"a text of {len(data)} bytes; at most {_STRING_BYTES_MAX} fit")
+    if len(data) > STRING_BYTES_MAX:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"a text of {len(data)} bytes; at most {STRING_BYTES_MAX} fit")
     return _SHORT.pack(len(data)) + data
 
 

@@ -10,6 +10,7 @@ from attrs import evolve
 from ...core.client.accumulator import Accumulator, AccumulatorSettings, message_bytes
 from ...core.client.batch import Batch, DeliveryCallback, EncodedMessage, Home
 from ...core.client.errors import ClientTimeout, QueueFull
+from ...core.client.identity import ProducerIdentity
 from ...core.client.parking import Parked, Parking
 from ...core.client.partitioner import Partitioner
 from ...core.client.sender import Sender, SenderSettings
@@ -24,6 +25,7 @@ from .hooks import HookPath, ProducerHooks
 from .opening import open_shell, plugin_host
 from .sending_many import send_many
 from .settings import ProducerSettings, read_settings
+from .waiting import logger
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -132,6 +134,7 @@ class Producer:
             codec_for=lambda topic: codec if not topics or topic in topics else None,
             lock=self._lock,
             settled=self._settled,
+            identity=self._make_identity() if chosen.idempotent else None,
         )
         self._parking = Parking(
             self._view,
@@ -146,6 +149,18 @@ class Producer:
         if handlers is not None:
             self._hooks = ProducerHooks(self, *handlers)
             self._shell.add_part(self._hooks.queue, guarded=False)
+
+    def _make_identity(self) -> ProducerIdentity:
+        return ProducerIdentity(
+            self._view,
+            self._shell.connector.entropy,
+            retry_backoff_ms=self.settings.retry_backoff_ms,
+            retry_backoff_max_ms=self.settings.retry_backoff_max_ms,
+            unsupported=lambda: logger.warning(
+                "the broker knows no idempotent producers: a retry may bring a message twice "
+                "(enable.idempotence=false silences this)"
+            ),
+        )
 
     def send(
         self,

@@ -12,6 +12,9 @@ from ...ports.errors import ConfigError
 
 T = TypeVar("T")
 
+IDEMPOTENT_IN_FLIGHT_MAX = 5
+"""So many batches of a producer a broker recognises."""
+
 
 @frozen(kw_only=True)
 class CommonSettings:
@@ -48,6 +51,8 @@ class ProducerSettings(CommonSettings):
     max_in_flight_requests_per_connection: int = field(default=5, validator=ge(1))
     retries: int = field(default=2_147_483_647, validator=ge(0))
     delivery_timeout_ms: float = field(default=120_000, validator=ge(1))
+    enable_idempotence: bool | None = None
+    """No message twice and none out of order by retries (facts B2); None: if acks, retries and in-flight allow it."""
     producer_type: str = field(default="async", validator=in_(("sync", "async")))
     allow_auto_create_topics: bool = True
     encoder: str = "bytes"
@@ -57,6 +62,23 @@ class ProducerSettings(CommonSettings):
     event_handler_props: Mapping[str, object] = {}
     callback_handler: str = ""
     callback_handler_props: Mapping[str, object] = {}
+
+    def __attrs_post_init__(self) -> None:
+        if self.enable_idempotence and not self._allows_idempotence:
+            raise ValueError(
+                "enable.idempotence needs acks=all, retries > 0 and max.in.flight.requests.per.connection of at most "
+                f"{IDEMPOTENT_IN_FLIGHT_MAX}; set it to false, or those"
+            )
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether batches are numbered."""
+        return self._allows_idempotence if self.enable_idempotence is None else self.enable_idempotence
+
+    @property
+    def _allows_idempotence(self) -> bool:
+        in_flight = self.max_in_flight_requests_per_connection
+        return self.acks == -1 and self.retries > 0 and in_flight <= IDEMPOTENT_IN_FLIGHT_MAX
 
 
 @frozen(kw_only=True)
@@ -146,6 +168,7 @@ def _properties(value: Any) -> Mapping[str, object]:
 
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "acks": _acks,
+    "enable_idempotence": _boolean,
     "compression_type": _codec,
     "compression_codec": _codec,
     "partitioner": _partitioner_name,
@@ -198,7 +221,7 @@ _REFUSED = {
     "groupid": "consumer groups are not there yet: use assign()",
     "transactional.id": "transactions are not there yet",
 }
-_ONLY_FALSE = {"enable.idempotence": "idempotent producing is not there yet"}
+_ONLY_FALSE = {"enable.idempotence": "only producers of the current generation are idempotent"}
 _PASSED = {"bootstrap.servers", "metadata.broker.list"}
 
 _CLASSIC_PRODUCER = {
@@ -224,7 +247,7 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
     for key, value in config.items():
         if key in _REFUSED and key not in known:
             raise ConfigError(f"{key}: {_REFUSED[key]}")
-        if key in _ONLY_FALSE:
+        if key in _ONLY_FALSE and key not in known:
             if _boolean(value):
                 raise ConfigError(f"{key}: {_ONLY_FALSE[key]}")
             continue

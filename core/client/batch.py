@@ -81,6 +81,7 @@ class Batch(Home):
     __slots__ = (
         "attempts",
         "base_offset",
+        "base_sequence",
         "bytes",
         "columns",
         "count",
@@ -92,6 +93,8 @@ class Batch(Home):
         "log_append_time_ms",
         "not_before_ms",
         "place",
+        "producer_epoch",
+        "producer_id",
         "timestamps",
         "values",
         "wall_ms",
@@ -118,6 +121,8 @@ class Batch(Home):
         self.not_before_ms = 0.0
         self.base_offset = -1
         self.log_append_time_ms = -1
+        self.producer_id = self.producer_epoch = self.base_sequence = -1
+        """What an idempotent producer numbers it by, from its first attempt on."""
         self.halves: tuple[Batch, Batch] | None = None
         """What it was split into because a broker found it too large."""
 
@@ -165,6 +170,9 @@ class Batch(Home):
             timestamps=self.timestamps,
             now_ms=self.wall_ms,
             codec=codec,
+            producer_id=self.producer_id if self.base_sequence >= 0 else -1,
+            producer_epoch=self.producer_epoch if self.base_sequence >= 0 else -1,
+            base_sequence=self.base_sequence,
         )
 
     def find(self, index: int) -> tuple[Home, int]:

@@ -15,8 +15,9 @@ from ..message.codec import Codec
 from .accumulator import Accumulator
 from .batch import Batch
 from .cluster_view import ClusterView
-from .effects import Poll, Send, backoff_ms
+from .effects import NEVER, Poll, Send, backoff_ms
 from .errors import EncodeError
+from .identity import LOST_COUNT, REPEATED, ProducerIdentity
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -50,8 +51,12 @@ class Sender:
         codec_for: Callable[[str], Codec | None],
         lock: AbstractContextManager[object],
         settled: Callable[[Sequence[Batch]], None],
+        identity: ProducerIdentity | None = None,
     ) -> None:
-        """`codec_for` tells how to compress a topic. `settled` gets what has a known outcome, outside of the lock."""
+        """`codec_for` tells how to compress a topic. `settled` gets what has a known outcome, outside of the lock.
+
+        `identity` numbers the batches of an idempotent producer.
+        """
         self._accumulator = accumulator
         self._view = view
         self._entropy = entropy
@@ -59,6 +64,7 @@ class Sender:
         self._codec_for = codec_for
         self._lock = lock
         self._settled = settled
+        self._identity = identity
         self._in_flight: dict[int, int] = {}
 
     @property
@@ -69,20 +75,37 @@ class Sender:
     def poll(self, now_ms: float) -> Poll:
         with self._lock:
             late, wake_late = self._accumulator.expire(now_ms)
+            self._give_up(late)
             for place in self._accumulator.waiting():
                 if self._view.leader(*place) is None:
                     self._view.request_refresh()
                     break
-            ready, wake = self._accumulator.take_ready(now_ms, self._sendable)
+            ready, wake = list[Batch](), NEVER
+            if self._identity is None or self._identity.prepare():
+                ready, wake = self._accumulator.take_ready(now_ms, self._sendable)
         if late:
             self._finish(late, self._expired())
-        return Poll(self._requests(ready), min(wake, wake_late))
+        sends = self._requests(ready)
+        wake = min(wake, wake_late)
+        if self._identity is not None:
+            refused = self._identity.take_error()
+            if refused is not None:
+                self.fail_waiting(refused)
+            asking = self._identity.poll(now_ms)
+            sends, wake = sends + asking.sends, min(wake, asking.wake_ms)
+        return Poll(sends, wake)
 
     def fail_waiting(self, error: BarnabasError) -> None:
         """Give up what is not in flight."""
         with self._lock:
             batches = self._accumulator.take_all()
+        self._give_up(batches)
         self._finish(batches, error)
+
+    def _give_up(self, batches: Sequence[Batch]) -> None:
+        if self._identity is not None:
+            for batch in batches:
+                self._identity.give_up(batch)
 
     def _expired(self) -> BarnabasError:
         why = f"; last: {self._view.last_error}" if self._view.last_error is not None else ""
@@ -105,9 +128,11 @@ class Sender:
                     self._view.request_refresh()
                 continue
             try:
+                if self._identity is not None:
+                    self._identity.number(batch)
                 records = batch.encode(self._codec_for(batch.place.topic))
             except Exception as error:  # noqa: BLE001  # a codec may be anyone's; the handles tell it
-                self._settle(batch, _encode_error(batch, error))
+                self._refused(batch, _encode_error(batch, error))
                 continue
             size = sizes.get(node, 0)
             if size and size + len(records) > self._settings.max_request_size:
@@ -146,18 +171,23 @@ class Sender:
             self._failed(batch, result, now_ms, again=again, refresh=True)
 
     def _outcome(self, batch: Batch, outcome: ProduceResultPartition, now_ms: float) -> None:
-        code = outcome.error
-        if code is ErrorCode.NONE:
+        code, numbered = outcome.error, batch.base_sequence >= 0
+        if code is ErrorCode.NONE or (code is REPEATED and numbered):
             batch.base_offset = outcome.base_offset
             batch.log_append_time_ms = outcome.log_append_time_ms
             self._settle(batch, None)
         elif code in _TOO_LARGE and batch.count > 1:
+            if self._identity is not None:
+                self._identity.take_back(batch)
             with self._lock:
                 self._accumulator.split(batch)
         else:
             text = outcome.error_message or str(batch.place)
             text += "".join(f"; record {r.index}: {r.message or 'refused'}" for r in outcome.record_errors)
             again = code.retriable
+            if self._identity is not None and numbered and code in LOST_COUNT:
+                self._identity.lost_count(batch)
+                again = True
             self._failed(batch, ApiError(code, text), now_ms, again=again, refresh=code.refresh_metadata)
 
     def _failed(self, batch: Batch, error: BarnabasError, now_ms: float, *, again: bool, refresh: bool) -> None:
@@ -166,7 +196,11 @@ class Sender:
             with self._lock:
                 self._view.request_refresh()
         late = now_ms >= batch.created_ms + settings.delivery_timeout_ms
-        if not again or late or batch.attempts >= settings.retries:
+        if not again:
+            self._refused(batch, error)
+            return
+        if late or batch.attempts >= settings.retries:
+            self._give_up([batch])
             self._settle(batch, error)
             return
         batch.attempts += 1
@@ -175,6 +209,15 @@ class Sender:
         )
         with self._lock:
             self._accumulator.give_back(batch)
+
+    def _refused(self, batch: Batch, error: BarnabasError) -> None:
+        """The batch fails for good. If it was never tried before, it is certain that it has not been appended."""
+        if self._identity is not None:
+            if not batch.attempts and _is_certain(error):
+                self._identity.take_back(batch)
+            else:
+                self._identity.give_up(batch)
+        self._settle(batch, error)
 
     def _settle(self, batch: Batch, error: BarnabasError | None) -> None:
         with self._lock:
@@ -186,6 +229,13 @@ class Sender:
             for batch in batches:
                 batch.finish(error)
         self._settled(batches)
+
+
+def _is_certain(error: BarnabasError) -> bool:
+    """True if a request that failed with this has changed nothing."""
+    return isinstance(error, EncodeError) or (
+        isinstance(error, ApiError) and error.code is not ErrorCode.UNKNOWN_SERVER_ERROR
+    )
 
 
 def _encode_error(batch: Batch, error: Exception) -> BarnabasError:

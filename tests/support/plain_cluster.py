@@ -18,6 +18,8 @@ from barnabas.ports.broker_api import (
     Fetch,
     FetchResult,
     FetchResultPartition,
+    InitProducerId,
+    InitProducerIdResult,
     ListOffsets,
     ListOffsetsResult,
     ListOffsetsResultPartition,
@@ -51,6 +53,7 @@ class PlainCluster:
         self.starts: dict[TopicPartition, int] = {}
         self.requests: list[tuple[int, Request[Any]]] = []
         self.scripts: list[Script] = []
+        self.producer_ids = 0
 
     def script(self, answer: Script) -> None:
         """Ask `answer(broker, request)` before anything else; None lets the cluster answer itself."""
@@ -96,6 +99,9 @@ class PlainCluster:
                 return result
         if isinstance(request, Metadata):
             return self._metadata(request)
+        if isinstance(request, InitProducerId):
+            self.producer_ids += 1
+            return InitProducerIdResult(producer_id=self.producer_ids, producer_epoch=0)
         if isinstance(request, Produce):
             return ProduceResult(partitions=[self._produce(broker, p) for p in request.partitions])
         if isinstance(request, Fetch):

@@ -63,7 +63,10 @@ def test_reset_policies(word: str, reset: Reset) -> None:
         ({"acks": "some"}, "acks = 'some'"),
         ({"linger.ms": "soon"}, "linger.ms = 'soon'"),
         ({"linger.ms": -1}, "linger_ms"),
-        ({"enable.idempotence": "true"}, "not there yet"),
+        ({"enable.idempotence": "true", "acks": 1}, "needs acks=all"),
+        ({"enable.idempotence": "true", "retries": 0}, "retries > 0"),
+        ({"enable.idempotence": "true", "max.in.flight": 6}, "at most 5"),
+        ({"enable.idempotence": "perhaps"}, "true or false"),
         ({"zk.connect": "h:1"}, "ZooKeeper"),
         ({"producer.type": "later"}, "producer_type"),
     ],
@@ -71,6 +74,28 @@ def test_reset_policies(word: str, reset: Reset) -> None:
 def test_what_cannot_be_used_is_named(config: dict[str, object], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         read_settings(ProducerSettings, config, {})
+
+
+@pytest.mark.parametrize(
+    ("config", "idempotent"),
+    [
+        ({}, True),
+        ({"enable.idempotence": "true"}, True),
+        ({"enable.idempotence": False}, False),
+        ({"acks": 1}, False),
+        ({"acks": 1, "enable.idempotence": False}, False),
+        ({"retries": 0}, False),
+        ({"max.in.flight.requests.per.connection": 6}, False),
+    ],
+)
+def test_a_producer_is_idempotent_where_it_can_be(config: dict[str, object], idempotent: bool) -> None:
+    assert read_settings(ProducerSettings, config, {}).idempotent is idempotent
+
+
+def test_consumers_are_not_asked_for_idempotence() -> None:
+    read_settings(ConsumerSettings, {"enable.idempotence": False}, {})
+    with pytest.raises(ConfigError, match="only producers"):
+        read_settings(ConsumerSettings, {"enable.idempotence": True}, {})
 
 
 def test_groups_are_not_there_yet() -> None:

@@ -23,6 +23,8 @@ class GroupConfig:
     # Not settings of Kafka: what a flood of requests may take.
     member_metadata_max_bytes: int = _MIB
     """Of all protocols of one member. More cannot be kept in a record anyway."""
+    group_record_max_bytes: int = 32 * _MIB
+    """A larger group is not even offered to the log, which has a limit of its own (max.message.bytes)."""
     members_max_bytes: int = 512 * _MIB
     """Of the members of all groups together; further ones are told that no coordinator is available for now."""
     promised_ids_max: int = 100_000

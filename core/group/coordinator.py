@@ -40,6 +40,7 @@ from ...ports.words import TopicPartition
 from .config import GroupConfig
 from .entry import Entry
 from .loading import Loading
+from .member import metadata_bytes, protocols_by_name
 from .positions import Knows, Positions, end_of, tombstones
 from .runtime import Append, GroupRuntime, group_error
 from .states import GroupState
@@ -207,11 +208,11 @@ class GroupCoordinator:
 
     # --- administration
 
-    def describe(self, request: DescribeGroups, _caller: Caller, reply: Reply[DescribeGroupsResult]) -> None:
+    def describe_groups(self, request: DescribeGroups, _caller: Caller, reply: Reply[DescribeGroupsResult]) -> None:
         groups = [self._describe(group_id) for group_id in request.group_ids]
         self._runtime.answer(reply, DescribeGroupsResult(groups=groups))
 
-    def list(self, request: ListGroups, _caller: Caller, reply: Reply[ListGroupsResult]) -> None:
+    def list_groups(self, request: ListGroups, _caller: Caller, reply: Reply[ListGroupsResult]) -> None:
         states = {state.lower() for state in request.states}
         types = {kind.lower() for kind in request.types}
         groups = [
@@ -227,7 +228,7 @@ class GroupCoordinator:
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._table.is_loading else ErrorCode.NONE
         self._runtime.answer(reply, ListGroupsResult(groups=groups, error=error))
 
-    def delete(self, request: DeleteGroups, _caller: Caller, reply: Reply[DeleteGroupsResult]) -> None:
+    def delete_groups(self, request: DeleteGroups, _caller: Caller, reply: Reply[DeleteGroupsResult]) -> None:
         outcomes: dict[str, ErrorCode] = {}
         wanted = tuple(dict.fromkeys(request.group_ids))
 
@@ -245,11 +246,9 @@ class GroupCoordinator:
     # --- within
 
     def _find(self, group_id: str) -> tuple[ErrorCode, Entry | None]:
-        entry = self._table.get(group_id)
-        if entry is not None:
-            return ErrorCode.NONE, entry
         error = self._table.refusal(group_id)
-        return (ErrorCode.UNKNOWN_MEMBER_ID if error is ErrorCode.NONE else error), None
+        entry = self._table.get(group_id) if error is ErrorCode.NONE else None
+        return (ErrorCode.UNKNOWN_MEMBER_ID if entry is None and error is ErrorCode.NONE else error), entry
 
     def _refuse_join(self, request: JoinGroup) -> ErrorCode:
         error, config = self._table.refusal(request.group_id), self.config
@@ -258,7 +257,7 @@ class GroupCoordinator:
         shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
             return ErrorCode.INVALID_SESSION_TIMEOUT
-        if sum(len(each.name) + len(each.metadata) for each in request.protocols) > config.member_metadata_max_bytes:
+        if metadata_bytes(protocols_by_name(request.protocols)) > config.member_metadata_max_bytes:
             return ErrorCode.UNKNOWN_SERVER_ERROR  # as later for all members, when their group could not be written
         entry = self._table.get(request.group_id)
         if entry is None and request.member_id:
@@ -284,7 +283,7 @@ class GroupCoordinator:
                 self._runtime.drive(entry, entry.group.forget_promised(oldest_id, self._runtime.now_ms))
 
     def _describe(self, group_id: str) -> GroupDescription:
-        error = self._table.refusal(group_id)
+        error = self._table.refusal(group_id, may_be_empty=True)
         entry = self._table.get(group_id)
         if entry is None:
             state = GroupState.DEAD.value if error is ErrorCode.NONE else ""
@@ -311,7 +310,7 @@ class GroupCoordinator:
         )
 
     def _delete(self, group_id: str, done: Callable[[str, ErrorCode], None]) -> None:
-        error = self._table.refusal(group_id)
+        error = self._table.refusal(group_id, may_be_empty=True)
         entry = self._table.get(group_id)
         if error is ErrorCode.NONE and entry is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND

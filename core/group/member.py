@@ -9,8 +9,9 @@ from ...ports.broker_api import Caller, GroupProtocol, JoinGroup
 from .effects import To
 from .records import StoredMember
 
-MEMBER_BYTES = 2048
-"""What a member takes in memory besides its metadata, roughly."""
+MEMBER_BYTES = 4096
+"""What a member takes in memory besides its metadata, roughly, if it has a group to itself."""
+_PROTOCOL_BYTES = 32
 
 
 @define(kw_only=True, eq=False)
@@ -85,7 +86,8 @@ def protocols_by_name(protocols: Sequence[GroupProtocol]) -> dict[str, bytes]:
 
 
 def metadata_bytes(protocols: dict[str, bytes]) -> int:
-    return sum(len(name) + len(metadata) for name, metadata in protocols.items())
+    """Roughly what they take in memory."""
+    return sum(len(name) + len(metadata) + _PROTOCOL_BYTES for name, metadata in protocols.items())
 
 
 def rebalance_timeout_ms(request: JoinGroup) -> int:

@@ -68,6 +68,11 @@ class StoredGroup:
     """When it came into the state it is in; -1 = not known."""
     members: Sequence[StoredMember] = ()
 
+    @property
+    def size_bytes(self) -> int:
+        """Of what the members bring, which is nearly all of the record."""
+        return sum(len(member.subscription) + len(member.assignment) for member in self.members)
+
 
 @frozen
 class OffsetKey:

@@ -211,6 +211,9 @@ class GroupRuntime:
             self.note_failure(f"group {entry.group.group_id}", entry.partition, error)
             self.drive(entry, entry.group.stored(store, group_error(error), self.now_ms))
 
+        if store.group.size_bytes > self._config.group_record_max_bytes:
+            done(ErrorCode.MESSAGE_TOO_LARGE)
+            return
         try:
             key = encode_group_key(entry.group.group_id)
             value = encode_group(evolve(store.group, state_timestamp_ms=entry.state_since_ms))

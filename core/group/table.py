@@ -44,10 +44,13 @@ class GroupTable:
         return partition_of(group_id, self.partition_count)
 
     def refusal(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Why a request about this group cannot be answered here and now. Old clients commit for the group ""."""
+        """Why a request about this group cannot be answered here and now. Old clients commit for the group "",
+        which can be looked at and deleted, too."""
+        if not (group_id or may_be_empty):
+            return ErrorCode.INVALID_GROUP_ID
         if group_id in self._groups:
             return ErrorCode.NONE
-        if not (group_id or may_be_empty) or len(group_id.encode()) > STRING_BYTES_MAX:
+        if len(group_id.encode()) > STRING_BYTES_MAX:
             return ErrorCode.INVALID_GROUP_ID
         partition = self.partition_of(group_id)
         if partition in self._loading:

@@ -1,0 +1,190 @@
+"""A coordinator with a log in memory, under a clock that the test moves."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from support.group_driver import Asked
+
+from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.core.group.config import GroupConfig
+from barnabas.core.group.coordinator import GroupCoordinator
+from barnabas.core.group.runtime import Record
+from barnabas.ports.broker_api import (
+    Caller,
+    DeleteGroups,
+    DescribeGroups,
+    GroupProtocol,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    ListGroups,
+    MemberAssignment,
+    OffsetCommit,
+    OffsetCommitPartition,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetFetchGroup,
+    SyncGroup,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.words import TopicPartition
+
+PARTITIONS = 4
+CALLER = Caller(client_id="app", host="127.0.0.1")
+
+
+class House:
+    """A coordinator of all `PARTITIONS`; with `hold`, appends wait in `held` until `finish`."""
+
+    def __init__(self, log: dict[int, list[Record]] | None = None, *, load: bool = True, **config: int) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.log: dict[int, list[Record]] = {} if log is None else log
+        self.appends = 0
+        self.hold = False
+        self.held: list[tuple[int, list[Record], Callable[[ErrorCode], None]]] = []
+        self.error = ErrorCode.NONE
+        self.topics = {"t": 100, "u": 2}
+        self.reports: list[str] = []
+        self.coordinator = GroupCoordinator(
+            config=GroupConfig(**{"group_initial_rebalance_delay_ms": 0, **config}),
+            partition_count=PARTITIONS,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            entropy=SeededEntropy(1),
+            append=self._append,
+            knows=lambda each: each.partition < self.topics.get(each.topic, 0),
+            report=self.reports.append,
+        )
+        if load:
+            self.load()
+
+    def load(self) -> None:
+        for partition in range(PARTITIONS):
+            loading = self.coordinator.begin_load(partition)
+            for key, value in self.log.get(partition, ()):
+                loading.add(key, value)
+            self.coordinator.loaded(loading)
+
+    def restarted(self, **config: int) -> "House":
+        """Another coordinator that reads what this one has written; this one is as if killed."""
+        return House({partition: list(records) for partition, records in self.log.items()}, **config)
+
+    def _append(self, partition: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
+        self.appends += 1
+        self.held.append((partition, list(records), done))
+        if not self.hold:
+            self.finish(self.error)
+
+    def finish(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """End the append that has waited longest."""
+        partition, records, done = self.held.pop(0)
+        if error is ErrorCode.NONE:
+            self.log.setdefault(partition, []).extend(records)
+        done(error)
+
+    def pass_time(self, ms: float) -> None:
+        self.scheduler.advance(ms)
+
+    def _ask(self, handler: Callable[..., None], request: Any) -> Asked:
+        asked = Asked()
+        handler(request, CALLER, asked)
+        return asked
+
+    # --- requests
+
+    def join(
+        self,
+        group: str = "g",
+        member: str = "",
+        *,
+        instance: str | None = None,
+        at_once: bool = True,
+        metadata: bytes = b"",
+        session_ms: int = 10_000,
+        protocol_type: str = "consumer",
+        reply: Callable[[Any], None] | None = None,
+    ) -> Asked:
+        """With `reply` the answer goes there instead."""
+        request = JoinGroup(
+            group_id=group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=30_000,
+            member_id=member,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=[GroupProtocol("range", metadata)],
+            knows_member_id_required=not at_once,
+        )
+        asked = Asked()
+        self.coordinator.join(request, CALLER, reply or asked)
+        return asked
+
+    def sync(self, group: str, member: str, generation: int, assignments: dict[str, bytes] | None = None) -> Asked:
+        given = [MemberAssignment(key, value) for key, value in (assignments or {}).items()]
+        request = SyncGroup(group_id=group, generation_id=generation, member_id=member, assignments=given)
+        return self._ask(self.coordinator.sync, request)
+
+    def heartbeat(self, group: str, member: str, generation: int) -> ErrorCode:
+        request = Heartbeat(group_id=group, generation_id=generation, member_id=member)
+        return self._ask(self.coordinator.heartbeat, request).error
+
+    def leave(self, group: str, *members: str) -> Any:
+        request = LeaveGroup(group_id=group, members=[LeavingMember(member_id=each) for each in members])
+        return self._ask(self.coordinator.leave, request).result
+
+    def commit(
+        self,
+        group: str,
+        positions: dict[tuple[str, int], int],
+        *,
+        member: str = "",
+        generation: int = -1,
+        metadata: str | None = None,
+        retention_ms: int = -1,
+    ) -> Asked:
+        partitions = [OffsetCommitPartition(*key, offset, 5, metadata) for key, offset in positions.items()]
+        request = OffsetCommit(
+            group_id=group,
+            partitions=partitions,
+            generation_id=generation,
+            member_id=member,
+            retention_ms=retention_ms,
+        )
+        return self._ask(self.coordinator.commit_offsets, request)
+
+    def committed(self, group: str, *wanted: tuple[str, int], stable: bool = False) -> dict[tuple[str, int], Any]:
+        """Offset, or error code, by partition; of all without `wanted`."""
+        partitions = [TopicPartition(*each) for each in wanted] or None
+        request = OffsetFetch(groups=[OffsetFetchGroup(group_id=group, partitions=partitions)], require_stable=stable)
+        (result,) = self._ask(self.coordinator.fetch_offsets, request).result.groups
+        assert result.error is ErrorCode.NONE
+        return {(each.topic, each.partition): each.error or each.offset for each in result.partitions}
+
+    def fetch_error(self, group: str) -> ErrorCode:
+        request = OffsetFetch(groups=[OffsetFetchGroup(group_id=group)])
+        error = self._ask(self.coordinator.fetch_offsets, request).result.groups[0].error
+        assert isinstance(error, ErrorCode)
+        return error
+
+    def delete_offsets(self, group: str, *partitions: tuple[str, int]) -> Any:
+        request = OffsetDelete(group_id=group, partitions=[TopicPartition(*each) for each in partitions])
+        return self._ask(self.coordinator.delete_offsets, request).result
+
+    def describe(self, group: str = "g") -> Any:
+        return self._ask(self.coordinator.describe_groups, DescribeGroups(group_ids=[group])).result.groups[0]
+
+    def listed(self, *states: str) -> dict[str, str]:
+        result = self._ask(self.coordinator.list_groups, ListGroups(states=states)).result
+        return {each.group_id: each.state for each in result.groups}
+
+    def delete(self, *groups: str) -> list[ErrorCode]:
+        result = self._ask(self.coordinator.delete_groups, DeleteGroups(group_ids=groups)).result
+        return [each.error for each in result.groups]
+
+    def stable(self, group: str = "g", metadata: bytes = b"", **given: Any) -> tuple[str, int]:
+        """A group of one member that has its assignment; its id and generation."""
+        join = self.join(group, metadata=metadata, **given).result
+        assert not self.sync(group, join.member_id, join.generation_id, {join.member_id: b"all"}).error
+        return join.member_id, join.generation_id

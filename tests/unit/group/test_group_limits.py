@@ -1,0 +1,108 @@
+"""Large groups, and clients that ask without end."""
+
+from time import process_time
+
+from support.group_driver import Asked
+from support.group_house import House
+
+from barnabas.core.group.records import decode_group
+from barnabas.ports.error_codes import ErrorCode as E
+
+PARTITIONS = 10_000
+
+
+def _settle(members: int) -> float:
+    """CPU seconds that `members` take from their first request to their assignments."""
+    house = House(group_initial_rebalance_delay_ms=3000)
+    each = PARTITIONS // members
+    owned = each.to_bytes(4, "big") + b"".join(number.to_bytes(4, "big") for number in range(each))
+    metadata = bytes.fromhex("0001 00000001 0001 74 ffffffff 00000001 0001 74") + owned
+    start = process_time()
+    joins: list[Asked] = []
+    for _ in range(members):
+        member_id = house.join(at_once=False, metadata=metadata).result.member_id
+        joins.append(house.join("g", member_id, metadata=metadata))
+    house.pass_time(6000)
+    leader = next(join.result for join in joins if join.result.members)
+    assert len(leader.members) == members
+    followers = [join.result.member_id for join in joins if join.result is not leader]
+    syncs = [house.sync("g", member_id, 1) for member_id in followers]
+    syncs.append(house.sync("g", leader.member_id, 1, dict.fromkeys([leader.member_id, *followers], owned)))
+    assert all(sync.result.assignment == owned for sync in syncs)
+    taken = process_time() - start
+    assert house.describe().state == "Stable"
+    return taken
+
+
+def test_a_thousand_members_with_ten_thousand_partitions_settle_without_quadratic_steps() -> None:
+    few = min(_settle(250) for _ in range(3))
+    many = min(_settle(1000) for _ in range(2))
+    assert many < 12 * few  # measured: 4 times for 4 times the members; squares would make it 16
+
+
+def test_a_large_group_survives_a_restart() -> None:
+    house = House()
+    first = house.join().result
+    joins = [house.join() for _ in range(999)]
+    house.join("g", first.member_id)
+    assert house.sync("g", first.member_id, 2, {join.result.member_id: bytes(40) for join in joins}).error is E.NONE
+    later = house.restarted()
+    assert len(later.describe().members) == 1000
+    (record,) = [value for _, value in house.log[house.coordinator.partition_of("g")][-1:]]
+    assert record is not None
+    assert len(decode_group(record).members) == 1000
+
+
+def test_ids_that_were_given_out_are_bounded() -> None:
+    house = House(promised_ids_max=100)
+    asked = [house.join(f"g{number % 150}", at_once=False).result.member_id for number in range(1000)]
+    assert len(house.listed()) == 100
+    assert house.join("g0", asked[0]).error is E.UNKNOWN_MEMBER_ID
+    assert house.join(f"g{999 % 150}", asked[999]).error is E.NONE
+    house.pass_time(10_000)
+    house.leave(f"g{999 % 150}", asked[999])
+    assert house.coordinator._runtime.table.get("g1") is None
+    assert len(house.listed()) == 1
+
+
+def test_members_are_bounded_and_the_present_ones_keep_their_service() -> None:
+    house = House(members_max_bytes=100_000)
+    member, generation = house.stable("mine")
+    errors = [house.join(f"g{number}", metadata=bytes(1000)).error for number in range(1000)]
+    assert 10 < errors.count(E.NONE) < 30
+    assert errors[-1] is E.COORDINATOR_NOT_AVAILABLE
+    assert house.heartbeat("mine", member, generation) is E.NONE
+    assert house.join("mine", member).result.generation_id == generation + 1
+    assert house.sync("mine", member, generation + 1, {}).error is E.NONE
+    assert house.commit("mine", {("t", 0): 1}, member=member, generation=generation + 1).result.partitions[0].error == 0
+    house.pass_time(30_000)
+    assert house.join("late").error is E.NONE  # those that did not go on are gone
+    assert house.coordinator._runtime.members_bytes < 10_000
+
+
+def test_joins_that_nobody_waits_for_are_dropped() -> None:
+    house = House()
+    member, generation = house.stable("g")
+    strays = [house.join() for _ in range(100)]
+    house.pass_time(9_000)
+    house.heartbeat("g", member, generation)
+    house.join("g", member)
+    assert not any(stray.waits for stray in strays)
+    generation += 1
+    house.sync("g", member, generation, {})
+    while len(house.describe().members) > 1:
+        house.pass_time(3_000)
+        if house.heartbeat("g", member, generation) is E.REBALANCE_IN_PROGRESS:
+            join = house.join("g", member)
+            house.pass_time(30_000)
+            generation = join.result.generation_id
+            house.sync("g", member, generation, {})
+    assert house.clock.monotonic_ms() < 100_000
+
+
+def test_a_group_that_no_record_can_hold_is_told_so() -> None:
+    house = House(group_record_max_bytes=1000)
+    member = house.join(metadata=bytes(600)).result.member_id
+    assert house.sync("g", member, 1, {member: bytes(600)}).error is E.UNKNOWN_SERVER_ERROR
+    assert house.log == {}
+    assert "MESSAGE_TOO_LARGE" in house.reports[0]

@@ -75,7 +75,7 @@ def test_a_partitioner_of_ones_own(cluster_of: Callable[..., FakeClassicCluster]
         with pytest.raises(EncodeError, match="chose 99"):
             producer.send("t", b"far")
         producer.send("t", b"there", partition=(0, 0))
-    wait_for(lambda: cluster.brokers[1].sets()[0].partition == 2)
+    wait_for(lambda: [each.partition for each in cluster.brokers[1].sets()][:1] == [2])
     wait_for(lambda: cluster.brokers[0].values() == [b"there"])
 
 

@@ -194,7 +194,7 @@ def test_messages_wait_for_a_topic_in_their_order(cluster: PlainCluster) -> None
 
 
 def test_a_topic_that_never_comes_fails_its_messages(cluster: PlainCluster) -> None:
-    with producer_of(cluster, max_block_ms=50) as producer:
+    with producer_of(cluster, max_block_ms=1000) as producer:
         with pytest.raises(ApiError, match="UNKNOWN_TOPIC_OR_PARTITION"):
             producer.send("never", b"1").result(10)
         assert producer.send("t", b"2").result(10).offset == 0

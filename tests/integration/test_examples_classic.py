@@ -145,6 +145,12 @@ def kill_at_random(program: Program, site: Site, done: Callable[[], Collection[s
             site.view(PACKED)
 
 
+WITH_ZOOKEEPER = pytest.mark.parametrize("registries", ["zookeeper"], indirect=True)
+WITH_ETCD = pytest.mark.parametrize("registries", ["etcd"], indirect=True)
+"""Where one of them shows as much as both."""
+
+
+@WITH_ZOOKEEPER
 def test_at_least_once_loses_nothing(example: Start, site: Site) -> None:
     program = example("at_least_once.py")
     kill_at_random(program, site, program.lines)
@@ -152,6 +158,7 @@ def test_at_least_once_loses_nothing(example: Start, site: Site) -> None:
     assert set(program.lines()) == set(site.viewed)
 
 
+@WITH_ZOOKEEPER
 def test_at_most_once_gives_nothing_twice(example: Start, site: Site) -> None:
     program = example("at_most_once.py")
     kill_at_random(program, site, program.lines)
@@ -216,6 +223,7 @@ def counts(tmp_path: Path) -> Counts:
     return Counts(tmp_path / "views.db")
 
 
+@WITH_ETCD
 def test_exactly_once_counts_every_view_once(example: Start, site: Site, counts: Counts, tmp_path: Path) -> None:
     program = example("exactly_once.py", str(tmp_path / "views.db"))
     kill_at_random(program, site, counts.views)

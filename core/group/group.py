@@ -260,7 +260,7 @@ class Group(Membership):
         self._prepare(now_ms, out)
 
     def _update(self, member: Member, request: JoinGroup, caller: Caller, new_id: str = "") -> Member:
-        """The member as it says it is now, under `new_id` if there is one; it keeps its place in the order."""
+        """The member as it says it is now, under `new_id` if there is one."""
         now = Member.joined(new_id or member.member_id, request, caller)
         now.group_instance_id = member.group_instance_id
         now.is_new, now.assignment = member.is_new, member.assignment

@@ -69,7 +69,7 @@ class House:
 
     def restarted(self, **config: int) -> "House":
         """Another coordinator that reads what this one has written; this one is as if killed."""
-        return House({partition: list(records) for partition, records in self.log.items()}, **config)
+        return House({partition: list(records) for partition, records in self.log.items()}, load=True, **config)
 
     def _append(self, partition: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
         self.appends += 1

@@ -174,7 +174,7 @@ def test_groups_belong_to_the_partitions_that_kafka_puts_them_in() -> None:
 
 
 def test_topics_of_a_subscription() -> None:
-    assert subscribed_topics(bytes.fromhex("0001 00000002 0001 61 0001 62 ffffffff 00000000")) == {"a", "b"}
+    assert subscribed_topics(bytes.fromhex("0001 00000002 0001 61 0001 62 ffffffff 00000000")) == frozenset({"a", "b"})
     for nonsense in ("", "0001", "ffff 00000000", "0001 7fffffff", "0001 00000001 0005 61", "0001 00000001 ffff"):
         assert subscribed_topics(bytes.fromhex(nonsense)) is None
 

@@ -16,13 +16,13 @@ def test_the_first_member_leads_and_assigns() -> None:
     assert (join.error, join.result.generation_id, join.result.protocol_name) == (E.NONE, 1, "range")
     assert join.result.leader == join.result.member_id == "m1"
     assert [(member.member_id, member.metadata) for member in join.result.members] == [("m1", b"topics")]
-    assert driver.group.state is GroupState.COMPLETING_REBALANCE
+    assert driver.state() is GroupState.COMPLETING_REBALANCE
 
     sync = driver.sync("m1", {"m1": b"all"})
     assert sync.waits  # until it is kept
     driver.finish()
     assert (sync.result.assignment, sync.result.protocol_name) == (b"all", "range")
-    assert driver.group.state is GroupState.STABLE
+    assert driver.state() is GroupState.STABLE
     stored = driver.written[0].group
     assert (stored.generation, stored.leader, stored.members[0].assignment) == (1, "m1", b"all")
 
@@ -56,7 +56,7 @@ def test_an_id_is_required_of_clients_that_know_of_it() -> None:
     driver = Driver()
     join = driver.join(at_once=False)
     assert (join.error, join.result.member_id) == (E.MEMBER_ID_REQUIRED, "m1")
-    assert driver.group.state is GroupState.EMPTY
+    assert driver.state() is GroupState.EMPTY
     assert driver.join("m1", at_once=False).result.generation_id == 1
     assert not driver.group.promised
 
@@ -117,7 +117,7 @@ def test_a_member_that_vanishes_costs_one_session() -> None:
     driver = Driver()
     ids = driver.stable(3)
     start = driver.now_ms
-    while driver.group.state is GroupState.STABLE:
+    while driver.state() is GroupState.STABLE:
         driver.pass_time(1000)
         for each in ids[1:]:
             driver.heartbeat(each)
@@ -135,9 +135,9 @@ def test_a_short_session_counts_after_a_long_one() -> None:
     driver.join(member, session_ms=500)
     driver.sync(member)
     driver.pass_time(499)
-    assert driver.group.state is GroupState.STABLE
+    assert driver.state() is GroupState.STABLE
     driver.pass_time(1)
-    assert driver.group.state is GroupState.EMPTY
+    assert driver.state() is GroupState.EMPTY
 
 
 def test_the_last_to_leave_leaves_an_empty_group() -> None:
@@ -145,7 +145,7 @@ def test_the_last_to_leave_leaves_an_empty_group() -> None:
     ids = driver.stable(2)
     generation = driver.group.generation
     assert driver.leave(*ids, "nobody") == [E.NONE, E.NONE, E.UNKNOWN_MEMBER_ID]
-    assert driver.group.state is GroupState.EMPTY
+    assert driver.state() is GroupState.EMPTY
     assert driver.group.generation == generation + 1
     assert driver.written[-1].reason is StoreReason.EMPTIED
     assert driver.written[-1].group.members == []
@@ -189,7 +189,7 @@ def test_without_a_common_protocol_there_is_no_way_in(protocol_type: str, protoc
     driver = Driver()
     driver.stable()
     assert driver.join(protocol_type=protocol_type, protocols=protocols).error is E.INCONSISTENT_GROUP_PROTOCOL
-    assert driver.group.state is GroupState.STABLE
+    assert driver.state() is GroupState.STABLE
 
 
 def test_an_empty_group_takes_another_type() -> None:
@@ -234,9 +234,9 @@ def test_an_unchanged_follower_gets_its_generation_again() -> None:
     generation = driver.group.generation
     join = driver.join(ids[1])
     assert (join.result.generation_id, join.result.members) == (generation, ())
-    assert driver.group.state is GroupState.STABLE
+    assert driver.state() is GroupState.STABLE
     assert driver.join(ids[1], protocols=[("range", b"other topics")]).waits
-    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    assert driver.state() is GroupState.PREPARING_REBALANCE
 
 
 def test_the_leader_may_ask_for_a_rebalance() -> None:
@@ -287,10 +287,10 @@ def test_a_follower_that_does_not_fetch_its_assignment_is_out_too() -> None:
     driver.join(ids[0], session_ms=100_000)
     driver.join(ids[1], session_ms=100_000)
     driver.sync(ids[0], {})
-    assert driver.group.state is GroupState.STABLE
+    assert driver.state() is GroupState.STABLE
     driver.pass_time(REBALANCE_MS)
     assert ids[1] not in driver.group.roster
-    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    assert driver.state() is GroupState.PREPARING_REBALANCE
 
 
 def test_sync_checks_protocol_and_generation() -> None:
@@ -309,7 +309,7 @@ def test_an_assignment_that_cannot_be_kept_is_told_and_tried_anew() -> None:
     sync = driver.sync("m1", {"m1": b"x" * 10})
     driver.finish(E.UNKNOWN_SERVER_ERROR)
     assert sync.error is E.UNKNOWN_SERVER_ERROR
-    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    assert driver.state() is GroupState.PREPARING_REBALANCE
     assert driver.join("m1").result.generation_id == 2
 
 
@@ -322,7 +322,7 @@ def test_an_assignment_kept_too_late_changes_nothing() -> None:
     driver.join("m1")
     assert other.result.generation_id == 2
     driver.finish()
-    assert driver.group.state is GroupState.COMPLETING_REBALANCE
+    assert driver.state() is GroupState.COMPLETING_REBALANCE
 
 
 def test_a_group_has_room_for_so_many() -> None:
@@ -330,7 +330,7 @@ def test_a_group_has_room_for_so_many() -> None:
     ids = driver.stable(2)
     assert driver.join().error is E.GROUP_MAX_SIZE_REACHED
     assert driver.join(at_once=False).error is E.GROUP_MAX_SIZE_REACHED
-    assert driver.group.state is GroupState.STABLE
+    assert driver.state() is GroupState.STABLE
     assert driver.join(ids[0]).waits
 
 
@@ -339,7 +339,7 @@ def test_a_group_over_a_lowered_limit_keeps_the_first_to_come_back() -> None:
     ids = driver.stable(3)
     driver.group.config = type(driver.group.config)(group_max_size=2)
     driver.carry_out(driver.group.shrink(driver.now_ms))
-    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    assert driver.state() is GroupState.PREPARING_REBALANCE
     kept = [driver.join(ids[2]), driver.join(ids[1])]
     assert driver.join(ids[0]).error is E.GROUP_MAX_SIZE_REACHED
     assert {join.result.leader for join in kept} <= set(ids[1:])
@@ -365,7 +365,7 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     back = driver.join(instance="s")
     assert (back.error, back.result.generation_id, back.result.leader) == (E.NONE, generation, leader)
     assert back.result.member_id != follower
-    assert driver.group.state is GroupState.STABLE
+    assert driver.state() is GroupState.STABLE
     assert driver.sync(back.result.member_id, instance="s").result.assignment == f"for {follower}".encode()
     assert driver.written[-1].reason is StoreReason.REPLACED
     assert {member.member_id for member in driver.written[-1].group.members} == {leader, back.result.member_id}
@@ -436,9 +436,9 @@ def test_when_only_a_static_member_is_left_its_session_ends_the_group() -> None:
     driver = Driver()
     leader, _ = driver.stable(1, static=["s"])
     driver.leave(leader)
-    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    assert driver.state() is GroupState.PREPARING_REBALANCE
     driver.pass_time(SESSION_MS)
-    assert driver.group.state is GroupState.EMPTY
+    assert driver.state() is GroupState.EMPTY
 
 
 def test_a_static_member_leaves_by_its_instance_id() -> None:
@@ -449,7 +449,7 @@ def test_a_static_member_leaves_by_its_instance_id() -> None:
     assert driver.leave("") == [E.UNKNOWN_MEMBER_ID]
     assert driver.leave("", instance="s") == [E.NONE]
     assert static not in driver.group.roster
-    assert driver.group.state is GroupState.PREPARING_REBALANCE
+    assert driver.state() is GroupState.PREPARING_REBALANCE
 
 
 def test_a_replacement_that_cannot_be_kept_is_told() -> None:
@@ -471,7 +471,7 @@ def test_a_replacement_that_is_kept_during_a_rebalance_has_joined() -> None:
     driver.join(leader)
     assert back.result.generation_id == driver.group.generation
     driver.finish()
-    assert driver.group.state is GroupState.COMPLETING_REBALANCE
+    assert driver.state() is GroupState.COMPLETING_REBALANCE
 
 
 # --- commits, restoring, ending
@@ -511,7 +511,7 @@ def test_a_restored_group_goes_on() -> None:
     assert driver.sync(ids[1]).result.assignment == f"for {ids[1]}".encode()
     assert driver.join(ids[1], instance="s").result.generation_id == stored.generation
     driver.pass_time(SESSION_MS)
-    assert driver.group.state is GroupState.EMPTY
+    assert driver.state() is GroupState.EMPTY
 
 
 def test_whoever_waits_is_told_when_the_group_goes_elsewhere() -> None:

@@ -48,7 +48,12 @@ def admin(broker: Broker) -> Iterator[KafkaAdminClient]:
 def test_kafka_python_produces_and_consumes(broker: Broker, acks: Any, codec: str | None) -> None:
     topic = f"kp-{acks}-{codec}"
     with closing(
-        KafkaProducer(bootstrap_servers=broker.bootstrap, acks=acks, compression_type=codec, enable_idempotence=False)
+        KafkaProducer(
+            bootstrap_servers=broker.bootstrap,
+            acks=acks,
+            compression_type=codec,
+            enable_idempotence=acks == "all",
+        )
     ) as producer:
         for value in VALUES:
             producer.send(topic, value, key=b"k", headers=[("h", b"v")])
@@ -63,7 +68,7 @@ def test_kafka_python_produces_and_consumes(broker: Broker, acks: Any, codec: st
 
 
 def test_kafka_python_offsets_by_time(broker: Broker) -> None:
-    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=False)) as producer:
+    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap)) as producer:
         for timestamp in (1000, 2000):
             producer.send("kp-times", b"x", timestamp_ms=timestamp).get(20)
     with closing(KafkaConsumer(bootstrap_servers=broker.bootstrap)) as consumer:

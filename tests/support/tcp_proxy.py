@@ -11,7 +11,8 @@ class TcpProxy:
     """Forwards connections to `target` (host, port). `port` is its own.
 
     `cut()` closes all connections and refuses new ones; `stall()` keeps them open and forwards nothing; `restore()`
-    ends both, after which stalled bytes flow on.
+    ends both, after which stalled bytes flow on. `swallow()` loses what the server answers, until the next `cut()`;
+    `swallowed` counts the bytes. `aim()` leads later connections to another server.
     """
 
     def __init__(self, target: tuple[str, int]) -> None:
@@ -21,6 +22,8 @@ class TcpProxy:
         self._peers: dict[socket.socket, socket.socket] = {}
         self._to_server: set[socket.socket] = set()
         self._stalled = False
+        self._swallowing = False
+        self.swallowed = 0
         self._orders: list[tuple[Callable[[], None], threading.Event]] = []
         self._waker, self._wakes = socket.socketpair()
         self._selector.register(self._wakes, selectors.EVENT_READ)
@@ -38,6 +41,12 @@ class TcpProxy:
 
     def restore(self) -> None:
         self._order(self._restore)
+
+    def swallow(self) -> None:
+        self._order(self._swallow)
+
+    def aim(self, target: tuple[str, int]) -> None:
+        self._target = target
 
     def inject(self, data: bytes) -> None:
         """Send bytes to the clients as if they came from the server."""
@@ -63,12 +72,17 @@ class TcpProxy:
         self._selector.register(self._listener, selectors.EVENT_READ)
 
     def _cut(self) -> None:
+        self._swallowing = False
         if self._listener is not None:
             self._selector.unregister(self._listener)
             self._listener.close()
             self._listener = None
         for each in list(self._peers):
             self._drop(each)
+
+    def _swallow(self) -> None:
+        self._swallowing = True
+        self.swallowed = 0
 
     def _stall(self) -> None:
         self._stalled = True
@@ -127,6 +141,9 @@ class TcpProxy:
     def _forward(self, source: socket.socket) -> None:
         try:
             data = source.recv(65536)
+            if data and self._swallowing and source in self._to_server:
+                self.swallowed += len(data)
+                return
             if data:
                 self._peers[source].sendall(data)
                 return

@@ -78,11 +78,13 @@ class ClusterView:
         return node if node in self.brokers else None
 
     def want(self, topics: Iterable[str]) -> None:
-        """Ask for these topics from now on; at once when one is not known."""
+        """Ask for these topics from now on; at once when one is not known, whatever the others wait for."""
         for topic in topics:
             if topic not in self._wanted:
                 self._wanted.add(topic)
                 self._needed = True
+                if self.last_error is None:
+                    self._not_before = -NEVER
 
     def forget(self, topic: str) -> None:
         """Ask for this topic no more."""

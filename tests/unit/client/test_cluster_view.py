@@ -66,6 +66,16 @@ def test_an_unknown_topic_is_asked_for_again_with_growing_pauses() -> None:
     assert not view.topic_errors
 
 
+def test_a_new_topic_does_not_wait_for_one_that_never_comes() -> None:
+    view, play = viewed(PlainCluster(t=1))
+    view.want(["never"])
+    play.settle()
+    view.want(["t"])
+    play.settle()
+    assert view.topic("t") is not None
+    assert play.clock.monotonic_ms() == 0
+
+
 def test_an_address_that_does_not_answer_gives_way_to_the_next() -> None:
     cluster = PlainCluster(t=1)
     view, play = viewed(cluster, bootstrap=2)

@@ -68,6 +68,11 @@ class Region(Protocol):
         ...
 
 
+def size_of(data: Buffer | Region) -> int:
+    """Bytes in a buffer or in a region."""
+    return len(data) if isinstance(data, bytes | bytearray | memoryview) else data.size
+
+
 class File(Protocol):
     """An open file that grows at its end only."""
 

@@ -9,9 +9,10 @@ from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.scheduler import Scheduler, Timer
+from ...ports.storage import size_of
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Piece, Transport, TransportError
 from . import answers
-from .fields import DECODE_ERRORS, ENCODE_ERRORS, FRAME_BYTES_MAX, I32, Malformed, size_of
+from .fields import DECODE_ERRORS, ENCODE_ERRORS, FRAME_BYTES_MAX, I32, Malformed
 from .requests import write_request
 
 TICKS = 8

@@ -5,8 +5,6 @@ from struct import error as StructError
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError
-from ...ports.storage import Region
-from ...ports.words import Buffer
 
 PRODUCE, FETCH, MULTI_FETCH, MULTI_PRODUCE, OFFSETS = range(5)
 NAMES = ("Produce", "Fetch", "MultiFetch", "MultiProduce", "Offsets")
@@ -73,11 +71,6 @@ def error_number(error: ErrorCode) -> int:
 def error_of(number: int) -> ErrorCode:
     """The error that a code on the wire means."""
     return ErrorCode(number) if number in _WIRE_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def size_of(data: Buffer | Region) -> int:
-    """Bytes in a buffer or in a region."""
-    return len(data) if isinstance(data, bytes | bytearray | memoryview) else data.size
 
 
 def one_line(text: object) -> str:

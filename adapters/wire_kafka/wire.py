@@ -11,7 +11,7 @@ from struct import error as StructError
 from typing import Any
 
 from ...ports.errors import BarnabasError
-from ...ports.storage import Region
+from ...ports.storage import Region, size_of
 from ...ports.transport import Piece
 from ...ports.words import Buffer
 
@@ -199,7 +199,7 @@ class Writer:
 
     def data(self, data: Buffer | Region) -> None:
         """Bytes with their length before them, by reference; the last field that the current piece holds."""
-        size = data_size(data)
+        size = size_of(data)
         self.out += I32.pack(size)
         self._add(data, size)
 
@@ -252,7 +252,7 @@ class CompactWriter(Writer):
             self.text(text)
 
     def data(self, data: Buffer | Region) -> None:
-        size = data_size(data)
+        size = size_of(data)
         self.uvarint(size + 1)
         self._add(data, size)
 
@@ -264,8 +264,3 @@ class CompactWriter(Writer):
 
     def end(self) -> None:
         self.out.append(0)
-
-
-def data_size(data: Buffer | Region) -> int:
-    """Bytes in a buffer or in a region."""
-    return len(data) if isinstance(data, bytes | bytearray | memoryview) else data.size

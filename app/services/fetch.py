@@ -7,7 +7,7 @@ from ...core.purgatory import AwaitedPartition, DelayedFetch
 from ...ports.broker_api import Caller, Fetch, FetchPartition, FetchResult, FetchResultPartition, Reply
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.storage import Region, StorageError
+from ...ports.storage import Region, StorageError, size_of
 from ...ports.words import Buffer
 from .state import BrokerState
 
@@ -52,7 +52,7 @@ class FetchService:
 
     def _answer(self, results: Sequence[FetchResultPartition], reply: Reply[FetchResult]) -> None:
         for result in results:
-            size = _size(result.records)
+            size = size_of(result.records)
             if size:
                 self._state.topic_stats(result.topic).bytes_out.add(size)
         reply(FetchResult(partitions=results))
@@ -64,7 +64,7 @@ class FetchService:
         results = []
         for entry in request.partitions:
             result = self._read(entry, left, first=total == 0, allows_zstd=request.allows_zstd)
-            size = _size(result.records)
+            size = size_of(result.records)
             left = max(0, left - size)
             total += size
             results.append(result)
@@ -107,16 +107,12 @@ class FetchService:
             key = (entry.topic, entry.partition)
             partition = self._partitions[key]
             waiting = AwaitedPartition(partition, entry.offset, entry.max_bytes, entry.current_leader_epoch)
-            if _size(result.records):
+            if size_of(result.records):
                 if partition.rolled_past(entry.offset):
                     return None
                 waiting.ready = partition.ready_bytes(entry.offset, entry.max_bytes)
             awaited[key] = waiting
         return awaited
-
-
-def _size(records: Buffer | Region) -> int:
-    return len(records) if isinstance(records, bytes | bytearray | memoryview) else records.size
 
 
 def _before_zstd(records: Buffer | Region) -> Buffer:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from ...ports.storage import Region
+from ...ports.storage import Region, size_of
 from ...ports.transport import Piece
 from ...ports.words import Buffer
 from .batch_header import HEADER_SIZE, BatchHeader, parse_header
@@ -53,7 +53,7 @@ class MessageSet:
     @property
     def size(self) -> int:
         """Bytes, those of a cut last batch included."""
-        return len(self.records) if isinstance(self.records, bytes | bytearray | memoryview) else self.records.size
+        return size_of(self.records)
 
     def batches(self) -> Iterator[BatchHeader]:
         """The headers of the whole batches; no record is opened and no CRC checked."""

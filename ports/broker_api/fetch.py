@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from attrs import field, frozen
 
 from ..error_codes import ErrorCode
-from ..storage import Region
+from ..storage import Region, size_of
 from ..words import Buffer
 from .envelope import Request
 
@@ -39,7 +39,7 @@ class Fetch(Request["FetchResult"]):
 
 def region_bytes(records: Buffer | Region) -> str:
     """How records show in a `repr`."""
-    return f"<{len(records) if isinstance(records, bytes | bytearray | memoryview) else records.size} bytes>"
+    return f"<{size_of(records)} bytes>"
 
 
 @frozen

@@ -19,8 +19,8 @@ from ....ports.broker_api import (
 )
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
-from ....ports.storage import Region, StorageError
-from ....ports.words import Buffer, TopicPartition
+from ....ports.storage import StorageError, size_of
+from ....ports.words import TopicPartition
 from ..state import BrokerState
 
 ANSWER_BYTES_MAX = 2**31 - 2**20
@@ -79,7 +79,7 @@ class ClassicService:
         results = []
         for entry in request.partitions:
             result = self._read(entry, min(entry.max_bytes, left))
-            size = _size(result.records)
+            size = size_of(result.records)
             if size == left < min(entry.max_bytes, ANSWER_BYTES_MAX):
                 result, size = _NOTHING, 0  # cut short it would look like a message too large for the fetch
             if size:
@@ -126,7 +126,3 @@ class ClassicService:
             reply(ClassicOffsetsResult(error=ErrorCode.KAFKA_STORAGE_ERROR))
             return
         reply(ClassicOffsetsResult(offsets=offsets))
-
-
-def _size(records: Buffer | Region) -> int:
-    return len(records) if isinstance(records, bytes | bytearray | memoryview) else records.size

@@ -5,7 +5,7 @@ from itertools import chain
 
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
-from ....ports.storage import Region
+from ....ports.storage import Region, size_of
 from ....ports.transport import Piece
 from ....ports.words import Buffer
 from ..codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
@@ -62,7 +62,7 @@ class ClassicMessageSet:
     @property
     def size(self) -> int:
         """Bytes, those of a part of a message at the end included."""
-        return len(self.records) if isinstance(self.records, bytes | bytearray | memoryview) else self.records.size
+        return size_of(self.records)
 
     @property
     def valid_bytes(self) -> int:

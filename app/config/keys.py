@@ -1,7 +1,7 @@
 """What is known of one configuration key, and how its value is read from text and written as text."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from attrs import field, frozen
@@ -22,7 +22,7 @@ _METADATA = "barnabas.key"
 class ConfigKey:
     """One key. Bounds are inclusive; `choices` limit a text, or each item of a list; a default of None: may be unset.
 
-    `dynamic`: can be changed while the broker runs. `not_yet`: values that a later version will allow, and why not now.
+    `dynamic`: can be changed while the broker runs.
     """
 
     name: str
@@ -33,7 +33,6 @@ class ConfigKey:
     high: int | None = None
     choices: tuple[str, ...] = ()
     dynamic: bool = False
-    not_yet: Mapping[str, str] = {}
 
     @property
     def attribute(self) -> str:
@@ -106,8 +105,6 @@ class ConfigKey:
         return tuple(self._checked(item, given) for item in items)
 
     def _checked(self, item: str, given: object) -> str:
-        if item in self.not_yet:
-            raise ConfigError(f"{self.name}={item}: {self.not_yet[item]}")
         if self.choices and item not in self.choices:
             raise self._refusal(given)
         return item
@@ -148,14 +145,10 @@ def text_key(
     *,
     doc: str,
     dynamic: bool = False,
-    not_yet: Mapping[str, str] | None = None,
 ) -> Any:
     """A text."""
     kind = ConfigType.STRING
-    key = ConfigKey(
-        name=name, type=kind, default=default, choices=choices, doc=doc, dynamic=dynamic, not_yet=not_yet or {}
-    )
-    return _setting(key)
+    return _setting(ConfigKey(name=name, type=kind, default=default, choices=choices, doc=doc, dynamic=dynamic))
 
 
 def list_key(

@@ -127,9 +127,9 @@ class CurrentSource:
 
     def partitions(self) -> list[TopicPartition]:
         """Of the topics that are allowed now."""
-        names = [name for name in self._admin.list_topics() if self._topics.allows(name)]
-        topics = self._admin.describe_topics(names) if names else []
-        return sorted(TopicPartition(topic.name or "", p.partition) for topic in topics for p in topic.partitions)
+        topics = [(t.name or "", t) for t in self._admin.describe_topics() if not t.internal]
+        allowed = [(name, topic) for name, topic in topics if self._topics.allows(name)]
+        return sorted(TopicPartition(name, p.partition) for name, topic in allowed for p in topic.partitions)
 
     def offset(self, place: TopicPartition) -> int | None:
         with self._lock:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ...ports.coordination import BadVersion, Coordination, CoordinationError, Node, NodeExists, NoNode
 from ...ports.errors import ConfigError
+from ..cluster import brokers
 from . import layout
 from .layout import ClassicBroker
 
@@ -60,15 +61,15 @@ def delete_own(coordination: Coordination, path: str, data: bytes) -> None:
 
 def read_brokers(coordination: Coordination, report: Report) -> dict[int, ClassicBroker]:
     """The live brokers by id."""
-    brokers = {}
+    found = {}
     for name, path, data in nodes_below(coordination, layout.BROKER_IDS, report):
         try:
             broker = layout.decode_broker(name, data)
         except ValueError as error:
             report(f"skipped {path}, which does not describe a broker: {error}")
             continue
-        brokers[broker.broker_id] = broker
-    return brokers
+        found[broker.broker_id] = broker
+    return found
 
 
 def read_topic_names(coordination: Coordination, report: Report | None = None) -> list[str]:
@@ -106,11 +107,7 @@ def children(coordination: Coordination, path: str, report: Report | None = None
 
     Other writers may make nodes of names that the coordination port does not take: they are left out, and reported.
     """
-    try:
-        names = coordination.children(path)
-    except NoNode:
-        return []
-    return [name for name in names if _usable(path, name, report)]
+    return [name for name in brokers.children(coordination, path) if _usable(path, name, report)]
 
 
 def _usable(path: str, name: str, report: Report | None) -> bool:

@@ -64,11 +64,12 @@ def find_out(
 
         return Whereabouts(brokers=parse_broker_list(broker_list))
     if zk_connect:
-        return Whereabouts(registries=_url("zookeeper", zk_connect))
+        return Whereabouts(registries=registries_url("zookeeper", zk_connect))
     if etcd_connect:
-        return Whereabouts(registries=_url("etcd", etcd_connect))
+        return Whereabouts(registries=registries_url("etcd", etcd_connect))
     return Whereabouts(registries=coordination)
 
 
-def _url(scheme: str, servers: str) -> str:
-    return servers if "://" in servers else f"{scheme}://{servers}"
+def registries_url(scheme: str, servers: str) -> str:
+    """What `compose.client_coordination` takes for `zk.connect` or `etcd.connect`; "" for none."""
+    return servers if "://" in servers or not servers else f"{scheme}://{servers}"

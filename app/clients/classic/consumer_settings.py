@@ -7,6 +7,7 @@ from ....core.classic.consumer_settings import ConnectorSettings
 from ....core.classic.layout import check_name
 from ....ports.errors import ConfigError
 from ..settings import read_settings
+from .choice import registries_url
 
 
 def read_connector_settings(config: Mapping[str, Any] | None, given: Mapping[str, Any]) -> ConnectorSettings:
@@ -23,8 +24,8 @@ def read_connector_settings(config: Mapping[str, Any] | None, given: Mapping[str
 def find_registries(settings: ConnectorSettings, coordination: object) -> object:
     """What `compose.client_coordination` takes. Raises `ConfigError` unless one place is given, and only one."""
     places = {
-        "zk.connect": _url("zookeeper", settings.zk_connect),
-        "etcd.connect": _url("etcd", settings.etcd_connect),
+        "zk.connect": registries_url("zookeeper", settings.zk_connect),
+        "etcd.connect": registries_url("etcd", settings.etcd_connect),
         "coordination": coordination,
     }
     given = {name: place for name, place in places.items() if place}
@@ -32,7 +33,3 @@ def find_registries(settings: ConnectorSettings, coordination: object) -> object
         found = " and ".join(given) or "none of them"
         raise ConfigError(f"a consumer connector needs exactly one of {', '.join(places)}; given: {found}")
     return next(iter(given.values()))
-
-
-def _url(scheme: str, servers: str) -> str:
-    return servers if "://" in servers or not servers else f"{scheme}://{servers}"

@@ -1,5 +1,6 @@
 """kafka-python, which warns of its own use of the standard library when it is imported."""
 
+import logging
 import warnings
 
 with warnings.catch_warnings():
@@ -7,6 +8,10 @@ with warnings.catch_warnings():
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
     from kafka.errors import TopicAlreadyExistsError
+
+# It leaves sockets that found nobody to the garbage collector, and its log records, which pytest keeps until a test is
+# over, hold the errors that hold them: without records they are collected where their test expects it.
+logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)
 
 __all__ = [
     "ConfigResource",

@@ -15,6 +15,14 @@ class Outcome(Generic[T]):
     value: T | None = None
     error: BaseException | None = None
 
+    @classmethod
+    def of(cls, work: Callable[[], T]) -> "Outcome[T]":
+        """Do the work and keep what it comes to; whoever takes the outcome takes its exception."""
+        try:
+            return cls(value=work())
+        except BaseException as error:  # noqa: BLE001  handed on
+            return cls(error=error)
+
     def get(self) -> T:
         """The value. Raises the exception of the work if there was one."""
         if self.error is not None:

@@ -69,10 +69,7 @@ class ManualScheduler:
         """Run `work`, then `done`, each at a time of its own."""
 
         def run() -> None:
-            try:
-                outcome = Outcome(value=work())
-            except BaseException as error:  # noqa: BLE001  # it travels to `done`
-                outcome = Outcome(error=error)
+            outcome = Outcome.of(work)
             self.call_later(self._work_ms(), lambda: done(outcome))
 
         self.call_later(self._work_ms(), run)

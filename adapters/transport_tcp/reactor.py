@@ -98,10 +98,7 @@ class Reactor:
             done(outcome)
 
         def run() -> None:
-            try:
-                outcome = Outcome(value=work())
-            except BaseException as error:  # noqa: BLE001  # it travels to `done`
-                outcome = Outcome(error=error)
+            outcome = Outcome.of(work)
             self.call_soon(lambda: finish(outcome))
 
         self._executor.submit(run)

@@ -20,10 +20,7 @@ def run(
     if coordination.blocking:
         scheduler.offload(work, done)
         return
-    try:
-        outcome = Outcome(value=work())
-    except Exception as error:  # noqa: BLE001  handed on, as `offload` does
-        outcome = Outcome(error=error)
+    outcome = Outcome.of(work)
     scheduler.call_soon(lambda: done(outcome))
 
 

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 
 from ...ports.coordination import Coordination, CoordinationError, NodeExists, NoNode
 from ...ports.entropy import Entropy
-from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
 from . import layout
 from .topics import BrokerRegistration
 
@@ -34,18 +32,6 @@ def random_uuid(entropy: Entropy) -> bytes:
     token[6] = token[6] & 0x0F | 0x40
     token[8] = token[8] & 0x3F | 0x80
     return bytes(token)
-
-
-def register_broker(coordination: Coordination, broker: BrokerRegistration) -> None:
-    """Show the broker as alive until its session ends.
-
-    Raises `ApiError(DUPLICATE_BROKER_REGISTRATION)` when a live broker has the same id.
-    """
-    try:
-        coordination.create(layout.broker_path(broker.broker_id), layout.encode_broker(broker), ephemeral=True)
-    except NodeExists as error:
-        text = f"a broker with broker.id {broker.broker_id} is alive already; give this one another"
-        raise ApiError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text) from error
 
 
 def live_brokers(coordination: Coordination, report: Callable[[str], None]) -> list[BrokerRegistration]:

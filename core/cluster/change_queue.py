@@ -40,7 +40,7 @@ def complete(change: Change[T]) -> T:
             work = _resumed(change, outcome)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # T by the type of `change`
-        outcome = _outcome_of(work)
+        outcome = Outcome.of(work)
 
 
 def is_unreachable(error: BaseException | None) -> bool:
@@ -106,7 +106,7 @@ class ChangeQueue:
             if running.outage is not None:
                 outcome = Outcome(error=running.outage)
             elif not self._coordination.blocking:
-                outcome = _outcome_of(work)
+                outcome = Outcome.of(work)
             elif self._offload(running, work):
                 return False
             else:
@@ -145,10 +145,3 @@ def _resumed(change: Change[Any], outcome: Outcome[Any] | None) -> Work:
     else:
         work = change.send(outcome.value)
     return work
-
-
-def _outcome_of(work: Work) -> Outcome[Any]:
-    try:
-        return Outcome(value=work())
-    except Exception as error:  # noqa: BLE001  it goes on in the change that asked
-        return Outcome(error=error)

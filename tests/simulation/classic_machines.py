@@ -151,10 +151,7 @@ class Workers:
         if not self._waits or not _is_registry_work(work):
 
             def run() -> None:
-                try:
-                    outcome = Outcome(value=work())
-                except BaseException as error:  # noqa: BLE001  it travels to `done`
-                    outcome = Outcome(error=error)
+                outcome = Outcome.of(work)
                 self._scheduler.call_later(self._some_ms(), lambda: life.run(lambda: done(outcome)))
 
             self._scheduler.call_later(self._some_ms(), lambda: life.run(run))

@@ -9,14 +9,11 @@ from barnabas.core.cluster.brokers import (
     cluster_id,
     live_brokers,
     random_uuid,
-    register_broker,
     set_broker_configs,
 )
-from barnabas.core.cluster.layout import decode_id, encode_id
+from barnabas.core.cluster.layout import broker_path, decode_id, encode_broker, encode_id
 from barnabas.core.cluster.topics import BrokerRegistration
 from barnabas.ports.coordination import CoordinationError
-from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.errors import ApiError
 
 
 def test_a_cluster_has_one_id() -> None:
@@ -58,12 +55,9 @@ def test_brokers_come_and_go_with_their_sessions() -> None:
     one, other = tree.session(), tree.session()
     first = BrokerRegistration(broker_id=1, endpoints=("kafka://a:1", "kafka://[::1]:2"), rack="r", started_ms=5)
     tenth = BrokerRegistration(broker_id=10, endpoints=("kafka://b:1",))
-    register_broker(other, tenth)
-    register_broker(one, first)
+    for session, broker in ((other, tenth), (one, first)):
+        session.create(broker_path(broker.broker_id), encode_broker(broker), ephemeral=True)
     assert live_brokers(other, pytest.fail) == [first, tenth]
-    with pytest.raises(ApiError, match="1 is alive already") as error:
-        register_broker(other, first)
-    assert error.value.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     one.close()
     assert live_brokers(other, pytest.fail) == [tenth]
 

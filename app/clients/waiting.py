@@ -5,12 +5,15 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TypeVar
 
 from ...core.client.effects import NEVER
+from ...core.client.errors import ClientTimeout
 from ...ports.errors import BarnabasError, ClosedError
-from ...ports.scheduler import Scheduler, Timer
+from ...ports.scheduler import Outcome, Scheduler, Timer
 from .connector import Connector
 
+T = TypeVar("T")
 GRACE_S = 5.0
 """How much longer than its deadline a call is waited for before the reactor counts as dead."""
 
@@ -80,6 +83,24 @@ class WaitingRoom(ABC):
             if true():
                 return True
         raise ClosedError("the client was closed")
+
+    def on_reactor(self, work: Callable[[Callable[[Outcome[T]], None]], None], timeout_s: float | None, late: str) -> T:
+        """Have `work` done on the reactor, and wait until it calls what it is given. Call without the lock.
+
+        Raises the error of the outcome, `ClientTimeout` with the text `late`, and what `wait` raises.
+        """
+        answers: list[Outcome[T]] = []
+
+        def done(outcome: Outcome[T]) -> None:
+            with self.lock:
+                answers.append(outcome)
+                self.changed.notify_all()
+
+        self._scheduler.call_soon(lambda: work(done))
+        with self.lock:
+            if not self.wait(lambda: bool(answers), timeout_s):
+                raise ClientTimeout(late)
+        return answers[0].get()
 
     def close(self) -> None:
         """Hang up every link, fail what is under way, stop the reactor if it is ours. Twice is harmless."""

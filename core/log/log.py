@@ -18,6 +18,7 @@ from ..message.batch_header import BatchHeader
 from ..message.codec import Codecs
 from .checkpoints import format_epochs, read_epochs
 from .config import LONG_MAX, LogConfig
+from .durability import Durability
 from .flushing import FlushWork
 from .format import LogSegment
 from .formats import log_format
@@ -66,13 +67,8 @@ class Log:
         """Of the policy in use, so that the owner can bring another one when the configuration changes."""
         self._report = report
         self._entropy = entropy
-        self._failure: StorageError | None = None
-        self._flushing = False
-        self._new_names = True
-        self._truncations = 0
-        self._appended_messages = self._flushed_messages = self._messages_at_roll = 0
-        self._last_flush_ms = 0
-        self._recovery_point = self._start = self._end = 0
+        self._durable = Durability()
+        self._start = self._end = 0
         self._segments: SegmentList
         self._jitter_ms = self._draw_jitter()
 
@@ -116,7 +112,7 @@ class Log:
             recovery_point=recovery_point,
             seen=seen,
         )
-        self._last_flush_ms = now_ms
+        self._durable.flushed_at(now_ms)
         if not loaded.segments:
             self._start_anew(max(0, log_start_offset), now_ms)
             return
@@ -127,8 +123,7 @@ class Log:
             self._report(f"{self.topic_partition}: ends at {loaded.end}, before its start {self._start}; begun anew")
             self._begin_anew(self._start, now_ms)
             return
-        self._recovery_point = loaded.recovery_point
-        self._appended_messages = self._end - self._recovery_point
+        self._durable.opened(loaded.recovery_point, self._end)
         self._ledger.load(self._segments.items, self._end, now_ms)
         self.epochs.truncate_from_end(self._end)
         self.epochs.truncate_from_start(self._start)
@@ -163,12 +158,12 @@ class Log:
     @property
     def readable_end(self) -> int:
         """Where readers stop (exclusive): the log end, or in a classic log what is durable (facts A4)."""
-        return self._recovery_point if self._format.flushed_only else self._end
+        return self._durable.recovery_point if self._format.flushed_only else self._end
 
     @property
     def recovery_point(self) -> int:
         """Everything below is durable."""
-        return self._recovery_point
+        return self._durable.recovery_point
 
     @property
     def size_bytes(self) -> int:
@@ -187,11 +182,11 @@ class Log:
     @property
     def failure(self) -> StorageError | None:
         """Why nothing more is appended: what was written may not have become durable. Reading goes on."""
-        return self._failure
+        return self._durable.failure
 
     def fail(self, error: StorageError) -> None:
         """Refuse appends until the log is opened again and recovered."""
-        self._failure = error
+        self._durable.failure = error
 
     # --- append
 
@@ -203,8 +198,8 @@ class Log:
         client may not append (see `admit`, `ProducerStates.check`) and `StorageError` when it cannot be written; the
         log is then as it was.
         """
-        if self._failure is not None:
-            raise StorageError(f"{self.topic_partition} takes no more records until a restart: {self._failure}")
+        if self._durable.failure is not None:
+            raise StorageError(f"{self.topic_partition} takes no more records until a restart: {self._durable.failure}")
         entry = self._format.admit(records, self._config, self._codecs, now_ms=now_ms, allows_zstd=allows_zstd)
         ready, span, messages, append_time, header = entry
         numbered = header is not None and header.producer_id >= 0
@@ -226,7 +221,7 @@ class Log:
             if numbered:
                 self._ledger.states.note(header, base, now_ms)  # type: ignore[arg-type]  # numbered: it has a header
             self._end = last + 1
-            self._appended_messages += messages
+            self._durable.appended += messages
         return Appended(base, last, append_time, self._start, messages)
 
     def _roll(self, now_ms: int) -> LogSegment:
@@ -239,13 +234,13 @@ class Log:
             self._ledger.take(self._end)
         self._segments = SegmentList((*self._segments.items, segment))
         self._jitter_ms = self._draw_jitter()
-        self._messages_at_roll = self._appended_messages
+        self._durable.at_roll = self._durable.appended
         if self.rolled is not None:
             self.rolled(self)
         return segment
 
     def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
-        self._new_names = True
+        self._durable.new_names = True
         return self._format.begin_segment(self._folder, base_offset, self._config, now_ms=now_ms, report=self._report)
 
     def _draw_jitter(self) -> int:
@@ -314,15 +309,11 @@ class Log:
 
     def flush_due(self, now_ms: int) -> bool:
         """True if `flush.messages` or `flush.ms` asks for a flush now."""
-        if self._end <= self._recovery_point:
-            return False
-        self._last_flush_ms = min(self._last_flush_ms, now_ms)  # the clock may have been set back
-        unflushed = self._appended_messages - self._flushed_messages
-        return unflushed >= self._config.flush_messages or now_ms - self._last_flush_ms >= self._config.flush_ms
+        return self._durable.due(self._end, self._config, now_ms)
 
     @property
     def flushing(self) -> bool:
-        return self._flushing
+        return self._durable.under_way
 
     def begin_flush(self, now_ms: int = 0, *, sealed_only: bool = False) -> FlushWork | None:
         """What must be done to make everything up to now durable (`sealed_only`: all but the active segment).
@@ -331,24 +322,23 @@ class Log:
         """
         active = self._segments.active
         target = active.base_offset if sealed_only else self._end
-        if self._flushing or self._failure is not None or target <= self._recovery_point:
+        if not self._durable.may_begin(target):
             return None
-        work = self._flush_work(target, now_ms, self._messages_at_roll if sealed_only else self._appended_messages)
-        self._flushing = True
+        work = self._flush_work(target, now_ms, self._durable.at_roll if sealed_only else self._durable.appended)
+        self._durable.under_way = True
         return work
 
     def _flush_work(self, target: int, now_ms: int, messages: int) -> FlushWork:
-        files = self._segments.to_flush(self._recovery_point, target, self._end)
+        files = self._segments.to_flush(self._durable.recovery_point, target, self._end)
         epochs = format_epochs(self.epochs.entries) if self.epochs.changed else None
         self.epochs.changed = False
-        new_names, self._new_names = self._new_names or self._flushing, False
         return FlushWork(
             target=target,
             files=files,
             folder=self._folder,
-            new_names=new_names,
+            new_names=self._durable.take_new_names(),
             epochs=epochs,
-            truncations=self._truncations,
+            truncations=self._durable.truncations,
             began_ms=now_ms,
             appended_messages=messages,
             snapshots=self._ledger.take_pending(),
@@ -356,16 +346,12 @@ class Log:
 
     def end_flush(self, work: FlushWork, error: StorageError | None = None) -> None:
         """The work is done, or has failed: if on a segment's file, records may be lost and the log takes no more."""
-        self._flushing = False
+        self._durable.under_way = False
         if error is not None:
             self._flush_failed(work, error)
             if not work.files_flushed:
                 return
-        self._last_flush_ms = max(self._last_flush_ms, work.began_ms)
-        if work.truncations == self._truncations:
-            self._recovery_point = max(self._recovery_point, min(work.target, self._end))
-            self._flushed_messages = max(self._flushed_messages, work.appended_messages)
-        else:
+        if not self._durable.done(work, self._end):
             self._ledger.drop_written(work.snapshots)
 
     def _flush_failed(self, work: FlushWork, error: StorageError) -> None:
@@ -375,15 +361,13 @@ class Log:
 
     def flush(self, now_ms: int = 0) -> None:
         """Flush here and now, blocking. Raises `StorageError`."""
-        work = self._flush_work(self._end, now_ms, self._appended_messages)
+        work = self._flush_work(self._end, now_ms, self._durable.appended)
         try:
             work()
         except StorageError as error:
             self._flush_failed(work, error)
             raise
-        self._last_flush_ms = max(self._last_flush_ms, now_ms)
-        self._recovery_point = self._end
-        self._flushed_messages = self._appended_messages
+        self._durable.done(work, self._end)
 
     # --- retention and truncation
 
@@ -432,7 +416,7 @@ class Log:
         if offset > self._start:
             self._start = offset
             self.epochs.truncate_from_start(offset)
-            self._recovery_point = max(self._recovery_point, min(offset, self._end))
+            self._durable.raise_to(min(offset, self._end))
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything from `offset` on; a batch that reaches over it goes as a whole.
@@ -441,8 +425,7 @@ class Log:
         """
         if offset >= self._end:
             return
-        self._truncations += 1
-        self._recovery_point = min(self._recovery_point, offset)
+        self._durable.truncated(offset)
         items, bases = self._segments.items, self._segments.bases
         if offset < self._start or offset < bases[0]:
             self._begin_anew(offset, now_ms)
@@ -456,7 +439,7 @@ class Log:
             self._begin_anew(self._start, now_ms)
             return
         self._end = end
-        self._recovery_point = min(self._recovery_point, end)
+        self._durable.lower(end)
         self.epochs.truncate_from_end(end)
         self._ledger.load(self._segments.items, end, now_ms)
 
@@ -468,8 +451,8 @@ class Log:
     def _start_anew(self, offset: int, now_ms: int) -> None:
         self._ledger.begin_anew()
         self._segments = SegmentList((self._new_segment(offset, now_ms),))
-        self._start = self._end = self._recovery_point = offset
-        self._flushed_messages = self._messages_at_roll = self._appended_messages
+        self._start = self._end = offset
+        self._durable.begun_anew(offset)
         self.epochs.truncate_from_end(offset)
 
     # --- the end
@@ -479,7 +462,7 @@ class Log:
         if self.closed:
             return
         try:
-            if self._failure is None:
+            if self._durable.failure is None:
                 self._segments.active.write_indexes()
                 if self._format.keeps_producers:
                     self._ledger.take_at_stop(self._end, self._segments.bases[0])
@@ -488,8 +471,8 @@ class Log:
                     file.flush()
         finally:
             self.abandon()
-        if self._failure is not None:
-            raise self._failure
+        if self._durable.failure is not None:
+            raise self._durable.failure
 
     def abandon(self) -> None:
         """Release the files without making anything durable: the log is deleted, or its disk has failed."""

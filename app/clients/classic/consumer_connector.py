@@ -11,7 +11,6 @@ from ....core.classic.consumer import ClassicConsumer, ConsumerOutside, make_con
 from ....core.classic.layout import BrokerPartition
 from ....core.classic.subscription import Subscription
 from ....core.classic.topic_filter import TopicFilter
-from ....core.client.errors import ClientTimeout
 from ....plugins.builtin.encoders import BytesSerde
 from ....ports.broker_api import EARLIEST, LATEST
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
@@ -273,26 +272,15 @@ class ConsumerConnector:
         *,
         closing: bool = False,
     ) -> T:
-        """Have `work` done on the reactor, and wait until it calls what it is given."""
-        shell = self._shell
-        answers: list[Outcome[T]] = []
+        """As `WaitingRoom.on_reactor`, unless the connector is shut down."""
 
-        def done(outcome: Outcome[T]) -> None:
-            with shell.lock:
-                answers.append(outcome)
-                shell.changed.notify_all()
-
-        def run() -> None:
+        def run(done: Callable[[Outcome[T]], None]) -> None:
             if self._shutting and not closing:
                 done(Outcome(error=ClosedError("the consumer connector is shut down")))
             else:
                 work(done)
 
-        shell.scheduler.call_soon(run)
-        with shell.lock:
-            if not shell.wait(lambda: bool(answers), timeout):
-                raise ClientTimeout(f"not done within {timeout} s")
-        return answers[0].get()
+        return self._shell.on_reactor(run, timeout, f"not done within {timeout} s")
 
     def _open_coordination(self, where: object) -> Coordination:
         from ...compose import client_coordination

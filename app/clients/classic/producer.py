@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from ....core.client.errors import ClientTimeout, QueueFull
 from ....core.client.partitioner import Partitioner
 from ....core.message.message import Message
 from ....ports.errors import BarnabasError, ClosedError
+from ....ports.scheduler import Outcome
 from ..encoding import Encoding, checked_headers, choose_index
 from ..handle import DeliveryHandle, ManyHandle
 from ..hooks import HookPath
@@ -275,19 +276,11 @@ class ClassicProducer(Producer):
         """
         failed = self.failed
         self.flush(timeout)
-        answers: list[BarnabasError | None] = []
-
-        def told(error: BarnabasError | None) -> None:
-            with self._lock:
-                answers.append(error)
-                self.shell.changed.notify_all()
-
-        self.shell.post(lambda: self._pool.prove(told))
-        with self._lock:
-            if not self.shell.wait(lambda: bool(answers), timeout):
-                raise ClientTimeout(f"the brokers did not tell within {timeout} s that they took everything")
-        if answers[0] is not None:
-            raise answers[0]
+        self.shell.on_reactor(
+            lambda done: self._pool.prove(lambda error: done(Outcome(error=error))),
+            timeout,
+            f"the brokers did not tell within {timeout} s that they took everything",
+        )
         if self.failed > failed:
             raise BarnabasError(f"{self.failed - failed} messages could not be sent")
 
@@ -312,31 +305,21 @@ class ClassicProducer(Producer):
 
     def places(self, topic: str, timeout: float = 30.0) -> list[BrokerPartition]:
         """The partitions of the topic on live brokers, sorted. Raises `CoordinationError`, `ClientTimeout`."""
-        found: list[Sequence[BrokerPartition] | BarnabasError] = []
 
-        def look() -> None:
-            places = self._directory.places(topic)
-            if places is None:
+        def look(done: Callable[[Outcome[Sequence[BrokerPartition]]], None]) -> None:
+            def learnt(error: BarnabasError | None) -> None:
+                done(Outcome(value=self._directory.places(topic) or (), error=error))
+
+            if self._directory.places(topic) is None:
                 self._directory.learn(topic, learnt)
             else:
-                tell(places)
-
-        def learnt(error: BarnabasError | None) -> None:
-            tell(error or self._directory.places(topic) or ())
-
-        def tell(answer: Sequence[BrokerPartition] | BarnabasError) -> None:
-            with self._lock:
-                found.append(answer)
-                self.shell.changed.notify_all()
+                learnt(None)
 
         with self._lock:
             self.check_open()
-            self.shell.post(look)
-            if not self.shell.wait(lambda: bool(found), timeout):
-                raise ClientTimeout(f"the partitions of topic {topic} could not be read within {timeout} s")
-        if isinstance(found[0], BarnabasError):
-            raise found[0]
-        return list(found[0])
+        late = f"the partitions of topic {topic} could not be read within {timeout} s"
+        found = self.shell.on_reactor(look, timeout, late)
+        return list(found)
 
     def partitions(self, topic: str, timeout: float = 30.0) -> int:
         """How many partitions the topic has on live brokers together. Raises as `places`."""

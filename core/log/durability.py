@@ -1,0 +1,81 @@
+"""How much of a log is durable, and when it must be flushed (facts B3, A4)."""
+
+from ...ports.storage import StorageError
+from .config import LogConfig
+from .flushing import FlushWork
+
+
+class Durability:
+    """What one log knows of its flushes. Owner thread only.
+
+    recovery_point: everything below is durable.
+    appended:       messages that the log has taken, ever; `at_roll` of them when the active segment began.
+    new_names:      files have come since the folder was flushed last.
+    failure:        why nothing more is appended: what was written may not have become durable.
+    """
+
+    def __init__(self) -> None:
+        self.recovery_point = 0
+        self.appended = 0
+        self.at_roll = 0
+        self.new_names = True
+        self.failure: StorageError | None = None
+        self.under_way = False
+        self._flushed = 0
+        self._last_flush_ms = 0
+        self._truncations = 0
+
+    def opened(self, recovery_point: int, end: int) -> None:
+        """The log stands as it was found."""
+        self.recovery_point = recovery_point
+        self.appended = end - recovery_point
+
+    def begun_anew(self, offset: int) -> None:
+        """The log is empty, and begins at `offset`."""
+        self.recovery_point = offset
+        self._flushed = self.at_roll = self.appended
+
+    def flushed_at(self, now_ms: int) -> None:
+        """The interval of `flush.ms` begins now."""
+        self._last_flush_ms = max(self._last_flush_ms, now_ms)
+
+    def due(self, end: int, config: LogConfig, now_ms: int) -> bool:
+        """True if `flush.messages` or `flush.ms` asks for a flush of a log that ends at `end`."""
+        if end <= self.recovery_point:
+            return False
+        self._last_flush_ms = min(self._last_flush_ms, now_ms)  # the clock may have been set back
+        return self.appended - self._flushed >= config.flush_messages or now_ms - self._last_flush_ms >= config.flush_ms
+
+    def may_begin(self, target: int) -> bool:
+        """False if there is nothing to flush below `target`, or a flush is under way, or there was a failure."""
+        return not self.under_way and self.failure is None and target > self.recovery_point
+
+    def take_new_names(self) -> bool:
+        """True if the folder must be flushed, too; while another flush may do so, nobody knows yet that it did."""
+        taken, self.new_names = self.new_names or self.under_way, False
+        return taken
+
+    @property
+    def truncations(self) -> int:
+        """How often the log was cut: a flush that began before one says nothing of what came after."""
+        return self._truncations
+
+    def truncated(self, offset: int) -> None:
+        """Nothing from `offset` on counts any more."""
+        self._truncations += 1
+        self.lower(offset)
+
+    def lower(self, offset: int) -> None:
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def raise_to(self, offset: int) -> None:
+        self.recovery_point = max(self.recovery_point, offset)
+
+    def done(self, work: FlushWork, end: int) -> bool:
+        """The records of `work` are durable. False: the log was cut meanwhile, so that nobody knows which."""
+        self.flushed_at(work.began_ms)
+        if work.truncations != self._truncations:
+            return False
+        self.raise_to(min(work.target, end))
+        self._flushed = max(self._flushed, work.appended_messages)
+        return True

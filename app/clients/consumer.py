@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...core.client.errors import ClientTimeout, EncodeError
-from ...core.client.fetch_state import AtTime, Chunk, FetcherSettings, PartitionState
+from ...core.client.errors import ClientTimeout
+from ...core.client.fetch_state import AtTime, FetcherSettings, PartitionState
 from ...core.client.fetcher import Fetcher
 from ...core.message.message import Message
-from ...plugins.builtin.encoders import BytesSerde
 from ...ports.broker_api import EARLIEST, LATEST
-from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, BarnabasError, ConfigError
+from ...ports.errors import BarnabasError, ConfigError
 from ...ports.words import TopicPartition
+from .consumer_places import Place, PlaceFinder, Position, start_at
+from .consumer_reading import Ends, Reading
 from .offsets import list_offsets
 from .opening import first_error, open_shell, plugin_host
 from .settings import ConsumerSettings, read_settings
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ...core.client.serde import Decoder
-
-_NAMED = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": LATEST}
-_NO_END = 2**63
-Position = str | int
-"""An offset, or "earliest" or "latest"."""
-Place = TopicPartition | tuple[str, int]
 
 
 class Consumer:
@@ -62,19 +56,17 @@ class Consumer:
         given = {name: thing for name, thing in names.items() if isinstance(thing, str)}
         self.settings = chosen = read_settings(ConsumerSettings, config, {**given, **settings})
         host = plugin_host(plugins)
-        self._decoder = host.decoder(chosen.decoder) if decoder is None or isinstance(decoder, str) else decoder
-        self._key_decoder = (
-            host.decoder(chosen.key_decoder) if key_decoder is None or isinstance(key_decoder, str) else key_decoder
-        )
-        self._plain = type(self._decoder) is BytesSerde and type(self._key_decoder) is BytesSerde
+        values = host.decoder(chosen.decoder) if decoder is None or isinstance(decoder, str) else decoder
+        keys = host.decoder(chosen.key_decoder) if key_decoder is None or isinstance(key_decoder, str) else key_decoder
         self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
         self._lock = self._shell.lock
         entropy = self._shell.connector.entropy
         self._fetcher = Fetcher(self._shell.view, entropy, _fetching(chosen), host.codecs())
         self._shell.add_part(self._fetcher)
-        self._current: Iterator[Message] = iter(())
-        self._current_state: PartitionState | None = None
-        self._current_chunk: Chunk | None = None
+        self._finder = PlaceFinder(
+            self._shell, timeout_ms=chosen.default_api_timeout_ms, auto_create=chosen.allow_auto_create_topics
+        )
+        self._reading = Reading(self._shell, self._fetcher, values, keys)
         self._failure: BarnabasError | None = None
 
     # --- what to read
@@ -96,10 +88,10 @@ class Consumer:
         Raises `ApiError` for a topic or partition that does not exist, `ClientTimeout`.
         """
         start = self._start(position, timestamp_ms)
-        places = self._places(what, partitions)
+        places = self._finder.places(what, partitions)
         with self._lock:
             self._fetcher.assign(dict.fromkeys(places, start))
-            self._drop_current()
+            self._reading.drop()
             self._shell.wake()
         return places
 
@@ -155,7 +147,7 @@ class Consumer:
             limit = self.settings.consumer_timeout_ms / 1000
         ends = self._ends_now() if stop_at_end else None
         while True:
-            yield from self._rest(ends)
+            yield from self._reading.rest(ends)
             if not self._next(limit, ends):
                 return
 
@@ -173,7 +165,7 @@ class Consumer:
         found: list[Message] = []
         try:
             while True:
-                found += islice(self._rest(None), wanted - len(found))
+                found += islice(self._reading.rest(None), wanted - len(found))
                 if len(found) >= wanted:
                     return found
                 if not self._next(0.0 if found else timeout, None):
@@ -187,7 +179,7 @@ class Consumer:
     @property
     def buffered(self) -> bool:
         """True if the next message is there without waiting."""
-        return self._current_chunk is not None or any(
+        return self._reading.holds or any(
             state.chunks and not state.paused for state in self._fetcher.partitions.values()
         )
 
@@ -217,7 +209,7 @@ class Consumer:
     def reached(self, ends: Mapping[TopicPartition, int]) -> bool:
         """True when the user has got everything before these offsets, of the partitions that are not paused."""
         with self._lock:
-            return self._at_end(ends)
+            return self._reading.at(ends)
 
     def close(self) -> None:
         """Stop fetching and hang up; whoever iterates gets `ClosedError`. Twice is harmless."""
@@ -233,146 +225,35 @@ class Consumer:
 
     # --- inside
 
-    def _rest(self, ends: Mapping[TopicPartition, int] | None) -> Iterator[Message]:
-        """What is left of the chunk in hand."""
-        chunk, state = self._current_chunk, self._current_state
-        if chunk is None or state is None:
-            return
-        end = _NO_END if ends is None else ends.get(chunk.place, _NO_END)
-        plain = self._plain
-        try:
-            for message in self._current:
-                offset = message.offset
-                if offset >= end:
-                    self._seek({chunk.place: offset})
-                    return
-                state.read_offset = offset + 1
-                yield message if plain else self._decoded(message)
-                if self._current_chunk is not chunk:  # the user has gone elsewhere meanwhile
-                    return
-        except ApiError as error:
-            self._stop_at(state, error)
-            raise
-        state.read_offset = max(state.read_offset, chunk.next_offset)
-        self._drop_current()
-
-    def _next(self, timeout: float | None, ends: Mapping[TopicPartition, int] | None) -> bool:
-        """Take the next chunk in hand. False when the time is over, or all ends are reached. Raises a chunk's error."""
+    def _next(self, timeout: float | None, ends: Ends | None) -> bool:
+        """Have the next chunk in hand. False when the time is over, or all ends are reached. Raises a chunk's error."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        found: list[Chunk] = []
+        reading = self._reading
+        took = False
 
         def came() -> bool:
-            if found or (ends is not None and self._at_end(ends)):
+            nonlocal took
+            if ends is not None and reading.at(ends):
                 return True
-            chunk = self._fetcher.next_chunk()
-            if chunk is not None:
-                found.append(chunk)
-            return bool(found)
+            took = reading.take()
+            return took
 
         with self._lock:
             if not self._fetcher.partitions:
                 raise ConfigError("nothing is assigned: call assign() first")
             self._shell.wait(came, timeout)
-            if not found:
-                return False
-            chunk = found[0]
-            self._shell.wake()
-        if chunk.error is not None:
-            raise chunk.error
-        self._current_chunk = chunk
-        self._current_state = self._fetcher.partitions[chunk.place]
-        self._current = iter(chunk.messages)
-        return True
-
-    def _at_end(self, ends: Mapping[TopicPartition, int]) -> bool:
-        for place, end in ends.items():
-            state = self._fetcher.partitions.get(place)
-            if state is None or state.paused:
-                continue
-            if state.read_offset < end and not (state.stopped and not state.chunks):
-                return False
-        return True
-
-    def _stop_at(self, state: PartitionState, error: BarnabasError) -> None:
-        """A batch cannot be read: nothing is skipped in silence, `resume` tries it again, `seek` goes past it."""
-        with self._lock:
-            state.jump(None, state.read_offset)
-            state.last_error = error
-            state.stopped = True
-            self._drop_current()
-
-    def _decoded(self, message: Message) -> Message:
-        try:
-            return message._replace(
-                value=self._decoder.decode(message.topic, message.value),
-                key=self._key_decoder.decode(message.topic, message.key),
-            )
-        except Exception as error:
-            where = f"{message.topic}-{message.partition} offset {message.offset}"
-            raise EncodeError(f"the message at {where} cannot be decoded: {error}") from error
+        return took
 
     def _start(self, position: Position | None, timestamp_ms: int | None) -> AtTime | int:
-        if position is not None and timestamp_ms is not None:
-            raise ConfigError("give a position or a timestamp_ms, not both")
-        if timestamp_ms is not None:
-            return AtTime(timestamp_ms)
-        if position is None:
-            reset = self.settings.auto_offset_reset.value
-            if not reset:
-                raise ConfigError("auto.offset.reset is none: say where to begin, with position= or timestamp_ms=")
-            return AtTime(reset)
-        if isinstance(position, str):
-            if position not in _NAMED:
-                raise ConfigError(f"position {position!r}: give an offset, earliest or latest")
-            return AtTime(_NAMED[position])
-        if position < 0:
-            raise ConfigError(f"position {position}: an offset is 0 or more")
-        return position
-
-    def _places(
-        self, what: str | Place | Iterable[str | Place], partitions: Iterable[int] | None
-    ) -> list[TopicPartition]:
-        chosen = None if partitions is None else list(partitions)
-        several: Iterable[str | Place] = [what] if isinstance(what, str) or _is_place(what) else what  # type: ignore[list-item, assignment]  # _is_place tells
-        places: list[TopicPartition] = []
-        for each in several:
-            if not isinstance(each, str):
-                places.append(TopicPartition(*each))
-                self._count(places[-1].topic, places[-1].partition)
-                continue
-            count = self._count(each, max(chosen) if chosen else 0)
-            places += [TopicPartition(each, p) for p in (range(count) if chosen is None else chosen)]
-        if not places:
-            raise ConfigError("assign at least one partition")
-        return list(dict.fromkeys(places))
-
-    def _count(self, topic: str, largest: int) -> int:
-        """How many partitions the topic has. Raises `ApiError` when `largest` is not one of them."""
-        view, limit = self._shell.view, self.settings.default_api_timeout_ms / 1000
-
-        def told() -> bool:
-            error = view.topic_errors.get(topic)
-            missing = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self.settings.allow_auto_create_topics
-            return view.topic(topic) is not None or (error is not None and (missing or not error.retriable))
-
-        with self._lock:
-            view.want([topic])
-            self._shell.wake()
-            known = self._shell.wait(told, limit)
-            found, error = view.topic(topic), view.topic_errors.get(topic)
-            if found is None:
-                view.forget(topic)
-        if found is None:
-            if error is not None:
-                raise ApiError(error, f"topic {topic}")
-            why = "" if known or view.last_error is None else f"; last: {view.last_error}"
-            raise ClientTimeout(f"no metadata of topic {topic} within {limit} s{why}")
-        count = len(found.leaders)
-        if not 0 <= largest < count:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions, no {largest}")
-        return count
+        start = start_at(position, timestamp_ms)
+        if start is not None:
+            return start
+        reset = self.settings.auto_offset_reset.value
+        if not reset:
+            raise ConfigError("auto.offset.reset is none: say where to begin, with position= or timestamp_ms=")
+        return AtTime(reset)
 
     def _ends_now(self) -> dict[TopicPartition, int]:
         return self._offsets(None, LATEST)
@@ -395,8 +276,7 @@ class Consumer:
         with self._lock:
             for place, position in positions.items():
                 self._fetcher.seek(place, position)
-                if self._current_chunk is not None and self._current_chunk.place == place:
-                    self._drop_current()
+            self._reading.drop(positions)
             self._shell.wake()
 
     def _set_paused(self, places: Sequence[Place], paused: bool) -> None:
@@ -405,15 +285,8 @@ class Consumer:
             self._state(place)
         with self._lock:
             self._fetcher.pause(chosen, paused)
+            self._reading.put_aside()
             self._shell.wake()
-
-    def _drop_current(self) -> None:
-        self._current_chunk = self._current_state = None
-        self._current = iter(())
-
-
-def _is_place(what: object) -> bool:
-    return isinstance(what, tuple) and len(what) == 2 and isinstance(what[0], str) and isinstance(what[1], int)
 
 
 def _fetching(chosen: ConsumerSettings) -> FetcherSettings:

@@ -206,6 +206,18 @@ def test_pausing_and_resuming(cluster: PlainCluster, consumer: Consumer) -> None
     assert offsets(consumer.messages(stop_at_end=True)) == list(range(9))
 
 
+def test_a_pause_counts_from_the_next_message_on(cluster: PlainCluster, consumer: Consumer) -> None:
+    fill(cluster, 3, place=T1)
+    consumer.assign("t", position="earliest")
+    reading = consumer.messages(stop_at_end=True)
+    first = next(reading)
+    consumer.pause((first.topic, first.partition))
+    assert {m.partition for m in reading} == {1 - first.partition}
+    consumer.resume()
+    rest = [m.offset for m in consumer.messages(stop_at_end=True)]
+    assert rest == list(range(1, 9 if first.partition == 0 else 3))
+
+
 def test_values_and_keys_are_decoded(cluster: PlainCluster) -> None:
     cluster.append(T1, encode_batch([Message(b'{"a":1}', key=b"k"), Message(b"{oops"), Message(b"3")], now_ms=1))
     with consumer_of(cluster, decoder="json", key_decoder="string") as consumer:

@@ -1,0 +1,93 @@
+"""What users say they want to read, and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...core.client.errors import ClientTimeout
+from ...core.client.fetch_state import AtTime
+from ...ports.broker_api import EARLIEST, LATEST
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, ConfigError
+from ...ports.words import TopicPartition
+from .shell import ClientShell
+
+_NAMED = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": LATEST}
+
+Position = str | int
+"""An offset, or "earliest" or "latest"."""
+Place = TopicPartition | tuple[str, int]
+
+
+def start_at(position: Position | None, timestamp_ms: int | None) -> AtTime | int | None:
+    """Where to begin; None when nothing is said. Raises `ConfigError`."""
+    if position is not None and timestamp_ms is not None:
+        raise ConfigError("give a position or a timestamp_ms, not both")
+    if timestamp_ms is not None:
+        return AtTime(timestamp_ms)
+    if position is None:
+        return None
+    if isinstance(position, str):
+        if position not in _NAMED:
+            raise ConfigError(f"position {position!r}: give an offset, earliest or latest")
+        return AtTime(_NAMED[position])
+    if position < 0:
+        raise ConfigError(f"position {position}: an offset is 0 or more")
+    return position
+
+
+class PlaceFinder:
+    """Tells what partitions there are."""
+
+    def __init__(self, shell: ClientShell, *, timeout_ms: int, auto_create: bool) -> None:
+        self._shell = shell
+        self._timeout_s = timeout_ms / 1000
+        self._auto_create = auto_create
+
+    def places(
+        self, what: str | Place | Iterable[str | Place], partitions: Iterable[int] | None
+    ) -> list[TopicPartition]:
+        """The partitions of topics, and partitions as they are. Raises `ApiError`, `ClientTimeout`, `ConfigError`."""
+        chosen: Sequence[int] | None = None if partitions is None else list(partitions)
+        several: Iterable[str | Place] = [what] if isinstance(what, str) or _is_place(what) else what  # type: ignore[list-item, assignment]  # _is_place tells
+        places: list[TopicPartition] = []
+        for each in several:
+            if not isinstance(each, str):
+                places.append(TopicPartition(*each))
+                self._count(places[-1].topic, places[-1].partition)
+                continue
+            count = self._count(each, max(chosen) if chosen else 0)
+            places += [TopicPartition(each, p) for p in (range(count) if chosen is None else chosen)]
+        if not places:
+            raise ConfigError("assign at least one partition")
+        return list(dict.fromkeys(places))
+
+    def _count(self, topic: str, largest: int) -> int:
+        """How many partitions the topic has. Raises `ApiError` when `largest` is not one of them."""
+        view, shell = self._shell.view, self._shell
+
+        def told() -> bool:
+            error = view.topic_errors.get(topic)
+            missing = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._auto_create
+            return view.topic(topic) is not None or (error is not None and (missing or not error.retriable))
+
+        with shell.lock:
+            view.want([topic])
+            shell.wake()
+            known = shell.wait(told, self._timeout_s)
+            found, error = view.topic(topic), view.topic_errors.get(topic)
+            if found is None:
+                view.forget(topic)
+        if found is None:
+            if error is not None:
+                raise ApiError(error, f"topic {topic}")
+            why = "" if known or view.last_error is None else f"; last: {view.last_error}"
+            raise ClientTimeout(f"no metadata of topic {topic} within {self._timeout_s} s{why}")
+        count = len(found.leaders)
+        if not 0 <= largest < count:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions, no {largest}")
+        return count
+
+
+def _is_place(what: object) -> bool:
+    return isinstance(what, tuple) and len(what) == 2 and isinstance(what[0], str) and isinstance(what[1], int)

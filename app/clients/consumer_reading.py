@@ -1,0 +1,137 @@
+"""The way of messages from the fetcher to the user's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import define
+
+from ...core.client.errors import EncodeError
+from ...core.client.fetch_state import Chunk, PartitionState
+from ...core.message.message import Message
+from ...plugins.builtin.encoders import BytesSerde
+from ...ports.errors import ApiError, BarnabasError
+from ...ports.words import TopicPartition
+
+if TYPE_CHECKING:
+    from ...core.client.fetcher import Fetcher
+    from ...core.client.serde import Decoder
+    from .shell import ClientShell
+
+NO_END = 2**63
+Ends = Mapping[TopicPartition, int]
+"""Where to stop: per partition the offset after the last message wanted."""
+
+
+@define(eq=False)
+class _Hand:
+    """A chunk in the user's hand, and what is left of it."""
+
+    chunk: Chunk
+    state: PartitionState
+    messages: Iterator[Message]
+
+
+class Reading:
+    """Hands out the messages of the fetcher's chunks one by one. One thread at a time.
+
+    A message counts as read once it is handed out: `PartitionState.read_offset` is behind it then.
+    """
+
+    def __init__(self, shell: ClientShell, fetcher: Fetcher, decoder: Decoder, key_decoder: Decoder) -> None:
+        self._shell = shell
+        self._fetcher = fetcher
+        self._decoder = decoder
+        self._key_decoder = key_decoder
+        self._plain = type(decoder) is BytesSerde and type(key_decoder) is BytesSerde
+        self._hand: _Hand | None = None
+        self._aside: dict[TopicPartition, _Hand] = {}
+
+    @property
+    def holds(self) -> bool:
+        """True while there is a chunk to go on with."""
+        return self._hand is not None or any(not hand.state.paused for hand in self._aside.values())
+
+    def rest(self, ends: Ends | None) -> Iterator[Message]:
+        """What is left of the chunk in hand, up to where it is put aside."""
+        hand = self._hand
+        if hand is None:
+            return
+        chunk, state = hand.chunk, hand.state
+        end = NO_END if ends is None else ends.get(chunk.place, NO_END)
+        plain = self._plain
+        try:
+            for message in hand.messages:
+                offset = message.offset
+                if offset >= end:
+                    with self._shell.lock:
+                        self._fetcher.seek(chunk.place, offset)
+                        self.drop([chunk.place])
+                        self._shell.wake()
+                    return
+                state.read_offset = offset + 1
+                yield message if plain else self._decoded(message)
+                if self._hand is not hand:  # the user has gone elsewhere meanwhile, or is wanted
+                    return
+        except ApiError as error:
+            self._stop_at(state, error)
+            raise
+        state.read_offset = max(state.read_offset, chunk.next_offset)
+        with self._shell.lock:
+            self.drop([chunk.place])
+
+    def take(self) -> bool:
+        """Have a chunk in hand if there is one. Lock held; raises a chunk's error."""
+        for place, hand in self._aside.items():
+            if not hand.state.paused:
+                self._hand = self._aside.pop(place)
+                return True
+        chunk = self._fetcher.next_chunk()
+        if chunk is None:
+            return False
+        self._shell.wake()
+        if chunk.error is not None:
+            raise chunk.error
+        self._hand = _Hand(chunk, self._fetcher.partitions[chunk.place], iter(chunk.messages))
+        return True
+
+    def put_aside(self) -> None:
+        """Let `rest` end before its next message; `take` goes on there. Lock held, any thread."""
+        if self._hand is not None:
+            self._aside[self._hand.chunk.place] = self._hand
+            self._hand = None
+
+    def drop(self, places: Iterable[TopicPartition] | None = None) -> None:
+        """Forget what is in hand (None: of all partitions). Lock held."""
+        self.put_aside()
+        for place in list(self._aside) if places is None else places:
+            self._aside.pop(place, None)
+
+    def at(self, ends: Ends) -> bool:
+        """True when all before these offsets was handed out; paused partitions do not count. Lock held."""
+        for place, end in ends.items():
+            state = self._fetcher.partitions.get(place)
+            if state is None or state.paused:
+                continue
+            if state.read_offset < end and not (state.stopped and not state.chunks):
+                return False
+        return True
+
+    def _stop_at(self, state: PartitionState, error: BarnabasError) -> None:
+        """A batch cannot be read: nothing is skipped in silence, `resume` tries it again, `seek` goes past it."""
+        with self._shell.lock:
+            state.jump(None, state.read_offset)
+            state.last_error = error
+            state.stopped = True
+            self.drop()
+
+    def _decoded(self, message: Message) -> Message:
+        try:
+            return message._replace(
+                value=self._decoder.decode(message.topic, message.value),
+                key=self._key_decoder.decode(message.topic, message.key),
+            )
+        except Exception as error:
+            where = f"{message.topic}-{message.partition} offset {message.offset}"
+            raise EncodeError(f"the message at {where} cannot be decoded: {error}") from error

@@ -1,19 +1,19 @@
 """The etcd adapter against real servers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from contracts.coordination import CoordinationContract, Opened, machine_for
-from contracts.coordination_harness import Recorder, Watch, exists, wait_until
+from contracts.coordination_harness import Recorder, Watch, wait_until
+from contracts.coordination_remote import CableHarness, RemoteSuite, is_created, is_set
 from hypothesis import settings
 from support.etcd_server import EtcdServer, etcd_cluster
 from support.server_process import free_ports
-from support.tcp_proxy import TcpProxy
 
 from barnabas.adapters.coord_etcd import EtcdCoordination
-from barnabas.ports.coordination import BadVersion, Coordination, CoordinationError, NoNode, NotEmpty, SessionState
+from barnabas.ports.coordination import Coordination, CoordinationError, NotEmpty, SessionState
 from barnabas.ports.errors import ConfigError
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("etcd")]
@@ -42,51 +42,24 @@ def _url(port: int, prefix: str) -> str:
     return f"etcd://127.0.0.1:{port}{prefix}"
 
 
-class EtcdHarness:
-    """Each session has a network cable of its own."""
-
-    several_sessions = True
-    faults = frozenset({"expire_session", "disconnect", "reconnect", "restart_server"})
+class EtcdHarness(CableHarness):
+    short_session_ms = 2000
 
     def __init__(self, server: EtcdServer) -> None:
-        self._server = server
+        super().__init__(server)
         self.prefix = f"/{uuid4().hex}/root"
-        self._made: list[tuple[EtcdCoordination, TcpProxy]] = []
 
-    def session(self, session_timeout_ms: int = SESSION_MS) -> EtcdCoordination:
-        cable = TcpProxy(("127.0.0.1", self._server.port))
-        try:
-            made = EtcdCoordination(
-                _url(cable.port, self.prefix), session_timeout_ms=session_timeout_ms, report=_ignore
-            )
-        except CoordinationError:
-            cable.close()
-            raise
-        self._made.append((made, cable))
-        return made
-
-    def cable(self, session: Coordination) -> TcpProxy:
-        return next(cable for made, cable in self._made if made is session)
+    def connect(
+        self, port: int, *, session_timeout_ms: int | None = None, report: Callable[[str], None] | None = None
+    ) -> EtcdCoordination:
+        return EtcdCoordination(
+            _url(port, self.prefix), session_timeout_ms=session_timeout_ms or SESSION_MS, report=report or _ignore
+        )
 
     def expire_session(self, session: Coordination) -> None:
         assert isinstance(session, EtcdCoordination)
-        self._server.end_lease(session._keeper.lease)
-
-    def disconnect(self, session: Coordination) -> None:
-        self.cable(session).cut()
-
-    def reconnect(self, session: Coordination) -> None:
-        self.cable(session).restore()
-
-    def restart_server(self) -> None:
-        self._server.kill()
-        self._server.start()
-        self._server.wait_ready()
-
-    def close(self) -> None:
-        for session, cable in self._made:
-            session.close()
-            cable.close()
+        assert isinstance(self.server, EtcdServer)
+        self.server.end_lease(session._keeper.lease)
 
 
 @pytest.fixture
@@ -96,8 +69,8 @@ def harness(server: EtcdServer) -> Iterator[EtcdHarness]:
     harness.close()
 
 
-class TestEtcdCoordination(CoordinationContract):
-    """The contract; the fixture `harness` is the module's."""
+class TestEtcdCoordination(CoordinationContract, RemoteSuite):
+    """The contract, and what a network adds; the fixture `harness` is the module's."""
 
 
 class _OpenedEtcd:
@@ -124,36 +97,6 @@ class TestEtcdMachine(machine_for(_open_fresh).TestCase):  # type: ignore[misc] 
     settings = settings(max_examples=8, stateful_step_count=15, deadline=None)
 
 
-def test_a_cable_that_goes_dead_is_noticed_and_the_session_expires(harness: EtcdHarness) -> None:
-    """Nothing is closed, nothing arrives: only the missing answers tell."""
-    one, other = harness.session(session_timeout_ms=2000), harness.session()
-    states: Recorder[SessionState] = Recorder()
-    one.listen(states)
-    one.create("/registered/one", b"1", ephemeral=True)
-    watch, others_watch = Watch(one, "/a"), Watch(other, "/registered")
-    harness.cable(one).stall()
-    with pytest.raises(CoordinationError):
-        one.get("/registered/one")
-    states.wait(lambda told: told == [SessionState.SUSPENDED])
-    others_watch.wait(b"", [])
-    other.create("/a", b"meanwhile")
-    harness.cable(one).restore()
-    states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.EXPIRED])
-    watch.wait(b"meanwhile", [])
-    one.create("/registered/one", b"2", ephemeral=True)
-
-
-def test_the_adapter_does_not_make_ephemeral_nodes_again(harness: EtcdHarness) -> None:
-    session = harness.session()
-    states: Recorder[SessionState] = Recorder()
-    session.listen(states)
-    session.create("/registered", ephemeral=True)
-    harness.expire_session(session)
-    states.wait(lambda told: SessionState.EXPIRED in told)
-    session.create("/later")
-    assert not exists(session, "/registered")
-
-
 def test_an_ephemeral_node_for_a_lease_that_is_gone_tells_of_the_end_of_the_session(harness: EtcdHarness) -> None:
     session = harness.session(session_timeout_ms=60_000)
     states: Recorder[SessionState] = Recorder()
@@ -163,29 +106,6 @@ def test_an_ephemeral_node_for_a_lease_that_is_gone_tells_of_the_end_of_the_sess
         session.create("/registered", ephemeral=True)
     states.wait(lambda told: told == [SessionState.EXPIRED])  # long before the lease would be refreshed
     session.create("/registered", ephemeral=True)
-
-
-def test_closing_while_the_connection_is_lost(harness: EtcdHarness) -> None:
-    session = harness.session()
-    states: Recorder[SessionState] = Recorder()
-    session.listen(states)
-    harness.disconnect(session)
-    states.wait(lambda told: told == [SessionState.SUSPENDED])
-    session.watch("/a", lambda: None)
-    session.close()
-
-
-def test_versions_that_etcd_cannot_have(harness: EtcdHarness) -> None:
-    session = harness.session()
-    session.create("/a", b"x")
-    for version in (-1, -2, 2**31, 2**70):
-        with pytest.raises(BadVersion, match="/a"):
-            session.set("/a", b"lost", version=version)
-        with pytest.raises(BadVersion, match="/a"):
-            session.delete("/a", version=version)
-        with pytest.raises(NoNode, match="/b"):
-            session.delete("/b", version=version)
-    assert session.get("/a").data == b"x"
 
 
 def test_nodes_stand_at_the_keys_that_others_expect(server: EtcdServer, harness: EtcdHarness) -> None:
@@ -240,10 +160,10 @@ def test_a_cluster_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_
             session.create(f"/registered/{number}", ephemeral=True)
         watches = [Watch(session, "/a") for session in sessions]
         leader.kill()
-        wait_until(lambda: _created(sessions[0], "/a"))
+        wait_until(lambda: is_created(sessions[0], "/a", b"after"))
         for watch in watches:
             watch.wait(b"after", [])
-        wait_until(lambda: _created(sessions[1], "/b"))
+        wait_until(lambda: is_created(sessions[1], "/b", b"after"))
         assert sessions[1].children("/registered") == ["0", "1"]
         states: Recorder[SessionState] = Recorder()
         sessions[1].listen(states)
@@ -253,7 +173,7 @@ def test_a_cluster_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_
             sessions[1].set("/a", b"alone")
         order[1].start()
         states.wait(lambda told: told[-1] is not SessionState.SUSPENDED)
-        wait_until(lambda: _is_set(sessions[1], "/a", b"quorum"))
+        wait_until(lambda: is_set(sessions[1], "/a", b"quorum"))
         for watch in watches:
             watch.wait(b"quorum", [])
     finally:
@@ -261,38 +181,3 @@ def test_a_cluster_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_
             session.close()
         for server in servers:
             server.stop()
-
-
-def _is_set(session: Coordination, path: str, data: bytes) -> bool:
-    try:
-        session.set(path, data)
-    except CoordinationError:
-        return False
-    return True
-
-
-def _created(session: Coordination, path: str) -> bool:
-    """Create the node, over lost connections."""
-    try:
-        session.create(path, b"after")
-    except CoordinationError:
-        try:
-            return exists(session, path)
-        except CoordinationError:
-            return False
-    return True
-
-
-def test_a_callback_that_raises_is_reported(server: EtcdServer) -> None:
-    reports: Recorder[str] = Recorder()
-    session = EtcdCoordination(_url(server.port, f"/{uuid4().hex}"), report=reports)
-
-    def broken() -> None:
-        raise RuntimeError("a broken watch")
-
-    try:
-        session.watch("/a", broken)
-        session.create("/a")
-        reports.wait(lambda told: bool(told) and "callback failed" in told[0] and "a broken watch" in told[0])
-    finally:
-        session.close()

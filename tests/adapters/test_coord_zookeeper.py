@@ -1,20 +1,20 @@
 """The ZooKeeper adapter against real servers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from contracts.coordination import CoordinationContract, Opened, machine_for
 from contracts.coordination_harness import Recorder, Watch, exists, wait_until
+from contracts.coordination_remote import CableHarness, RemoteSuite, is_created, is_set
 from hypothesis import settings
 from kazoo.client import KazooClient
 from support.server_process import free_ports
-from support.tcp_proxy import TcpProxy
 from support.zookeeper_server import ZookeeperServer, zookeeper_ensemble
 
 from barnabas.adapters.coord_zookeeper import ZookeeperCoordination
-from barnabas.ports.coordination import BadVersion, Coordination, CoordinationError, NoNode, SessionState
+from barnabas.ports.coordination import Coordination, CoordinationError, SessionState
 from barnabas.ports.errors import ConfigError
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
@@ -43,31 +43,19 @@ def _url(port: int, chroot: str) -> str:
     return f"zookeeper://127.0.0.1:{port}{chroot}"
 
 
-class ZookeeperHarness:
-    """Each session has a network cable of its own."""
-
-    several_sessions = True
-    faults = frozenset({"expire_session", "disconnect", "reconnect", "restart_server"})
+class ZookeeperHarness(CableHarness):
+    short_session_ms = 1500
 
     def __init__(self, server: ZookeeperServer) -> None:
-        self._server = server
+        super().__init__(server)
         self.chroot = f"/{uuid4().hex}/root"
-        self._made: list[tuple[ZookeeperCoordination, TcpProxy]] = []
 
-    def session(self, session_timeout_ms: int = SESSION_MS) -> ZookeeperCoordination:
-        cable = TcpProxy(("127.0.0.1", self._server.port))
-        try:
-            made = ZookeeperCoordination(
-                _url(cable.port, self.chroot), session_timeout_ms=session_timeout_ms, report=_ignore
-            )
-        except CoordinationError:
-            cable.close()
-            raise
-        self._made.append((made, cable))
-        return made
-
-    def cable(self, session: Coordination) -> TcpProxy:
-        return next(cable for made, cable in self._made if made is session)
+    def connect(
+        self, port: int, *, session_timeout_ms: int | None = None, report: Callable[[str], None] | None = None
+    ) -> ZookeeperCoordination:
+        return ZookeeperCoordination(
+            _url(port, self.chroot), session_timeout_ms=session_timeout_ms or SESSION_MS, report=report or _ignore
+        )
 
     def expire_session(self, session: Coordination) -> None:
         """Another client takes the session over and ends it."""
@@ -75,27 +63,11 @@ class ZookeeperHarness:
         identity = session._client.client_id
         cable = self.cable(session)
         cable.cut()
-        thief = KazooClient(f"127.0.0.1:{self._server.port}", client_id=identity)
+        thief = KazooClient(f"127.0.0.1:{self.server.port}", client_id=identity)
         thief.start()
         thief.stop()
         thief.close()
         cable.restore()
-
-    def disconnect(self, session: Coordination) -> None:
-        self.cable(session).cut()
-
-    def reconnect(self, session: Coordination) -> None:
-        self.cable(session).restore()
-
-    def restart_server(self) -> None:
-        self._server.kill()
-        self._server.start()
-        self._server.wait_ready()
-
-    def close(self) -> None:
-        for session, cable in self._made:
-            session.close()
-            cable.close()
 
 
 @pytest.fixture
@@ -105,8 +77,8 @@ def harness(server: ZookeeperServer) -> Iterator[ZookeeperHarness]:
     harness.close()
 
 
-class TestZookeeperCoordination(CoordinationContract):
-    """The contract; the fixture `harness` is the module's."""
+class TestZookeeperCoordination(CoordinationContract, RemoteSuite):
+    """The contract, and what a network adds; the fixture `harness` is the module's."""
 
 
 class _OpenedZookeeper:
@@ -133,36 +105,6 @@ class TestZookeeperMachine(machine_for(_open_fresh).TestCase):  # type: ignore[m
     settings = settings(max_examples=8, stateful_step_count=15, deadline=None)
 
 
-def test_a_cable_that_goes_dead_is_noticed_and_the_session_expires(harness: ZookeeperHarness) -> None:
-    """Nothing is closed, nothing arrives: only the missing heartbeat tells."""
-    one, other = harness.session(session_timeout_ms=1500), harness.session()
-    states: Recorder[SessionState] = Recorder()
-    one.listen(states)
-    one.create("/registered/one", b"1", ephemeral=True)
-    watch, others_watch = Watch(one, "/a"), Watch(other, "/registered")
-    harness.cable(one).stall()
-    with pytest.raises(CoordinationError):
-        one.get("/registered/one")
-    states.wait(lambda told: told == [SessionState.SUSPENDED])
-    others_watch.wait(b"", [])
-    other.create("/a", b"meanwhile")
-    harness.cable(one).restore()
-    states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.EXPIRED])
-    watch.wait(b"meanwhile", [])
-    one.create("/registered/one", b"2", ephemeral=True)
-
-
-def test_the_adapter_does_not_make_ephemeral_nodes_again(harness: ZookeeperHarness) -> None:
-    session = harness.session()
-    states: Recorder[SessionState] = Recorder()
-    session.listen(states)
-    session.create("/registered", ephemeral=True)
-    harness.expire_session(session)
-    states.wait(lambda told: SessionState.EXPIRED in told)
-    session.create("/later")
-    assert not exists(session, "/registered")
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_answer_that_nobody_understands_ends_the_session_but_not_the_adapter(harness: ZookeeperHarness) -> None:
     session = harness.session(session_timeout_ms=1000)
@@ -175,29 +117,6 @@ def test_an_answer_that_nobody_understands_ends_the_session_but_not_the_adapter(
     assert not exists(session, "/registered")
     session.create("/a", b"1")
     watch.wait(b"1", [])
-
-
-def test_closing_while_the_connection_is_lost(harness: ZookeeperHarness) -> None:
-    session = harness.session()
-    states: Recorder[SessionState] = Recorder()
-    session.listen(states)
-    harness.disconnect(session)
-    states.wait(lambda told: told == [SessionState.SUSPENDED])
-    session.watch("/a", lambda: None)
-    session.close()
-
-
-def test_versions_that_zookeeper_cannot_send(harness: ZookeeperHarness) -> None:
-    session = harness.session()
-    session.create("/a", b"x")
-    for version in (-1, -2, 2**31, 2**70):
-        with pytest.raises(BadVersion, match="/a"):
-            session.set("/a", b"lost", version=version)
-        with pytest.raises(BadVersion, match="/a"):
-            session.delete("/a", version=version)
-        with pytest.raises(NoNode, match="/b"):
-            session.delete("/b", version=version)
-    assert session.get("/a").data == b"x"
 
 
 def test_nodes_stand_at_the_paths_that_others_expect(server: ZookeeperServer, harness: ZookeeperHarness) -> None:
@@ -236,7 +155,7 @@ def test_an_ensemble_goes_on_when_one_member_is_killed_and_waits_when_two_are(tm
         watches = [Watch(session, "/a") for session in sessions]
         leader = next(server for server in servers if server.mode() == "leader")
         leader.kill()
-        wait_until(lambda: _created(sessions[0], "/a"))
+        wait_until(lambda: is_created(sessions[0], "/a", b"after"))
         for watch in watches:
             watch.wait(b"after", [])
         assert sessions[1].children("/registered") == ["0", "1", "2"]
@@ -249,7 +168,7 @@ def test_an_ensemble_goes_on_when_one_member_is_killed_and_waits_when_two_are(tm
             sessions[1].set("/a", b"alone")
         left[0].start()
         states.wait(lambda told: told[-1] is not SessionState.SUSPENDED)
-        wait_until(lambda: _is_set(sessions[1], "/a", b"quorum"))
+        wait_until(lambda: is_set(sessions[1], "/a", b"quorum"))
         for watch in watches:
             watch.wait(b"quorum", [])
     finally:
@@ -257,38 +176,3 @@ def test_an_ensemble_goes_on_when_one_member_is_killed_and_waits_when_two_are(tm
             session.close()
         for server in servers:
             server.stop()
-
-
-def _is_set(session: Coordination, path: str, data: bytes) -> bool:
-    try:
-        session.set(path, data)
-    except CoordinationError:
-        return False
-    return True
-
-
-def _created(session: Coordination, path: str) -> bool:
-    """Create the node, over lost connections."""
-    try:
-        session.create(path, b"after")
-    except CoordinationError:
-        try:
-            return exists(session, path)
-        except CoordinationError:
-            return False
-    return True
-
-
-def test_a_callback_that_raises_is_reported(server: ZookeeperServer) -> None:
-    reports: Recorder[str] = Recorder()
-    session = ZookeeperCoordination(_url(server.port, f"/{uuid4().hex}"), report=reports)
-
-    def broken() -> None:
-        raise RuntimeError("a broken watch")
-
-    try:
-        session.watch("/a", broken)
-        session.create("/a")
-        reports.wait(lambda told: bool(told) and "callback failed" in told[0] and "a broken watch" in told[0])
-    finally:
-        session.close()

@@ -1,0 +1,170 @@
+"""What an adapter whose service is reached over a network does besides the contract of `ports.coordination`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol
+
+import pytest
+from support.tcp_proxy import TcpProxy
+
+from barnabas.ports.coordination import BadVersion, Coordination, CoordinationError, NoNode, SessionState
+
+from .coordination_harness import Recorder, Watch, exists
+
+
+class Server(Protocol):
+    """One server of the service, in a process of its own."""
+
+    port: int
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None: ...
+
+    def wait_ready(self) -> None: ...
+
+
+class CableHarness(ABC):
+    """A `Harness` whose sessions have a network cable each."""
+
+    several_sessions = True
+    faults = frozenset({"expire_session", "disconnect", "reconnect", "restart_server"})
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._made: list[tuple[Coordination, TcpProxy]] = []
+
+    @property
+    @abstractmethod
+    def short_session_ms(self) -> int:
+        """A session time that the service keeps, as short as makes sense."""
+
+    @abstractmethod
+    def connect(
+        self, port: int, *, session_timeout_ms: int | None = None, report: Callable[[str], None] | None = None
+    ) -> Coordination:
+        """A session over this port of loopback, with one tree for the whole harness."""
+
+    @abstractmethod
+    def expire_session(self, session: Coordination) -> None:
+        """Make the service end the session behind its back."""
+
+    def session(self, session_timeout_ms: int | None = None) -> Coordination:
+        cable = TcpProxy(("127.0.0.1", self.server.port))
+        try:
+            made = self.connect(cable.port, session_timeout_ms=session_timeout_ms)
+        except CoordinationError:
+            cable.close()
+            raise
+        self._made.append((made, cable))
+        return made
+
+    def cable(self, session: Coordination) -> TcpProxy:
+        return next(cable for made, cable in self._made if made is session)
+
+    def disconnect(self, session: Coordination) -> None:
+        self.cable(session).cut()
+
+    def reconnect(self, session: Coordination) -> None:
+        self.cable(session).restore()
+
+    def restart_server(self) -> None:
+        self.server.kill()
+        self.server.start()
+        self.server.wait_ready()
+
+    def close(self) -> None:
+        for session, cable in self._made:
+            session.close()
+            cable.close()
+
+
+class RemoteSuite:
+    """Inherit it beside the contract; the fixture `harness` gives a `CableHarness`."""
+
+    def test_a_cable_that_goes_dead_is_noticed_and_the_session_expires(self, harness: CableHarness) -> None:
+        """Nothing is closed, nothing arrives: only what is missing tells."""
+        one, other = harness.session(harness.short_session_ms), harness.session()
+        states = _states_of(one)
+        one.create("/registered/one", b"1", ephemeral=True)
+        watch, others_watch = Watch(one, "/a"), Watch(other, "/registered")
+        harness.cable(one).stall()
+        with pytest.raises(CoordinationError):
+            one.get("/registered/one")
+        states.wait(lambda told: told == [SessionState.SUSPENDED])
+        others_watch.wait(b"", [])
+        other.create("/a", b"meanwhile")
+        harness.cable(one).restore()
+        states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.EXPIRED])
+        watch.wait(b"meanwhile", [])
+        one.create("/registered/one", b"2", ephemeral=True)
+
+    def test_ephemeral_nodes_are_not_made_again(self, harness: CableHarness) -> None:
+        session = harness.session()
+        states = _states_of(session)
+        session.create("/registered", ephemeral=True)
+        harness.expire_session(session)
+        states.wait(lambda told: SessionState.EXPIRED in told)
+        session.create("/later")
+        assert not exists(session, "/registered")
+
+    def test_closing_while_the_connection_is_lost(self, harness: CableHarness) -> None:
+        session = harness.session()
+        states = _states_of(session)
+        harness.disconnect(session)
+        states.wait(lambda told: told == [SessionState.SUSPENDED])
+        session.watch("/a", lambda: None)
+        session.close()
+
+    def test_versions_that_the_service_cannot_have(self, harness: CableHarness) -> None:
+        session = harness.session()
+        session.create("/a", b"x")
+        for version in (-1, -2, 2**31, 2**70):
+            with pytest.raises(BadVersion, match="/a"):
+                session.set("/a", b"lost", version=version)
+            with pytest.raises(BadVersion, match="/a"):
+                session.delete("/a", version=version)
+            with pytest.raises(NoNode, match="/b"):
+                session.delete("/b", version=version)
+        assert session.get("/a").data == b"x"
+
+    def test_a_callback_that_raises_is_reported(self, harness: CableHarness) -> None:
+        reports: Recorder[str] = Recorder()
+        session = harness.connect(harness.server.port, report=reports)
+
+        def broken() -> None:
+            raise RuntimeError("a broken watch")
+
+        try:
+            session.watch("/a", broken)
+            session.create("/a")
+            reports.wait(lambda told: bool(told) and "callback failed" in told[0] and "a broken watch" in told[0])
+        finally:
+            session.close()
+
+
+def is_set(session: Coordination, path: str, data: bytes) -> bool:
+    """Set the node's data; False if that did not work."""
+    try:
+        session.set(path, data)
+    except CoordinationError:
+        return False
+    return True
+
+
+def is_created(session: Coordination, path: str, data: bytes) -> bool:
+    """Create the node, over lost connections; False if that did not work."""
+    try:
+        session.create(path, data)
+    except CoordinationError:
+        try:
+            return exists(session, path)
+        except CoordinationError:
+            return False
+    return True
+
+
+def _states_of(session: Coordination) -> Recorder[SessionState]:
+    states: Recorder[SessionState] = Recorder()
+    session.listen(states)
+    return states

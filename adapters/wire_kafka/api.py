@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from ...ports.error_codes import ErrorCode
 from .schema import Codec
-from .wire import CompactReader, CompactWriter, Reader, Writer
+from .wire import CompactReader, CompactWriter, Malformed, Reader, Writer
 
 
 @frozen(kw_only=True)
@@ -16,6 +17,8 @@ class Api:
     advertised_from: the lowest version named in ApiVersions, where it is lower than what we speak.
     least_version:   the lowest version that can express a request; a client refuses to send less.
     by_partition:    request and result have `partitions`, and a client gets its results in the order of the request.
+    completed:       the result as a client gets it, for (request, result as read): what is not in the answer because
+                     the request said it. May raise `Malformed`.
     """
 
     key: int
@@ -27,6 +30,7 @@ class Api:
     advertised_from: int | None = None
     least_version: Callable[[Any], int] | None = None
     by_partition: bool = False
+    completed: Callable[[Any, Any], Any] | None = None
 
     @property
     def name(self) -> str:
@@ -43,3 +47,19 @@ class Api:
 
     def writer(self, version: int) -> Writer:
         return CompactWriter() if version >= self.flexible_from else Writer()
+
+
+def in_order(request: Any, result: Any) -> Any:
+    """The result with its partitions in the order of the request; brokers may answer in another (Produce does)."""
+    asked, told = request.partitions, result.partitions
+    if getattr(result, "error", ErrorCode.NONE) is not ErrorCode.NONE:
+        return result
+    if len(asked) == len(told) and all(
+        a.partition == t.partition and a.topic == t.topic for a, t in zip(asked, told, strict=True)
+    ):
+        return result
+    found = {(part.topic, part.partition): part for part in told}
+    try:
+        return evolve(result, partitions=[found[part.topic, part.partition] for part in asked])
+    except KeyError as error:
+        raise Malformed(f"the answer leaves out {error.args[0]}") from None

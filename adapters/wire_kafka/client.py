@@ -6,8 +6,6 @@ from math import ceil
 from struct import Struct
 from typing import Any
 
-from attrs import evolve
-
 from ...ports.broker_api import Caller, Fetch, Produce, ProduceResult, ProduceResultPartition, Reply, Request
 from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
@@ -15,7 +13,7 @@ from ...ports.errors import ApiError
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Piece, Transport, TransportError
 from . import versions, wire
-from .api import Api
+from .api import Api, in_order
 from .table import BY_REQUEST
 from .wire import DECODE_ERRORS, ENCODE_ERRORS, Malformed
 
@@ -260,7 +258,9 @@ class KafkaLink:
             reader.skip_tags()
         result = waiting.api.result.read(reader, waiting.version)
         if waiting.api.by_partition:
-            result = _in_order(waiting.request, result)
+            result = in_order(waiting.request, result)
+        if waiting.api.completed is not None:
+            result = waiting.api.completed(waiting.request, result)
         return waiting, result
 
     def _patience(self, request: Request[Any]) -> int:
@@ -295,19 +295,3 @@ class KafkaLink:
             opened(failure)
         while self._waiting:
             self._waiting.popleft().reply(failure)
-
-
-def _in_order(request: Any, result: Any) -> Any:
-    """The result with its partitions in the order of the request; brokers may answer in another (Produce does)."""
-    asked, told = request.partitions, result.partitions
-    if getattr(result, "error", ErrorCode.NONE) is not ErrorCode.NONE:
-        return result
-    if len(asked) == len(told) and all(
-        a.partition == t.partition and a.topic == t.topic for a, t in zip(asked, told, strict=True)
-    ):
-        return result
-    found = {(part.topic, part.partition): part for part in told}
-    try:
-        return evolve(result, partitions=[found[part.topic, part.partition] for part in asked])
-    except KeyError as error:
-        raise Malformed(f"the answer leaves out {error.args[0]}") from None

@@ -20,6 +20,8 @@ EnumT = TypeVar("EnumT", bound=IntEnum)
 NEWEST = 0x7FFF
 NO_AUTHORIZED_OPERATIONS = -0x8000_0000
 """What stands for "not requested" in the fields of authorized operations."""
+COPIED_BYTES_MAX = 4096
+"""Longer bytes go into a frame by reference."""
 
 
 class Codec(Protocol[T]):
@@ -78,6 +80,31 @@ class NullableText:
         writer.nullable_text(value)
 
 
+class TextOrNone:
+    """A string that cannot be null; we hold an empty one as None."""
+
+    def read(self, reader: Reader, version: int) -> str | None:  # noqa: ARG002
+        return reader.text() or None
+
+    def write(self, writer: Writer, version: int, value: str | None) -> None:  # noqa: ARG002
+        writer.text(value or "")
+
+
+class Data:
+    """Bytes, copied out of the frame. Null is read as none."""
+
+    def read(self, reader: Reader, version: int) -> bytes:  # noqa: ARG002
+        data = reader.nullable_data()
+        return b"" if data is None else bytes(data)
+
+    def write(self, writer: Writer, version: int, value: bytes) -> None:  # noqa: ARG002
+        if len(value) > COPIED_BYTES_MAX:
+            writer.data(value)
+        else:
+            writer.count(len(value))  # the length has the same form
+            writer.out += value
+
+
 class Uuid:
     """16 bytes; all zero means none."""
 
@@ -115,6 +142,8 @@ I64 = Number(wire.I64)
 BOOL = Bool()
 TEXT = Text()
 NULLABLE_TEXT = NullableText()
+TEXT_OR_NONE = TextOrNone()
+DATA = Data()
 UUID = Uuid()
 ERROR = Choice(wire.I16, ErrorCode, ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -159,6 +188,21 @@ class NullableArray(Generic[T]):
         writer.count(-1 if value is None else len(value))
         for item in value or ():
             self._item.write(writer, version, item)
+
+
+class One(Generic[T]):
+    """A single value where later versions have an array, which is how we hold it."""
+
+    def __init__(self, item: Codec[T]) -> None:
+        self._item = item
+
+    def read(self, reader: Reader, version: int) -> Sequence[T]:
+        return (self._item.read(reader, version),)
+
+    def write(self, writer: Writer, version: int, value: Sequence[T]) -> None:
+        if len(value) != 1:
+            raise ValueError(f"{len(value)} values where version {version} has room for one")
+        self._item.write(writer, version, value[0])
 
 
 class Row(Generic[T]):
@@ -242,13 +286,24 @@ class Filler:
     until: int = field(default=NEWEST, kw_only=True)
 
 
+@frozen
+class Flag:
+    """An attribute that tells what the version can do: true in those that are at least `since`. Not on the wire."""
+
+    name: str
+    since: int = field(kw_only=True)
+
+
+Part = Field | Filler | Flag
+
+
 class _Plan:
     """The fields that a version has, in order: attribute name ("" for a filler), codec, filler value."""
 
     __slots__ = ("absent", "parts")
 
-    def __init__(self, fields: Sequence[Field | Filler], version: int) -> None:
-        present = [part for part in fields if part.since <= version <= part.until]
+    def __init__(self, fields: Sequence[Part], version: int) -> None:
+        present = [part for part in fields if not isinstance(part, Flag) and part.since <= version <= part.until]
         self.parts: list[tuple[str, Codec[Any], Any]] = [
             (part.name, part.codec, None) if isinstance(part, Field) else ("", part.codec, part.value)
             for part in present
@@ -259,12 +314,13 @@ class _Plan:
             for part in fields
             if isinstance(part, Field) and part.name not in names and part.absent is not _REQUIRED
         }
+        self.absent.update({part.name: version >= part.since for part in fields if isinstance(part, Flag)})
 
 
 class Struct(Generic[T]):
     """A struct and the type that holds it. An `inline` one is fields among others, without tagged fields of its own."""
 
-    def __init__(self, kind: Callable[..., T], *fields: Field | Filler, inline: bool = False) -> None:
+    def __init__(self, kind: Callable[..., T], *fields: Part, inline: bool = False) -> None:
         self._kind = kind
         self._fields = fields
         self._inline = inline
@@ -299,14 +355,21 @@ class Struct(Generic[T]):
 
 
 class ByTopic(Generic[T]):
-    """Topics with their partitions, which we hold as one flat sequence of values that have a `topic`."""
+    """Topics with their partitions, which we hold as one flat sequence of values that have a `topic`.
 
-    def __init__(self, kind: Callable[..., T], *fields: Field | Filler) -> None:
-        self._item = Struct(kind, *fields)
+    `inline`: the partitions are bare numbers, no structs.
+    """
+
+    def __init__(self, kind: Callable[..., T], *fields: Part, inline: bool = False) -> None:
+        self._item = Struct(kind, *fields, inline=inline)
 
     def read(self, reader: Reader, version: int) -> Sequence[T]:
+        return self.read_topics(reader, version, _present(reader.count()))
+
+    def read_topics(self, reader: Reader, version: int, count: int) -> Sequence[T]:
+        """The rest, when it is known how many topics there are."""
         flat: list[T] = []
-        for _ in range(_present(reader.count())):
+        for _ in range(count):
             given = {"topic": reader.text()}
             for _ in range(_present(reader.count())):
                 flat.append(self._item.read_with(reader, version, given))
@@ -322,6 +385,23 @@ class ByTopic(Generic[T]):
             for item in items:
                 self._item.write(writer, version, item)
             writer.end()
+
+
+class NullableByTopic(Generic[T]):
+    """The same, or null."""
+
+    def __init__(self, topics: ByTopic[T]) -> None:
+        self._topics = topics
+
+    def read(self, reader: Reader, version: int) -> Sequence[T] | None:
+        count = reader.count()
+        return None if count < 0 else self._topics.read_topics(reader, version, count)
+
+    def write(self, writer: Writer, version: int, value: Sequence[T] | None) -> None:
+        if value is None:
+            writer.count(-1)
+        else:
+            self._topics.write(writer, version, value)
 
 
 def by_topic(items: Sequence[Any]) -> Mapping[str, Sequence[Any]]:

@@ -12,9 +12,18 @@ UNSET = -0x8000_0000
 
 @frozen
 class Sample:
-    """A request and a result of one API, each with the tree that it is on the wire."""
+    """A request and a result of one API, each with the tree that it is on the wire.
+
+    `older`: another sample for the versions up to `older_until`, which cannot express this one.
+    """
 
     request: Any
     request_wire: dict[str, Any]
     result: Any
     result_wire: dict[str, Any]
+    older: "Sample | None" = None
+    older_until: int = -1
+
+    def at(self, version: int) -> "Sample":
+        """The sample for a version."""
+        return self if self.older is None or version > self.older_until else self.older

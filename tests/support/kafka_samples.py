@@ -16,6 +16,17 @@ from support.kafka_samples_admin import (
     DESCRIBE_LOG_DIRS,
 )
 from support.kafka_samples_data import FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from support.kafka_samples_groups import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+    SYNC_GROUP,
+)
+from support.kafka_samples_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from support.kafka_samples_producers import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID
 
 __all__ = ["SAMPLES", "Sample"]
@@ -25,6 +36,15 @@ SAMPLES: dict[int, Sample] = {
     1: FETCH,
     2: LIST_OFFSETS,
     3: METADATA,
+    8: OFFSET_COMMIT,
+    9: OFFSET_FETCH,
+    10: FIND_COORDINATOR,
+    11: JOIN_GROUP,
+    12: HEARTBEAT,
+    13: LEAVE_GROUP,
+    14: SYNC_GROUP,
+    15: DESCRIBE_GROUPS,
+    16: LIST_GROUPS,
     19: CREATE_TOPICS,
     20: DELETE_TOPICS,
     21: DELETE_RECORDS,
@@ -32,7 +52,9 @@ SAMPLES: dict[int, Sample] = {
     32: DESCRIBE_CONFIGS,
     35: DESCRIBE_LOG_DIRS,
     37: CREATE_PARTITIONS,
+    42: DELETE_GROUPS,
     44: ALTER_CONFIGS,
+    47: OFFSET_DELETE,
     60: DESCRIBE_CLUSTER,
     61: DESCRIBE_PRODUCERS,
 }

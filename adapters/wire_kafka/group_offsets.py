@@ -1,0 +1,202 @@
+"""OffsetCommit (8), OffsetFetch (9), OffsetDelete (47)."""
+
+from attrs import evolve
+
+from ...ports.broker_api import (
+    FetchedGroup,
+    FetchedOffset,
+    OffsetCommit,
+    OffsetCommitPartition,
+    OffsetCommitResult,
+    OffsetDelete,
+    OffsetDeleteResult,
+    OffsetFetch,
+    OffsetFetchGroup,
+    OffsetFetchResult,
+    PartitionOutcome,
+)
+from ...ports.error_codes import ErrorCode
+from ...ports.words import TopicPartition
+from .api import Api, in_order
+from .schema import (
+    BOOL,
+    ERROR,
+    I32,
+    I64,
+    NULLABLE_TEXT,
+    TEXT,
+    Array,
+    ByTopic,
+    Codec,
+    Field,
+    NullableByTopic,
+    One,
+    Struct,
+)
+from .wire import Malformed, Reader, Writer
+
+_OUTCOMES = ByTopic(PartitionOutcome, Field("partition", I32), Field("error", ERROR))
+
+OFFSET_COMMIT = Api(
+    key=8,
+    versions=(2, 8),
+    flexible_from=8,
+    request_type=OffsetCommit,
+    request=Struct(
+        OffsetCommit,
+        Field("group_id", TEXT),
+        Field("generation_id", I32),
+        Field("member_id", TEXT),
+        Field("group_instance_id", NULLABLE_TEXT, since=7),
+        Field("retention_ms", I64, until=4),
+        Field(
+            "partitions",
+            ByTopic(
+                OffsetCommitPartition,
+                Field("partition", I32),
+                Field("offset", I64),
+                Field("leader_epoch", I32, since=6),
+                Field("metadata", NULLABLE_TEXT),
+            ),
+        ),
+    ),
+    result=Struct(OffsetCommitResult, Field("throttle_ms", I32, since=3), Field("partitions", _OUTCOMES)),
+    least_version=lambda request: 2 if request.group_instance_id is None else 7,
+    by_partition=True,
+)
+
+_WANTED = ByTopic(TopicPartition, Field("partition", I32), inline=True)
+_WANTED_OR_ALL = NullableByTopic(_WANTED)
+_POSITION = (
+    Field("partition", I32),
+    Field("offset", I64),
+    Field("leader_epoch", I32, since=5),
+    Field("metadata", NULLABLE_TEXT),
+    Field("error", ERROR),
+)
+
+
+class PositionsOfGroup:
+    """The positions of one group, or its error in their place; in version 1 the error of every partition."""
+
+    def __init__(self, layout: Codec[FetchedGroup]) -> None:
+        self._layout = layout
+
+    def read(self, reader: Reader, version: int) -> FetchedGroup:
+        return self._layout.read(reader, version)
+
+    def write(self, writer: Writer, version: int, value: FetchedGroup) -> None:
+        if value.error is not ErrorCode.NONE:
+            told = () if version >= 2 else [evolve(each, error=value.error) for each in value.partitions]
+            value = evolve(value, partitions=told)
+        self._layout.write(writer, version, value)
+
+
+def _least_offset_fetch(request: OffsetFetch) -> int:
+    if len(request.groups) != 1:
+        return 8
+    if request.require_stable:
+        return 7
+    return 2 if request.groups[0].partitions is None else 1
+
+
+def _complete_offset_fetch(request: OffsetFetch, result: OffsetFetchResult) -> OffsetFetchResult:
+    """Groups and their partitions in the order of the request; before version 8 a group is not named."""
+    if len(request.groups) == 1 == len(result.groups):
+        found = {request.groups[0].group_id: result.groups[0]}
+    else:
+        found = {group.group_id: group for group in result.groups}
+    groups = []
+    for wanted in request.groups:
+        group = found.get(wanted.group_id)
+        if group is None:
+            raise Malformed(f"the answer leaves out group {wanted.group_id!r}")
+        group = group if wanted.partitions is None else in_order(wanted, group)
+        groups.append(evolve(group, group_id=wanted.group_id))
+    return evolve(result, groups=groups)
+
+
+OFFSET_FETCH = Api(
+    key=9,
+    versions=(1, 8),
+    flexible_from=6,
+    request_type=OffsetFetch,
+    request=Struct(
+        OffsetFetch,
+        Field(
+            "groups",
+            One(
+                Struct(
+                    OffsetFetchGroup,
+                    Field("group_id", TEXT),
+                    Field("partitions", _WANTED, until=1),
+                    Field("partitions", _WANTED_OR_ALL, since=2),
+                    inline=True,
+                )
+            ),
+            until=7,
+        ),
+        Field(
+            "groups",
+            Array(Struct(OffsetFetchGroup, Field("group_id", TEXT), Field("partitions", _WANTED_OR_ALL))),
+            since=8,
+        ),
+        Field("require_stable", BOOL, since=7),
+    ),
+    result=Struct(
+        OffsetFetchResult,
+        Field("throttle_ms", I32, since=3),
+        Field(
+            "groups",
+            One(
+                PositionsOfGroup(
+                    Struct(
+                        FetchedGroup,
+                        Field("group_id", TEXT, since=8, absent=""),
+                        Field("partitions", ByTopic(FetchedOffset, *_POSITION)),
+                        Field("error", ERROR, since=2),
+                        inline=True,
+                    )
+                )
+            ),
+            until=7,
+        ),
+        Field(
+            "groups",
+            Array(
+                PositionsOfGroup(
+                    Struct(
+                        FetchedGroup,
+                        Field("group_id", TEXT),
+                        Field("partitions", ByTopic(FetchedOffset, *_POSITION)),
+                        Field("error", ERROR),
+                    )
+                )
+            ),
+            since=8,
+        ),
+    ),
+    least_version=_least_offset_fetch,
+    completed=_complete_offset_fetch,
+)
+
+OFFSET_DELETE = Api(
+    key=47,
+    versions=(0, 0),
+    flexible_from=1,
+    request_type=OffsetDelete,
+    request=Struct(
+        OffsetDelete,
+        Field("group_id", TEXT),
+        Field("partitions", ByTopic(TopicPartition, Field("partition", I32))),
+    ),
+    result=Struct(
+        OffsetDeleteResult,
+        Field("error", ERROR),
+        Field("throttle_ms", I32),
+        Field("partitions", _OUTCOMES),
+    ),
+    by_partition=True,
+)
+
+APIS = (OFFSET_COMMIT, OFFSET_FETCH, OFFSET_DELETE)

@@ -1,0 +1,368 @@
+"""The members of groups: FindCoordinator (10), JoinGroup (11), Heartbeat (12), LeaveGroup (13), SyncGroup (14),
+DescribeGroups (15), ListGroups (16), DeleteGroups (42)."""
+
+from attrs import evolve
+
+from ...ports.broker_api import (
+    GROUP_COORDINATOR,
+    Coordinator,
+    DeleteGroups,
+    DeleteGroupsResult,
+    DescribeGroups,
+    DescribeGroupsResult,
+    FindCoordinator,
+    FindCoordinatorResult,
+    GroupDescription,
+    GroupMember,
+    GroupOutcome,
+    GroupProtocol,
+    Heartbeat,
+    HeartbeatResult,
+    JoinedMember,
+    JoinGroup,
+    JoinGroupResult,
+    LeaveGroup,
+    LeaveGroupResult,
+    LeavingMember,
+    LeftMember,
+    ListedGroup,
+    ListGroups,
+    ListGroupsResult,
+    MemberAssignment,
+    SyncGroup,
+    SyncGroupResult,
+)
+from ...ports.error_codes import ErrorCode
+from .api import Api
+from .schema import (
+    BOOL,
+    DATA,
+    ERROR,
+    I8,
+    I32,
+    NULLABLE_TEXT,
+    TEXT,
+    TEXT_OR_NONE,
+    Array,
+    Field,
+    Flag,
+    One,
+    Struct,
+)
+from .wire import Reader, Writer
+
+
+def _least_find_coordinator(request: FindCoordinator) -> int:
+    if len(request.keys) != 1:
+        return 4
+    return 0 if request.key_type == GROUP_COORDINATOR else 1
+
+
+def _complete_find_coordinator(request: FindCoordinator, result: FindCoordinatorResult) -> FindCoordinatorResult:
+    """Before version 4 the key is not named."""
+    if len(request.keys) != 1 or len(result.coordinators) != 1:
+        return result
+    return evolve(result, coordinators=[evolve(result.coordinators[0], key=request.keys[0])])
+
+
+FIND_COORDINATOR = Api(
+    key=10,
+    versions=(0, 4),
+    flexible_from=3,
+    request_type=FindCoordinator,
+    request=Struct(
+        FindCoordinator,
+        Field("keys", One(TEXT), until=3),
+        Field("key_type", I8, since=1),
+        Field("keys", Array(TEXT), since=4),
+    ),
+    result=Struct(
+        FindCoordinatorResult,
+        Field("throttle_ms", I32, since=1),
+        Field(
+            "coordinators",
+            One(
+                Struct(
+                    Coordinator,
+                    Field("key", TEXT, since=4, absent=""),
+                    Field("error", ERROR),
+                    Field("error_message", NULLABLE_TEXT, since=1),
+                    Field("node_id", I32),
+                    Field("host", TEXT),
+                    Field("port", I32),
+                    inline=True,
+                )
+            ),
+            until=3,
+        ),
+        Field(
+            "coordinators",
+            Array(
+                Struct(
+                    Coordinator,
+                    Field("key", TEXT),
+                    Field("node_id", I32),
+                    Field("host", TEXT),
+                    Field("port", I32),
+                    Field("error", ERROR),
+                    Field("error_message", NULLABLE_TEXT),
+                )
+            ),
+            since=4,
+        ),
+    ),
+    least_version=_least_find_coordinator,
+    completed=_complete_find_coordinator,
+)
+
+JOIN_GROUP = Api(
+    key=11,
+    versions=(0, 9),
+    flexible_from=6,
+    request_type=JoinGroup,
+    request=Struct(
+        JoinGroup,
+        Field("group_id", TEXT),
+        Field("session_timeout_ms", I32),
+        Field("rebalance_timeout_ms", I32, since=1),
+        Field("member_id", TEXT),
+        Field("group_instance_id", NULLABLE_TEXT, since=5),
+        Field("protocol_type", TEXT),
+        Field("protocols", Array(Struct(GroupProtocol, Field("name", TEXT), Field("metadata", DATA)))),
+        Field("reason", NULLABLE_TEXT, since=8),
+        Flag("knows_member_id_required", since=4),
+        Flag("can_skip_assignment", since=9),
+    ),
+    result=Struct(
+        JoinGroupResult,
+        Field("throttle_ms", I32, since=2),
+        Field("error", ERROR),
+        Field("generation_id", I32),
+        Field("protocol_type", NULLABLE_TEXT, since=7),
+        Field("protocol_name", TEXT_OR_NONE, until=6),
+        Field("protocol_name", NULLABLE_TEXT, since=7),
+        Field("leader", TEXT),
+        Field("skip_assignment", BOOL, since=9),
+        Field("member_id", TEXT),
+        Field(
+            "members",
+            Array(
+                Struct(
+                    JoinedMember,
+                    Field("member_id", TEXT),
+                    Field("group_instance_id", NULLABLE_TEXT, since=5),
+                    Field("metadata", DATA),
+                )
+            ),
+        ),
+    ),
+    least_version=lambda request: 0 if request.group_instance_id is None else 5,
+)
+
+HEARTBEAT = Api(
+    key=12,
+    versions=(0, 4),
+    flexible_from=4,
+    request_type=Heartbeat,
+    request=Struct(
+        Heartbeat,
+        Field("group_id", TEXT),
+        Field("generation_id", I32),
+        Field("member_id", TEXT),
+        Field("group_instance_id", NULLABLE_TEXT, since=3),
+    ),
+    result=Struct(HeartbeatResult, Field("throttle_ms", I32, since=1), Field("error", ERROR)),
+    least_version=lambda request: 0 if request.group_instance_id is None else 3,
+)
+
+
+class LeaveGroupResponse:
+    """The response: before version 3 only the error of the one member."""
+
+    _LAYOUT = Struct(
+        LeaveGroupResult,
+        Field("throttle_ms", I32, since=1),
+        Field("error", ERROR),
+        Field(
+            "members",
+            Array(
+                Struct(
+                    LeftMember,
+                    Field("member_id", TEXT),
+                    Field("group_instance_id", NULLABLE_TEXT),
+                    Field("error", ERROR),
+                )
+            ),
+            since=3,
+        ),
+    )
+
+    def read(self, reader: Reader, version: int) -> LeaveGroupResult:
+        return self._LAYOUT.read(reader, version)
+
+    def write(self, writer: Writer, version: int, value: LeaveGroupResult) -> None:
+        if version < 3 and value.error is ErrorCode.NONE and value.members:
+            value = evolve(value, error=value.members[0].error)
+        self._LAYOUT.write(writer, version, value)
+
+
+def _least_leave_group(request: LeaveGroup) -> int:
+    return 0 if len(request.members) == 1 and request.members[0].group_instance_id is None else 3
+
+
+LEAVE_GROUP = Api(
+    key=13,
+    versions=(0, 5),
+    flexible_from=4,
+    request_type=LeaveGroup,
+    request=Struct(
+        LeaveGroup,
+        Field("group_id", TEXT),
+        Field("members", One(Struct(LeavingMember, Field("member_id", TEXT), inline=True)), until=2),
+        Field(
+            "members",
+            Array(
+                Struct(
+                    LeavingMember,
+                    Field("member_id", TEXT),
+                    Field("group_instance_id", NULLABLE_TEXT),
+                    Field("reason", NULLABLE_TEXT, since=5),
+                )
+            ),
+            since=3,
+        ),
+    ),
+    result=LeaveGroupResponse(),
+    least_version=_least_leave_group,
+)
+
+SYNC_GROUP = Api(
+    key=14,
+    versions=(0, 5),
+    flexible_from=4,
+    request_type=SyncGroup,
+    request=Struct(
+        SyncGroup,
+        Field("group_id", TEXT),
+        Field("generation_id", I32),
+        Field("member_id", TEXT),
+        Field("group_instance_id", NULLABLE_TEXT, since=3),
+        Field("protocol_type", NULLABLE_TEXT, since=5),
+        Field("protocol_name", NULLABLE_TEXT, since=5),
+        Field("assignments", Array(Struct(MemberAssignment, Field("member_id", TEXT), Field("assignment", DATA)))),
+    ),
+    result=Struct(
+        SyncGroupResult,
+        Field("throttle_ms", I32, since=1),
+        Field("error", ERROR),
+        Field("protocol_type", NULLABLE_TEXT, since=5),
+        Field("protocol_name", NULLABLE_TEXT, since=5),
+        Field("assignment", DATA),
+    ),
+    least_version=lambda request: 0 if request.group_instance_id is None else 3,
+)
+
+DESCRIBE_GROUPS = Api(
+    key=15,
+    versions=(0, 5),
+    flexible_from=5,
+    request_type=DescribeGroups,
+    request=Struct(
+        DescribeGroups,
+        Field("group_ids", Array(TEXT)),
+        Field("include_authorized_operations", BOOL, since=3),
+    ),
+    result=Struct(
+        DescribeGroupsResult,
+        Field("throttle_ms", I32, since=1),
+        Field(
+            "groups",
+            Array(
+                Struct(
+                    GroupDescription,
+                    Field("error", ERROR),
+                    Field("group_id", TEXT),
+                    Field("state", TEXT),
+                    Field("protocol_type", TEXT),
+                    Field("protocol", TEXT),
+                    Field(
+                        "members",
+                        Array(
+                            Struct(
+                                GroupMember,
+                                Field("member_id", TEXT),
+                                Field("group_instance_id", NULLABLE_TEXT, since=4),
+                                Field("client_id", TEXT),
+                                Field("client_host", TEXT),
+                                Field("metadata", DATA),
+                                Field("assignment", DATA),
+                            )
+                        ),
+                    ),
+                    Field("authorized_operations", I32, since=3),
+                )
+            ),
+        ),
+    ),
+)
+
+
+def _least_list_groups(request: ListGroups) -> int:
+    if request.types:
+        return 5
+    return 4 if request.states else 0
+
+
+LIST_GROUPS = Api(
+    key=16,
+    versions=(0, 5),
+    flexible_from=3,
+    request_type=ListGroups,
+    request=Struct(
+        ListGroups,
+        Field("states", Array(TEXT), since=4),
+        Field("types", Array(TEXT), since=5),
+    ),
+    result=Struct(
+        ListGroupsResult,
+        Field("throttle_ms", I32, since=1),
+        Field("error", ERROR),
+        Field(
+            "groups",
+            Array(
+                Struct(
+                    ListedGroup,
+                    Field("group_id", TEXT),
+                    Field("protocol_type", TEXT),
+                    Field("state", TEXT, since=4, absent=""),
+                    Field("group_type", TEXT, since=5),
+                )
+            ),
+        ),
+    ),
+    least_version=_least_list_groups,
+)
+
+DELETE_GROUPS = Api(
+    key=42,
+    versions=(0, 2),
+    flexible_from=2,
+    request_type=DeleteGroups,
+    request=Struct(DeleteGroups, Field("group_ids", Array(TEXT))),
+    result=Struct(
+        DeleteGroupsResult,
+        Field("throttle_ms", I32),
+        Field("groups", Array(Struct(GroupOutcome, Field("group_id", TEXT), Field("error", ERROR)))),
+    ),
+)
+
+APIS = (
+    FIND_COORDINATOR,
+    JOIN_GROUP,
+    HEARTBEAT,
+    LEAVE_GROUP,
+    SYNC_GROUP,
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
+    DELETE_GROUPS,
+)

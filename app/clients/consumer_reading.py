@@ -78,6 +78,7 @@ class Reading:
             self._stop_at(state, error)
             raise
         state.read_offset = max(state.read_offset, chunk.next_offset)
+        state.read_epoch = chunk.messages.leader_epoch
         with self._shell.lock:
             self.drop([chunk.place])
 

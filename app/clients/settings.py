@@ -82,8 +82,8 @@ class ProducerSettings(CommonSettings):
 
 
 @frozen(kw_only=True)
-class ConsumerSettings(CommonSettings):
-    """How a consumer fetches."""
+class FetchSettings(CommonSettings):
+    """How one fetches."""
 
     fetch_min_bytes: int = field(default=1, validator=ge(0))
     fetch_max_wait_ms: int = field(default=500, validator=ge(0))
@@ -98,6 +98,37 @@ class ConsumerSettings(CommonSettings):
     allow_auto_create_topics: bool = False
     decoder: str = "bytes"
     key_decoder: str = "bytes"
+
+
+@frozen(kw_only=True)
+class ConsumerSettings(FetchSettings):
+    """How a consumer fetches, and how it is a member of a group. Defaults are Kafka's."""
+
+    group_id: str = ""
+    """The group to be a member of, or to keep positions in; empty = none."""
+    group_instance_id: str = ""
+    """Makes a static member: who comes back under it within the session timeout causes no rebalance (KIP-345)."""
+    enable_auto_commit: bool = True
+    """Commit by itself what the user has come back from, at an interval, before partitions are given up, on closing."""
+    auto_commit_interval_ms: float = field(default=5000, validator=ge(0))
+    partition_assignment_strategy: tuple[Any, ...] = ("range", "cooperative-sticky")
+    """Names, or objects with the methods of an `Assignor`, in the order of preference."""
+    session_timeout_ms: int = field(default=45_000, validator=ge(1))
+    heartbeat_interval_ms: int = field(default=3000, validator=ge(1))
+    max_poll_interval_ms: int = field(default=300_000, validator=ge(1))
+    """Who has not asked for messages for so long leaves the group; also how long a rebalance waits for a member."""
+    exclude_internal_topics: bool = True
+    """A pattern does not match internal topics."""
+    client_rack: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ValueError(
+                f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be less than session.timeout.ms "
+                f"({self.session_timeout_ms}); a third of it is usual"
+            )
+        if self.group_instance_id and not self.group_id:
+            raise ValueError("group.instance.id needs a group.id")
 
 
 def _integer(value: Any) -> int:
@@ -137,6 +168,26 @@ def _reset(value: Any) -> Reset:
     return known[value]
 
 
+def _strategies(value: Any) -> tuple[Any, ...]:
+    several = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
+    chosen = tuple(_strategy_name(each) if isinstance(each, str) else each for each in several if each != "")
+    if not chosen:
+        raise ValueError("expected the name of a strategy, or several")
+    return chosen
+
+
+def _strategy_name(value: str) -> str:
+    """Kafka's Java classes by their short names."""
+    name = value.strip()
+    classes = {
+        "RangeAssignor": "range",
+        "RoundRobinAssignor": "roundrobin",
+        "StickyAssignor": "sticky",
+        "CooperativeStickyAssignor": "cooperative-sticky",
+    }
+    return classes.get(name.removeprefix("org.apache.kafka.clients.consumer."), name)
+
+
 def _isolation(value: Any) -> int:
     known = {"read_uncommitted": 0, "read_committed": 1, "0": 0, "1": 1}
     if str(value) not in known:
@@ -169,6 +220,7 @@ def _properties(value: Any) -> Mapping[str, object]:
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "acks": _acks,
     "enable_idempotence": _boolean,
+    "partition_assignment_strategy": _strategies,
     "compression_type": _codec,
     "compression_codec": _codec,
     "partitioner": _partitioner_name,
@@ -207,6 +259,10 @@ _ALIASES = {
     "key.serializer.class": "key_encoder",
     "value.deserializer": "decoder",
     "key.deserializer": "key_decoder",
+    "groupid": "group_id",
+    "autocommit.enable": "enable_auto_commit",
+    "auto.commit.enable": "enable_auto_commit",
+    "autocommit.interval.ms": "auto_commit_interval_ms",
     "autooffset.reset": "auto_offset_reset",
     "fetch.size": "max_partition_fetch_bytes",
     "fetch.message.max.bytes": "max_partition_fetch_bytes",
@@ -217,8 +273,8 @@ _ALIASES = {
 _REFUSED = {
     "zk.connect": "clients of the current generation are given the brokers' addresses, not ZooKeeper's",
     "broker.list": "give the brokers' addresses as the client's first argument",
-    "group.id": "consumer groups are not there yet: use assign()",
-    "groupid": "consumer groups are not there yet: use assign()",
+    "group.id": "only a Consumer is a member of groups",
+    "groupid": "only a Consumer is a member of groups",
     "transactional.id": "transactions are not there yet",
 }
 _ONLY_FALSE = {"enable.idempotence": "only producers of the current generation are idempotent"}

@@ -24,7 +24,7 @@ from ...ports.storage import Region
 from ...ports.words import Buffer, TopicPartition
 from .classic.choice import is_classic_address
 from .opening import first_error, open_shell, plugin_host
-from .settings import ConsumerSettings, read_settings
+from .settings import FetchSettings, read_settings
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -79,7 +79,7 @@ class SimpleConsumer:
         **settings: Any,
     ) -> None:
         """`bootstrap`: "host:port,host:port" or a running `Broker`. Raises `ConfigError`, `TransportError`."""
-        self.settings = read_settings(ConsumerSettings, config, settings)
+        self.settings = read_settings(FetchSettings, config, settings)
         self._codecs = plugin_host(plugins).codecs()
         self._shell = open_shell(bootstrap, self.settings)
 

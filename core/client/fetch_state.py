@@ -61,13 +61,17 @@ class PartitionState:
     lookup: AtTime | None = None
     """The position is to be looked up."""
     fetch_offset: int = -1
-    """Where the next fetch begins; -1 while not known."""
+    """Where the next fetch begins; -1 while not known. Without a lookup either, nothing happens until a `seek`."""
     read_offset: int = -1
     """The next offset that the user gets."""
+    read_epoch: int = -1
+    """The leader epoch of what the user got last; -1 = not known."""
     paused: bool = False
     stopped: bool = False
     """An error was handed to the reader; nothing happens until the user says how to go on."""
     high_watermark: int = -1
+    end_offset: int = -1
+    """Up to where the user may read, as of the last fetch: the last stable offset for who reads committed only."""
     log_start_offset: int = -1
     chunks: deque[Chunk] = field(factory=deque)
     version: int = 0
@@ -86,6 +90,7 @@ class PartitionState:
         self.version += 1
         self.lookup = lookup
         self.fetch_offset = self.read_offset = offset
+        self.read_epoch = -1
         self.chunks.clear()
         self.busy = self.stopped = False
         self.failures = 0

@@ -47,12 +47,23 @@ class Fetcher:
 
     def assign(self, positions: Mapping[TopicPartition, AtTime | int]) -> None:
         """Read these partitions, and no others, from these positions."""
-        self.partitions = {}
+        self.remove(list(self.partitions))
+        self.add(positions)
+
+    def add(self, positions: Mapping[TopicPartition, AtTime | int | None]) -> None:
+        """Read these partitions, too; None: as soon as `seek` says from where."""
         for place, position in positions.items():
             self.partitions[place] = PartitionState(place)
-            self.seek(place, position)
-        self._order = list(positions)
+            if position is not None:
+                self.seek(place, position)
+        self._order = list(self.partitions)
         self._view.want(sorted({place.topic for place in positions}))
+
+    def remove(self, places: Iterable[TopicPartition]) -> None:
+        """Read these no more, and forget what was fetched of them."""
+        for place in places:
+            self.partitions.pop(place, None)
+        self._order = [place for place in self._order if place in self.partitions]
 
     def seek(self, place: TopicPartition, position: AtTime | int) -> None:
         """Go on from there. Raises `KeyError` for a partition that is not assigned."""
@@ -91,6 +102,8 @@ class Fetcher:
                 continue
             if state.lookup is not None and state.chunks:
                 continue  # out of range, but what was fetched before is still to be read
+            if state.lookup is None and state.fetch_offset < 0:
+                continue  # nobody has said yet where to begin
             if now_ms < state.not_before_ms:
                 wake = min(wake, state.not_before_ms)
                 continue
@@ -208,6 +221,8 @@ class Fetcher:
             state.failures = 0
             state.last_error = None
             state.high_watermark = outcome.high_watermark
+            stable = self._settings.isolation_level and outcome.last_stable_offset >= 0
+            state.end_offset = outcome.last_stable_offset if stable else outcome.high_watermark
             state.log_start_offset = outcome.log_start_offset
             self._keep(state, outcome)
 

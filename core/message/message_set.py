@@ -24,6 +24,7 @@ class MessageSet:
         "_end",
         "check_crc",
         "from_offset",
+        "leader_epoch",
         "max_bytes",
         "partition",
         "records",
@@ -47,6 +48,8 @@ class MessageSet:
         self.from_offset = from_offset
         self.max_bytes = max_bytes
         self.check_crc = check_crc
+        self.leader_epoch = -1
+        """That of the batch which is being iterated over."""
         self._codecs = codecs
         self._end: tuple[int, int] | None = None
 
@@ -78,6 +81,7 @@ class MessageSet:
         for position, header in self.positioned_batches():
             if header.control or header.next_offset <= self.from_offset:
                 continue
+            self.leader_epoch = header.leader_epoch
             yield from decode_batch(
                 self._read(position, header.size),
                 self._codecs,

@@ -2,7 +2,13 @@
 
 import pytest
 
-from barnabas.app.clients.settings import CommonSettings, ConsumerSettings, ProducerSettings, read_settings
+from barnabas.app.clients.settings import (
+    CommonSettings,
+    ConsumerSettings,
+    FetchSettings,
+    ProducerSettings,
+    read_settings,
+)
 from barnabas.core.client.fetch_state import Reset
 from barnabas.ports.errors import ConfigError
 
@@ -98,11 +104,41 @@ def test_consumers_are_not_asked_for_idempotence() -> None:
         read_settings(ConsumerSettings, {"enable.idempotence": True}, {})
 
 
-def test_groups_are_not_there_yet() -> None:
-    with pytest.raises(ConfigError, match="groups are not there yet"):
-        read_settings(ConsumerSettings, None, {"group_id": "g"})
-    with pytest.raises(ConfigError, match="groups are not there yet"):
-        read_settings(ConsumerSettings, {"group.id": "g"}, {})
+def test_only_consumers_have_groups() -> None:
+    assert read_settings(ConsumerSettings, {"groupid": "g"}, {}).group_id == "g"
+    with pytest.raises(ConfigError, match="only a Consumer"):
+        read_settings(FetchSettings, None, {"group_id": "g"})
+    with pytest.raises(ConfigError, match="only a Consumer"):
+        read_settings(ProducerSettings, {"group.id": "g"}, {})
+
+
+def test_strategies_by_name_and_as_objects() -> None:
+    mine = object()
+    java = "org.apache.kafka.clients.consumer."
+    for given, strategies in (
+        ("range", ("range",)),
+        ("sticky, roundrobin", ("sticky", "roundrobin")),
+        (["cooperative-sticky", mine], ("cooperative-sticky", mine)),
+        (f"{java}CooperativeStickyAssignor,{java}RangeAssignor", ("cooperative-sticky", "range")),
+        (mine, (mine,)),
+    ):
+        settings = read_settings(ConsumerSettings, None, {"partition_assignment_strategy": given})
+        assert settings.partition_assignment_strategy == strategies
+    assert read_settings(ConsumerSettings, None, {}).partition_assignment_strategy == ("range", "cooperative-sticky")
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({"heartbeat.interval.ms": 6000, "session.timeout.ms": 6000}, "less than session.timeout.ms"),
+        ({"group.instance.id": "one"}, "needs a group.id"),
+        ({"partition.assignment.strategy": ""}, "name of a strategy"),
+        ({"auto.commit.interval.ms": -1}, "auto_commit_interval_ms"),
+    ],
+)
+def test_groups_that_cannot_be_are_named(config: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        read_settings(ConsumerSettings, config, {})
 
 
 def test_a_keyword_argument_that_does_not_exist() -> None:

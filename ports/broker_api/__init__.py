@@ -27,11 +27,13 @@ from .cluster import (
     LogDirReplica,
 )
 from .configs import (
+    AlterConfigs,
     AlterConfigsResult,
     ConfigAlteration,
     ConfigDescription,
     ConfigEntry,
     ConfigOp,
+    ConfigReplacement,
     ConfigResource,
     ConfigSource,
     ConfigSynonym,
@@ -43,6 +45,7 @@ from .configs import (
     ResourceOutcome,
 )
 from .envelope import BrokerApi, BrokerLink, Caller, Reply, Request
+from .epochs import EpochEnd, EpochQuestion, OffsetForLeaderEpoch, OffsetForLeaderEpochResult
 from .fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from .groups import (
     GROUP_COORDINATOR,
@@ -104,6 +107,19 @@ from .producers import (
     DescribeProducersResult,
     InitProducerId,
     InitProducerIdResult,
+)
+from .quotas import DescribeClientQuotas, DescribeClientQuotasResult, QuotaEntry, QuotaFilter, QuotaMatch
+from .replicas import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResult,
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersResult,
+    ListPartitionReassignments,
+    ListPartitionReassignmentsResult,
+    OngoingReassignment,
+    PartitionChange,
+    Reassignment,
 )
 from .topics import (
     CreatedTopic,
@@ -242,4 +258,25 @@ __all__ = [
     "SyncGroup",
     "SyncGroupResult",
     "TRANSACTION_COORDINATOR",
+    "AlterConfigs",
+    "ConfigReplacement",
+    "EpochEnd",
+    "EpochQuestion",
+    "OffsetForLeaderEpoch",
+    "OffsetForLeaderEpochResult",
+    "DescribeClientQuotas",
+    "DescribeClientQuotasResult",
+    "QuotaEntry",
+    "QuotaFilter",
+    "QuotaMatch",
+    "AlterPartitionReassignments",
+    "AlterPartitionReassignmentsResult",
+    "ElectionType",
+    "ElectLeaders",
+    "ElectLeadersResult",
+    "ListPartitionReassignments",
+    "ListPartitionReassignmentsResult",
+    "OngoingReassignment",
+    "PartitionChange",
+    "Reassignment",
 ]

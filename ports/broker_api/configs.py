@@ -1,6 +1,6 @@
-"""DescribeConfigs (32) and IncrementalAlterConfigs (44)."""
+"""DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from attrs import frozen
@@ -140,3 +140,19 @@ class IncrementalAlterConfigs(Request["AlterConfigsResult"]):
 class AlterConfigsResult:
     resources: Sequence[ResourceOutcome]
     throttle_ms: int = 0
+
+
+@frozen(kw_only=True)
+class ConfigReplacement:
+    """All that shall be set for a resource."""
+
+    resource: ConfigResource
+    configs: Mapping[str, str | None]
+
+
+@frozen(kw_only=True)
+class AlterConfigs(Request["AlterConfigsResult"]):
+    """Set keys and put every other key back to its default, all or none for each resource."""
+
+    resources: Sequence[ConfigReplacement]
+    validate_only: bool = False

@@ -1,0 +1,48 @@
+"""OffsetForLeaderEpoch (23)."""
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from ..error_codes import ErrorCode
+from .envelope import Request
+
+CONSUMER = -1
+"""The replica id of who is no broker; -2 = one that only looks."""
+
+
+@frozen(kw_only=True)
+class EpochQuestion:
+    """Where does this leader epoch end? `current_leader_epoch` -1 = not checked."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    current_leader_epoch: int = -1
+
+
+@frozen(kw_only=True)
+class OffsetForLeaderEpoch(Request["OffsetForLeaderEpochResult"]):
+    """How a reader finds out whether what it has read is still there after a change of leader (KIP-320)."""
+
+    partitions: Sequence[EpochQuestion]
+    replica_id: int = CONSUMER
+
+
+@frozen(kw_only=True)
+class EpochEnd:
+    """The largest epoch up to the asked one, and the offset at which it ends; -1 and -1 when unknown."""
+
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+
+@frozen(kw_only=True)
+class OffsetForLeaderEpochResult:
+    """In the order of the request."""
+
+    partitions: Sequence[EpochEnd]
+    throttle_ms: int = 0

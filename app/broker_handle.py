@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..ports.scheduler import Scheduler
     from .background import ReactorThread
     from .in_process import InProcessLink
-    from .services.node import BrokerNode
+    from .services.node import BrokerNode, MakeOutside
     from .shared_session import SharedSession
 
 
@@ -36,6 +36,7 @@ class Broker:
                   "zookeeper://HOST:PORT/CHROOT" or "etcd://HOST:PORT/PREFIX".
     plugins:      objects with hooks, modules, or names of modules.
     config:       Kafka's dotted keys, or nested tables as from TOML; `settings` are the same in snake case and win.
+    outside:      stands for `compose.outside_of`: what puts something between the broker and the outside.
 
     The constructor checks the configuration and raises `ConfigError`; `start`, or entering the context, raises every
     `BarnabasError` that keeps the broker from running: a port in use, a folder locked or read-only, a damaged file.
@@ -50,6 +51,7 @@ class Broker:
         coordination: str | None = None,
         plugins: Sequence[object] = (),
         config: Mapping[str, object] | None = None,
+        outside: MakeOutside | None = None,
         **settings: object,
     ) -> None:
         from .config import BrokerConfig
@@ -64,6 +66,7 @@ class Broker:
             named["coordination"] = "memory"
         self.config = BrokerConfig.from_mapping(named, config or {}, settings)
         self._plugins = tuple(plugins)
+        self._outside = outside
         self._node: BrokerNode | None = None
         self._thread: ReactorThread | None = None
         self._links: set[InProcessLink] = set()
@@ -80,7 +83,7 @@ class Broker:
             return self
         reactor = make_reactor(self.config)
         try:
-            node = build_broker(self.config, reactor, plugins=self._plugins)
+            node = build_broker(self.config, reactor, plugins=self._plugins, outside=self._outside)
         except BaseException:
             reactor.stop()
             raise

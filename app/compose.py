@@ -13,7 +13,7 @@ from ..ports.transport import Address, TransportError
 
 if TYPE_CHECKING:
     from ..adapters.transport_tcp import Reactor
-    from ..ports.broker_api import BrokerApi
+    from ..ports.broker_api import BrokerApi, Request
     from ..ports.clock import Clock
     from ..ports.coordination import Coordination
     from ..ports.entropy import Entropy
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .clients.connector import Connector, Opened
     from .config import BrokerConfig
     from .in_process import BrokerHost
-    from .services.node import BrokerNode, MakeServer, Outside, Server
+    from .services.node import BrokerNode, MakeOutside, MakeServer, Outside, Server
 
 COORDINATION_FILE = "coordination.db"
 """In the first data folder, unless the configuration names another."""
@@ -51,18 +51,20 @@ def build_broker(
     plugins: Sequence[object] = (),
     metrics: Metrics | None = None,
     report: Report = log_report,
+    outside: MakeOutside | None = None,
 ) -> BrokerNode:
     """A broker on TCP, on the reactor given; its `start` and `stop` are for the reactor's thread.
 
-    Raises `ConfigError` for plugins that cannot be used.
+    `outside` may stand for `outside_of`, to put something between the broker and what it gets from there. Raises
+    `ConfigError` for plugins that cannot be used.
     """
     from ..adapters.transport_tcp import TcpTransport
     from .services.node import BrokerNode
 
-    outside = outside_of(
+    made = (outside or outside_of)(
         config, scheduler=reactor, transport=TcpTransport(reactor, report), metrics=metrics, report=report
     )
-    return BrokerNode(config, outside, plugin_host(config, plugins))
+    return BrokerNode(config, made, plugin_host(config, plugins))
 
 
 def outside_of(
@@ -95,6 +97,34 @@ def outside_of(
         report=report,
         host_name=_host_name(config),
     )
+
+
+class KeptInMemory:
+    """Log folders and a coordination tree in memory, for a broker that is stopped and started again."""
+
+    def __init__(self, report: Report = log_report) -> None:
+        from ..adapters.coord_memory import MemoryTree
+        from ..adapters.storage_memory import MemoryDisk
+
+        self._disk = MemoryDisk()
+        self._tree = MemoryTree(report=report)
+
+    def open_log_dirs(self) -> Sequence[LogDir]:
+        """The one folder; locked while it is open."""
+        from ..adapters.storage_memory import MemoryLogDir
+
+        return [MemoryLogDir(self._disk)]
+
+    def open_coordination(self) -> Coordination:
+        """A new session."""
+        return self._tree.session()
+
+
+def kafka_apis() -> dict[int, type[Request[Any]]]:
+    """The APIs that a broker answers over the Kafka protocol: key → type of the request."""
+    from ..adapters.wire_kafka.table import BY_KEY
+
+    return {key: api.request_type for key, api in BY_KEY.items()}
 
 
 def plugin_host(config: BrokerConfig, plugins: Sequence[object] = ()) -> Any:

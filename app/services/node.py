@@ -73,6 +73,20 @@ class Outside:
     """What to tell clients of a listener on every interface when nothing is advertised."""
 
 
+class MakeOutside(Protocol):
+    """Makes what a broker of this configuration gets from the outside (see `app.compose.outside_of`)."""
+
+    def __call__(
+        self,
+        config: BrokerConfig,
+        *,
+        scheduler: Scheduler,
+        transport: Transport,
+        metrics: Metrics | None,
+        report: Callable[[str], None],
+    ) -> Outside: ...
+
+
 class BrokerNode:
     """Opens everything in `start`, and closes it in `stop` in the reverse order. Owner thread only."""
 

@@ -168,6 +168,42 @@ class BrokerConfig:
         "replica.high.watermark.checkpoint.interval.ms", 5000, 1, doc="How often to write down high watermarks."
     )
 
+    # Consumer groups.
+    group_min_session_timeout_ms: int = int_key(
+        "group.min.session.timeout.ms", 6000, 0, doc="The shortest session that a member of a group may ask for."
+    )
+    group_max_session_timeout_ms: int = int_key(
+        "group.max.session.timeout.ms", 1_800_000, 0, doc="The longest session that a member of a group may ask for."
+    )
+    group_initial_rebalance_delay_ms: int = int_key(
+        "group.initial.rebalance.delay.ms", 3000, 0, doc="How long a new group waits for further members."
+    )
+    group_max_size: int = int_key("group.max.size", INT_MAX, 1, doc="The most members that a group may have.")
+    offset_metadata_max_bytes: int = int_key(
+        "offset.metadata.max.bytes", 4096, 0, doc="The longest text that may come with a committed offset."
+    )
+    offsets_retention_minutes: int = int_key(
+        "offsets.retention.minutes", 10_080, 1, doc="How long committed offsets are kept once their group is empty."
+    )
+    offsets_retention_check_interval_ms: int = long_key(
+        "offsets.retention.check.interval.ms", 600_000, 1, doc="How often to look for offsets that are old enough."
+    )
+    offsets_topic_num_partitions: int = int_key(
+        "offsets.topic.num.partitions", 50, 1, doc="Partitions of __consumer_offsets when it is made."
+    )
+    offsets_topic_replication_factor: int = int_key(
+        "offsets.topic.replication.factor", 3, 1, 32_767, doc="Replicas of __consumer_offsets; or all live brokers."
+    )
+    offsets_topic_segment_bytes: int = int_key(
+        "offsets.topic.segment.bytes", 104_857_600, 14, doc="The size of a segment file of __consumer_offsets."
+    )
+    offsets_load_buffer_size: int = int_key(
+        "offsets.load.buffer.size", 5_242_880, 1, doc="How much of __consumer_offsets is read at a time when it loads."
+    )
+    offsets_commit_timeout_ms: int = int_key(
+        "offsets.commit.timeout.ms", 5000, 1, doc="How long a commit may take to reach all in-sync replicas."
+    )
+
     # What the broker is made of.
     background_threads: int = int_key(
         "background.threads", 4, 1, 256, doc="Workers for what may block: flushing, recovery, removing files."
@@ -228,6 +264,10 @@ class BrokerConfig:
         self.metrics_address  # noqa: B018  checked on start
         if len(set(self.data_dirs)) != len(self.data_dirs):
             raise ConfigError(f"log.dirs names a folder twice: {', '.join(self.data_dirs)}")
+        if self.group_max_session_timeout_ms < self.group_min_session_timeout_ms:
+            low = self.group_min_session_timeout_ms
+            text = f"group.max.session.timeout.ms={self.group_max_session_timeout_ms}"
+            raise ConfigError(f"{text} is below group.min.session.timeout.ms={low}: no session would be right")
 
     @classmethod
     def from_mapping(cls, *layers: Mapping[str, object]) -> "BrokerConfig":

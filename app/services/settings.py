@@ -7,6 +7,7 @@ from attrs import evolve, frozen
 
 from ...core.cluster.brokers import broker_configs, set_broker_configs
 from ...core.cluster.change_queue import elsewhere
+from ...core.cluster.topics import INTERNAL_TOPICS
 from ...core.log.config import LogConfig
 from ...ports.broker_api import ConfigAlteration, ConfigEntry
 from ...ports.coordination import Coordination
@@ -50,13 +51,24 @@ class BrokerSettings:
             dynamic_default=broker_configs(coordination, None, report),
         )
         self._topic_maps = topic_maps(config, report)
+        self._last_asked: tuple[tuple[BrokerLayers, Mapping[str, str], str], LogConfig] | None = None
         check_deletion_policy(self.log_config({}).deletion_policy)
 
     def log_config(self, overrides: Mapping[str, str], topic: str = "") -> LogConfig:
-        """What the logs of a topic with these overrides go by; 0.7's maps count for a classic `topic`."""
-        return log_config_for(
+        """What the logs of a topic with these overrides go by; 0.7's maps count for a classic `topic`.
+
+        An internal topic is never shortened, whatever is configured: what it says of a key may be in its first segment.
+        """
+        asked = (self._layers, overrides, topic)
+        if self._last_asked is not None and self._last_asked[0] == asked:  # one topic has many logs
+            return self._last_asked[1]
+        config = log_config_for(
             self._layers, _with_format(overrides), self._report, topic_defaults=self._topic_maps.get(topic)
         )
+        if topic in INTERNAL_TOPICS:
+            config = evolve(config, cleanup_policy=frozenset({"compact"}))
+        self._last_asked = (self._layers, dict(overrides), topic), config
+        return config
 
     # --- topics
 

@@ -38,6 +38,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.words import TopicPartition
 from .config import GroupConfig
+from .counters import GroupCounters
 from .entry import Entry
 from .loading import Loading
 from .member import metadata_bytes, protocols_by_name
@@ -72,6 +73,7 @@ class GroupCoordinator:
         append: Append,
         knows: Knows,
         report: Callable[[str], None],
+        counters: GroupCounters | None = None,
     ) -> None:
         """`knows` tells which partitions exist; `partition_count` is that of `__consumer_offsets`."""
         self._runtime = GroupRuntime(
@@ -81,6 +83,7 @@ class GroupCoordinator:
             scheduler=scheduler,
             append=append,
             report=report,
+            counters=counters or GroupCounters(),
         )
         self._table = self._runtime.table
         self._entropy = entropy
@@ -145,9 +148,20 @@ class GroupCoordinator:
         for entry in self._table.drop(partition):
             self._runtime.end(entry, ErrorCode.NOT_COORDINATOR)
 
-    def partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
-        """These partitions of topics are no more: neither are the positions in them."""
-        self._positions.forget_partitions(partitions)
+    def partitions_deleted(self, partitions: Collection[TopicPartition], *, kept_in: int | None = None) -> None:
+        """These partitions of topics are no more: neither are the positions in them, of all groups or of those whose
+        partition of `__consumer_offsets` is given (it has been loaded, and tells of what is no more)."""
+        self._positions.forget_partitions(partitions, kept_in)
+
+    # --- how much there is
+
+    def group_count(self, state: GroupState | None = None) -> int:
+        """How many groups there are, or are in that state. Any thread."""
+        return sum(state is None or entry.group.state is state for entry in tuple(self._table))
+
+    def offset_count(self) -> int:
+        """How many positions are committed, in all groups. Any thread."""
+        return sum(len(entry.offsets) for entry in tuple(self._table))
 
     # --- members
 

@@ -48,6 +48,10 @@ class GroupOffsets:
         """True while another position is being written."""
         return partition in self._pending
 
+    def touch(self, partitions: frozenset[TopicPartition]) -> bool:
+        """True if one of these is committed, or being written."""
+        return not (partitions.isdisjoint(self._committed) and partitions.isdisjoint(self._pending))
+
     def begin(self, positions: dict[TopicPartition, CommittedOffset]) -> PendingCommit:
         """These are being written. They count once `finish` is told so; the commits begun later count more."""
         self._begun += 1

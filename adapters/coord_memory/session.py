@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from traceback import format_exc
+from traceback import format_exception
 from typing import TYPE_CHECKING
 
+from ...core.cluster.delivery import Delivery
 from ...core.cluster.tree import check_path
-from ...core.cluster.watchers import Watchers
 from ...ports.coordination import Cancel, CoordinationError, Node, SessionState
 from ...ports.errors import ClosedError
-from .callbacks import CallbackThread
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from .tree import Deliver, MemoryTree
 
 
@@ -25,10 +26,8 @@ class MemorySession:
     def __init__(self, tree: MemoryTree, deliver: Deliver | None) -> None:
         self._tree = tree
         self._session_id = tree.new_session_id()
-        self._watchers = Watchers()
-        self._thread = CallbackThread("coordination-callbacks")
-        self._deliver = self._thread if deliver is None else deliver
-        self._delivering = False
+        self._callbacks: ThreadPoolExecutor | None = None
+        self._delivery = Delivery(tree.lock, self._run if deliver is None else deliver, self._failed)
         self._connected = True
         self._expired_unseen = False
         self._closed = False
@@ -65,27 +64,28 @@ class MemorySession:
         check_path(path)
         with self._tree.lock:
             self._check_open()
-            return partial(self._cancel, self._watchers.watch(path, changed))
+            return partial(self._delivery.cancel, self._delivery.watch(path, changed))
 
     def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
         with self._tree.lock:
             self._check_open()
-            return partial(self._cancel, self._watchers.listen(state_changed))
+            return partial(self._delivery.cancel, self._delivery.listen(state_changed))
 
     def close(self) -> None:
         with self._tree.lock:
             if self._closed:
                 return
             self._closed = True
-            self._watchers = Watchers()
+            self._delivery.close()
             self._tree.forget(self)
             self._tree.change(self._tree.nodes.plan_end(self._session_id))
-        self._thread.close()
+        if self._callbacks is not None:
+            self._callbacks.shutdown(wait=False)  # a callback may be waiting for the caller
 
     def touched(self, paths: Collection[str]) -> None:
         """These paths changed. The caller holds the lock."""
-        if self._connected and self._watchers.touch(paths):
-            self._start_delivery()
+        if self._connected:
+            self._delivery.touch(paths)
 
     def expire(self) -> None:
         """See `MemoryTree.expire`."""
@@ -102,8 +102,7 @@ class MemorySession:
             self._check_open()
             if self._connected:
                 self._connected = False
-                self._watchers.touch_all(SessionState.SUSPENDED, watches=False)
-                self._start_delivery()
+                self._delivery.touch_all(SessionState.SUSPENDED, watches=False)
 
     def reconnect(self) -> None:
         """See `MemoryTree.reconnect`."""
@@ -119,32 +118,18 @@ class MemorySession:
             self._expired_unseen = False
             self._session_id = self._tree.new_session_id()
             state = SessionState.EXPIRED
-        self._watchers.touch_all(state, watches=True)
-        self._start_delivery()
+        self._delivery.touch_all(state, watches=True)
 
-    def _start_delivery(self) -> None:
-        if self._watchers.due and not self._delivering:
-            self._delivering = True
-            try:
-                self._deliver(self._tell)
-            except ClosedError as error:  # the scheduler behind it has stopped: whom to tell is gone, the change stands
-                self._tree.report(f"coordination callbacks are no longer told: {error}")
+    def _run(self, callback: Callable[[], None]) -> None:
+        """One at a time, in a thread of its own."""
+        if self._callbacks is None:
+            from concurrent.futures import ThreadPoolExecutor
 
-    def _tell(self) -> None:
-        while True:
-            with self._tree.lock:
-                call = self._watchers.next_call()
-                if call is None:
-                    self._delivering = False
-                    return
-            try:
-                call()
-            except Exception:  # noqa: BLE001  a watcher's fault must not silence the others: reported, with its traceback
-                self._tree.report(f"a coordination callback failed: {format_exc()}")
+            self._callbacks = ThreadPoolExecutor(1, "coordination-callbacks")
+        self._callbacks.submit(callback)
 
-    def _cancel(self, token: int) -> None:
-        with self._tree.lock:
-            self._watchers.remove(token)
+    def _failed(self, error: Exception) -> None:
+        self._tree.report(f"a coordination callback failed: {''.join(format_exception(error))}")
 
     def _check_open(self) -> None:
         if self._closed:

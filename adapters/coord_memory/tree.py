@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable
-from threading import Lock
+from threading import RLock
 
 from ...core.cluster.tree import Change, Tree
 from .session import MemorySession
@@ -22,7 +22,7 @@ class MemoryTree:
     """
 
     def __init__(self, *, deliver: Deliver | None = None, report: Callable[[str], None] = _to_stderr) -> None:
-        self.lock = Lock()
+        self.lock = RLock()
         self.nodes = Tree()
         self.report = report
         self._deliver = deliver

@@ -14,7 +14,8 @@ class Delivery:
     """The watches of one session behind the adapter's lock.
 
     `deliver` runs what it is given once, later, on the thread that calls watches; it raises `ClosedError` when that
-    thread is gone. `failed` is told what a callback raised. Methods take the lock (not reentrant): call without it.
+    thread is gone. `failed` is told what a callback raised. Methods take the lock: call without it, unless it is
+    reentrant.
     """
 
     def __init__(

@@ -143,6 +143,18 @@ class Partition:
                 f"{self.topic_partition} has offsets {log.log_start_offset} to {log.readable_end}, not {offset}",
             )
 
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest leader epoch up to this one, the offset at which it ends); -1 and -1 when unknown (facts B4).
+
+        The epoch of now reaches to the log end even before its first message.
+        """
+        epochs, end = self.log.epochs, self.log.log_end_offset
+        if epoch == self.leader_epoch:
+            return epoch, end
+        if epochs.latest < epoch < self.leader_epoch:
+            return epochs.latest if epochs.entries else epoch, end
+        return epochs.end_offset_for(epoch, end)
+
     def delete_records(self, offset: int) -> int:
         """Drop the records below `offset` (-1 = below the high watermark); returns the new log start offset.
 

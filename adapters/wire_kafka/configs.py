@@ -1,10 +1,12 @@
-"""DescribeConfigs (32) and IncrementalAlterConfigs (44)."""
+"""DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44)."""
 
 from ...ports.broker_api import (
+    AlterConfigs,
     AlterConfigsResult,
     ConfigAlteration,
     ConfigDescription,
     ConfigEntry,
+    ConfigReplacement,
     ConfigResource,
     ConfigSource,
     ConfigSynonym,
@@ -16,7 +18,7 @@ from ...ports.broker_api import (
 )
 from . import wire
 from .api import Api
-from .schema import BOOL, ERROR, I8, I32, NULLABLE_TEXT, TEXT, Array, Choice, Field, NullableArray, Struct
+from .schema import BOOL, ERROR, I8, I32, NULLABLE_TEXT, TEXT, Array, Choice, Field, NullableArray, Pairs, Struct
 from .wire import Reader, Writer
 
 _RESOURCE = Struct(ConfigResource, Field("kind", I8), Field("name", TEXT), inline=True)
@@ -71,7 +73,7 @@ DESCRIBE_CONFIGS = Api(
 )
 
 
-class AlterConfigsRequest:
+class IncrementalAlterConfigsRequest:
     """The request: resources with their changes, which we hold as one flat sequence."""
 
     def read(self, reader: Reader, version: int) -> IncrementalAlterConfigs:
@@ -107,27 +109,47 @@ class AlterConfigsRequest:
         writer.end()
 
 
+_ALTERED = Struct(
+    AlterConfigsResult,
+    Field("throttle_ms", I32),
+    Field(
+        "resources",
+        Array(
+            Struct(
+                ResourceOutcome,
+                Field("error", ERROR),
+                Field("error_message", NULLABLE_TEXT),
+                Field("resource", _RESOURCE),
+            )
+        ),
+    ),
+)
+
+ALTER_CONFIGS = Api(
+    key=33,
+    versions=(0, 2),
+    flexible_from=2,
+    request_type=AlterConfigs,
+    request=Struct(
+        AlterConfigs,
+        Field(
+            "resources",
+            Array(
+                Struct(ConfigReplacement, Field("resource", _RESOURCE), Field("configs", Pairs(TEXT, NULLABLE_TEXT)))
+            ),
+        ),
+        Field("validate_only", BOOL),
+    ),
+    result=_ALTERED,
+)
+
 INCREMENTAL_ALTER_CONFIGS = Api(
     key=44,
     versions=(0, 1),
     flexible_from=1,
     request_type=IncrementalAlterConfigs,
-    request=AlterConfigsRequest(),
-    result=Struct(
-        AlterConfigsResult,
-        Field("throttle_ms", I32),
-        Field(
-            "resources",
-            Array(
-                Struct(
-                    ResourceOutcome,
-                    Field("error", ERROR),
-                    Field("error_message", NULLABLE_TEXT),
-                    Field("resource", _RESOURCE),
-                )
-            ),
-        ),
-    ),
+    request=IncrementalAlterConfigsRequest(),
+    result=_ALTERED,
 )
 
-APIS = (DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS)
+APIS = (DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from . import cluster, configs, group_offsets, groups, hot, offsets_metadata, producers, topics
+from . import cluster, configs, group_offsets, groups, hot, offsets_metadata, producers, quotas, replicas, topics
 from .api import Api
 
 _FAMILIES: tuple[Iterable[Api], ...] = (
@@ -13,6 +13,8 @@ _FAMILIES: tuple[Iterable[Api], ...] = (
     configs.APIS,
     cluster.APIS,
     producers.APIS,
+    replicas.APIS,
+    quotas.APIS,
     groups.APIS,
     group_offsets.APIS,
 )

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...ports.broker_api import (
+    AlterConfigs,
+    AlterPartitionReassignments,
     Caller,
     ClassicFetch,
     ClassicOffsets,
@@ -12,15 +14,19 @@ from ...ports.broker_api import (
     CreateTopics,
     DeleteRecords,
     DeleteTopics,
+    DescribeClientQuotas,
     DescribeCluster,
     DescribeConfigs,
     DescribeLogDirs,
     DescribeProducers,
+    ElectLeaders,
     Fetch,
     IncrementalAlterConfigs,
     InitProducerId,
     ListOffsets,
+    ListPartitionReassignments,
     Metadata,
+    OffsetForLeaderEpoch,
     Produce,
     Reply,
     Request,
@@ -31,13 +37,16 @@ from ...ports.errors import ApiError
 from .classic.service import ClassicService
 from .cluster import ClusterService
 from .configs import ConfigService
+from .epochs import EpochService
 from .fetch import FetchService
 from .list_offsets import ListOffsetsService
 from .log_dirs import LogDirService
 from .metadata import MetadataService
 from .produce import ProduceService
 from .producers import ProducerService
+from .quotas import QuotaService
 from .records import RecordService
+from .replicas import ReplicaService
 from .state import BrokerState
 from .topics import TopicService
 
@@ -54,6 +63,7 @@ class BrokerService:
         configs = ConfigService(state, topics)
         classic = ClassicService(state)
         producers = ProducerService(state)
+        replicas = ReplicaService(state)
         self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state).handle,
             Fetch: FetchService(state).handle,
@@ -65,10 +75,16 @@ class BrokerService:
             DeleteRecords: RecordService(state).delete,
             DescribeConfigs: configs.describe,
             IncrementalAlterConfigs: configs.alter,
+            AlterConfigs: configs.replace,
             DescribeCluster: ClusterService(state).describe,
             DescribeLogDirs: LogDirService(state).describe,
             InitProducerId: producers.init,
             DescribeProducers: producers.describe,
+            ElectLeaders: replicas.elect,
+            AlterPartitionReassignments: replicas.reassign,
+            ListPartitionReassignments: replicas.list_moves,
+            OffsetForLeaderEpoch: EpochService(state).find,
+            DescribeClientQuotas: QuotaService().describe,
             ClassicProduce: classic.produce,
             ClassicFetch: classic.fetch,
             ClassicOffsets: classic.offsets,

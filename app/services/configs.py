@@ -1,14 +1,17 @@
-"""DescribeConfigs and IncrementalAlterConfigs (facts C5, C6)."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs (facts C5, C6)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ...ports.broker_api import (
+    AlterConfigs,
     AlterConfigsResult,
     Caller,
     ConfigAlteration,
     ConfigDescription,
     ConfigEntry,
+    ConfigOp,
+    ConfigReplacement,
     ConfigResource,
     DescribeConfigs,
     DescribeConfigsResult,
@@ -20,9 +23,13 @@ from ...ports.broker_api import (
 from ...ports.coordination import CoordinationError
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ClosedError
+from ..config.classic import FORMAT_KEY
 from .changes import as_api_error
 from .state import BrokerState
 from .topics import TopicService
+
+Plan = Callable[[Mapping[str, str]], Sequence[ConfigAlteration]]
+"""What is set now → the changes to make."""
 
 
 class ConfigService:
@@ -56,10 +63,28 @@ class ConfigService:
         return settings.broker_entries(keys=keys, synonyms=synonyms, documentation=documentation)
 
     def alter(self, request: IncrementalAlterConfigs, _caller: Caller, reply: Reply[AlterConfigsResult]) -> None:
-        async def one(resource: ConfigResource) -> ResourceOutcome:
+        def planned(resource: ConfigResource) -> Plan:
             changes = [change for change in request.alterations if change.resource == resource]
+            return lambda _stored: changes
+
+        plans = {resource: planned(resource) for resource in request.resources}
+        self._alter_each("IncrementalAlterConfigs", plans, reply, validate_only=request.validate_only)
+
+    def replace(self, request: AlterConfigs, _caller: Caller, reply: Reply[AlterConfigsResult]) -> None:
+        plans: dict[ConfigResource, Plan] = {
+            wanted.resource: partial(_replacing, wanted) for wanted in request.resources
+        }
+        self._alter_each("AlterConfigs", plans, reply, validate_only=request.validate_only)
+
+    def _alter_each(
+        self, what: str, plans: Mapping[ConfigResource, Plan], reply: Reply[AlterConfigsResult], *, validate_only: bool
+    ) -> None:
+        async def one(resource: ConfigResource, plan: Plan) -> ResourceOutcome:
             try:
-                await self._alter(resource, changes, validate_only=request.validate_only)
+                if resource.kind == ResourceKind.TOPIC:
+                    await self._alter_topic(resource.name, plan, validate_only=validate_only)
+                else:
+                    await self._alter_broker(plan, everywhere=self._is_default(resource), validate_only=validate_only)
             except ApiError as error:
                 return _failed(resource, error)
             except (CoordinationError, ClosedError) as error:
@@ -68,36 +93,27 @@ class ConfigService:
             return ResourceOutcome(resource=resource)
 
         async def all_of_them() -> AlterConfigsResult:
-            return AlterConfigsResult(resources=[await one(resource) for resource in dict.fromkeys(request.resources)])
+            return AlterConfigsResult(resources=[await one(resource, plan) for resource, plan in plans.items()])
 
-        self._changes.submit("IncrementalAlterConfigs", all_of_them, reply)
+        self._changes.submit(what, all_of_them, reply)
 
-    async def _alter(
-        self, resource: ConfigResource, changes: Sequence[ConfigAlteration], *, validate_only: bool
-    ) -> None:
-        if resource.kind == ResourceKind.TOPIC:
-            await self._alter_topic(resource.name, changes, validate_only=validate_only)
-        else:
-            await self._alter_broker(changes, everywhere=self._is_default(resource), validate_only=validate_only)
-
-    async def _alter_topic(self, name: str, changes: Sequence[ConfigAlteration], *, validate_only: bool) -> None:
+    async def _alter_topic(self, name: str, plan: Plan, *, validate_only: bool) -> None:
         state = self._state
         state.check_owns_topics()
         await self._topics.settled(name)
         topic = state.registry.topic(name)
-        altered = state.settings.altered_topic_configs(topic.configs, changes)
+        altered = state.settings.altered_topic_configs(topic.configs, plan(topic.configs))
         if validate_only:
             return
         with self._topics.doubting(name):
             await state.registry.set_configs(name, altered)
         state.apply_log_configs([name])
 
-    async def _alter_broker(
-        self, changes: Sequence[ConfigAlteration], *, everywhere: bool, validate_only: bool
-    ) -> None:
+    async def _alter_broker(self, plan: Plan, *, everywhere: bool, validate_only: bool) -> None:
         settings = self._state.settings
         subject = "the configs of all brokers" if everywhere else "the configs of this broker"
         await self._changes.settled(subject)
+        changes = plan(settings.stored_broker_configs(everywhere=everywhere))
         changed = settings.planned_broker_change(changes, everywhere=everywhere)
         if validate_only:
             return
@@ -122,3 +138,13 @@ class ConfigService:
 
 def _failed(resource: ConfigResource, error: ApiError) -> ResourceOutcome:
     return ResourceOutcome(resource=resource, error=error.code, error_message=error.message or None)
+
+
+def _replacing(wanted: ConfigReplacement, stored: Mapping[str, str]) -> Sequence[ConfigAlteration]:
+    """Changes after which nothing but what is wanted is set. The generation of a topic stays: it cannot change."""
+    resource = wanted.resource
+    gone = [name for name in stored if name not in wanted.configs and name != FORMAT_KEY]
+    return [
+        *(ConfigAlteration(resource=resource, name=name, value=None, op=ConfigOp.DELETE) for name in gone),
+        *(ConfigAlteration(resource=resource, name=name, value=value) for name, value in wanted.configs.items()),
+    ]

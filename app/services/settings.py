@@ -137,13 +137,17 @@ class BrokerSettings:
         """What was set for all brokers."""
         return dynamic_default_entries(self._layers.dynamic_default, keys=keys, documentation=documentation)
 
+    def stored_broker_configs(self, *, everywhere: bool) -> Mapping[str, str]:
+        """What was set for this broker, or for all, while they ran."""
+        return self._layers.dynamic_default if everywhere else self._layers.dynamic
+
     def planned_broker_change(self, alterations: Sequence[ConfigAlteration], *, everywhere: bool) -> "BrokerChange":
         """What changes of the configs of this broker, or of all, come to; nothing is changed yet.
 
         Raises `ApiError` INVALID_CONFIG, INVALID_REQUEST.
         """
         layers = self._layers
-        stored = layers.dynamic_default if everywhere else layers.dynamic
+        stored = self.stored_broker_configs(everywhere=everywhere)
         change = BrokerChange(
             configs=alter_broker_configs(stored, alterations, self.static),
             broker_id=None if everywhere else self.static.broker_id,

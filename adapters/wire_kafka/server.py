@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import count
 from struct import Struct
 from typing import Any, cast
@@ -54,11 +55,6 @@ class KafkaServer:
         self.max_in_flight = max_in_flight
         self.gone = gone
         self.connections: set[_ServerConnection] = set()
-        ranges = [(api.key, *api.advertised) for api in BY_KEY.values()]
-        ranges.append((versions.KEY, *versions.VERSIONS))
-        low, high = versions.VERSIONS
-        self._api_versions = {version: versions.response_body(version, ranges) for version in range(low, high + 1)}
-        self._api_versions_unknown = versions.unknown_version_body()
 
     def accept(self, connection: Connection) -> ConnectionHandler:
         """The handler of a new connection, for `Transport.listen`."""
@@ -72,7 +68,16 @@ class KafkaServer:
 
     def api_versions(self, version: int) -> bytes:
         """The body of the answer to ApiVersions."""
-        return self._api_versions.get(version, self._api_versions_unknown)
+        return _api_versions(version)
+
+
+@cache
+def _api_versions(version: int) -> bytes:
+    low, high = versions.VERSIONS
+    if not low <= version <= high:
+        return versions.unknown_version_body()
+    ranges = [(api.key, *api.advertised) for api in BY_KEY.values()]
+    return versions.response_body(version, [*ranges, (versions.KEY, *versions.VERSIONS)])
 
 
 class _ServerConnection:

@@ -1,0 +1,136 @@
+"""How the leader of a group shares out the partitions: one interface, and the two ways that need no memory."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from ....ports.errors import ConfigError
+from ....ports.words import TopicPartition
+from .protocol import Subscription
+
+Shares = dict[str, list[TopicPartition]]
+"""Member id → its partitions, sorted."""
+
+
+class Assignor(Protocol):
+    """A pure function of what the members say, and what a member says for it. Stateless: one object serves many groups.
+
+    Members of one group, of whatever client, agree by the name on an assignor that all of them know, and one of them,
+    the leader, assigns for all.
+    """
+
+    @property
+    def name(self) -> str:
+        """As members of other clients know it: "range", "roundrobin", "sticky", "cooperative-sticky"."""
+        ...
+
+    @property
+    def cooperative(self) -> bool:
+        """Members keep reading while they join, and give up only what moves (KIP-429).
+
+        `assign` then gives nobody a partition that another member still owns: it moves once it has been given up.
+        """
+        ...
+
+    def user_data(self, owned: Sequence[TopicPartition], generation_id: int) -> bytes | None:
+        """What this assignor wants every member to tell the leader.
+
+        `owned` are the member's partitions by its last assignment, also when it has given them up to join again, and
+        `generation_id` is the generation of that assignment; () and -1 before the first.
+        """
+        ...
+
+    def assign(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Shares:
+        """Member id → its partitions. `partitions`: topic → how many it has; topics left out do not exist.
+
+        Every member is in the answer. Each partition of a topic that someone is subscribed to goes to exactly one of
+        its subscribers (cooperative: or to nobody, while another owns it). Raises nothing for what members say.
+        """
+        ...
+
+
+class RangeAssignor:
+    """Per topic: members in their order get neighbouring partitions, the first ones one more.
+
+    Partitions with equal numbers of topics with as many partitions go to the same member. Members with an instance id
+    come first, in its order, so that the answer stays the same when one of them comes back with another member id.
+    """
+
+    name = "range"
+    cooperative = False
+
+    def user_data(self, owned: Sequence[TopicPartition], generation_id: int) -> None:  # noqa: ARG002
+        return None
+
+    def assign(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Shares:
+        shares: Shares = {member: [] for member in members}
+        for topic, takers in subscribers(members, partitions).items():
+            each, over = divmod(partitions[topic], len(takers))
+            start = 0
+            for place, member in enumerate(takers):
+                end = start + each + (place < over)
+                shares[member] += [TopicPartition(topic, number) for number in range(start, end)]
+                start = end
+        return shares
+
+
+class RoundRobinAssignor:
+    """All partitions of all topics in turn to the members, in the order that `RangeAssignor` has them in.
+
+    A member that is not subscribed to the topic whose turn it is, is passed over.
+    """
+
+    name = "roundrobin"
+    cooperative = False
+
+    def user_data(self, owned: Sequence[TopicPartition], generation_id: int) -> None:  # noqa: ARG002
+        return None
+
+    def assign(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Shares:
+        shares: Shares = {member: [] for member in members}
+        order = in_order(members)
+        wanted = {member: frozenset(members[member].topics) for member in order}
+        turn = 0
+        for topic in subscribers(members, partitions):
+            for number in range(partitions[topic]):
+                while topic not in wanted[order[turn % len(order)]]:
+                    turn += 1
+                shares[order[turn % len(order)]].append(TopicPartition(topic, number))
+                turn += 1
+        return shares
+
+
+def in_order(members: Mapping[str, Subscription]) -> list[str]:
+    """The members' ids: static members by their instance ids, then the others by their member ids."""
+
+    def key(member: str) -> tuple[bool, str, str]:
+        instance = members[member].group_instance_id
+        return (instance is None, instance or "", member)
+
+    return sorted(members, key=key)
+
+
+def subscribers(members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> dict[str, list[str]]:
+    """Topic, ascending → its subscribers, in order; topics that exist and that someone is subscribed to."""
+    found: dict[str, list[str]] = {}
+    for member in in_order(members):
+        for topic in set(members[member].topics):
+            found.setdefault(topic, []).append(member)
+    return {topic: found[topic] for topic in sorted(found) if partitions.get(topic, 0) > 0}
+
+
+ASSIGNOR_NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
+
+def builtin_assignor(name: str) -> Assignor:
+    """The built-in assignor of that name. Raises `ConfigError` listing them for any other."""
+    from .sticky import CooperativeStickyAssignor, StickyAssignor
+
+    known: dict[str, type[Assignor]] = {
+        "range": RangeAssignor,
+        "roundrobin": RoundRobinAssignor,
+        "sticky": StickyAssignor,
+        "cooperative-sticky": CooperativeStickyAssignor,
+    }
+    if name not in known:
+        raise ConfigError(f"unknown assignor {name!r}; known: {', '.join(ASSIGNOR_NAMES)}")
+    return known[name]()

@@ -1,0 +1,201 @@
+"""What the members of a group tell their leader and are told by it; opaque to the broker (facts E3).
+
+Both begin with an i16 version. Newer versions only add fields at the end, so that what is known of them can be read.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
+from struct import Struct, error, unpack_from
+
+from attrs import field, frozen
+
+from ....ports.words import TopicPartition
+
+PROTOCOL_TYPE = "consumer"
+"""What groups of consumers call themselves."""
+
+SUBSCRIPTION_VERSION = 3
+ASSIGNMENT_VERSION = 3
+
+_I16 = Struct(">h")
+_I32 = Struct(">i")
+_TEXT_MAX = 2**15 - 1
+
+
+def _size(data: bytes | None) -> str:
+    return "None" if data is None else f"<{len(data)} bytes>"
+
+
+@frozen(kw_only=True)
+class Subscription:
+    """What a member wants, and what it has: ConsumerProtocolSubscription."""
+
+    topics: Sequence[str]
+    user_data: bytes | None = field(default=None, repr=_size)
+    """Of the assignor; see `Assignor.user_data`."""
+    owned: Sequence[TopicPartition] = ()
+    """What it goes on reading while it joins (version 1; KIP-429)."""
+    generation_id: int = -1
+    """In which generation it got what it owns (version 2; KIP-792)."""
+    rack: str | None = None
+    """Version 3."""
+    group_instance_id: str | None = None
+    """Not part of the bytes: the leader knows it from the answer to its join."""
+
+
+@frozen(kw_only=True)
+class Assignment:
+    """What a member gets: ConsumerProtocolAssignment."""
+
+    partitions: Sequence[TopicPartition]
+    user_data: bytes | None = field(default=None, repr=_size)
+
+
+def encode_subscription(subscription: Subscription, version: int = SUBSCRIPTION_VERSION) -> bytes:
+    """As members of every kind read it. Raises `ValueError` for a name that is too long."""
+    out = bytearray(_I16.pack(version))
+    out += _I32.pack(len(subscription.topics))
+    for topic in subscription.topics:
+        _put_text(out, topic)
+    _put_bytes(out, subscription.user_data)
+    if version >= 1:
+        out += encode_partitions(subscription.owned)
+    if version >= 2:
+        out += _I32.pack(subscription.generation_id)
+    if version >= 3:
+        _put_text(out, subscription.rack)
+    return bytes(out)
+
+
+def decode_subscription(data: bytes) -> Subscription:
+    """Raises `ValueError` if the bytes are no subscription."""
+    reader = Reader(data)
+    version = reader.version()
+    topics = reader.texts()
+    user_data = reader.optional_bytes()
+    owned: Sequence[TopicPartition] = ()
+    generation_id, rack = -1, None
+    if version >= 1 and reader.has_more:  # early members of version 1 and later left out what they had nothing for
+        owned = reader.partitions()
+    if version >= 2 and reader.has_more:
+        generation_id = reader.i32()
+    if version >= 3 and reader.has_more:
+        rack = reader.optional_text()
+    return Subscription(topics=topics, user_data=user_data, owned=owned, generation_id=generation_id, rack=rack)
+
+
+def encode_assignment(assignment: Assignment, version: int = ASSIGNMENT_VERSION) -> bytes:
+    """The same bytes in every version but for its number. Raises `ValueError` for a name that is too long."""
+    out = bytearray(_I16.pack(version))
+    out += encode_partitions(assignment.partitions)
+    _put_bytes(out, assignment.user_data)
+    return bytes(out)
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    """Raises `ValueError` if the bytes are no assignment. No bytes assign nothing: the leader did not know the member."""
+    if not data:
+        return Assignment(partitions=())
+    reader = Reader(data)
+    reader.version()
+    partitions = reader.partitions()
+    return Assignment(partitions=partitions, user_data=reader.optional_bytes() if reader.has_more else None)
+
+
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """`[topic [partition]]`, topics and partitions in ascending order."""
+    topics = [(topic, list(places)) for topic, places in groupby(sorted(partitions), attrgetter("topic"))]
+    out = bytearray(_I32.pack(len(topics)))
+    for topic, places in topics:
+        _put_text(out, topic)
+        out += _I32.pack(len(places))
+        for place in places:
+            out += _I32.pack(place.partition)
+    return bytes(out)
+
+
+class Reader:
+    """Reads these bytes from their beginning; every method raises `ValueError` where they do not fit."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._pos = 0
+
+    @property
+    def has_more(self) -> bool:
+        return self._pos < len(self._data)
+
+    def version(self) -> int:
+        version = self._take_int(_I16)
+        if version < 0:
+            raise ValueError(f"version {version}")
+        return version
+
+    def i32(self) -> int:
+        return self._take_int(_I32)
+
+    def texts(self) -> list[str]:
+        return [self.text() for _ in range(self._count(2))]
+
+    def text(self) -> str:
+        text = self.optional_text()
+        if text is None:
+            raise ValueError("a name is null")
+        return text
+
+    def optional_text(self) -> str | None:
+        size = self._take_int(_I16)
+        return None if size < 0 else self._take(size).decode()  # UnicodeDecodeError is a ValueError
+
+    def optional_bytes(self) -> bytes | None:
+        size = self.i32()
+        return None if size < 0 else self._take(size)
+
+    def partitions(self) -> list[TopicPartition]:
+        found: list[TopicPartition] = []
+        for _ in range(self._count(6)):
+            topic = self.text()
+            count = self._count(4)
+            found += [TopicPartition(topic, number) for number in unpack_from(f">{count}i", self._take(4 * count))]
+        return found
+
+    def _count(self, item_size: int) -> int:
+        """How many items follow; each takes so many bytes at least."""
+        count = self.i32()
+        if not 0 <= count <= (len(self._data) - self._pos) // item_size:
+            raise ValueError(f"{count} items in {len(self._data) - self._pos} bytes")
+        return count
+
+    def _take(self, size: int) -> bytes:
+        end = self._pos + size
+        if end > len(self._data):
+            raise ValueError(f"{size} bytes are due, {len(self._data) - self._pos} are left")
+        part = self._data[self._pos : end]
+        self._pos = end
+        return part
+
+    def _take_int(self, form: Struct) -> int:
+        try:
+            (value,) = form.unpack_from(self._data, self._pos)
+        except error:
+            raise ValueError("the bytes end too soon") from None
+        self._pos += form.size
+        assert isinstance(value, int)
+        return value
+
+
+def _put_text(out: bytearray, text: str | None) -> None:
+    if text is None:
+        out += _I16.pack(-1)
+        return
+    data = text.encode()
+    if len(data) > _TEXT_MAX:
+        raise ValueError(f"a name of {len(data)} bytes")
+    out += _I16.pack(len(data))
+    out += data
+
+
+def _put_bytes(out: bytearray, data: bytes | None) -> None:
+    out += _I32.pack(-1 if data is None else len(data))
+    out += data or b""

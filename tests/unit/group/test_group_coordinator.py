@@ -8,7 +8,7 @@ from support.group_house import CALLER, PARTITIONS, House
 
 from barnabas.core.group.config import GroupConfig
 from barnabas.core.group.records import encode_group_key, encode_offset_key
-from barnabas.ports.broker_api import ListGroups
+from barnabas.ports.broker_api import ListGroups, OffsetFetch, OffsetFetchGroup
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.words import TopicPartition
 
@@ -330,6 +330,15 @@ def test_while_a_partition_is_read() -> None:
     for loading in loadings:
         house.coordinator.loaded(loading)
     assert house.join().error is E.NONE
+
+
+def test_the_error_of_a_group_is_that_of_each_of_its_partitions() -> None:
+    """Answers before version 2 have no other place for it."""
+    asked = Asked()
+    wanted = OffsetFetchGroup(group_id="g", partitions=[TopicPartition("t", 1)])
+    House(load=False).coordinator.fetch_offsets(OffsetFetch(groups=[wanted]), CALLER, asked)
+    (group,) = asked.result.groups
+    assert [each.error for each in group.partitions] == [group.error] == [E.NOT_COORDINATOR]
 
 
 def test_a_partition_that_went_elsewhere_while_it_was_read_is_not_here() -> None:

@@ -155,8 +155,8 @@ class Positions:
     def _fetch(self, wanted: OffsetFetchGroup, *, require_stable: bool) -> FetchedGroup:
         error = self._runtime.table.refusal(wanted.group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
-            partitions = [FetchedOffset(*each, error=error) for each in wanted.partitions or ()]  # for old versions
-            return FetchedGroup(group_id=wanted.group_id, partitions=partitions, error=error)
+            failed = [FetchedOffset(*each, error=error) for each in wanted.partitions or ()]  # for old versions
+            return FetchedGroup(group_id=wanted.group_id, partitions=failed, error=error)
         entry = self._runtime.table.get(wanted.group_id)
         if entry is None:
             return FetchedGroup(

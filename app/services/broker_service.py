@@ -39,6 +39,7 @@ from .cluster import ClusterService
 from .configs import ConfigService
 from .epochs import EpochService
 from .fetch import FetchService
+from .groups import GroupService
 from .list_offsets import ListOffsetsService
 from .log_dirs import LogDirService
 from .metadata import MetadataService
@@ -64,8 +65,10 @@ class BrokerService:
         classic = ClassicService(state)
         producers = ProducerService(state)
         replicas = ReplicaService(state)
+        produce = ProduceService(state)
+        self.groups = GroupService(state, topics, produce)
         self._handlers: dict[type[Request[Any]], Handler] = {
-            Produce: ProduceService(state).handle,
+            Produce: produce.handle,
             Fetch: FetchService(state).handle,
             ListOffsets: ListOffsetsService(state).handle,
             Metadata: MetadataService(state, topics).handle,
@@ -88,6 +91,7 @@ class BrokerService:
             ClassicProduce: classic.produce,
             ClassicFetch: classic.fetch,
             ClassicOffsets: classic.offsets,
+            **self.groups.handlers,
         }
 
         self._counters = {

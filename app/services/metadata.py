@@ -10,6 +10,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ClosedError
 from ...ports.storage import StorageError
 from ...ports.words import TopicPartition
+from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from .state import BrokerState
 from .topics import TopicService
 
@@ -36,7 +37,8 @@ class MetadataService:
     def _to_create(self, request: Metadata) -> list[str]:
         if not (request.allow_auto_topic_creation and self._state.settings.static.auto_create_topics_enable):
             return []
-        return [name for name in dict.fromkeys(request.topics or ()) if not self._is_known(name)]
+        named = dict.fromkeys(request.topics or ())
+        return [name for name in named if not self._is_known(name) and name != TRANSACTIONS_TOPIC]
 
     def _is_known(self, name: str) -> bool:
         return name in self._state.registry.topics or self._state.classic.has(name)
@@ -45,7 +47,8 @@ class MetadataService:
         if self._is_known(name):
             return ErrorCode.NONE  # it was made while this request waited
         try:
-            self._state.settings.check_makes_current_topics(name)
+            if name != OFFSETS_TOPIC:
+                self._state.settings.check_makes_current_topics(name)
             await self._topics.create_one(NewTopic(name=name))
         except ApiError as error:
             if self._is_known(name):

@@ -171,8 +171,10 @@ class BrokerNode:
             metrics=outside.metrics,
             report=outside.report,
         )
-        open_topics(state)
         self._api = BrokerService(state)
+        closing.callback(self._api.groups.close)
+        open_topics(state)
+        self._api.groups.start()
         self._serve(state, self._api)
         if outside.expose_metrics is not None:
             closing.callback(outside.expose_metrics(outside.metrics))
@@ -312,6 +314,8 @@ class BrokerNode:
         self._tell_ready(ClosedError("the broker was stopped before it was ready"))
         for opened in self._opened:
             opened.close()
+        if self._api is not None:
+            self._api.groups.close()
         if self._state is not None:
             self._state.purgatory.close()
         self._drain(self._outside.clock.monotonic_ms() + _DRAIN_MS)

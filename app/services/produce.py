@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 
+from ...core.cluster.topics import INTERNAL_TOPICS
 from ...core.partition import Partition
 from ...core.purgatory import DelayedProduce, Required
 from ...ports.broker_api import (
@@ -16,8 +17,10 @@ from ...ports.broker_api import (
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError
+from .internal_topics import ADMIN_CLIENT_ID, check_not_internal
 from .state import BrokerState
 
+NO_TOPICS: frozenset[str] = frozenset()
 _ACKS = frozenset((-1, 0, 1))
 
 
@@ -30,14 +33,15 @@ class ProduceService:
         self._clock = state.clock
         self._purgatory = state.purgatory
 
-    def handle(self, request: Produce, _caller: Caller, reply: Reply[ProduceResult]) -> None:
+    def handle(self, request: Produce, caller: Caller, reply: Reply[ProduceResult]) -> None:
         refused = _refusal(request)
         if refused is not None:
             reply(ProduceResult(partitions=[_failed(entry, *refused) for entry in request.partitions]))
             return
         now_ms = self._clock.now_ms()
         pending: dict[Hashable, Required] = {}
-        results = [self._append(entry, request, now_ms, pending) for entry in request.partitions]
+        closed = NO_TOPICS if caller.client_id == ADMIN_CLIENT_ID else INTERNAL_TOPICS
+        results = [self._append(entry, request, now_ms, pending, closed) for entry in request.partitions]
         if not pending:
             reply(ProduceResult(partitions=results))
         else:
@@ -48,11 +52,18 @@ class ProduceService:
                 check((result.topic, result.partition))
 
     def _append(
-        self, entry: ProducePartition, request: Produce, now_ms: int, pending: dict[Hashable, Required]
+        self,
+        entry: ProducePartition,
+        request: Produce,
+        now_ms: int,
+        pending: dict[Hashable, Required],
+        closed: frozenset[str],
     ) -> ProduceResultPartition:
         topic, number, records = entry.topic, entry.partition, entry.records
         partition = self._partitions.get((topic, number))
         try:
+            if topic in closed:
+                check_not_internal(topic, "clients do not write into it")
             if partition is None:
                 raise self._state.unknown_partition(topic, number)
             partition.check_leader()

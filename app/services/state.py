@@ -1,6 +1,6 @@
 """What the broker's services share: the partitions that live here, the topics of the cluster, the configuration."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from attrs import frozen
 
@@ -33,6 +33,10 @@ class TopicStats:
     messages_in: Counter
     bytes_in: Counter
     bytes_out: Counter
+
+
+def _ignore(_: object) -> None:
+    """For whoever does not want to know."""
 
 
 class BrokerState:
@@ -71,6 +75,10 @@ class BrokerState:
         self._durable_wanted: dict[TopicPartition, int] = {}
         self.changes = Changes(scheduler, registry.coordination, report)
         self.classic = ClassicTopics(settings.static, registry, logs, report)
+        self.opened: Callable[[Partition], None] = _ignore
+        """Told (settable) of each partition of the current generation that has come to this broker."""
+        self.dropped: Callable[[Sequence[TopicPartition]], None] = _ignore
+        """Told (settable) of the partitions that are no more; nothing of them is left but what others know of them."""
         self.classic.opened = lambda key, log: self._show(key, log, lambda: log.readable_end)
         logs.flushed = self._flushed
         logs.high_watermark_of = self._high_watermark_of
@@ -132,7 +140,7 @@ class BrokerState:
             self.classic.show(topic.name)
             return
         for key in self._missing(topic):
-            self.partitions[key] = self._open(topic, key, is_new=True)
+            self._open(topic, key, is_new=True)
 
     def reopen_topic(self, topic: Topic) -> None:
         """Open the logs of a topic after a start. What cannot be opened is reported, and answered with an error."""
@@ -140,7 +148,7 @@ class BrokerState:
             return
         for key in self._missing(topic):
             try:
-                self.partitions[key] = self._open(topic, key, is_new=False)
+                self._open(topic, key, is_new=False)
             except StorageError as error:
                 self.failed(f"opening {key}", error)
 
@@ -148,12 +156,12 @@ class BrokerState:
         keys = [TopicPartition(topic.name, number) for number, at in topic.partitions.items() if self.node_id in at]
         return [key for key in keys if key not in self.partitions]
 
-    def _open(self, topic: Topic, key: TopicPartition, *, is_new: bool) -> Partition:
+    def _open(self, topic: Topic, key: TopicPartition, *, is_new: bool) -> None:
         if is_new:
             self.logs.set_aside(key)  # what is left of an earlier topic of this name is not part of the new one
         log = self.logs.get(key) or self.logs.create(key, is_new=is_new)
         known = self.registry.state(key)
-        partition = Partition(
+        partition = self.partitions[key] = Partition(
             log,
             key,
             topic_id=topic.topic_id,
@@ -165,7 +173,7 @@ class BrokerState:
             high_watermark=self.logs.high_watermark(key),
         )
         self._show(key, log, lambda: partition.high_watermark)
-        return partition
+        self.opened(partition)
 
     def _show(self, key: TopicPartition, log: Log, readable_end: Callable[[], int]) -> None:
         """Let the offsets and the size of a partition be seen (the names of kafka_exporter and of Kafka)."""
@@ -177,7 +185,9 @@ class BrokerState:
 
     def drop_topic(self, topic: Topic) -> bool:
         """Forget a topic and remove its logs; whoever waits for it is answered. False: some logs are still there."""
-        dropped = [self._drop(TopicPartition(topic.name, number)) for number in topic.partitions]
+        keys = [TopicPartition(topic.name, number) for number in topic.partitions]
+        dropped = [self._drop(key) for key in keys]
+        self.dropped(keys)
         self._stats.pop(topic.name, None)
         self.metrics.forget(topic=topic.name)
         self.classic.dropped(topic.name)
@@ -185,9 +195,11 @@ class BrokerState:
 
     def drop_partitions(self, topic: str, numbers: Iterable[int]) -> None:
         """Forget some partitions of a topic and remove their logs."""
-        for number in numbers:
-            self._drop(TopicPartition(topic, number))
-            self.metrics.forget(topic=topic, partition=str(number))
+        keys = [TopicPartition(topic, number) for number in numbers]
+        for key in keys:
+            self._drop(key)
+            self.metrics.forget(topic=topic, partition=str(key.partition))
+        self.dropped(keys)
 
     def _drop(self, key: TopicPartition) -> bool:
         """False: the log could not be removed, which is reported."""

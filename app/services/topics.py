@@ -30,6 +30,7 @@ from ...ports.errors import ApiError, ClosedError
 from ...ports.storage import StorageError
 from ..config.classic import is_classic
 from .changes import as_api_error
+from .internal_topics import as_it_must_be, check_not_internal
 from .state import BrokerState
 
 T = TypeVar("T")
@@ -89,6 +90,7 @@ class TopicService:
     async def _planned(self, new: NewTopic) -> Topic:
         state, static = self._state, self._state.settings.static
         check_topic_name(new.name)
+        new = as_it_must_be(new, static, len(state.live_brokers))
         state.check_owns_topics()
         await self.settled(new.name)
         state.classic.check_free(new.name)
@@ -123,6 +125,7 @@ class TopicService:
 
     async def _grow_one(self, new: NewPartitions, *, validate_only: bool) -> None:
         state, registry = self._state, self._registry
+        check_not_internal(new.topic, "where a group is kept depends on the number of its partitions")
         state.check_owns_topics()
         await self.settled(new.topic)
         before = registry.topic(new.topic)
@@ -159,6 +162,7 @@ class TopicService:
         if wanted.name is not None:
             await self.settled(wanted.name)
         topic = registry.topic_by_id(wanted.topic_id) if wanted.name is None else registry.topic(wanted.name)
+        check_not_internal(topic.name, "it is not deleted")
         if not self._state.settings.static.delete_topic_enable:
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
         await self._remove(topic.name)

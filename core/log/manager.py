@@ -99,6 +99,11 @@ class LogManager:
         """All logs that are open."""
         return {partition: log for folder in self._folders for partition, log in folder.logs.items()}
 
+    @property
+    def codecs(self) -> Codecs:
+        """What the logs are compressed with."""
+        return self._codecs
+
     def dir_of(self, partition: TopicPartition) -> LogDir:
         """The data folder of a log that is open."""
         return self._homes[partition].log_dir

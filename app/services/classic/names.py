@@ -2,6 +2,7 @@
 
 import re
 
+from ....core.cluster.topics import INTERNAL_TOPICS
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 
@@ -20,6 +21,8 @@ def check_classic_topic(name: str, partition: int = 0) -> None:
 def _fault(name: str, partition: int) -> str:
     if not name:
         return "is empty"
+    if name in INTERNAL_TOPICS:
+        return "belongs to the broker itself"
     if name in (".", ".."):
         return "is the name of a folder"
     if len(name) > TOPIC_NAME_MAX:

@@ -81,10 +81,10 @@ def broker(data: Path | None = None, *settings: str, scheme: str = "kafka") -> I
 class BareClient:
     """Kafka requests as plain bytes, so that the client's own cost stays small and the same for every server."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, buffer_bytes: int = 4 * 1024 * 1024) -> None:
         self.socket = socket.create_connection((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.buffer = bytearray(4 * 1024 * 1024)
+        self.buffer = bytearray(buffer_bytes)
 
     def close(self) -> None:
         self.socket.close()
@@ -92,6 +92,10 @@ class BareClient:
     def exchange(self, frame: bytes) -> memoryview:
         """Send a frame (with its length), wait for the answer (without its length)."""
         self.socket.sendall(frame)
+        return self.receive()
+
+    def receive(self) -> memoryview:
+        """Wait for an answer (without its length); valid until the next one."""
         self._fill(4)
         size = int.from_bytes(self.buffer[:4], "big")
         if size > len(self.buffer):

@@ -1,0 +1,80 @@
+"""Every client library does with this broker what it does with Kafka. The matrix is data: `support.compat.matrix`."""
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from support.compat import checks_admin, checks_groups, checks_messages
+from support.compat.matrix import CLIENTS, Entry
+from support.compat.model import Client, Unavailable
+from support.compat.world import World
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+Check = Callable[[World, Client], None]
+CHECKS: dict[str, Check] = {
+    "produce": checks_messages.check_produce,
+    "compression": checks_messages.check_compression,
+    "idempotent": checks_messages.check_idempotent,
+    "assigned": checks_messages.check_assigned,
+    "headers": checks_messages.check_headers,
+    "nulls": checks_messages.check_nulls,
+    "large": checks_messages.check_large,
+    "seek": checks_messages.check_seek_by_time,
+    "offsets": checks_messages.check_offsets,
+    "create": checks_admin.check_create,
+    "alter": checks_admin.check_alter,
+    "delete": checks_admin.check_delete,
+    "configs": checks_admin.check_configs,
+    "group": checks_groups.check_group,
+    "commit": checks_groups.check_commit,
+    "rebalance": checks_groups.check_rebalance,
+    "cooperative": checks_groups.check_cooperative,
+}
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    made = World({key: entry.make for key, entry in CLIENTS.items()})
+    try:
+        yield made
+    finally:
+        made.close()
+        gc.collect()  # some of these libraries leave sockets to the garbage collector
+
+
+def cells() -> Iterator[Any]:
+    for entry in CLIENTS.values():
+        for feature in entry.features:
+            marks = [pytest.mark.xdist_group(f"compatibility-{entry.crew or entry.key}")]
+            if feature in entry.faults:
+                marks.append(pytest.mark.xfail(reason=entry.faults[feature], strict=True))
+            yield pytest.param(entry.key, feature, id=f"{entry.key}-{feature}", marks=marks)
+
+
+@pytest.mark.parametrize(("key", "feature"), list(cells()))
+def test_cell(world: World, record_property: Callable[[str, object], None], key: str, feature: str) -> None:
+    client = client_of(world, key)
+    record_property("version", client.version)
+    check = CHECKS.get(feature)
+    if check is not None:
+        check(world, client)
+    elif feature == "mixed":
+        checks_groups.check_mixed(world, client, [client_of(world, other) for other in entry_of(key).others])
+    else:
+        checks_groups.check_describe(world, client, client_of(world, "librdkafka"))
+
+
+def entry_of(key: str) -> Entry:
+    return CLIENTS[key]
+
+
+def client_of(world: World, key: str) -> Client:
+    try:
+        return world.client(key)
+    except Unavailable as error:
+        pytest.skip(str(error))

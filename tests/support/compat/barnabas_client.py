@@ -1,0 +1,155 @@
+"""Our own clients, over TCP."""
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from itertools import islice
+from typing import Any
+
+from barnabas.app.clients.admin import Admin
+from barnabas.app.clients.consumer import Consumer
+from barnabas.app.clients.producer import Producer
+from barnabas.core.message.message import Message
+from barnabas.ports.errors import ApiError
+
+from .model import HEARTBEAT_MS, PATIENCE_S, SESSION_MS, GroupView, Record
+from .polling import PollingMember
+
+
+class Barnabas:
+    """One admin client is kept; producers and consumers live as long as a call."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.version = version("barnabas")
+        self._bootstrap = bootstrap
+        self._admin = Admin(bootstrap)
+
+    def close(self) -> None:
+        self._admin.close()
+
+    # --- messages
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        codec: str = "none",
+        acks: str = "all",
+        idempotent: bool = False,
+        max_bytes: int = 1_000_000,
+    ) -> None:
+        with Producer(
+            self._bootstrap,
+            compression_type=codec,
+            acks=acks,
+            enable_idempotence=idempotent,
+            max_request_size=max_bytes,
+            batch_size=max_bytes,
+        ) as producer:
+            for record in records:
+                producer.send(
+                    topic,
+                    record.value,
+                    record.key,
+                    partition=0,
+                    headers=record.headers,
+                    timestamp_ms=record.timestamp_ms,
+                )
+            producer.confirm(PATIENCE_S)
+
+    def read(
+        self,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        offset: int = 0,
+        timestamp_ms: int | None = None,
+        max_bytes: int = 1_000_000,
+    ) -> list[Record]:
+        with Consumer(self._bootstrap, fetch_max_wait_ms=100, max_partition_fetch_bytes=max_bytes) as consumer:
+            position = {"position": offset} if timestamp_ms is None else {"timestamp_ms": timestamp_ms}
+            consumer.assign((topic, partition), **position)  # type: ignore[arg-type]  # one of the two
+            return [_record(message) for message in islice(consumer.messages(timeout=PATIENCE_S), count)]
+
+    def join(self, group: str, topic: str, *, assignor: str = "range") -> PollingMember:
+        def subscribed() -> _Polled:
+            consumer = Consumer(
+                self._bootstrap,
+                group_id=group,
+                partition_assignment_strategy=[assignor],
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=HEARTBEAT_MS,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                fetch_max_wait_ms=100,
+            )
+            consumer.subscribe([topic])
+            return _Polled(consumer)
+
+        return PollingMember(subscribed)
+
+    # --- administration
+
+    def offsets(self, topic: str) -> tuple[int, int]:
+        first, end = (self._admin.list_offsets({(topic, 0): which})[topic, 0] for which in ("earliest", "latest"))  # type: ignore[index]  # a TopicPartition is this tuple
+        return first, end
+
+    def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
+        (offset,) = self._admin.list_offsets({(topic, 0): timestamp_ms}).values()
+        return offset if offset >= 0 else None
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        self._admin.create_topic(topic, partitions=partitions, configs=dict(configs))
+
+    def partitions(self, topic: str) -> int | None:
+        try:
+            return len(self._admin.describe_topics([topic])[0].partitions)
+        except ApiError:
+            return None
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        self._admin.create_partitions(topic, count)
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        self._admin.alter_topic_configs(topic, {key: value})
+
+    def topic_config(self, topic: str, key: str) -> str | None:
+        return self._admin.describe_topic_configs(topic)[key]
+
+    def delete_topic(self, topic: str) -> None:
+        self._admin.delete_topics([topic])
+
+    def groups(self) -> list[str]:
+        raise NotImplementedError
+
+    def group(self, group: str) -> GroupView:
+        raise NotImplementedError
+
+
+def _record(message: Message) -> Record:
+    return Record(
+        value=message.value,
+        key=message.key,
+        headers=tuple(message.headers),
+        timestamp_ms=message.timestamp_ms,
+        partition=message.partition,
+        offset=message.offset,
+    )
+
+
+class _Polled:
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    def poll(self) -> list[Record]:
+        return [_record(message) for message in self._consumer.poll_many(timeout=0.05)]
+
+    def assignment(self) -> frozenset[tuple[str, int]]:
+        return frozenset((place.topic, place.partition) for place in self._consumer.assignment)
+
+    def commit(self) -> None:
+        self._consumer.commit()
+
+    def close(self) -> None:
+        self._consumer.close()

@@ -1,0 +1,146 @@
+"""What must work: consumer groups."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from support.waiting import wait_for
+
+from .model import PATIENCE_S, Client, Member
+from .world import World
+
+
+def values_of(what: str, count: int = 40) -> list[bytes]:
+    return [f"{what} {number}".encode() for number in range(count)]
+
+
+class Crew:
+    """Members of one group of one topic; those that are still there are closed at the end."""
+
+    def __init__(self, world: World, partitions: int) -> None:
+        self.world, self.partitions = world, partitions
+        self.topic, self.group = world.topic(partitions), world.name("group")
+        self.members: list[Member] = []
+
+    def join(self, client: Client, assignor: str = "range") -> Member:
+        member = client.join(self.group, self.topic, assignor=assignor)
+        self.members.append(member)
+        return member
+
+    def leave(self, member: Member) -> None:
+        self.members.remove(member)
+        member.close()
+
+    def settle(self) -> None:
+        """Until all partitions are assigned, evenly, each to one member."""
+        share, rest = divmod(self.partitions, len(self.members))
+        wait_for(lambda: self._settled({share, share + 1} if rest else {share}), PATIENCE_S, pause_s=0.02)
+
+    def _settled(self, shares: set[int]) -> bool:
+        owned = [member.assignment() for member in self.members]
+        together = frozenset().union(*owned)
+        return (
+            len(together) == sum(map(len, owned)) == self.partitions
+            and {topic for topic, _ in together} == {self.topic}
+            and {len(places) for places in owned} <= shares
+        )
+
+    def send(self, what: str) -> list[bytes]:
+        values = values_of(what)
+        self.world.spread(self.topic, values, self.partitions)
+        return values
+
+    def expect(self, values: Sequence[bytes]) -> None:
+        """Until the members have got these together, each at least its share."""
+        wanted = set(values)
+        wait_for(lambda: wanted <= {value for m in self.members for value in got(m)}, PATIENCE_S, pause_s=0.02)
+        assert all(wanted & set(got(member)) for member in self.members), "a member got nothing"
+
+
+def got(member: Member) -> list[bytes | None]:
+    return [record.value for record in member.received()]
+
+
+@contextmanager
+def crew(world: World, partitions: int) -> Iterator[Crew]:
+    made = Crew(world, partitions)
+    try:
+        yield made
+    finally:
+        for member in list(made.members):
+            made.leave(member)
+
+
+def check_group(world: World, client: Client) -> None:
+    with crew(world, 3) as group:
+        values = group.send("before")
+        member = group.join(client)
+        group.settle()
+        group.expect(values)
+        group.expect(group.send("after"))
+        assert len(got(member)) == 80, "something came twice"
+
+
+def check_commit(world: World, client: Client) -> None:
+    """A member goes on where the one before it committed."""
+    with crew(world, 2) as group:
+        before = group.send("before")
+        first = group.join(client)
+        group.expect(before)
+        first.commit()
+        group.leave(first)
+        after = group.send("after")
+        second = group.join(client)
+        group.expect(after)
+        assert sorted(v for v in got(second) if v) == sorted(after)
+
+
+def check_rebalance(world: World, client: Client, assignor: str = "range") -> None:
+    with crew(world, 4) as group:
+        first = group.join(client, assignor)
+        group.settle()
+        second = group.join(client, assignor)
+        group.settle()
+        group.expect(group.send("two"))
+        group.join(client, assignor)
+        group.settle()
+        group.expect(group.send("three"))
+        group.leave(second)
+        group.leave(first)
+        group.settle()
+        group.expect(group.send("one"))
+
+
+def check_cooperative(world: World, client: Client) -> None:
+    check_rebalance(world, client, "cooperative-sticky")
+
+
+def check_mixed(world: World, client: Client, others: Sequence[Client]) -> None:
+    """One group with members of several libraries; each is there when another one joins or leaves."""
+    with crew(world, 6) as group:
+        for other in others:
+            group.join(other)
+        group.settle()
+        ours = group.join(client)
+        group.settle()
+        group.expect(group.send("together"))
+        group.leave(ours)
+        group.settle()
+        group.expect(group.send("without"))
+        group.join(client)
+        group.settle()
+        for member in group.members[:-1]:
+            group.leave(member)
+        group.settle()
+        group.expect(group.send("alone"))
+
+
+def check_describe(world: World, client: Client, other: Client) -> None:
+    """Its state, members and partitions; and it is among those that are listed."""
+    with crew(world, 2) as group:
+        group.join(other)
+        group.settle()
+        assert group.group in client.groups()
+        found = client.group(group.group)
+        assert (found.state, found.members) == ("Stable", 1)
+        if found.partitions is not None:
+            assert found.partitions == {(group.topic, 0), (group.topic, 1)}

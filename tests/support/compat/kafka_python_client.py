@@ -1,0 +1,198 @@
+"""kafka-python."""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from importlib.metadata import version
+from typing import Any
+
+from support.kafka_python import (
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    TopicPartition,
+)
+
+from .model import HEARTBEAT_MS, PATIENCE_S, SESSION_MS, GroupView, Record
+from .polling import PollingMember
+
+
+def _assignor(name: str) -> Any:
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+    return {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}[name]
+
+
+class KafkaPython:
+    """One admin client is kept; producers and consumers live as long as a call."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.version = version("kafka-python")
+        self._bootstrap = bootstrap
+        self._admin: Any = KafkaAdminClient(bootstrap_servers=bootstrap)
+
+    def close(self) -> None:
+        self._admin.close()
+
+    # --- messages
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        codec: str = "none",
+        acks: str = "all",
+        idempotent: bool = False,
+        max_bytes: int = 1_000_000,
+    ) -> None:
+        with closing(
+            KafkaProducer(
+                bootstrap_servers=self._bootstrap,
+                acks=acks if acks == "all" else int(acks),
+                compression_type=None if codec == "none" else codec,
+                enable_idempotence=idempotent,
+                linger_ms=5,
+                max_request_size=max_bytes,
+            )
+        ) as producer:
+            sent = [
+                producer.send(
+                    topic,
+                    record.value,
+                    key=record.key,
+                    headers=list(record.headers),
+                    partition=0,
+                    timestamp_ms=record.timestamp_ms,
+                )
+                for record in records
+            ]
+            producer.flush(PATIENCE_S)
+            for future in sent:
+                future.get(PATIENCE_S)
+
+    def _consumer(self, **settings: Any) -> Any:
+        return KafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            fetch_max_wait_ms=100,
+            **settings,
+        )
+
+    def read(
+        self,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        offset: int = 0,
+        timestamp_ms: int | None = None,
+        max_bytes: int = 1_000_000,
+    ) -> list[Record]:
+        place = TopicPartition(topic, partition)
+        found: list[Record] = []
+        with closing(self._consumer(max_partition_fetch_bytes=max_bytes)) as consumer:
+            consumer.assign([place])
+            if timestamp_ms is not None:
+                offset = consumer.offsets_for_times({place: timestamp_ms})[place].offset
+            consumer.seek(place, offset)
+            deadline = time.monotonic() + PATIENCE_S
+            while len(found) < count and time.monotonic() < deadline:
+                found += _records(consumer.poll(timeout_ms=100, max_records=count - len(found)))
+        return found
+
+    def join(self, group: str, topic: str, *, assignor: str = "range") -> PollingMember:
+        def subscribed() -> _Polled:
+            consumer = self._consumer(
+                group_id=group,
+                partition_assignment_strategy=[_assignor(assignor)],
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=HEARTBEAT_MS,
+            )
+            consumer.subscribe([topic])
+            return _Polled(consumer)
+
+        return PollingMember(subscribed)
+
+    # --- administration
+
+    def offsets(self, topic: str) -> tuple[int, int]:
+        place = TopicPartition(topic, 0)
+        first, end = (self._admin.list_partition_offsets({place: time})[place].offset for time in (-2, -1))
+        return first, end
+
+    def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
+        place = TopicPartition(topic, 0)
+        offset: int = self._admin.list_partition_offsets({place: timestamp_ms})[place].offset
+        return offset if offset >= 0 else None
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        self._admin.create_topics({topic: {"num_partitions": partitions, "configs": dict(configs)}})
+
+    def partitions(self, topic: str) -> int | None:
+        if topic not in self._admin.list_topics():
+            return None
+        return len(self._admin.describe_topics([topic])[0]["partitions"])
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        self._admin.create_partitions({topic: count})
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs={key: value})])
+
+    def topic_config(self, topic: str, key: str) -> str | None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        described = self._admin.describe_configs([resource], config_filter="all")
+        (topics,) = described.values()
+        value: str | None = topics[topic][key]["value"]
+        return value
+
+    def delete_topic(self, topic: str) -> None:
+        self._admin.delete_topics([topic])
+
+    def groups(self) -> list[str]:
+        return [group["group_id"] for group in self._admin.list_groups()]
+
+    def group(self, group: str) -> GroupView:
+        found = self._admin.describe_groups([group])[group]
+        places: set[tuple[str, int]] = set()
+        for member in found["members"]:
+            for topic in member["member_assignment"]["assigned_partitions"]:
+                places |= {(topic["topic"], partition) for partition in topic["partitions"]}
+        return GroupView(state=str(found["group_state"]), members=len(found["members"]), partitions=frozenset(places))
+
+
+def _records(polled: Mapping[Any, Sequence[Any]]) -> list[Record]:
+    return [
+        Record(
+            value=record.value,
+            key=record.key,
+            headers=tuple(record.headers),
+            timestamp_ms=record.timestamp,
+            partition=record.partition,
+            offset=record.offset,
+        )
+        for records in polled.values()
+        for record in records
+    ]
+
+
+class _Polled:
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    def poll(self) -> list[Record]:
+        return _records(self._consumer.poll(timeout_ms=50))
+
+    def assignment(self) -> frozenset[tuple[str, int]]:
+        return frozenset((place.topic, place.partition) for place in self._consumer.assignment())
+
+    def commit(self) -> None:
+        self._consumer.commit()
+
+    def close(self) -> None:
+        self._consumer.close()

@@ -1,0 +1,206 @@
+"""librdkafka, through confluent-kafka."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import confluent_kafka as ck
+from confluent_kafka import admin
+
+from .model import HEARTBEAT_MS, PATIENCE_S, SESSION_MS, GroupView, Record
+from .polling import PollingMember
+
+ck_admin: Any = admin
+"""Most of what it exports it does not declare."""
+
+
+class Librdkafka:
+    """One admin client is kept; producers and consumers live as long as a call."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.version = f"{ck.version()[0] if isinstance(ck.version(), tuple) else ck.version()}"
+        self._common: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.ms": 20}
+        self._admin: Any = ck_admin.AdminClient(self._common)
+
+    def close(self) -> None:
+        self._admin = None  # closing is up to its destructor
+
+    # --- messages
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        codec: str = "none",
+        acks: str = "all",
+        idempotent: bool = False,
+        max_bytes: int = 1_000_000,
+    ) -> None:
+        settings = {
+            **self._common,
+            "compression.type": codec,
+            "acks": acks,
+            "enable.idempotence": idempotent,
+            "linger.ms": 5,
+            "message.max.bytes": max_bytes,
+        }
+        outcomes: list[Any] = []
+        producer = ck.Producer(settings)
+        for record in records:
+            producer.produce(
+                topic,
+                record.value,
+                record.key,
+                partition=0,
+                headers=list(record.headers),
+                timestamp=record.timestamp_ms or 0,
+                on_delivery=lambda error, _: outcomes.append(error),
+            )
+        left = producer.flush(PATIENCE_S)
+        errors = [error for error in outcomes if error is not None]
+        if left or errors:
+            raise RuntimeError(f"{left} not delivered, {errors[:1]}")
+
+    def _consumer(self, **settings: Any) -> ck.Consumer:
+        return ck.Consumer(
+            {
+                **self._common,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "check.crcs": True,
+                "fetch.wait.max.ms": 100,
+                **settings,
+            }
+        )
+
+    def read(
+        self,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        offset: int = 0,
+        timestamp_ms: int | None = None,
+        max_bytes: int = 1_000_000,
+    ) -> list[Record]:
+        consumer = self._consumer(**{"group.id": "unused", "fetch.message.max.bytes": max_bytes})
+        found: list[Record] = []
+        try:
+            if timestamp_ms is not None:
+                place = ck.TopicPartition(topic, partition, timestamp_ms)
+                offset = consumer.offsets_for_times([place], PATIENCE_S)[0].offset
+            consumer.assign([ck.TopicPartition(topic, partition, offset)])
+            deadline = time.monotonic() + PATIENCE_S
+            while len(found) < count and time.monotonic() < deadline:
+                found += [_record(message) for message in consumer.consume(count - len(found), 0.1)]
+        finally:
+            consumer.close()
+        return found
+
+    def join(self, group: str, topic: str, *, assignor: str = "range") -> PollingMember:
+        settings = {
+            "group.id": group,
+            "partition.assignment.strategy": assignor,
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+        }
+
+        def subscribed() -> _Polled:
+            consumer = self._consumer(**settings)
+            consumer.subscribe([topic])
+            return _Polled(consumer)
+
+        return PollingMember(subscribed)
+
+    # --- administration
+
+    def offsets(self, topic: str) -> tuple[int, int]:
+        place = ck.TopicPartition(topic, 0)
+        ends = []
+        for spec in (ck_admin.OffsetSpec.earliest(), ck_admin.OffsetSpec.latest()):
+            ends.append(self._admin.list_offsets({place: spec})[place].result(PATIENCE_S).offset)
+        return ends[0], ends[1]
+
+    def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
+        place = ck.TopicPartition(topic, 0)
+        asked = {place: ck_admin.OffsetSpec.for_timestamp(timestamp_ms)}
+        offset: int = self._admin.list_offsets(asked)[place].result(PATIENCE_S).offset
+        return offset if offset >= 0 else None
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        new = ck_admin.NewTopic(topic, partitions, 1, config=dict(configs))
+        self._admin.create_topics([new])[topic].result(PATIENCE_S)
+
+    def partitions(self, topic: str) -> int | None:
+        found = self._admin.list_topics(timeout=PATIENCE_S).topics.get(topic)
+        return None if found is None else len(found.partitions)
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        new = ck_admin.NewPartitions(topic, count)
+        self._admin.create_partitions([new])[topic].result(PATIENCE_S)
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        change = ck_admin.ConfigEntry(key, value, incremental_operation=ck_admin.AlterConfigOpType.SET)
+        resource = ck_admin.ConfigResource("topic", topic, incremental_configs=[change])
+        self._admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+
+    def topic_config(self, topic: str, key: str) -> str | None:
+        resource = ck_admin.ConfigResource("topic", topic)
+        value: str | None = self._admin.describe_configs([resource])[resource].result(PATIENCE_S)[key].value
+        return value
+
+    def delete_topic(self, topic: str) -> None:
+        self._admin.delete_topics([topic])[topic].result(PATIENCE_S)
+
+    def groups(self) -> list[str]:
+        listed = self._admin.list_consumer_groups().result(PATIENCE_S)
+        if listed.errors:
+            raise listed.errors[0]
+        return [group.group_id for group in listed.valid]
+
+    def group(self, group: str) -> GroupView:
+        found = self._admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
+        places = [place for member in found.members for place in member.assignment.topic_partitions]
+        return GroupView(
+            state=found.state.name.title(),
+            members=len(found.members),
+            partitions=frozenset((place.topic, place.partition) for place in places),
+        )
+
+
+def _record(message: ck.Message) -> Record:
+    error = message.error()
+    if error is not None:
+        raise ck.KafkaException(error)
+    headers: Any = message.headers() or ()
+    return Record(
+        value=message.value(),
+        key=message.key(),
+        headers=tuple(headers),
+        timestamp_ms=message.timestamp()[1],
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+    )
+
+
+class _Polled:
+    def __init__(self, consumer: ck.Consumer) -> None:
+        self._consumer = consumer
+        self._committed = True
+
+    def poll(self) -> list[Record]:
+        found = [_record(message) for message in self._consumer.consume(500, 0.05)]
+        self._committed = self._committed and not found
+        return found
+
+    def assignment(self) -> frozenset[tuple[str, int]]:
+        return frozenset((place.topic, place.partition) for place in self._consumer.assignment())
+
+    def commit(self) -> None:
+        if not self._committed:
+            self._consumer.commit(asynchronous=False)
+            self._committed = True
+
+    def close(self) -> None:
+        self._consumer.close()

@@ -1,0 +1,98 @@
+"""Which client is asked for what, as data: the rows and columns of the table in the README."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+import attrs
+
+from .model import Client
+
+FEATURES: Mapping[str, str] = {
+    "produce": "produce, each codec with each acks",
+    "compression": "compression passed through",
+    "idempotent": "idempotent produce",
+    "assigned": "consume by assignment, each codec",
+    "headers": "headers",
+    "nulls": "null keys and values",
+    "large": "messages of 1 MB and 5 MB",
+    "seek": "seek by time",
+    "offsets": "list offsets",
+    "create": "create topics",
+    "alter": "add partitions, change settings",
+    "delete": "delete topics",
+    "configs": "describe settings",
+    "group": "consume in a group",
+    "commit": "commit and resume",
+    "rebalance": "members join and leave",
+    "cooperative": "the same, cooperatively",
+    "mixed": "groups with other clients",
+    "describe": "list and describe groups",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Entry:
+    """One client in the matrix.
+
+    lacks:  feature → why this client does not have it: "-" in the table.
+    faults: feature → why it does not work: "no" in the table, and the test must fail.
+    others: with whom its members share a group.
+    crew:   tests of the same crew run in one process, one after the other.
+    """
+
+    key: str
+    title: str
+    make: Callable[[str], Client]
+    crew: str = ""
+    others: tuple[str, ...] = ("kafka-python", "librdkafka")
+    lacks: Mapping[str, str] = {}
+    faults: Mapping[str, str] = {}
+
+    @property
+    def features(self) -> list[str]:
+        return [feature for feature in FEATURES if feature not in self.lacks]
+
+
+_GROUPS = ("group", "commit", "rebalance", "cooperative", "mixed", "describe")
+
+
+def _late(module: str, name: str) -> Callable[[str], Client]:
+    """Imports the library when it is used."""
+
+    def make(bootstrap: str) -> Client:
+        client: Client = getattr(import_module(f"support.compat.{module}"), name)(bootstrap)
+        return client
+
+    return make
+
+
+CLIENTS: Mapping[str, Entry] = {
+    entry.key: entry
+    for entry in (
+        Entry(
+            key="barnabas",
+            title="Barnabas",
+            make=_late("barnabas_client", "Barnabas"),
+            others=("kafka-python", "librdkafka"),
+            lacks=dict.fromkeys(_GROUPS, "not there yet"),
+        ),
+        Entry(
+            key="librdkafka",
+            title="confluent-kafka (librdkafka)",
+            make=_late("librdkafka", "Librdkafka"),
+            others=("kafka-python", "aiokafka"),
+        ),
+        Entry(
+            key="kafka-python",
+            title="kafka-python",
+            make=_late("kafka_python_client", "KafkaPython"),
+            others=("librdkafka", "aiokafka"),
+        ),
+        Entry(
+            key="aiokafka",
+            title="aiokafka",
+            make=_late("aiokafka_client", "AioKafka"),
+            lacks={"cooperative": "it has eager assignors alone"},
+        ),
+    )
+}

@@ -1,0 +1,123 @@
+"""What a test asks of a client library, whichever it is."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import attrs
+
+PATIENCE_S = 30.0
+HEARTBEAT_MS = 200
+SESSION_MS = 6000
+
+
+@attrs.frozen(kw_only=True)
+class Record:
+    """A message, as sent or as received; `partition` and `offset` are -1 on those to send."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int | None = None
+    partition: int = -1
+    offset: int = -1
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What a producer decides."""
+        return self.key, self.value, self.headers
+
+
+@attrs.frozen(kw_only=True)
+class GroupView:
+    """A group as an administrator sees it."""
+
+    state: str
+    members: int
+    partitions: frozenset[tuple[str, int]] | None
+    """All partitions that its members have; None where the client does not show them."""
+
+
+class Unavailable(Exception):
+    """The library is not on this machine and cannot be fetched; the message says why."""
+
+
+class Member(Protocol):
+    """A consumer in a group that polls by itself, until it is closed."""
+
+    def assignment(self) -> frozenset[tuple[str, int]]:
+        """The partitions it has now."""
+
+    def received(self) -> list[Record]:
+        """All it has got."""
+
+    def commit(self) -> None:
+        """Commit what was received; it is done when `close` has returned, at the latest."""
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class Client(Protocol):
+    """One library. Every call waits for its answer and raises what the library raises."""
+
+    version: str
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        codec: str = "none",
+        acks: str = "all",
+        idempotent: bool = False,
+        max_bytes: int = 1_000_000,
+    ) -> None:
+        """Send to partition 0 in this order and wait until all is delivered (acks=0: sent)."""
+
+    def read(
+        self,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        offset: int = 0,
+        timestamp_ms: int | None = None,
+        max_bytes: int = 1_000_000,
+    ) -> list[Record]:
+        """`count` records from an offset, or from the first of a time, as a consumer without a group."""
+
+    def join(self, group: str, topic: str, *, assignor: str = "range") -> Member:
+        """A new member that begins at the committed position, else at the earliest; returns before it has joined."""
+
+    def offsets(self, topic: str) -> tuple[int, int]:
+        """The first offset of partition 0 and its end."""
+
+    def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
+        """Of the first record of partition 0 of that time or later."""
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None: ...
+
+    def partitions(self, topic: str) -> int | None:
+        """How many it has; None if there is no such topic."""
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Let it have `count` in all."""
+
+    def set_config(self, topic: str, key: str, value: str) -> None: ...
+
+    def topic_config(self, topic: str, key: str) -> str | None: ...
+
+    def delete_topic(self, topic: str) -> None: ...
+
+    def groups(self) -> list[str]: ...
+
+    def group(self, group: str) -> GroupView: ...
+
+    def close(self) -> None: ...
+
+
+class Absent:
+    """The calls that a library does not have: a client names them in `lacks` of the matrix and inherits these."""
+
+    def _missing(self, *_: object, **__: object) -> None:
+        raise NotImplementedError("the matrix asks for what this client does not have")

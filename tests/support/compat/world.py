@@ -1,0 +1,107 @@
+"""A broker with the clients that a test asks for, and what the test itself needs: our own producer and readers."""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+from barnabas.app.broker_handle import Broker
+from barnabas.app.clients.admin import Admin
+from barnabas.app.clients.producer import Producer
+from barnabas.app.clients.simple_consumer import SimpleConsumer
+
+from .model import PATIENCE_S, Client, Record, Unavailable
+
+
+class World:
+    """Clients are made when they are first asked for, and kept; topics and groups have names of their own."""
+
+    def __init__(self, makers: Mapping[str, Callable[[str], Client]]) -> None:
+        self._makers = makers
+        self._clients: dict[str, Client] = {}
+        self._unavailable: dict[str, str] = {}
+        self._numbers = itertools.count(1)
+        self.broker = Broker(storage="memory", config={"group.initial.rebalance.delay.ms": 0})
+        self.broker.start()
+        self.admin = Admin(self.broker)
+        self._simple = SimpleConsumer(self.broker)
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._simple.close()
+        self.admin.close()
+        self.broker.close()
+
+    def client(self, key: str) -> Client:
+        """Raises `Unavailable`, each time it is asked for."""
+        if key in self._unavailable:
+            raise Unavailable(self._unavailable[key])
+        if key not in self._clients:
+            try:
+                self._clients[key] = self._makers[key](self.broker.bootstrap)
+            except Unavailable as error:
+                self._unavailable[key] = str(error)
+                raise
+        return self._clients[key]
+
+    def name(self, what: str) -> str:
+        return f"{what}-{next(self._numbers)}"
+
+    def topic(self, partitions: int = 1, **configs: str) -> str:
+        """A new topic."""
+        name = self.name("topic")
+        dotted = {key.replace("_", "."): value for key, value in configs.items()}
+        self.admin.create_topic(name, partitions=partitions, configs=dotted)
+        return name
+
+    def send(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        partition: int = 0,
+        codec: str = "none",
+        max_bytes: int = 1 << 20,
+    ) -> None:
+        """Write as our own producer does."""
+        with Producer(
+            self.broker, compression_type=codec, max_request_size=max_bytes, batch_size=max_bytes
+        ) as producer:
+            for record in records:
+                producer.send(
+                    topic,
+                    record.value,
+                    record.key,
+                    partition=partition,
+                    headers=record.headers,
+                    timestamp_ms=record.timestamp_ms,
+                )
+            producer.confirm(PATIENCE_S)
+
+    def spread(self, topic: str, values: Sequence[bytes], partitions: int) -> None:
+        """Write the values to all partitions in turn."""
+        with Producer(self.broker) as producer:
+            for number, value in enumerate(values):
+                producer.send(topic, value, partition=number % partitions)
+            producer.confirm(PATIENCE_S)
+
+    def end(self, topic: str) -> int:
+        return self.admin.list_offsets({(topic, 0): "latest"}).popitem()[1]
+
+    def stored(self, topic: str) -> list[Record]:
+        """What the broker has in partition 0."""
+        return [
+            Record(
+                value=message.value,
+                key=message.key,
+                headers=tuple(message.headers),
+                timestamp_ms=message.timestamp_ms,
+                partition=message.partition,
+                offset=message.offset,
+            )
+            for piece in self._simple.read(topic, 0, 0)
+            for message in piece
+        ]
+
+    def codecs(self, topic: str) -> set[int]:
+        """The numbers of the codecs of the batches in partition 0."""
+        return {header.codec_id for piece in self._simple.read(topic, 0, 0) for header in piece.batches()}

@@ -1,6 +1,6 @@
 """What a client knows of its cluster, and when it asks again (facts C6, Metadata)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -12,6 +12,9 @@ from ...ports.errors import BarnabasError
 from ...ports.transport import Address
 from ...ports.words import TopicPartition
 from .effects import NEVER, Poll, Send, backoff_ms
+
+COORDINATORS = 2**32
+"""Nodes from here on are brokers in their role as coordinators."""
 
 
 @frozen
@@ -50,6 +53,10 @@ class ClusterView:
         self._settings = settings
         self._topics: dict[str, TopicView] = {}
         self._wanted: set[str] = set()
+        self._wants_all = False
+        self._coordinators: dict[int, Address] = {}
+        self.all_topics: Mapping[str, bool] = {}
+        """Every topic of the cluster, and if it is internal; after `want_all`, while it counts."""
         self.topic_errors: dict[str, ErrorCode] = {}
         """What the last metadata said of wanted topics that cannot be used."""
         self.brokers: dict[int, Address] = {}
@@ -60,6 +67,7 @@ class ClusterView:
         self.updates = 0
         self._needed = False
         self._in_flight = False
+        self._asked_all = False
         self._failures = 0
         self._not_before = -NEVER
         self._updated_ms = -NEVER
@@ -86,6 +94,17 @@ class ClusterView:
                 if self.last_error is None:
                     self._not_before = -NEVER
 
+    def want_all(self, wants: bool = True) -> None:
+        """Ask for all topics from now on, or for the wanted ones only again."""
+        if wants and not self._wants_all:
+            self._needed = True
+            if self.last_error is None:
+                self._not_before = -NEVER
+        self._wants_all = wants
+        if not wants:
+            self.all_topics = {}
+            self._topics = {name: view for name, view in self._topics.items() if name in self._wanted}
+
     def forget(self, topic: str) -> None:
         """Ask for this topic no more."""
         self._wanted.discard(topic)
@@ -98,9 +117,17 @@ class ClusterView:
 
     def address(self, node: int) -> Address | None:
         """Where to reach a node; None when it has left the cluster."""
+        if node >= COORDINATORS:
+            return self._coordinators.get(node)
         if node < 0:
             return self._bootstrap[-node - 1] if -node <= len(self._bootstrap) else None
         return self.brokers.get(node)
+
+    def coordinator(self, broker: int, address: Address) -> int:
+        """The node by which to reach a broker as a coordinator: over a connection where no fetch is in the way."""
+        node = COORDINATORS + broker
+        self._coordinators[node] = address
+        return node
 
     def any_node(self) -> int:
         """A broker that may know, the same one until `try_another`; bootstrap addresses come after known brokers."""
@@ -121,7 +148,9 @@ class ClusterView:
             return Poll([], self._not_before)
         self._in_flight = True
         self._needed = False
-        request = Metadata(topics=sorted(self._wanted), allow_auto_topic_creation=self._settings.allow_auto_create)
+        topics = None if self._wants_all else sorted(self._wanted)
+        self._asked_all = self._wants_all
+        request = Metadata(topics=topics, allow_auto_topic_creation=self._settings.allow_auto_create)
         return Poll([Send(self.any_node(), request, self._answered)], NEVER)
 
     def _answered(self, result: Any, now_ms: float) -> None:
@@ -154,8 +183,11 @@ class ClusterView:
             self.brokers = {broker.node_id: (broker.host, broker.port) for broker in result.brokers}
         self.controller = result.controller_id
         self.cluster_id = result.cluster_id
+        everything = self._asked_all and self._wants_all
+        if everything:
+            self._take_all(result)
         for topic in result.topics:
-            if topic.name is None or topic.name not in self._wanted:
+            if topic.name is None or not (everything or topic.name in self._wanted):
                 continue
             if topic.error is ErrorCode.NONE and topic.partitions:
                 self._topics[topic.name] = _view_of(topic, self._topics.get(topic.name))
@@ -165,9 +197,19 @@ class ClusterView:
                 if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     self._topics.pop(topic.name, None)
 
+    def _take_all(self, result: MetadataResult) -> None:
+        """Nothing is told of topics that there are not."""
+        self.all_topics = {topic.name: topic.internal for topic in result.topics if topic.name is not None}
+        for name in self._topics.keys() - self.all_topics.keys():
+            del self._topics[name]
+        for name in self.topic_errors.keys() - self.all_topics.keys() - self._wanted:
+            del self.topic_errors[name]
+        for name in self._wanted - self.all_topics.keys():
+            self.topic_errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     def _incomplete(self) -> bool:
         """True while a wanted topic may become usable by asking again soon."""
-        if any(error.retriable for error in self.topic_errors.values()):
+        if any(error.retriable for name, error in self.topic_errors.items() if name in self._wanted):
             return True
         views = [self._topics.get(name) for name in self._wanted if name not in self.topic_errors]
         return any(view is None or -1 in view.leaders for view in views)

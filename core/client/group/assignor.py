@@ -63,11 +63,13 @@ class RangeAssignor:
 
     def assign(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Shares:
         shares: Shares = {member: [] for member in members}
-        for topic, takers in subscribers(members, partitions).items():
+        for topic, takers in subscribers(wanted_topics(members), partitions).items():
             each, over = divmod(partitions[topic], len(takers))
             start = 0
             for place, member in enumerate(takers):
                 end = start + each + (place < over)
+                if start == end:
+                    break
                 shares[member] += [TopicPartition(topic, number) for number in range(start, end)]
                 start = end
         return shares
@@ -87,10 +89,10 @@ class RoundRobinAssignor:
 
     def assign(self, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Shares:
         shares: Shares = {member: [] for member in members}
-        order = in_order(members)
-        wanted = {member: frozenset(members[member].topics) for member in order}
+        wanted = wanted_topics(members)
+        order = list(wanted)
         turn = 0
-        for topic in subscribers(members, partitions):
+        for topic in subscribers(wanted, partitions):
             for number in range(partitions[topic]):
                 while topic not in wanted[order[turn % len(order)]]:
                     turn += 1
@@ -109,12 +111,31 @@ def in_order(members: Mapping[str, Subscription]) -> list[str]:
     return sorted(members, key=key)
 
 
-def subscribers(members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> dict[str, list[str]]:
+def wanted_topics(members: Mapping[str, Subscription]) -> dict[str, frozenset[str]]:
+    """Member, in order → the topics it is subscribed to; one object for all that name the same."""
+    known: dict[tuple[str, ...], frozenset[str]] = {}
+    same: dict[frozenset[str], frozenset[str]] = {}
+    found: dict[str, frozenset[str]] = {}
+    for member in in_order(members):
+        topics = tuple(members[member].topics)
+        if topics not in known:
+            wanted = frozenset(topics)
+            known[topics] = same.setdefault(wanted, wanted)
+        found[member] = known[topics]
+    return found
+
+
+def subscribers(wanted: Mapping[str, frozenset[str]], partitions: Mapping[str, int]) -> dict[str, list[str]]:
     """Topic, ascending → its subscribers, in order; topics that exist and that someone is subscribed to."""
     found: dict[str, list[str]] = {}
-    for member in in_order(members):
-        for topic in set(members[member].topics):
-            found.setdefault(topic, []).append(member)
+    distinct = set(wanted.values())
+    if len(distinct) == 1:
+        everyone = list(wanted)
+        found = dict.fromkeys(next(iter(distinct)), everyone)
+    else:
+        for member, topics in wanted.items():
+            for topic in topics:
+                found.setdefault(topic, []).append(member)
     return {topic: found[topic] for topic in sorted(found) if partitions.get(topic, 0) > 0}
 
 

@@ -94,7 +94,7 @@ def encode_assignment(assignment: Assignment, version: int = ASSIGNMENT_VERSION)
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Raises `ValueError` if the bytes are no assignment. No bytes assign nothing: the leader did not know the member."""
+    """Raises `ValueError` if the bytes are no assignment. Empty ones assign nothing: the leader knew no such member."""
     if not data:
         return Assignment(partitions=())
     reader = Reader(data)

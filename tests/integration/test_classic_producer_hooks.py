@@ -1,10 +1,10 @@
 """Every classic hook point, with the producer's threads, against a scripted broker."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pytest
 from support.classic_fake import FakeClassicBroker, listed, queued
+from support.hook_notes import Notes
 from support.waiting import wait_for
 
 from barnabas import Message
@@ -17,35 +17,6 @@ from barnabas.ports.errors import ApiError, ConfigError
 def broker() -> Iterator[FakeClassicBroker]:
     with FakeClassicBroker() as made:
         yield made
-
-
-class Notes(CallbackHandler):
-    """Writes down every call."""
-
-    def __init__(self) -> None:
-        self.calls: list[Any] = []
-
-    def before_enqueue(self, item: ProducerItem) -> ProducerItem:
-        self.calls.append(("before_enqueue", item.value))
-        return item
-
-    def after_enqueue(self, item: ProducerItem, added: bool) -> None:
-        self.calls.append(("after_enqueue", item.value, added))
-
-    def after_dequeue(self, item: ProducerItem | None) -> Sequence[ProducerItem]:
-        self.calls.append(("after_dequeue", None if item is None else item.value))
-        return super().after_dequeue(item)
-
-    def before_send(self, items: Sequence[ProducerItem]) -> Sequence[ProducerItem]:
-        self.calls.append(("before_send", [item.value for item in items]))
-        return items
-
-    def last_batch_before_close(self) -> Sequence[ProducerItem]:
-        self.calls.append(("last_batch",))
-        return [ProducerItem(topic="t", value=b"last")]
-
-    def close(self) -> None:
-        self.calls.append(("close",))
 
 
 class Tells(EventHandler):

@@ -12,9 +12,9 @@ from ..ports.errors import ConfigError
 from .specs import PROJECT, Specs
 
 if TYPE_CHECKING:
+    from ..core.client.group.assignor import Assignor
     from ..core.client.handlers import CallbackHandler, EventHandler
     from ..core.client.partitioner import Partitioner
-    from ..core.client.rebalance import RebalanceStrategy
     from ..core.client.serde import Decoder, Encoder
     from ..core.log.retention import DeletionPolicy
     from ..core.message.codec import Codecs
@@ -83,8 +83,8 @@ class PluginHost:
         policy: DeletionPolicy = self._require("deletion_policy", name)
         return policy
 
-    def rebalance_strategy(self, name: str) -> RebalanceStrategy:
-        strategy: RebalanceStrategy = self._require("rebalance_strategy", name)
+    def rebalance_strategy(self, name: str) -> Assignor:
+        strategy: Assignor = self._require("rebalance_strategy", name)
         return strategy
 
     def known(self, kind: str) -> list[str]:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from ..core.client.group.assignor import Assignor
     from ..core.client.handlers import CallbackHandler, EventHandler
     from ..core.client.partitioner import Partitioner
-    from ..core.client.rebalance import RebalanceStrategy
     from ..core.client.serde import Decoder, Encoder
     from ..core.log.retention import DeletionPolicy
     from ..core.message.codec import Codec
@@ -73,5 +73,6 @@ class Specs:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def barnabas_rebalance_strategy(self, name: str) -> RebalanceStrategy | None:
+    def barnabas_rebalance_strategy(self, name: str) -> Assignor | None:
+        """How the partitions of a group are shared out; the name is what members of other clients know it by."""
         raise NotImplementedError

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from ..specs import hookimpl
 
 if TYPE_CHECKING:
+    from ...core.client.group.assignor import Assignor
     from ...core.client.handlers import CallbackHandler, EventHandler
     from ...core.client.partitioner import Partitioner
-    from ...core.client.rebalance import RebalanceStrategy
     from ...core.client.serde import Decoder, Encoder
     from ...core.log.retention import DeletionPolicy
     from ...core.message.codec import Codec
@@ -21,11 +21,11 @@ class BuiltIn:
 
     @hookimpl(trylast=True)
     def barnabas_names(self, kind: str) -> Sequence[str]:
+        from ...core.client.group.assignor import ASSIGNOR_NAMES
         from .deletion import DELETION_POLICY_NAMES
         from .encoders import SERDE_NAMES
         from .handlers import HANDLER_NAMES
         from .partitioners import PARTITIONER_NAMES
-        from .rebalance import REBALANCE_NAMES
 
         names: dict[str, Sequence[str]] = {
             "encoder": SERDE_NAMES,
@@ -34,7 +34,7 @@ class BuiltIn:
             "event_handler": HANDLER_NAMES,
             "callback_handler": HANDLER_NAMES,
             "deletion_policy": DELETION_POLICY_NAMES,
-            "rebalance_strategy": REBALANCE_NAMES,
+            "rebalance_strategy": ASSIGNOR_NAMES,
         }
         return names.get(kind, ())
 
@@ -82,7 +82,7 @@ class BuiltIn:
         return builtin_deletion_policy(name)
 
     @hookimpl(trylast=True)
-    def barnabas_rebalance_strategy(self, name: str) -> RebalanceStrategy | None:
-        from .rebalance import builtin_rebalance_strategy
+    def barnabas_rebalance_strategy(self, name: str) -> Assignor | None:
+        from ...core.client.group.assignor import ASSIGNOR_NAMES, builtin_assignor
 
-        return builtin_rebalance_strategy(name)
+        return builtin_assignor(name) if name in ASSIGNOR_NAMES else None

@@ -10,8 +10,6 @@ from barnabas.core.client.handlers import CallbackHandler, EventHandler
 from barnabas.core.client.partitioner import Partitioner
 from barnabas.plugins.builtin.encoders import BytesSerde, JsonSerde, StringSerde
 from barnabas.plugins.builtin.partitioners import builtin_partitioner
-from barnabas.plugins.builtin.rebalance import RangeStrategy, RoundRobinStrategy
-from barnabas.ports.words import TopicPartition
 
 
 class TestBytes(SerdeContract):
@@ -130,25 +128,6 @@ def test_an_empty_key_counts_as_none_only_for_consistent_random() -> None:
     chosen = {_builtin("consistent_random", seed).partition("t", b"", b"", 50, range(50)) for seed in range(20)}
     assert len(chosen) > 5
     assert len({_builtin("murmur2_random", seed).partition("t", b"", b"", 50, range(50)) for seed in range(20)}) == 1
-
-
-def test_range_gives_the_first_members_one_more() -> None:
-    shares = RangeStrategy().assign({"b": ["t"], "a": ["t"], "c": ["u"]}, {"t": range(5), "u": range(2)})
-    assert [p.partition for p in shares["a"]] == [0, 1, 2]
-    assert [p.partition for p in shares["b"]] == [3, 4]
-    assert shares["c"] == [TopicPartition("u", 0), TopicPartition("u", 1)]
-
-
-def test_range_leaves_members_idle_when_there_are_too_many() -> None:
-    shares = RangeStrategy().assign({"a": ["t"], "b": ["t"], "c": ["t"]}, {"t": range(2)})
-    assert [len(shares[m]) for m in "abc"] == [1, 1, 0]
-
-
-def test_round_robin_gives_every_partition_to_one_subscriber() -> None:
-    shares = RoundRobinStrategy().assign({"a": ["t", "u"], "b": ["t"]}, {"t": range(3), "u": range(2), "v": range(9)})
-    everything = [p for places in shares.values() for p in places]
-    assert sorted(everything) == sorted(TopicPartition(t, p) for t, n in (("t", 3), ("u", 2)) for p in range(n))
-    assert all(p.topic == "t" for p in shares["b"])
 
 
 def _builtin(name: str, seed: int = 1) -> Partitioner:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 
-from ...core.client.calls import Calls, LeaderCall, NodeCall, Target
+from ...core.client.calls import Calls, Destination, LeaderCall, NodeCall, Target
 from ...core.client.cluster_view import ClusterView, ViewSettings
 from ...core.client.effects import NEVER, Part, Send, backoff_ms
 from ...core.client.errors import ClientTimeout
@@ -92,7 +92,7 @@ class ClientShell(WaitingRoom):
     def ask(
         self,
         request: Request[ResultT],
-        target: Target | int = Target.ANY,
+        target: Destination = Target.ANY,
         *,
         timeout_ms: float | None = None,
         retriable: Callable[[Any], ErrorCode] = lambda _: ErrorCode.NONE,

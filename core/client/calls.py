@@ -4,9 +4,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from attrs import define, field
+from attrs import define, field, frozen
 
-from ...ports.broker_api import Request
+from ...ports.broker_api import FindCoordinator, FindCoordinatorResult, Request
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
@@ -20,10 +20,20 @@ Done = Callable[[Any], None]
 
 
 class Target(Enum):
-    """Who can answer a request; else the id of a broker."""
+    """Who can answer a request; else the id of a broker, or the coordinator of a group."""
 
     ANY = "any"
     CONTROLLER = "controller"
+
+
+@frozen
+class CoordinatorOf:
+    """The broker that coordinates a group."""
+
+    group_id: str
+
+
+Destination = Target | CoordinatorOf | int
 
 
 @define(eq=False, kw_only=True)
@@ -31,7 +41,7 @@ class NodeCall:
     """One request to one broker."""
 
     request: Request[Any]
-    target: Target | int
+    target: Destination
     done: Done
     """Takes the result, or the `BarnabasError` for which there is none."""
     deadline_ms: float
@@ -76,6 +86,7 @@ class Calls:
         self._entropy = entropy
         self._backoff = (retry_backoff_ms, retry_backoff_max_ms)
         self._calls: dict[Hashable, NodeCall | LeaderCall[Any]] = {}
+        self._coordinators: dict[CoordinatorOf, int] = {}
 
     def add(self, call: "NodeCall | LeaderCall[Any]") -> None:
         """Begin a call; its `done` is called once, when it is answered or its deadline has passed."""
@@ -143,14 +154,10 @@ class Calls:
     def _send_to_node(self, call: NodeCall) -> list[Send]:
         if call.in_flight:
             return []
-        node = call.target
-        if node is Target.ANY:
-            node = self._view.any_node()
-        elif node is Target.CONTROLLER:
-            node = self._view.controller
-            if node < 0 and self._view.updates:
-                node = self._view.any_node()
-        if not isinstance(node, int) or self._view.address(node) is None:
+        if isinstance(call.target, CoordinatorOf) and call.target not in self._coordinators:
+            return [self._find_coordinator(call, call.target)]
+        node = self._node(call.target)
+        if node is None:
             self._view.request_refresh()
             return []
         call.in_flight = True
@@ -159,22 +166,66 @@ class Calls:
             call.in_flight = False
             call.last = result
             if isinstance(result, BarnabasError):
-                if isinstance(result, ApiError) and not result.retriable:
-                    self._finish(call, result)
-                    return
-                if call.target is Target.ANY:
-                    self._view.try_another()
-                self._view.request_refresh()
-                self._later(call, now_ms)
+                self._failed(call, result, now_ms)
                 return
             error = call.retriable(result)
             if error.retriable:
-                self._view.request_refresh()
+                self._moved(call.target)
                 self._later(call, now_ms)
             else:
                 self._finish(call, result)
 
         return [Send(node, call.request, answered)]
+
+    def _node(self, target: Destination) -> int | None:
+        """None: not known now."""
+        node = target
+        if isinstance(target, CoordinatorOf):
+            node = self._coordinators[target]
+        elif target is Target.ANY:
+            node = self._view.any_node()
+        elif target is Target.CONTROLLER:
+            node = self._view.controller
+            if node < 0 and self._view.updates:
+                node = self._view.any_node()
+        return node if isinstance(node, int) and self._view.address(node) is not None else None
+
+    def _find_coordinator(self, call: NodeCall, target: CoordinatorOf) -> Send:
+        call.in_flight = True
+
+        def answered(result: Any, now_ms: float) -> None:
+            call.in_flight = False
+            if not isinstance(result, FindCoordinatorResult):
+                call.last = result
+                self._failed(call, result, now_ms)
+                return
+            found = result.coordinators[0]
+            if found.error is ErrorCode.NONE:
+                self._coordinators[target] = self._view.coordinator(found.node_id, (found.host, found.port))
+                return
+            text = found.error_message or f"who coordinates group {target.group_id}"
+            call.last = ApiError(found.error, text)
+            self._failed(call, call.last, now_ms)
+
+        return Send(self._view.any_node(), FindCoordinator(keys=[target.group_id]), answered)
+
+    def _failed(self, call: NodeCall, error: BarnabasError, now_ms: float) -> None:
+        """There is no result: try again if that may help."""
+        if isinstance(error, ApiError) and not error.retriable:
+            self._finish(call, error)
+            return
+        if call.target is Target.ANY or (
+            isinstance(call.target, CoordinatorOf) and call.target not in self._coordinators
+        ):
+            self._view.try_another()
+        self._moved(call.target)
+        self._later(call, now_ms)
+
+    def _moved(self, target: Destination) -> None:
+        """Who was asked may be somebody else by now."""
+        if isinstance(target, CoordinatorOf):
+            self._coordinators.pop(target, None)
+        self._view.request_refresh()
 
     def _send_to_leaders(self, call: LeaderCall[Any]) -> list[Send]:
         if call.in_flight:

@@ -5,11 +5,14 @@ from typing import Any
 
 from support.plain_cluster import PlainCluster, Play
 
-from barnabas.core.client.calls import Calls, LeaderCall, NodeCall, Target
-from barnabas.core.client.cluster_view import ClusterView, ViewSettings
+from barnabas.core.client.calls import Calls, CoordinatorOf, Destination, LeaderCall, NodeCall, Target
+from barnabas.core.client.cluster_view import COORDINATORS, ClusterView, ViewSettings
 from barnabas.core.client.errors import ClientTimeout
 from barnabas.ports.broker_api import (
     LATEST,
+    Coordinator,
+    FindCoordinator,
+    FindCoordinatorResult,
     ListOffsets,
     ListOffsetsPartition,
     ListOffsetsResult,
@@ -32,7 +35,7 @@ class Bench(Play):
         self.calls = Calls(self.view, self.entropy, retry_backoff_ms=100, retry_backoff_max_ms=1000)
         self.parts = [self.calls, self.view]
 
-    def ask(self, target: Target | int, timeout_ms: float = 10_000, **more: Any) -> Any:
+    def ask(self, target: Destination, timeout_ms: float = 10_000, **more: Any) -> Any:
         box: list[Any] = []
         self.calls.add(NodeCall(request=ASK, target=target, done=box.append, deadline_ms=self.now + timeout_ms, **more))
         self.run(lambda: bool(box))
@@ -160,3 +163,68 @@ def test_closing_fails_what_is_open() -> None:
     bench.calls.add(NodeCall(request=ASK, target=Target.ANY, done=box.append, deadline_ms=1000))
     bench.calls.fail_all(ClosedError("closed"))
     assert isinstance(box[0], ClosedError)
+
+
+def coordinated(bench: Bench, *brokers: int) -> None:
+    """Let the broker of each FindCoordinator in turn be the coordinator; the last one for good."""
+    left = list(brokers)
+
+    def answer(_: int, request: Any) -> Any:
+        if not isinstance(request, FindCoordinator):
+            return None
+        broker = left.pop(0) if len(left) > 1 else left[0]
+        found = Coordinator(key=request.keys[0], node_id=broker, host=f"broker-{broker}", port=9092)
+        return FindCoordinatorResult(coordinators=[found])
+
+    bench.cluster.script(answer)
+
+
+def test_the_coordinator_of_a_group_is_looked_for_once() -> None:
+    bench = Bench(PlainCluster(brokers=3))
+    coordinated(bench, 2)
+    for _ in range(2):
+        assert isinstance(bench.ask(CoordinatorOf("g")), MetadataResult)
+    assert [broker for broker, request in bench.cluster.requests if request is ASK] == [COORDINATORS + 2] * 2
+    assert [request.keys for request in bench.cluster.of(FindCoordinator)] == [["g"]]
+
+
+def test_a_coordinator_that_is_none_any_more_is_looked_for_again() -> None:
+    bench = Bench(PlainCluster(brokers=3))
+    coordinated(bench, 2, 3, 1)
+    moved = [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    bench.ask(CoordinatorOf("g"), retriable=lambda _: moved.pop() if moved else ErrorCode.NONE)
+    asked = [broker for broker, request in bench.cluster.requests if request is ASK]
+    assert asked == [COORDINATORS + 2, COORDINATORS + 3, COORDINATORS + 1]
+
+
+def test_a_coordinator_that_cannot_be_reached_is_looked_for_again() -> None:
+    bench = Bench(PlainCluster(brokers=3))
+    coordinated(bench, 2, 3)
+    bench.cluster.script(lambda broker, _: TransportError("lost") if broker == COORDINATORS + 2 else None)
+    assert isinstance(bench.ask(CoordinatorOf("g")), MetadataResult)
+
+
+def test_a_coordinator_that_is_not_there_yet_is_waited_for() -> None:
+    bench = Bench(PlainCluster())
+    coordinated(bench, 1)
+    absent = Coordinator(key="g", error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    bench.cluster.once(FindCoordinator, FindCoordinatorResult(coordinators=[absent]))
+    assert isinstance(bench.ask(CoordinatorOf("g")), MetadataResult)
+    forbidden = Coordinator(key="h", error=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message="not you")
+    bench.cluster.once(FindCoordinator, FindCoordinatorResult(coordinators=[forbidden]))
+    answer = bench.ask(CoordinatorOf("h"))
+    assert isinstance(answer, ApiError)
+    assert (answer.code, answer.message) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, "not you")
+
+
+def test_a_coordinator_that_never_comes() -> None:
+    bench = Bench(PlainCluster())
+    absent = Coordinator(key="g", error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    bench.cluster.script(
+        lambda _, request: (
+            FindCoordinatorResult(coordinators=[absent]) if isinstance(request, FindCoordinator) else None
+        )
+    )
+    answer = bench.ask(CoordinatorOf("g"), 500)
+    assert isinstance(answer, ApiError)
+    assert answer.code is ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -9,7 +9,7 @@ from pathlib import Path
 import grimp
 import pytest
 
-ROOMS = ("ports", "core", "adapters", "plugins", "app", "pipeline")
+ROOMS = ("ports", "core", "adapters", "plugins", "app", "pipeline", "testing")
 
 # What the core may take from outside: pure functions and types, nothing that reads a clock, a file or a socket.
 CORE_MAY_IMPORT = {

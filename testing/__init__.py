@@ -1,0 +1,36 @@
+"""A Kafka broker for tests: in the process, in memory, with faults on demand.
+
+The names below are loaded on first use; the fixtures of pytest are in `pytest_plugin`.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..core.message.message import Message
+    from .broker import TEST_DEFAULTS, TestBroker
+    from .clock import JumpingClock
+    from .faults import Fault, Faults
+    from .produced import assert_produced
+
+_HOMES = {
+    "Fault": ".faults",
+    "Faults": ".faults",
+    "JumpingClock": ".clock",
+    "Message": "..core.message.message",
+    "TEST_DEFAULTS": ".broker",
+    "TestBroker": ".broker",
+    "assert_produced": ".produced",
+}
+
+__all__ = ["TEST_DEFAULTS", "Fault", "Faults", "JumpingClock", "Message", "TestBroker", "assert_produced"]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(home, __name__), name)
+    globals()[name] = value
+    return value

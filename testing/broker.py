@@ -1,0 +1,455 @@
+"""`TestBroker`: a broker for one test, or for many."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from itertools import count
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from ..app.broker_handle import Broker
+from ..app.compose import KeptInMemory, outside_of
+from ..app.config import BrokerConfig
+from ..core.message.message import Message
+from ..ports.broker_api import (
+    BrokerApi,
+    Caller,
+    CreateTopics,
+    DeleteTopics,
+    DescribeGroups,
+    LeaveGroup,
+    LeavingMember,
+    NewTopic,
+    Request,
+)
+from ..ports.broker_api.envelope import ResultT
+from ..ports.error_codes import ErrorCode
+from ..ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
+from .clock import JumpingClock, JumpingScheduler
+from .faults import Faults
+from .faulty_api import FaultyApi, faulty_servers
+from .produced import assert_produced, read_all
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ..app.clients.admin import Admin
+    from ..app.clients.consumer import Consumer
+    from ..app.clients.producer import Producer
+    from ..app.in_process import InProcessLink
+    from ..app.services.node import Outside, Server
+    from ..core.client.batch import Delivery
+    from ..ports.coordination import Coordination
+    from ..ports.metrics import Metrics
+    from ..ports.scheduler import Scheduler
+    from ..ports.transport import Transport
+
+TEST_DEFAULTS: Mapping[str, object] = {
+    "auto.create.topics.enable": True,
+    "background.threads": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 10,
+    "log.retention.check.interval.ms": 500,
+    "log.segment.delete.delay.ms": 0,
+    "offsets.topic.num.partitions": 1,
+}
+"""What differs from a broker in production: nothing waits for members that may come, sessions may be short, and expired
+messages go at once."""
+
+_PATIENCE_S = 20.0
+_numbers = count(1)
+_running: list[TestBroker] = []
+
+
+class TestBroker:
+    """A broker in this process, in memory, on a free port of 127.0.0.1. Every Kafka client can use it.
+
+        with TestBroker() as broker:
+            producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+            ...
+            broker.assert_produced("orders", [{"id": 1}])
+
+    config:    Kafka's dotted keys over `TEST_DEFAULTS`; `settings` are the same in snake case and win.
+    data_dir:  keep the data in this folder instead of in memory.
+    listeners, plugins: as of `Broker`.
+
+    It may be stopped and started again, at the same address and with its data, until `close` or the end of the context.
+    `faults` are what goes wrong on demand. Raises `ConfigError`. All methods may be called from any thread.
+    """
+
+    __test__ = False  # for pytest: this is no class of tests
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        *,
+        data_dir: str | PathLike[str] | None = None,
+        listeners: Sequence[str] = ("kafka://127.0.0.1:0",),
+        plugins: Sequence[object] = (),
+        **settings: object,
+    ) -> None:
+        self._given = {**TEST_DEFAULTS, **(config or {})}
+        self._settings = settings
+        self._data_dir = data_dir
+        self._plugins = tuple(plugins)
+        self._memory = KeptInMemory() if data_dir is None else None
+        self._ports = ExitStack()
+        self._listeners = tuple(listeners)
+        self.clock = JumpingClock()
+        """What the broker takes for the time; see `jump`."""
+        self.faults = Faults(self._soon)
+        """What goes wrong on demand."""
+        self._scheduler: JumpingScheduler | None = None
+        self._servers: list[Server] = []
+        self._clients = ExitStack()
+        self._producer: Producer | None = None
+        self._broker = self._made()
+        self._is_running = False
+
+    # --- life
+
+    def start(self) -> TestBroker:
+        """Start, or start again where it was stopped; returns when it accepts connections. Twice is harmless."""
+        if self._is_running:
+            return self
+        if not self._broker.listeners:
+            self._listeners = tuple(_reserved(listener, self._ports) for listener in self._listeners)
+        self._broker = self._made()
+        self._broker.start()
+        self._listeners = tuple(self._broker.listeners)
+        self._is_running = True
+        _running.append(self)
+        return self
+
+    def stop(self) -> None:
+        """Stop in order; connections are refused then. The data and the address stay. Twice is harmless."""
+        if not self._is_running:
+            return
+        self._is_running = False
+        _running.remove(self)
+        self._clients.close()
+        self._producer = None
+        self._broker.close()
+        self._servers.clear()
+        self._scheduler = None
+
+    def restart(self) -> None:
+        """Stop and start: every connection is lost, nothing else."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop for good, and give the address up."""
+        self.stop()
+        self.faults.clear()
+        self._ports.close()
+
+    def __enter__(self) -> TestBroker:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<TestBroker {self.bootstrap or 'not started'}{'' if self._is_running else ', stopped'}>"
+
+    @property
+    def running(self) -> bool:
+        """Whether it has been started and not been stopped since."""
+        return self._is_running
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` for a client's `bootstrap.servers`; the same after a restart. Empty before the first start."""
+        return self._broker.bootstrap
+
+    @property
+    def listeners(self) -> list[str]:
+        """`kafka://host:port` of each listener, with real ports; empty before the first start."""
+        return self._broker.listeners
+
+    @property
+    def config(self) -> BrokerConfig:
+        """What it is configured with."""
+        return self._broker.config
+
+    @property
+    def inner(self) -> Broker:
+        """The broker itself; clients that get it in place of an address bypass the faults."""
+        return self._broker
+
+    def _made(self) -> Broker:
+        return Broker(
+            self._data_dir,
+            listeners=self._listeners,
+            storage="fs" if self._memory is None else "memory",
+            plugins=self._plugins,
+            config=self._given,
+            outside=self._outside,
+            **self._settings,  # type: ignore[arg-type]  # checked by the broker's configuration
+        )
+
+    def _outside(
+        self,
+        config: BrokerConfig,
+        *,
+        scheduler: Scheduler,
+        transport: Transport,
+        metrics: Metrics | None,
+        report: Callable[[str], None],
+    ) -> Outside:
+        jumping = self._scheduler = JumpingScheduler(scheduler, self.clock)
+        memory = self._memory
+        made = outside_of(
+            config,
+            scheduler=jumping,
+            transport=transport,
+            clock=self.clock,
+            metrics=metrics,
+            open_log_dirs=None if memory is None else memory.open_log_dirs,
+            open_coordination=None if memory is None else memory.open_coordination,
+            report=report,
+        )
+        servers = {
+            protocol: faulty_servers(make, self.faults, jumping, self._servers.append)
+            for protocol, make in made.servers.items()
+        }
+        return evolve(made, servers=servers)
+
+    # --- for clients in the same process that get this object in place of an address
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The broker's reactor. Raises `ClosedError` while it does not run."""
+        return self._broker.scheduler
+
+    @property
+    def api(self) -> BrokerApi:
+        """What answers requests, with faults, on the broker's own thread. Raises `ClosedError` unless it runs."""
+        return FaultyApi(self._broker.api, self.faults, self._running_scheduler())
+
+    def attach(self, link: InProcessLink) -> None:
+        """See `app.in_process.BrokerHost`."""
+        self._broker.attach(link)
+
+    def detach(self, link: InProcessLink) -> None:
+        """See `app.in_process.BrokerHost`."""
+        self._broker.detach(link)
+
+    def open_coordination(self) -> Coordination:
+        """See `Broker.open_coordination`."""
+        return self._broker.open_coordination()
+
+    # --- topics and messages; these bypass the faults
+
+    def create_topic(
+        self, name: str | None = None, *, partitions: int = -1, configs: Mapping[str, object] | None = None
+    ) -> str:
+        """Make a topic; returns its name (None: a new one). Raises `ApiError`."""
+        chosen = name or f"topic-{next(_numbers)}"
+        texts = {key: _text(value) for key, value in (configs or {}).items()}
+        made = self.ask(CreateTopics(topics=[NewTopic(name=chosen, partitions=partitions, configs=texts)])).topics[0]
+        if made.error is not ErrorCode.NONE:
+            raise ApiError(made.error, made.error_message or chosen)
+        return chosen
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its messages; a missing one is not an error. Raises `ApiError`."""
+        gone = self.ask(DeleteTopics(names=[name])).topics[0]
+        if gone.error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            raise ApiError(gone.error, gone.error_message or name)
+
+    def produce(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> list[Delivery]:
+        """Produce messages and wait for their delivery: a `Message`, a value, or (key, value); a str means UTF-8, a
+        dict or list JSON. Raises why one was not delivered."""
+        producer = self._own_producer()
+        handles = [producer.send(topic, _message(each), partition=partition) for each in messages]
+        return [handle.result(_PATIENCE_S) for handle in handles]
+
+    def produced(self, topic: str, *, partition: int | None = None) -> list[Message]:
+        """The messages that a topic holds, by partition and offset; none if there is no such topic."""
+        return read_all(self._started(), topic, partition)
+
+    def assert_produced(self, topic: str, values: Sequence[Any] | None = None, **expected: Any) -> list[Message]:
+        """Wait until a topic holds what is expected; see `barnabas.testing.assert_produced`."""
+        __tracebackhide__ = True
+        self._started()
+        return assert_produced(topic, values, broker=self, **expected)
+
+    # --- clients of ours; their requests go through the faults
+
+    def producer(self, **settings: Any) -> Producer:
+        """A `Producer` of this broker; the caller closes it."""
+        from ..app.clients.producer import Producer
+
+        return Producer(self.bootstrap, **{"linger_ms": 0, "retry_backoff_ms": 10, **settings})
+
+    def consumer(self, **settings: Any) -> Consumer:
+        """A `Consumer` of this broker that begins with the earliest messages; the caller closes it."""
+        from ..app.clients.consumer import Consumer
+
+        return Consumer(self.bootstrap, **{"auto_offset_reset": "earliest", "retry_backoff_ms": 10, **settings})
+
+    def admin(self, **settings: Any) -> Admin:
+        """An `Admin` of this broker; the caller closes it."""
+        from ..app.clients.admin import Admin
+
+        return Admin(self.bootstrap, **{"retry_backoff_ms": 10, **settings})
+
+    # --- what happens on demand
+
+    def jump(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, ms: float = 0) -> None:
+        """Let the broker's clock jump ahead; returns when what is due by then has been done.
+
+        Sessions end, messages expire, answers that wait are given, as if nobody had said anything meanwhile. Clients
+        and their clocks are not touched; nor are connections closed for being idle.
+        """
+        step_ms = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + ms
+        if step_ms < 0:
+            raise ConfigError("time does not go back")
+        if not self._is_running:
+            self.clock.advance(step_ms)
+            return
+        scheduler, arrived = self._running_scheduler(), _Answer[None]()
+        scheduler.call_soon(lambda: scheduler.jump(step_ms, lambda: arrived.set(None)))
+        arrived.get()
+
+    def disconnect_clients(self) -> None:
+        """Close every open connection now; clients may connect again."""
+        done = _Answer[None]()
+
+        def close() -> None:
+            for server in self._servers:
+                server.close("")
+            done.set(None)
+
+        self._running_scheduler().call_soon(close)
+        done.get()
+
+    def expire_member(self, group: str, member: str) -> str:
+        """End the session of a member of a consumer group, as if it had not been heard of for too long.
+
+        `member`: its member id, its client id, or its `group.instance.id`. Returns the member id. The group rebalances;
+        the member learns of it with its next request. Raises `ConfigError` listing the members there are.
+        """
+        described = self.ask(DescribeGroups(group_ids=[group])).groups[0]
+        if described.error is not ErrorCode.NONE:
+            raise ApiError(described.error, described.error_message or f"group {group}")
+        names = {each.member_id: (each.member_id, each.client_id, each.group_instance_id) for each in described.members}
+        found = [each for each in described.members if member in names[each.member_id]]
+        if len(found) != 1:
+            there = ", ".join(f"{each.member_id} (client {each.client_id})" for each in described.members) or "nobody"
+            what = "not a member" if not found else "not one member"
+            raise ConfigError(f"{member!r} is {what} of group {group}, there is: {there}")
+        leaving = LeavingMember(member_id=found[0].member_id, group_instance_id=found[0].group_instance_id)
+        left = self.ask(LeaveGroup(group_id=group, members=[leaving]))
+        errors = [left.error, *(each.error for each in left.members)]
+        error = next((each for each in errors if each is not ErrorCode.NONE), None)
+        if error is not None:
+            raise ApiError(error, f"{member} of group {group}")
+        return found[0].member_id
+
+    def ask(self, request: Request[ResultT]) -> ResultT:
+        """Have the broker answer a request of `ports.broker_api`, past the faults. Raises `BarnabasError`."""
+        broker, answer = self._started(), _Answer[ResultT]()
+        caller = Caller(client_id="barnabas-testing", host="127.0.0.1", listener=self.listeners[0])
+        broker.scheduler.call_soon(lambda: broker.api.submit(request, caller, answer.set))
+        return answer.get()
+
+    # --- within
+
+    def _started(self) -> Broker:
+        if not self._is_running:
+            raise ClosedError("the test broker does not run: call start()")
+        return self._broker
+
+    def _running_scheduler(self) -> JumpingScheduler:
+        if self._scheduler is None:
+            raise ClosedError("the test broker does not run: call start()")
+        return self._scheduler
+
+    def _soon(self, callback: Callable[[], None]) -> None:
+        scheduler = self._scheduler
+        if scheduler is not None:
+            with suppress(ClosedError):
+                scheduler.call_soon(callback)
+
+    def _own_producer(self) -> Producer:
+        if self._producer is None:
+            from ..app.clients.producer import Producer
+
+            self._producer = self._clients.enter_context(Producer(self._started(), linger_ms=0))
+        return self._producer
+
+
+class _Answer(Future[ResultT | BarnabasError]):
+    """What the broker's thread comes to, for the caller's."""
+
+    def set(self, result: ResultT | BarnabasError) -> None:
+        self.set_result(result)
+
+    def get(self) -> ResultT:
+        """Raises the `BarnabasError` for which there is no result."""
+        result = self.result(_PATIENCE_S)
+        if isinstance(result, BarnabasError):
+            raise result
+        return result
+
+
+def running_broker() -> TestBroker:
+    """The one test broker that runs in this process. Raises `ConfigError` for none or several."""
+    if len(_running) != 1:
+        raise ConfigError(f"{len(_running) or 'no'} test brokers run here: say which is meant with broker=")
+    return _running[0]
+
+
+def _reserved(listener: str, keep: ExitStack) -> str:
+    """The listener with a port that stays ours while the broker is stopped, where the system can do that.
+
+    A bound socket that does not listen keeps its port from everybody but those who set SO_REUSEADDR as well; Linux then
+    lets one of them listen there.
+    """
+    scheme, _, address = listener.partition("://")
+    host, _, port = address.rpartition(":")
+    if port != "0" or not sys.platform.startswith("linux") or ":" in host:
+        return listener
+    holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((host, 0))
+    except OSError:
+        holder.close()
+        return listener
+    keep.callback(holder.close)
+    return f"{scheme}://{host}:{holder.getsockname()[1]}"
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _message(given: Any) -> Message:
+    if isinstance(given, Message):
+        return given
+    if isinstance(given, tuple):
+        key, value = given
+        return Message(_bytes(value), _bytes(key))
+    return Message(_bytes(given))
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    import json
+
+    return json.dumps(value).encode()

@@ -1,0 +1,85 @@
+"""Where faults get between a broker and its clients."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from ..app.services.node import MakeServer, Server
+from ..ports.broker_api import BrokerApi, Caller, Reply, Request
+from ..ports.broker_api.envelope import ResultT
+from ..ports.errors import ClosedError
+from ..ports.scheduler import Scheduler
+from ..ports.transport import Connection, ConnectionHandler, TransportError
+from .faults import Fault, Faults
+
+
+class FaultyApi:
+    """Fulfils `BrokerApi` with another one, and the faults in force."""
+
+    def __init__(self, api: BrokerApi, faults: Faults, scheduler: Scheduler) -> None:
+        self._api = api
+        self._faults = faults
+        self._scheduler = scheduler
+
+    def submit(self, request: Request[ResultT], caller: Caller, reply: Reply[ResultT]) -> None:
+        """See `BrokerApi`."""
+        faults = self._faults.in_the_way
+        if faults:
+            self._submit(faults, request, caller, reply)
+        else:
+            self._api.submit(request, caller, reply)
+
+    def _submit(self, faults: tuple[Fault, ...], request: Request[Any], caller: Caller, reply: Reply[Any]) -> None:
+        for index, fault in enumerate(faults):
+            if fault.takes(request, caller):
+                fault.apply(request, caller, reply, partial(self._submit, faults[index + 1 :]), self._later)
+                return
+        self._api.submit(request, caller, reply)
+
+    def _later(self, delay_ms: float, callback: Callable[[], None]) -> None:
+        with suppress(ClosedError):  # the broker stops: nobody waits any more
+            self._scheduler.call_later(delay_ms, callback)
+
+
+class FaultyServer:
+    """Fulfils `Server` with another one; may refuse connections."""
+
+    def __init__(self, server: Server, faults: Faults) -> None:
+        self._server = server
+        self._faults = faults
+
+    def accept(self, connection: Connection) -> ConnectionHandler:
+        """The handler of a new connection."""
+        if self._faults.refuses():
+            connection.close()
+            return _Refused()
+        return self._server.accept(connection)
+
+    def close(self, reason: str) -> int:
+        """See `Server`."""
+        return self._server.close(reason)
+
+
+class _Refused:
+    """The handler of a connection that is closed before it has said anything."""
+
+    def frame(self, content: memoryview) -> None:
+        """Never comes."""
+
+    def closed(self, error: TransportError | None) -> None:
+        """It is gone."""
+
+
+def faulty_servers(
+    make: MakeServer, faults: Faults, scheduler: Scheduler, made: Callable[[Server], None]
+) -> MakeServer:
+    """Makes servers with faults; `made` is told of each."""
+
+    def make_faulty(api: BrokerApi, *, listener: str, max_in_flight: int, gone: Callable[[int], None]) -> Server:
+        faulty = FaultyApi(api, faults, scheduler)
+        server = FaultyServer(make(faulty, listener=listener, max_in_flight=max_in_flight, gone=gone), faults)
+        made(server)
+        return server
+
+    return make_faulty

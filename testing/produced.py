@@ -1,0 +1,144 @@
+"""Reading what was produced, and waiting for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core.message.message import Message
+from ..ports.error_codes import ErrorCode
+from ..ports.errors import ApiError, ConfigError
+from .expected import Expectation, Mode
+
+if TYPE_CHECKING:
+    from ..app.clients.consumer import Consumer
+    from .broker import TestBroker
+
+_PATIENCE_S = 10.0
+_POLL_S = 0.05
+_SETTINGS: Mapping[str, Any] = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 50, "auto_offset_reset": "earliest"}
+
+
+def assert_produced(
+    topic: str,
+    values: Sequence[Any] | None = None,
+    *,
+    keys: Sequence[Any] | None = None,
+    headers: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None,
+    count: int | None = None,
+    mode: Mode | None = None,
+    where: Callable[[Message], bool] | None = None,
+    partition: int | None = None,
+    timeout: float = _PATIENCE_S,
+    broker: TestBroker | str | None = None,
+) -> list[Message]:
+    """Wait until a topic holds what is expected; returns its messages. Raises `AssertionError` with the difference.
+
+    values, keys: one for each message: bytes or None; a str as UTF-8; a dict, list or number as JSON; a callable.
+    headers:      for each message the headers that it must have, or one mapping for all of them.
+    count:        how many messages there are; with nothing else given, at least one.
+    mode:         "ordered" (all, in this order; the default of one partition), "any_order" (all; the default of several
+                  partitions), "contains" (others may be there).
+    where:        look only at the messages for which this is true.
+    partition:    look only at this partition.
+    timeout:      seconds to wait.
+    broker:       a `TestBroker`, or the address of any Kafka broker; None: the one test broker that runs.
+
+    Reads from the beginning, past the faults that a test broker has been given.
+    """
+    __tracebackhide__ = True
+    expected = {"values": values, "keys": keys, "headers": headers, "count": count, "where": where}
+    expectation, chosen, why = _wait(_source(broker), topic, partition, timeout, mode=mode, **expected)
+    if why is None:
+        return chosen
+    lines = [f"{topic}: {why} ({timeout:g} s)", *expectation.difference(chosen)]
+    raise AssertionError("\n".join(lines))
+
+
+def read_all(source: object, topic: str, partition: int | None = None) -> list[Message]:
+    """The messages that a topic holds now, by partition and offset; none if there is no such topic."""
+    with _Reader(source, topic, partition) as reader:
+        if not reader.open():
+            return []
+        return reader.sorted(reader.to_the_end())
+
+
+def _wait(
+    source: object, topic: str, partition: int | None, timeout: float, *, mode: Mode | None, **expected: Any
+) -> tuple[Expectation, list[Message], str | None]:
+    """What was expected, the messages that it is about, and why they are not it."""
+    deadline = time.monotonic() + timeout
+    # What is wrong with the call is to be said before anything is waited for.
+    expectation = Expectation.of(mode=mode or "any_order", **expected)
+    seen: list[Message] = []
+    with _Reader(source, topic, partition) as reader:
+        while not reader.open():
+            if expectation.failure([]) is None or time.monotonic() >= deadline:
+                return expectation, [], _no_topic(expectation, topic)
+            time.sleep(_POLL_S / 10)
+        if mode is None and reader.partitions == 1:
+            expectation = Expectation.of(mode="ordered", **expected)
+        if mode == "ordered" and reader.partitions > 1:
+            raise ConfigError(f"{topic} has {reader.partitions} partitions without a common order: give partition=")
+        seen += reader.to_the_end()
+        while True:
+            chosen = expectation.chosen(reader.sorted(seen))
+            why = expectation.failure(chosen)
+            left = deadline - time.monotonic()
+            if why is None or left <= 0 or expectation.in_vain(chosen):
+                return expectation, chosen, why
+            seen += reader.more(min(left, _POLL_S))
+
+
+def _no_topic(expectation: Expectation, topic: str) -> str | None:
+    why = expectation.failure([])
+    return why and f"there is no topic {topic}; {why}"
+
+
+class _Reader:
+    """One topic, from the beginning."""
+
+    def __init__(self, source: object, topic: str, partition: int | None) -> None:
+        from ..app.clients.consumer import Consumer
+
+        self._topic = topic
+        self._partition = partition
+        self._consumer: Consumer = Consumer(source, **_SETTINGS)
+        self.partitions = 0
+
+    def open(self) -> bool:
+        """False while there is no such topic. Raises `ApiError` for a partition that it does not have."""
+        chosen = None if self._partition is None else [self._partition]
+        try:
+            self.partitions = len(self._consumer.assign(self._topic, partitions=chosen, position="earliest"))
+        except ApiError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and "partitions, no" not in str(error):
+                return False
+            raise
+        return True
+
+    def to_the_end(self) -> list[Message]:
+        """All that is there now and was not read yet."""
+        return list(self._consumer.messages(stop_at_end=True))
+
+    def more(self, timeout: float) -> list[Message]:
+        """What comes within `timeout` seconds."""
+        return self._consumer.poll_many(10_000, timeout)
+
+    def sorted(self, messages: Sequence[Message]) -> list[Message]:
+        return sorted(messages, key=lambda message: (message.partition, message.offset))
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+
+def _source(broker: TestBroker | str | None) -> object:
+    if isinstance(broker, str):
+        return broker
+    from .broker import running_broker
+
+    return (broker or running_broker()).inner

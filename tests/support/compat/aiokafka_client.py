@@ -15,6 +15,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from .model import HEARTBEAT_MS, PATIENCE_S, SESSION_MS, GroupView, Record
 
 T = TypeVar("T")
+_ASSIGNORS = {"range": RangePartitionAssignor}
 
 
 class AioKafka:
@@ -117,12 +118,10 @@ class AioKafka:
         finally:
             await consumer.stop()
 
-    def join(self, group: str, topic: str, *, assignor: str = "range") -> "_AioMember":
-        if assignor != "range":
-            raise NotImplementedError(assignor)
+    def join(self, group: str, topic: str, *, assignor: str = "") -> "_AioMember":
         settings: dict[str, Any] = {
             "group_id": group,
-            "partition_assignment_strategy": [RangePartitionAssignor],
+            **({"partition_assignment_strategy": [_ASSIGNORS[assignor]]} if assignor else {}),
             "session_timeout_ms": SESSION_MS,
             "heartbeat_interval_ms": HEARTBEAT_MS,
         }

@@ -72,12 +72,12 @@ class Barnabas:
             consumer.assign((topic, partition), **position)  # type: ignore[arg-type]  # one of the two
             return [_record(message) for message in islice(consumer.messages(timeout=PATIENCE_S), count)]
 
-    def join(self, group: str, topic: str, *, assignor: str = "range") -> PollingMember:
+    def join(self, group: str, topic: str, *, assignor: str = "") -> PollingMember:
         def subscribed() -> _Polled:
             consumer = Consumer(
                 self._bootstrap,
                 group_id=group,
-                partition_assignment_strategy=[assignor],
+                **({"partition_assignment_strategy": [assignor]} if assignor else {}),
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 auto_offset_reset="earliest",

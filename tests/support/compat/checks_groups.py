@@ -21,7 +21,7 @@ class Crew:
         self.topic, self.group = world.topic(partitions), world.name("group")
         self.members: list[Member] = []
 
-    def join(self, client: Client, assignor: str = "range") -> Member:
+    def join(self, client: Client, assignor: str = "") -> Member:
         member = client.join(self.group, self.topic, assignor=assignor)
         self.members.append(member)
         return member
@@ -94,7 +94,7 @@ def check_commit(world: World, client: Client) -> None:
         assert sorted(v for v in got(second) if v) == sorted(after)
 
 
-def check_rebalance(world: World, client: Client, assignor: str = "range") -> None:
+def check_rebalance(world: World, client: Client, assignor: str = "") -> None:
     with crew(world, 4) as group:
         first = group.join(client, assignor)
         group.settle()
@@ -118,15 +118,15 @@ def check_mixed(world: World, client: Client, others: Sequence[Client]) -> None:
     """One group with members of several libraries; each is there when another one joins or leaves."""
     with crew(world, 6) as group:
         for other in others:
-            group.join(other)
+            group.join(other, "range")
         group.settle()
-        ours = group.join(client)
+        ours = group.join(client, "range")
         group.settle()
         group.expect(group.send("together"))
         group.leave(ours)
         group.settle()
         group.expect(group.send("without"))
-        group.join(client)
+        group.join(client, "range")
         group.settle()
         for member in group.members[:-1]:
             group.leave(member)

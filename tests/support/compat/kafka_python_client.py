@@ -105,11 +105,11 @@ class KafkaPython:
                 found += _records(consumer.poll(timeout_ms=100, max_records=count - len(found)))
         return found
 
-    def join(self, group: str, topic: str, *, assignor: str = "range") -> PollingMember:
+    def join(self, group: str, topic: str, *, assignor: str = "") -> PollingMember:
         def subscribed() -> _Polled:
             consumer = self._consumer(
                 group_id=group,
-                partition_assignment_strategy=[_assignor(assignor)],
+                **({"partition_assignment_strategy": [_assignor(assignor)]} if assignor else {}),
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
             )

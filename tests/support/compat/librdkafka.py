@@ -98,10 +98,10 @@ class Librdkafka:
             consumer.close()
         return found
 
-    def join(self, group: str, topic: str, *, assignor: str = "range") -> PollingMember:
+    def join(self, group: str, topic: str, *, assignor: str = "") -> PollingMember:
         settings = {
             "group.id": group,
-            "partition.assignment.strategy": assignor,
+            **({"partition.assignment.strategy": assignor} if assignor else {}),
             "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": HEARTBEAT_MS,
         }

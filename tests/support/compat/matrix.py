@@ -94,5 +94,11 @@ CLIENTS: Mapping[str, Entry] = {
             make=_late("aiokafka_client", "AioKafka"),
             lacks={"cooperative": "it has eager assignors alone"},
         ),
+        Entry(
+            key="kafkajs",
+            title="kafkajs",
+            make=_late("kafkajs_client", "kafkajs"),
+            lacks={"assigned": "it reads in groups alone", "cooperative": "it has eager assignors alone"},
+        ),
     )
 }

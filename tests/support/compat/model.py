@@ -86,8 +86,11 @@ class Client(Protocol):
     ) -> list[Record]:
         """`count` records from an offset, or from the first of a time, as a consumer without a group."""
 
-    def join(self, group: str, topic: str, *, assignor: str = "range") -> Member:
-        """A new member that begins at the committed position, else at the earliest; returns before it has joined."""
+    def join(self, group: str, topic: str, *, assignor: str = "") -> Member:
+        """A new member that begins at the committed position, else at the earliest; returns before it has joined.
+
+        assignor: "range" or "cooperative-sticky"; "": what the library takes if it is told nothing.
+        """
 
     def offsets(self, topic: str) -> tuple[int, int]:
         """The first offset of partition 0 and its end."""

@@ -1,0 +1,57 @@
+"""What registries of other languages have, fetched once into the build folder."""
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from . import outcomes
+from .model import Unavailable
+
+BUILD = Path(__file__).resolve().parents[3] / ".build"
+LIMIT_S = 150
+
+
+def need(*commands: str) -> None:
+    """Raises `Unavailable` unless all of these are installed."""
+    for command in commands:
+        if shutil.which(command) is None:
+            raise Unavailable(f"{command} is not on this machine")
+
+
+def fetched(name: str, recipe: Path, fetch: Callable[[Path], None]) -> Path:
+    """The folder that `fetch` has filled by `recipe`; filled again when the recipe changes.
+
+    Several processes may ask at once. Raises `Unavailable` when it cannot be filled; that is tried once a run.
+    """
+    print_of_recipe = hashlib.sha256(recipe.read_bytes()).hexdigest()[:12]
+    folder = BUILD / name / print_of_recipe
+    folder.mkdir(parents=True, exist_ok=True)
+    done, failed = folder / ".complete", folder / ".failed"
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if done.exists():
+            return folder
+        if failed.exists() and failed.read_text(encoding="utf-8").startswith(outcomes.this_run()):
+            raise Unavailable(failed.read_text(encoding="utf-8").partition("\n")[2])
+        try:
+            fetch(folder)
+        except Unavailable as error:
+            failed.write_text(f"{outcomes.this_run()}\n{error}", encoding="utf-8")
+            raise
+        done.touch()
+    return folder
+
+
+def run(command: Sequence[str | Path], folder: Path, what: str) -> None:
+    """Raises `Unavailable` if it fails or takes too long."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, cwd=folder, capture_output=True, timeout=LIMIT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"{what}: {words[0]} was not done within {LIMIT_S} s") from error
+    if done.returncode:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip()
+        raise Unavailable(f"{what}: {words[0]} failed: {said[-400:]}")

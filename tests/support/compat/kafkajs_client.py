@@ -1,0 +1,30 @@
+"""kafkajs, in a process of node."""
+
+import os
+import shutil
+from pathlib import Path
+
+from .fetched import BUILD, fetched, need, run
+from .remote import DriverProcess, RemoteClient
+
+_HERE = Path(__file__).parent / "kafkajs"
+
+
+def _fetch(folder: Path) -> None:
+    shutil.copy(_HERE / "package.json", folder)
+    options = ["--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock", "--fetch-retries=1"]
+    run(["npm", "install", *options, "--fetch-timeout=20000"], folder, "kafkajs could not be fetched")
+
+
+def kafkajs(bootstrap: str) -> RemoteClient:
+    """Raises `Unavailable`."""
+    need("node", "npm")
+    folder = fetched("kafkajs", _HERE / "package.json", _fetch)
+    environment = {
+        **os.environ,
+        "NODE_PATH": str(folder / "node_modules"),
+        "KAFKAJS_NO_PARTITIONER_WARNING": "1",
+        "NODE_NO_WARNINGS": "1",
+    }
+    command = ["node", _HERE / "driver.js"]
+    return RemoteClient(DriverProcess(command, BUILD / "kafkajs" / f"{os.getpid()}.log", environment), bootstrap)

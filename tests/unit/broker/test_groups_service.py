@@ -1,0 +1,276 @@
+"""Consumer groups as a broker serves them: coordinators, members, positions, over restarts and failures."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from support.coordination_faults import FaultyCoordination
+from support.group_requests import (
+    OFFSETS,
+    commit,
+    committed,
+    committing,
+    fetching,
+    find,
+    heartbeat,
+    joining,
+    place_of,
+    stable,
+)
+from support.simulated_broker import HERE, SimulatedBroker
+
+from barnabas.core.message.message_set import MessageSet
+from barnabas.ports.broker_api import (
+    Caller,
+    DeleteGroups,
+    DescribeGroups,
+    LeaveGroup,
+    LeavingMember,
+    ListGroups,
+    Metadata,
+    OffsetDelete,
+)
+from barnabas.ports.coordination import Coordination
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.words import TopicPartition
+
+COUNTERS = "kafka_server_group_coordinator_metrics"
+GAUGES = "kafka_coordinator_group_groupmetadatamanager"
+
+
+@contextmanager
+def running(*, initial_delay_ms: int = 0, **settings: Any) -> Iterator[SimulatedBroker]:
+    simulated = SimulatedBroker(group_initial_rebalance_delay_ms=initial_delay_ms, **settings)
+    simulated.create("t", 2)
+    yield simulated
+    simulated.stop()
+
+
+@pytest.fixture
+def broker() -> Iterator[SimulatedBroker]:
+    with running() as simulated:
+        yield simulated
+
+
+# --- where the coordinator is
+
+
+def test_the_first_search_makes_the_topic(broker: SimulatedBroker) -> None:
+    found = find(broker, "g", "other")
+    assert [(each.key, each.error, each.node_id, each.host, each.port) for each in found] == [
+        (group, ErrorCode.NONE, 1, "broker", 9092) for group in ("g", "other")
+    ]
+    (topic,) = broker.ask(Metadata(topics=[OFFSETS])).topics
+    assert topic.internal
+    assert [(each.partition, each.leader) for each in topic.partitions] == [(number, 1) for number in range(50)]
+    log = broker.node.state.partitions[place_of("g")].log.config
+    assert (log.compacted, log.segment_bytes, log.compression_type) == (True, 104_857_600, "producer")
+    assert log.max_message_bytes > 32 * 1024 * 1024
+    again = find(broker, "g")
+    assert again == found[:1]
+
+
+def test_the_topic_is_as_configured() -> None:
+    topic = {"offsets_topic_num_partitions": 3, "offsets_topic_segment_bytes": 2_000_000}
+    others = {"auto_create_topics_enable": False, "compression_type": "gzip"}
+    with running(**topic, **others) as broker:
+        assert find(broker)[0].error is ErrorCode.NONE
+        partitions = [key for key in broker.node.state.partitions if key[0] == OFFSETS]
+        assert len(partitions) == 3
+        config = broker.node.state.partitions[place_of("g", 3)].log.config
+        assert (config.segment_bytes, config.compression_type) == (2_000_000, "producer")
+
+
+def test_where_topics_are_classic_ones() -> None:
+    with running(message_format="classic") as broker:
+        assert find(broker)[0].error is ErrorCode.NONE
+        assert broker.node.state.partitions[place_of("g")].log.config.message_format == "v2"
+
+
+def test_a_search_for_nothing_makes_no_topic(broker: SimulatedBroker) -> None:
+    (transactional,) = find(broker, "x", key_type=1)
+    assert (transactional.error, transactional.node_id, transactional.host, transactional.port) == (
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        -1,
+        "",
+        -1,
+    )
+    assert "transactions" in (transactional.error_message or "")
+    assert find(broker, "x", key_type=2)[0].error is ErrorCode.INVALID_REQUEST
+    assert OFFSETS not in broker.node.state.registry.topics
+
+
+def test_metadata_and_create_topics_make_the_same_topic() -> None:
+    with running(offsets_topic_num_partitions=4) as broker:
+        (topic,) = broker.ask(Metadata(topics=[OFFSETS])).topics
+        assert (topic.error, len(topic.partitions), topic.internal) == (ErrorCode.NONE, 4, True)
+        assert commit(broker, "g", {("t", 0): 5}) == [ErrorCode.NONE]
+    with running(offsets_topic_num_partitions=4) as broker:
+        broker.create(OFFSETS, partitions=7)
+        assert commit(broker, "g", {("t", 0): 5}) == [ErrorCode.NONE]
+        assert broker.node.state.partitions[place_of("g", 7)].log.log_end_offset == 1
+
+
+def test_before_the_topic_is_there(broker: SimulatedBroker) -> None:
+    assert commit(broker, "g", {("t", 0): 5}) == [ErrorCode.NOT_COORDINATOR]
+    assert broker.ask(joining()).error is ErrorCode.NOT_COORDINATOR
+    assert not broker.ask(ListGroups()).groups
+
+
+def test_a_topic_that_cannot_be_made_now() -> None:
+    faults: list[FaultyCoordination] = []
+
+    def wrapped(session: Coordination) -> Coordination:
+        faults.append(FaultyCoordination(session))
+        return faults[-1]
+
+    broker = SimulatedBroker(wrap_session=wrapped)
+    made = sum(name == "create" for name, _ in faults[0].calls)
+    faults[0].fail("create", made + 1, done=False)
+    (refused,) = find(broker)
+    assert (refused.error, refused.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    assert "connection is lost" in (refused.error_message or "")
+    assert find(broker)[0].error is ErrorCode.NONE
+    broker.stop()
+
+
+# --- members and positions
+
+
+def test_a_group_from_its_first_member_to_its_end(broker: SimulatedBroker) -> None:
+    find(broker)
+    member = stable(broker)
+    assert member.member_id.startswith("test-")
+    assert heartbeat(broker, member) is ErrorCode.NONE
+    request = committing("g", {("t", 0): 5, ("t", 1): 6, ("t", 9): 7}, "note")
+    assert [each.error for each in broker.ask(request).partitions] == [ErrorCode.UNKNOWN_MEMBER_ID] * 3
+    (described,) = broker.ask(DescribeGroups(group_ids=["g"])).groups
+    assert (described.state, [each.client_host for each in described.members]) == ("Stable", ["/127.0.0.1"])
+    left = broker.ask(LeaveGroup(group_id="g", members=[LeavingMember(member_id=member.member_id)]))
+    assert [each.error for each in left.members] == [ErrorCode.NONE]
+    outcomes = broker.ask(request).partitions
+    assert [each.error for each in outcomes] == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    (fetched,) = broker.ask(fetching("g")).groups
+    assert [(each.partition, each.offset, each.leader_epoch, each.metadata) for each in fetched.partitions] == [
+        (0, 5, 3, "note"),
+        (1, 6, 3, "note"),
+    ]
+    assert [(each.group_id, each.state) for each in broker.ask(ListGroups()).groups] == [("g", "Empty")]
+    deleted = broker.ask(OffsetDelete(group_id="g", partitions=[TopicPartition("t", 0)]))
+    assert deleted.partitions[0].error is ErrorCode.NONE
+    assert committed(broker, "g") == {("t", 1): 6}
+    assert broker.ask(DeleteGroups(group_ids=["g", "h"])).groups[0].error is ErrorCode.NONE
+    assert committed(broker, "g") == {}
+
+
+def test_a_restart_keeps_members_generations_and_positions(broker: SimulatedBroker) -> None:
+    find(broker)
+    commit(broker, "simple", {("t", 0): 5})
+    commit(broker, "simple", {("t", 0): 7, ("t", 1): 1})
+    member = stable(broker)
+    broker.restart()
+    broker.scheduler.run_pending()
+    assert committed(broker, "simple") == {("t", 0): 7, ("t", 1): 1}
+    assert heartbeat(broker, member) is ErrorCode.NONE
+    (described,) = broker.ask(DescribeGroups(group_ids=["g"])).groups
+    assert [(each.member_id, each.assignment) for each in described.members] == [(member.member_id, b"all of it")]
+    broker.scheduler.advance(11_000)
+    assert heartbeat(broker, member) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert stable(broker).generation_id > member.generation_id
+
+
+def test_commits_of_one_turn_go_together(broker: SimulatedBroker) -> None:
+    find(broker)
+    groups = [f"g{number}" for number in range(200)]
+    answers = [broker.submit(committing(group, {("t", 0): 5})) for group in groups]
+    assert answers == [[]] * 200
+    broker.scheduler.run_pending()
+    assert all(answer[0].partitions[0].error is ErrorCode.NONE for answer in answers)
+    state = broker.node.state
+    logs = [state.partitions[key].log for key in {place_of(group) for group in groups}]
+    assert sum(log.log_end_offset for log in logs) == 200
+    for log in logs:
+        records = log.read(0, max_bytes=1 << 20, limit=log.log_end_offset).records
+        assert len(list(MessageSet(records).batches())) == 1
+    broker.restart()
+    broker.scheduler.run_pending()
+    assert all(committed(broker, group) == {("t", 0): 5} for group in groups)
+
+
+def test_large_writes_of_one_turn_stay_below_the_largest_batch(broker: SimulatedBroker) -> None:
+    find(broker)
+    state = broker.node.state
+    key = place_of("g")
+    state.partitions[key].log.update_config(
+        state.settings.log_config({**state.registry.topics[OFFSETS].configs, "max.message.bytes": "6000"}, OFFSETS)
+    )
+    answers = [broker.submit(committing("g", {("t", 0): number}, "m" * 4000)) for number in range(5)]
+    broker.scheduler.run_pending()
+    assert [answer[0].partitions[0].error for answer in answers] == [ErrorCode.NONE] * 5
+    assert committed(broker, "g") == {("t", 0): 4}
+
+
+def test_answers_wait_for_a_flush_where_it_is_asked_for() -> None:
+    with running(log_flush_interval_messages=1) as broker:
+        find(broker)
+        assert commit(broker, "g", {("t", 0): 5}) == [ErrorCode.NONE]
+        log = broker.node.state.partitions[place_of("g")].log
+        assert log.recovery_point == log.log_end_offset == 1
+
+
+def test_a_full_disk(broker: SimulatedBroker) -> None:
+    find(broker)
+    member = stable(broker)
+    broker.disk.capacity = broker.disk.used
+    assert commit(broker, "simple", {("t", 0): 5}) == [ErrorCode.NOT_COORDINATOR]
+    assert committed(broker, "simple") == {}
+    broker.disk.capacity = None
+    assert commit(broker, "simple", {("t", 0): 6}) == [ErrorCode.NONE]
+    assert heartbeat(broker, member) is ErrorCode.NONE
+
+
+def test_who_waits_at_a_stop_is_sent_elsewhere() -> None:
+    with running(initial_delay_ms=3000) as broker:
+        find(broker)
+        waiting = broker.submit(joining())
+        unanswered = broker.submit(committing("simple", {("t", 0): 5}))
+        broker.scheduler.run_pending()
+        late = broker.submit(committing("simple", {("t", 0): 6}))
+        broker.stop()
+        assert waiting[0].error is ErrorCode.NOT_COORDINATOR
+        assert unanswered[0].partitions[0].error is late[0].partitions[0].error is ErrorCode.NONE
+        broker.restart()
+        broker.scheduler.run_pending()
+        assert committed(broker, "simple") == {("t", 0): 6}
+
+
+def test_a_closed_connection_leaves_its_member_in_the_group(broker: SimulatedBroker) -> None:
+    """It may come back over another one; who does not is gone after a session."""
+    find(broker)
+    member = stable(broker)
+    broker.node.state.gone(HERE.connection)
+    assert heartbeat(broker, member) is ErrorCode.NONE
+    request = joining(member=member.member_id)
+    answers = broker.submit(request, Caller(client_id="test", host="127.0.0.1", connection=2))
+    broker.scheduler.run_pending()
+    assert answers[0].member_id == member.member_id
+
+
+def test_what_is_counted(broker: SimulatedBroker) -> None:
+    find(broker)
+    value = broker.metrics.value
+    stable(broker)
+    commit(broker, "simple", {("t", 0): 5, ("t", 1): 5})
+    broker.ask(OffsetDelete(group_id="simple", partitions=[TopicPartition("t", 0)]))
+    assert value(f"{COUNTERS}_offset_commit_total") == 2
+    assert value(f"{COUNTERS}_offset_deletion_total") == 1
+    assert value(f"{COUNTERS}_group_completed_rebalance_total") == 1
+    gauges = {name: value(f"{GAUGES}_{name}") for name in ("numgroups", "numgroupsstable", "numgroupsempty")}
+    assert gauges == {"numgroups": 2, "numgroupsstable": 1, "numgroupsempty": 1}
+    assert value(f"{GAUGES}_numoffsets") == 1
+    broker.clock.set_wall(broker.clock.now_ms() + 7 * 24 * 3_600_000)
+    broker.scheduler.advance(600_000)
+    assert value(f"{COUNTERS}_offset_expiration_total") == 1
+    assert (value(f"{GAUGES}_numgroups"), value(f"{GAUGES}_numoffsets")) == (0, 0)
+    assert not broker.ask(ListGroups()).groups

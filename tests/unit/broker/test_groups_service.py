@@ -72,9 +72,8 @@ def test_the_first_search_makes_the_topic(broker: SimulatedBroker) -> None:
 
 
 def test_the_topic_is_as_configured() -> None:
-    topic = {"offsets_topic_num_partitions": 3, "offsets_topic_segment_bytes": 2_000_000}
-    others = {"auto_create_topics_enable": False, "compression_type": "gzip"}
-    with running(**topic, **others) as broker:
+    topic: dict[str, Any] = {"offsets_topic_num_partitions": 3, "offsets_topic_segment_bytes": 2_000_000}
+    with running(**topic, auto_create_topics_enable=False, compression_type="gzip") as broker:
         assert find(broker)[0].error is ErrorCode.NONE
         partitions = [key for key in broker.node.state.partitions if key[0] == OFFSETS]
         assert len(partitions) == 3

@@ -74,15 +74,16 @@ class Barnabas:
 
     def join(self, group: str, topic: str, *, assignor: str = "") -> PollingMember:
         def subscribed() -> _Polled:
+            chosen: dict[str, Any] = {"partition_assignment_strategy": [assignor]} if assignor else {}
             consumer = Consumer(
                 self._bootstrap,
                 group_id=group,
-                **({"partition_assignment_strategy": [assignor]} if assignor else {}),
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
                 fetch_max_wait_ms=100,
+                **chosen,
             )
             consumer.subscribe([topic])
             return _Polled(consumer)

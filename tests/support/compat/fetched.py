@@ -21,13 +21,13 @@ def need(*commands: str) -> None:
             raise Unavailable(f"{command} is not on this machine")
 
 
-def fetched(name: str, recipe: Path, fetch: Callable[[Path], None]) -> Path:
+def fetched(name: str, recipe: Sequence[Path], fetch: Callable[[Path], None]) -> Path:
     """The folder that `fetch` has filled by `recipe`; filled again when the recipe changes.
 
     Several processes may ask at once. Raises `Unavailable` when it cannot be filled; that is tried once a run.
     """
-    print_of_recipe = hashlib.sha256(recipe.read_bytes()).hexdigest()[:12]
-    folder = BUILD / name / print_of_recipe
+    digest = hashlib.sha256(b"".join(part.read_bytes() for part in recipe)).hexdigest()[:12]
+    folder = BUILD / name / digest
     folder.mkdir(parents=True, exist_ok=True)
     done, failed = folder / ".complete", folder / ".failed"
     with (folder / ".lock").open("w") as lock:

@@ -19,12 +19,12 @@ def _fetch(folder: Path) -> None:
 def kafkajs(bootstrap: str) -> RemoteClient:
     """Raises `Unavailable`."""
     need("node", "npm")
-    folder = fetched("kafkajs", _HERE / "package.json", _fetch)
+    folder = fetched("kafkajs", [_HERE / "package.json"], _fetch)
     environment = {
         **os.environ,
         "NODE_PATH": str(folder / "node_modules"),
         "KAFKAJS_NO_PARTITIONER_WARNING": "1",
         "NODE_NO_WARNINGS": "1",
     }
-    command = ["node", _HERE / "driver.js"]
+    command = ["node", str(_HERE / "driver.js")]
     return RemoteClient(DriverProcess(command, BUILD / "kafkajs" / f"{os.getpid()}.log", environment), bootstrap)

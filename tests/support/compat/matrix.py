@@ -100,5 +100,7 @@ CLIENTS: Mapping[str, Entry] = {
             make=_late("kafkajs_client", "kafkajs"),
             lacks={"assigned": "it reads in groups alone", "cooperative": "it has eager assignors alone"},
         ),
+        Entry(key="java-3", title="Java client 3.9", make=_late("java_client", "java_3")),
+        Entry(key="java-4", title="Java client 4", make=_late("java_client", "java_4")),
     )
 }

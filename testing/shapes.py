@@ -270,8 +270,22 @@ def outcome_error(kind: type[Any], about: Any, code: ErrorCode) -> Any:
 
 
 def result_error(shape: Shape, request: Request[Any], code: ErrorCode) -> Any:
-    """A result that says the error as a whole."""
-    return outcome_error(shape.result_type, request, code)
+    """A result that says the error as a whole; and with each outcome, for versions that have no other place."""
+    found = outcome_error(shape.result_type, request, code)
+    lists: dict[str, Any] = {field.name: () for field in attrs.fields(shape.result_type) if _is_collection(field.type)}
+    if shape.outcomes_field is not None and code not in _OF_A_SESSION:
+        lists[shape.outcomes_field] = [_failed(shape, item, code) for item in shape.items(request) or ()]
+    return attrs.evolve(found, **lists)
+
+
+def _failed(shape: Shape, item: Item, code: ErrorCode) -> Any:
+    """The outcome of one item of a request; old versions want the error with each partition in it."""
+    assert shape.outcome_type is not None
+    outcome = outcome_error(shape.outcome_type, item.raw, code)
+    if shape.inner_type is None:
+        return outcome
+    places = getattr(item.raw, "partitions", None) or ()
+    return attrs.evolve(outcome, partitions=[outcome_error(shape.inner_type, place, code) for place in places])
 
 
 def with_errors(shape: Shape, result: Any, match: Match, code: ErrorCode, *, inner: bool) -> Any:
@@ -324,12 +338,11 @@ def without(shape: Shape, request: Any, gone: Sequence[Item]) -> Request[Any] | 
 def merged(shape: Shape, items: Sequence[Item], gone: Sequence[Item], result: Any, code: ErrorCode) -> Any:
     """The outcomes of all items in their order: errors for `gone`, the broker's (None: no others) for the rest."""
     assert shape.outcomes_field is not None
-    assert shape.outcome_type is not None
     real = iter(() if result is None else getattr(result, shape.outcomes_field))
     outcomes: list[Any] = []
     for item in items:
         if any(item.raw is each.raw for each in gone):
-            outcomes.append(outcome_error(shape.outcome_type, item.raw, code))
+            outcomes.append(_failed(shape, item, code))
         else:
             outcomes += [outcome for outcome in [next(real, None)] if outcome is not None]
     outcomes += real

@@ -1,0 +1,140 @@
+"""What counts as produced, and what a failed assertion shows."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from barnabas.core.message.message import Message
+from barnabas.ports.errors import ConfigError
+from barnabas.testing.expected import Expectation, bytes_match
+
+
+def messages(*values: bytes | None, **common: Any) -> list[Message]:
+    return [Message(value, partition=0, offset=offset, **common) for offset, value in enumerate(values)]
+
+
+def expect(
+    values: Sequence[Any] | None = None,
+    *,
+    keys: Sequence[Any] | None = None,
+    headers: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None,
+    count: int | None = None,
+    mode: Any = "ordered",
+    where: Any = None,
+) -> Expectation:
+    return Expectation.of(values=values, keys=keys, headers=headers, count=count, mode=mode, where=where)
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "is_it"),
+    [
+        (b"a", b"a", True),
+        ("é", "é".encode(), True),
+        (None, None, True),
+        (None, b"", False),
+        ({"a": [1]}, b'{"a": [1]}', True),
+        ({"a": 1}, b"not JSON", False),
+        ({"a": 1}, None, False),
+        (3, b"3", True),
+        ([1], b"[1]", True),
+        (lambda value: value.startswith(b"x"), b"xyz", True),
+        (re.compile(b"x+").fullmatch, b"xy", False),
+        (bytearray(b"a"), b"a", True),
+    ],
+)
+def test_keys_and_values(expected: Any, actual: bytes | None, is_it: bool) -> None:
+    assert bytes_match(expected, actual) is is_it
+
+
+def test_in_order() -> None:
+    there = messages(b"a", b"b", b"c")
+    assert expect(["a", "b", "c"]).failure(there) is None
+    assert expect(["a", "c", "b"]).failure(there) == "1 of 3 expected messages are missing"
+    assert expect(["a", "b"]).failure(there) == "1 messages too many"
+    assert expect(["a", "b"]).in_vain(there)
+    assert not expect(["a", "b", "c", "d"]).in_vain(there)
+
+
+def test_in_any_order() -> None:
+    there = messages(b"a", b"b", b"b")
+    assert expect(["b", "a", "b"], mode="any_order").failure(there) is None
+    assert expect(["b", "a", "a"], mode="any_order").failure(there) is not None
+    assert expect(["a"], mode="any_order").failure(there) == "2 messages too many"
+
+
+def test_one_that_fits_two_gives_way() -> None:
+    there = messages(b"ab", b"a")
+    both = [lambda value: b"a" in value, lambda value: b"b" in value]
+    assert expect(both, mode="any_order").failure(there) is None
+    assert expect(list(reversed(both)), mode="any_order").failure(there) is None
+
+
+def test_contains() -> None:
+    there = messages(*(b"%d" % number for number in range(10)))
+    assert expect(["7", "3"], mode="contains").failure(there) is None
+    assert expect(["7", "x"], mode="contains").failure(there) is not None
+    assert expect(count=3, mode="contains").failure(there) is None
+    assert not expect(["7"], mode="contains").in_vain(there)
+
+
+def test_how_many() -> None:
+    assert expect().failure([]) == "expected a message, found none"
+    assert expect().failure(messages(b"a")) is None
+    assert expect(count=0).failure([]) is None
+    assert expect(count=2).failure(messages(b"a")) == "expected 2 messages, found 1"
+    assert expect(count=1).in_vain(messages(b"a", b"b"))
+
+
+def test_keys_headers_and_a_filter() -> None:
+    there = messages(b"a", b"b", key=b"k", headers=(("trace", b"1"), ("more", None)))
+    assert expect(["a", "b"], keys=["k", "k"], headers=[{"trace": "1"}, {"more": None}]).failure(there) is None
+    assert expect(keys=["k", "other"]).failure(there) is not None
+    assert expect(headers={"trace": "1"}).failure(there) is None
+    assert expect(headers={"trace": "2"}).failure(there) == "not every message has the headers {'trace': '2'}"
+    only_a = expect(["a"], where=lambda message: message.value == b"a")
+    assert only_a.failure(only_a.chosen(there)) is None
+
+
+def test_the_difference() -> None:
+    there = messages(b"a", b"x", b"c", None)
+    assert expect(["a", "b", "c"]).difference(there) == [
+        "  0-0: value=b'a'",
+        "+ 0-1: value=b'x'",
+        "- value='b'",
+        "  0-2: value=b'c'",
+        "+ 0-3: value=None",
+    ]
+    shown = expect(["c", "b"], mode="contains").difference(messages(b"c", b"d", key=b"k"))
+    assert shown == ["  0-0: value=b'c' key=b'k'", "  0-1: value=b'd' key=b'k'", "- value='b'"]
+
+
+def test_a_long_difference_shows_where_it_begins() -> None:
+    there = messages(*(b"%d" % number for number in range(1000)))
+    wanted = [str(number) for number in range(1000) if number != 500]
+    lines = expect(wanted).difference(there)
+    assert "+ 0-500: value=b'500'" in lines
+    assert len(lines) == 22
+    assert lines[0] == "  … 495 more"
+    big = expect(["no"]).difference(messages(b"v" * 1000))
+    assert len(big[0]) < 200
+
+
+def test_many_messages_in_any_order_are_quick() -> None:
+    values = [b"%d" % number for number in range(20_000)]
+    assert expect(list(reversed(values)), mode="any_order").failure(messages(*values)) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"values": "abc"}, "values='abc': give a list"),
+        ({"keys": b"abc"}, "keys=b'abc': give a list"),
+        ({"values": ["a"], "keys": ["k", "l"]}, "different lengths"),
+        ({"mode": "sorted"}, "mode='sorted': give ordered, any_order, contains"),
+    ],
+)
+def test_what_cannot_be_meant(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        expect(**given)

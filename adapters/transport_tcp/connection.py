@@ -67,6 +67,7 @@ class TcpConnection:
         "_idle_timer",
         "_inbound",
         "_interest",
+        "_is_gathering",
         "_last_active",
         "_limits",
         "_local",
@@ -98,6 +99,7 @@ class TcpConnection:
         self._held = 0
         self._interest = 0
         self._delivering = False
+        self._is_gathering = False
         self._local: Address | None = None
         self._idle_timer: HeapTimer | None = None
         self._last_active = self._reactor.turn_time
@@ -129,7 +131,8 @@ class TcpConnection:
         return self._outbound.unsent_bytes
 
     def send(self, pieces: Sequence[Piece]) -> None:
-        """Queue one frame; it goes out now, or together with the answers to the frames that came with this one."""
+        """Queue one frame. It goes out now, or with other answers: those to the frames that came with this one, or
+        those that come up in the same timers and callbacks."""
         if self._held & (_CLOSING | _GONE):
             return
         try:
@@ -138,10 +141,26 @@ class TcpConnection:
             self._fail(error)
             return
         unsent = self._outbound.unsent_bytes
-        if (not self._delivering or unsent > _FLUSH_EARLY_BYTES) and not self._interest & WRITE:
+        if self._must_flush(unsent):
             self._flush()
         elif unsent > self._limits.unsent_bytes_max:
             self._held |= _UNSENT
+
+    def _must_flush(self, unsent: int) -> bool:
+        """False when something else will."""
+        if self._interest & WRITE:
+            return False
+        if unsent > _FLUSH_EARLY_BYTES:
+            return True
+        if self._delivering or self._is_gathering:
+            return False
+        self._is_gathering = self._reactor.at_turn_end(self._flush_gathered)
+        return not self._is_gathering
+
+    def _flush_gathered(self) -> None:
+        self._is_gathering = False
+        if self._outbound.unsent_bytes and not self._held & _GONE and not self._interest & WRITE:
+            self._flush()
 
     def pause(self) -> None:
         """Deliver no more frames until `resume`."""

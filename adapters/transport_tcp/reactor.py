@@ -41,6 +41,8 @@ class Reactor:
         self._timers = Timers()
         self._ready: deque[Callback] = deque()
         self._at_stop: list[Callback] = []
+        self._at_turn_end: list[Callback] = []
+        self._is_late = False
         self._executor: Executor | None = None
         self._offloaded = 0
         self._sleeping = False
@@ -160,14 +162,30 @@ class Reactor:
         """Run `callback` when the reactor stops, before its last turns: to close what watches sockets."""
         self._at_stop.append(callback)
 
+    def at_turn_end(self, callback: Callback) -> bool:
+        """Run `callback` when the timers and callbacks of the present turn are done; False, and nothing, if it is not
+        at those now. Many of them answer at the same time, and what goes to one connection can go together then."""
+        if self._is_late:
+            self._at_turn_end.append(callback)
+        return self._is_late
+
     def turn(self, max_wait_ms: float | None = None) -> None:
         """Wait for the next thing to happen, at most `max_wait_ms` (None: as long as it takes), and handle it."""
         self._turn(self._wait_seconds(max_wait_ms))
+        self._is_late = True
         for timer in self._timers.pop_due(self.turn_time):
             callback = timer.take()
             if callback is not None:
                 self._guard(callback)
         self._run_ready()
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        self._is_late = False
+        if self._at_turn_end:
+            callbacks, self._at_turn_end = self._at_turn_end, []
+            for callback in callbacks:
+                self._guard(callback)
 
     def _wait_seconds(self, max_wait_ms: float | None) -> float | None:
         if self._ready:
@@ -206,6 +224,7 @@ class Reactor:
             self._report(f"a callback raised {one_line(error)}")
 
     def _finish(self) -> None:
+        self._end_turn()
         for callback in self._at_stop:
             self._guard(callback)
         self._timers.clear()

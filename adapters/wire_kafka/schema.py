@@ -298,17 +298,19 @@ Part = Field | Filler | Flag
 
 
 class _Plan:
-    """The fields that a version has, in order: attribute name ("" for a filler), codec, filler value."""
+    """The fields that a version has, in order: by attribute name ("" for a filler) how each is read, and how it is
+    written, with the value of a filler."""
 
-    __slots__ = ("absent", "parts")
+    __slots__ = ("absent", "readers", "writers")
 
     def __init__(self, fields: Sequence[Part], version: int) -> None:
         present = [part for part in fields if not isinstance(part, Flag) and part.since <= version <= part.until]
-        self.parts: list[tuple[str, Codec[Any], Any]] = [
-            (part.name, part.codec, None) if isinstance(part, Field) else ("", part.codec, part.value)
-            for part in present
+        names = ["" if isinstance(part, Filler) else part.name for part in present]
+        self.readers = [(name, part.codec.read) for name, part in zip(names, present, strict=True)]
+        self.writers = [
+            (name, part.codec.write, part.value if isinstance(part, Filler) else None)
+            for name, part in zip(names, present, strict=True)
         ]
-        names = {name for name, _, _ in self.parts}
         self.absent = {
             part.name: part.absent
             for part in fields
@@ -331,10 +333,10 @@ class Struct(Generic[T]):
 
     def read_with(self, reader: Reader, version: int, given: dict[str, Any]) -> T:
         """The value, with attributes that are `given` from elsewhere."""
-        plan = self._plan(version)
+        plan = self._plans.get(version) or self._plan(version)
         values = {**plan.absent, **given}
-        for name, codec, _ in plan.parts:
-            value = codec.read(reader, version)
+        for name, read in plan.readers:
+            value = read(reader, version)
             if name:
                 values[name] = value
         if not self._inline:
@@ -342,15 +344,14 @@ class Struct(Generic[T]):
         return self._kind(**values)
 
     def write(self, writer: Writer, version: int, value: T) -> None:
-        for name, codec, filler in self._plan(version).parts:
-            codec.write(writer, version, getattr(value, name) if name else filler)
+        plan = self._plans.get(version) or self._plan(version)
+        for name, write, filler in plan.writers:
+            write(writer, version, getattr(value, name) if name else filler)
         if not self._inline:
             writer.end()
 
     def _plan(self, version: int) -> _Plan:
-        plan = self._plans.get(version)
-        if plan is None:
-            plan = self._plans[version] = _Plan(self._fields, version)
+        plan = self._plans[version] = _Plan(self._fields, version)
         return plan
 
 

@@ -211,6 +211,38 @@ def _resident_bytes() -> int:
 # --- what goes out
 
 
+def test_answers_that_come_up_in_one_turn_leave_together(harness: TcpHarness) -> None:
+    """Those of callbacks and timers; each alone would cost a call to the system."""
+    server = Server(harness)
+    unsent: list[int] = []
+
+    def answer(content: bytes) -> None:
+        connection = server.handlers[0].connection
+        connection.send([content])
+        unsent.append(connection.unsent_bytes)
+
+    with raw_client(harness, server) as sock:
+        harness.reactor.call_soon(lambda: answer(b"one"))
+        harness.reactor.call_soon(lambda: answer(b"two"))
+        assert read_frames(harness, sock, 2) == [b"one", b"two"]
+        harness.reactor.call_later(0, lambda: answer(b"three"))
+        assert read_frames(harness, sock, 1) == [b"three"]
+    assert unsent == [7, 14, 9]
+
+
+def test_what_was_gathered_leaves_before_a_connection_closes(harness: TcpHarness) -> None:
+    server = Server(harness)
+
+    def answer_and_close() -> None:
+        server.handlers[0].connection.send([b"last"])
+        server.handlers[0].connection.close()
+
+    with raw_client(harness, server) as sock:
+        harness.reactor.call_soon(answer_and_close)
+        assert read_frames(harness, sock, 1) == [b"last"]
+    harness.run_until(lambda: bool(server.handlers[0].ends))
+
+
 def test_a_truncated_file_closes_the_connection(harness: TcpHarness) -> None:
     client, server = pair(harness)
     region = harness.region(b"x" * 500_000)

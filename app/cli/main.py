@@ -17,6 +17,8 @@ _COMMANDS = {
     "topics": ".topics",
     "produce": ".produce",
     "consume": ".consume",
+    "groups": ".groups",
+    "configs": ".configs",
     "log": ".log",
     "mirror": ".mirror",
     "bench": ".bench",

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from ...ports.errors import ConfigError
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, ConfigError
 from ...ports.words import TopicPartition
 from . import classic
 from .options import (
@@ -41,6 +42,9 @@ def list_topics(
     zk_connect: ZkConnect = None,
     etcd_connect: EtcdConnect = None,
     coordination: Coordination = None,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also those that the brokers keep for themselves.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """The topics, with their partition counts; of classic brokers also who has them."""
@@ -50,7 +54,7 @@ def list_topics(
         return
     with open_admin(str(cluster.bootstrap)) as admin:
         found = sorted(admin.describe_topics(), key=lambda topic: topic.name or "")
-    rows = [(topic.name, len(topic.partitions)) for topic in found]
+    rows = [(topic.name, len(topic.partitions)) for topic in found if internal or not topic.internal]
     if as_json:
         print_json([{"topic": name, "partitions": count} for name, count in rows])
     else:
@@ -64,12 +68,18 @@ def create(
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's default.")] = -1,
     replication_factor: Annotated[int, typer.Option("--replication-factor", help="-1: the broker's default.")] = -1,
     config: Configs = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
 ) -> None:
     """Make a topic."""
+    settings = parse_settings(config)
     with open_admin(bootstrap) as admin:
-        admin.create_topic(
-            name, partitions=partitions, replication_factor=replication_factor, configs=parse_settings(config)
-        )
+        try:
+            admin.create_topic(name, partitions=partitions, replication_factor=replication_factor, configs=settings)
+        except ApiError as error:
+            if not if_not_exists or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            typer.echo(f"{name} exists")
+            return
     typer.echo(f"created {name}")
 
 
@@ -143,10 +153,20 @@ def alter(
 
 
 @topics.command()
-def delete(bootstrap: Bootstrap, name: Name) -> None:
+def delete(
+    bootstrap: Bootstrap,
+    name: Name,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no error.")] = False,
+) -> None:
     """Delete a topic with all its messages."""
     with open_admin(bootstrap) as admin:
-        admin.delete_topics([name])
+        try:
+            admin.delete_topics([name])
+        except ApiError as error:
+            if not if_exists or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            typer.echo(f"there is no {name}")
+            return
     typer.echo(f"deleted {name}")
 
 

@@ -41,7 +41,7 @@ class ConfigAdmin(AdminBase):
             include_synonyms=True,
             include_documentation=documentation,
         )
-        result: DescribeConfigsResult = self._shell.ask(request, _broker_of(resource))
+        result: DescribeConfigsResult = self._shell.ask(request, self._home(resource))
         outcome = result.resources[0]
         check(outcome.error, outcome.error_message, str(resource.name))
         return list(outcome.entries)
@@ -91,7 +91,7 @@ class ConfigAdmin(AdminBase):
         self._alter(AlterConfigs(resources=[wanted], validate_only=validate_only), resource)
 
     def _alter(self, request: AlterConfigs | IncrementalAlterConfigs, resource: ConfigResource) -> None:
-        target = Target.CONTROLLER if resource.kind == ResourceKind.TOPIC else _broker_of(resource)
+        target = Target.CONTROLLER if resource.kind == ResourceKind.TOPIC else self._home(resource)
         result: AlterConfigsResult = self._shell.ask(request, target)
         for outcome in result.resources:
             check(outcome.error, outcome.error_message, outcome.resource.name)
@@ -100,9 +100,10 @@ class ConfigAdmin(AdminBase):
         """Change settings of a topic; None puts a key back to its default. Raises `ApiError`."""
         self.alter_configs(ResourceKind.TOPIC, name, changes)
 
-
-def _broker_of(resource: ConfigResource) -> Target | int:
-    """Settings of a broker are told by that broker (facts C6)."""
-    if resource.kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) and resource.name.isdigit():
-        return int(resource.name)
-    return Target.ANY
+    def _home(self, resource: ConfigResource) -> Target | int:
+        """Who knows: the settings of a broker are that broker's (facts C6). Raises `ConfigError`."""
+        if resource.kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) and resource.name.isdigit():
+            node = int(resource.name)
+            self._know(node)
+            return node
+        return Target.ANY

@@ -1,0 +1,113 @@
+"""`barnabas configs`: describe, set and delete the settings of topics and brokers."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...ports.broker_api import ConfigSource, ResourceKind
+from ...ports.errors import ConfigError
+from .options import AsJson, Bootstrap, open_admin, parse_settings, print_json, print_table
+
+if TYPE_CHECKING:
+    from ...ports.broker_api import ConfigEntry
+
+configs = typer.Typer(help="Describe, set and delete settings of topics and brokers.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(configs, name="configs")
+
+
+Topic = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The settings of this topic.")]
+BrokerId = Annotated[int | None, typer.Option("--broker", metavar="ID", help="The settings of this broker.")]
+Default = Annotated[bool, typer.Option("--broker-default", help="What is set for all brokers while they run.")]
+
+
+@configs.command("describe")
+def describe_configs(
+    bootstrap: Bootstrap,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY...]", show_default=False)] = None,
+    topic: Topic = None,
+    broker: BrokerId = None,
+    broker_default: Default = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also what is at its default.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="What each key is for, too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The settings that differ from the defaults, and where they come from; of named keys also the defaults."""
+    kind, name, subject = _resource(topic, broker, broker_default)
+    with open_admin(bootstrap) as admin:
+        found = admin.describe_configs(kind, name, keys or None, documentation=explain or as_json)
+    missing = set(keys or ()) - {entry.name for entry in found}
+    if missing and not broker_default:
+        text = f"{subject} has no setting {', '.join(sorted(missing))}; `barnabas configs describe --all` shows all"
+        raise ConfigError(text)
+    shown = [e for e in found if keys or everything or e.source is not ConfigSource.DEFAULT]
+    if as_json:
+        print_json([_fields(entry) for entry in shown])
+        return
+    columns = ("key", "value", "source", *(("explanation",) if explain else ()))
+    print_table(columns, ([*_cells(entry), *((entry.documentation or "-",) if explain else ())] for entry in shown))
+
+
+@configs.command("set")
+def set_configs(
+    bootstrap: Bootstrap,
+    settings: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", show_default=False)],
+    topic: Topic = None,
+    broker: BrokerId = None,
+    broker_default: Default = False,
+) -> None:
+    """Set keys, all of them or none; the others stay as they are."""
+    kind, name, subject = _resource(topic, broker, broker_default)
+    with open_admin(bootstrap) as admin:
+        admin.alter_configs(kind, name, parse_settings(settings))
+    typer.echo(f"changed {subject}")
+
+
+@configs.command("delete")
+def delete_configs(
+    bootstrap: Bootstrap,
+    keys: Annotated[list[str], typer.Argument(metavar="KEY...", show_default=False)],
+    topic: Topic = None,
+    broker: BrokerId = None,
+    broker_default: Default = False,
+) -> None:
+    """Put keys back to what they are by default."""
+    kind, name, subject = _resource(topic, broker, broker_default)
+    with open_admin(bootstrap) as admin:
+        admin.alter_configs(kind, name, dict.fromkeys(keys))
+    typer.echo(f"changed {subject}")
+
+
+def _resource(topic: str | None, broker: int | None, broker_default: bool) -> tuple[ResourceKind, str, str]:
+    """Kind, name, and what a person calls it. Raises `ConfigError` unless exactly one is given."""
+    if (topic is not None) + (broker is not None) + broker_default != 1:
+        raise ConfigError("say whose settings: one of --topic TOPIC, --broker ID and --broker-default")
+    if topic is not None:
+        return ResourceKind.TOPIC, topic, f"topic {topic}"
+    if broker is not None:
+        return ResourceKind.BROKER, str(broker), f"broker {broker}"
+    return ResourceKind.BROKER, "", "the default of all brokers"
+
+
+def _source(source: ConfigSource) -> str:
+    return source.name.lower().replace("_", "-")
+
+
+def _cells(entry: "ConfigEntry") -> list[str]:
+    value = "(hidden)" if entry.sensitive else entry.value
+    return [entry.name, value or "-", _source(entry.source)]
+
+
+def _fields(entry: "ConfigEntry") -> dict[str, object]:
+    return {
+        "key": entry.name,
+        "value": entry.value,
+        "source": _source(entry.source),
+        "read_only": entry.read_only,
+        "sensitive": entry.sensitive,
+        "type": entry.type.name.lower(),
+        "instead": [{"key": s.name, "value": s.value, "source": _source(s.source)} for s in entry.synonyms],
+        "explanation": entry.documentation,
+    }

@@ -1,0 +1,133 @@
+"""`barnabas groups reset-offsets`: let a group read from somewhere else."""
+
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from ...ports.errors import ConfigError
+from ...ports.words import TopicPartition
+from .options import AsJson, Bootstrap, open_admin, print_json, print_table
+
+_DAYS = r"(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+_TIME = r"(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?"
+_SHORT, _ISO = re.compile(_DAYS + _TIME), re.compile(f"P{_DAYS}(?:T{_TIME})?")
+_UNIT_MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
+_COLUMNS = ("topic", "partition", "before", "after", "log_start_offset", "log_end_offset", "lag")
+
+
+def add_reset_command(groups: typer.Typer) -> None:
+    groups.command("reset-offsets")(reset_offsets)
+
+
+def reset_offsets(
+    bootstrap: Bootstrap,
+    name: Annotated[str, typer.Argument(metavar="GROUP")],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC[:P,...]", help="A topic or some partitions; may be given again."),
+    ] = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="Wherever the group has a position.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first message.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Past the last message.")] = False,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="To the first message not older, such as 2026-01-31T12:00:00; UTC unless it says +hh:mm.",
+        ),
+    ] = None,
+    by_duration: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="To the first message not older than so long ago: 90m, 2h30m, P7D."),
+    ] = None,
+    to_offset: Annotated[int | None, typer.Option(metavar="N", help="To this offset.")] = None,
+    shift_by: Annotated[
+        int | None, typer.Option(metavar="N", help="So many messages on from where the group is; negative: back.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it. Without this only the plan is shown.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show where a group without members would go on reading; with --execute let it.
+
+    Positions stay between the first message and the end of each partition.
+    """
+    if all_topics == bool(topic):
+        raise ConfigError("say where: either --topic TOPIC, or --all-topics")
+    where = _where(
+        to_earliest=to_earliest,
+        to_latest=to_latest,
+        to_datetime=to_datetime,
+        by_duration=by_duration,
+        to_offset=to_offset,
+        shift_by=shift_by,
+    )
+    with open_admin(bootstrap) as admin:
+        topics = None if all_topics else parse_topics(topic or ())
+        changes = admin.reset_group_offsets(name, topics=topics, dry_run=not execute, **where)
+    rows = [{column: getattr(change, column) for column in _COLUMNS} for change in changes]
+    if as_json:
+        print_json({"group": name, "executed": execute, "partitions": rows})
+        return
+    print_table(_COLUMNS, (["-" if value is None else value for value in row.values()] for row in rows))
+    if not execute:
+        typer.echo("nothing was changed; the same with --execute does it", err=True)
+
+
+def parse_topics(given: Sequence[str]) -> list[str | tuple[str, int] | TopicPartition]:
+    """`["a", "b:0,2"]` → `["a", ("b", 0), ("b", 2)]`. Raises `ConfigError`."""
+    topics: list[str | tuple[str, int] | TopicPartition] = []
+    for text in given:
+        topic, colon, numbers = text.partition(":")
+        if not topic or (colon and not all(number.isdecimal() for number in numbers.split(","))):
+            raise ConfigError(f"--topic {text!r}: give TOPIC, or TOPIC:0,1 for some of its partitions")
+        topics += [(topic, int(number)) for number in numbers.split(",")] if colon else [topic]
+    return topics
+
+
+def _where(
+    *,
+    to_earliest: bool,
+    to_latest: bool,
+    to_datetime: str | None,
+    by_duration: str | None,
+    to_offset: int | None,
+    shift_by: int | None,
+) -> dict[str, Any]:
+    given: list[dict[str, Any]] = []
+    if to_earliest:
+        given.append({"to": "earliest"})
+    if to_latest:
+        given.append({"to": "latest"})
+    if to_datetime is not None:
+        given.append({"timestamp_ms": _time_ms(to_datetime)})
+    if by_duration is not None:
+        given.append({"timestamp_ms": max(0, time.time_ns() // 1_000_000 - _duration_ms(by_duration))})
+    if to_offset is not None:
+        given.append({"offset": to_offset})
+    if shift_by is not None:
+        given.append({"shift": shift_by})
+    if len(given) != 1:
+        text = "--to-earliest, --to-latest, --to-datetime, --by-duration, --to-offset and --shift-by"
+        raise ConfigError(f"say where to: exactly one of {text}")
+    return given[0]
+
+
+def _time_ms(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--to-datetime {text!r}: give a time such as 2026-01-31T12:00:00") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _duration_ms(text: str) -> int:
+    written = text.strip().upper()
+    found = _SHORT.fullmatch(written) or _ISO.fullmatch(written)
+    parts = {unit: float(number) for unit, number in (found.groupdict() if found else {}).items() if number}
+    if not parts:
+        raise ConfigError(f"--by-duration {text!r}: give a duration such as 90m, 2h30m, 7d or PT90M")
+    return round(sum(number * _UNIT_MS[unit] for unit, number in parts.items()))

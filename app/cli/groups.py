@@ -1,0 +1,191 @@
+"""`barnabas groups`: list, describe, move and delete consumer groups."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, ConfigError
+from .group_reset import add_reset_command, parse_topics
+from .options import AsJson, Bootstrap, open_admin, print_json, print_table
+
+if TYPE_CHECKING:
+    from ...ports.broker_api import Coordinator
+    from ...ports.words import TopicPartition
+    from ..clients.admin import Admin
+    from ..clients.group_details import GroupDetails, GroupLag, MemberDetails
+
+groups = typer.Typer(help="List, describe, move and delete consumer groups.", no_args_is_help=True)
+add_reset_command(groups)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(groups, name="groups")
+
+
+Name = Annotated[str, typer.Argument(metavar="GROUP")]
+
+
+@groups.command("list")
+def list_groups(
+    bootstrap: Bootstrap,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help="Only those that are Stable, Empty, PreparingRebalance or CompletingRebalance; may be given again.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The groups, with their states."""
+    with open_admin(bootstrap) as admin:
+        found = admin.list_groups(states=state or ())
+    if as_json:
+        print_json([{"group": each.group_id, "state": each.state, "protocol": each.protocol_type} for each in found])
+    else:
+        print_table(
+            ("group", "state", "protocol"), ((e.group_id, e.state or "-", e.protocol_type or "-") for e in found)
+        )
+
+
+@groups.command("describe")
+def describe_group(
+    bootstrap: Bootstrap,
+    name: Name,
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="Positions and lag of each partition; the default.")
+    ] = False,
+    members: Annotated[bool, typer.Option("--members", help="The members, with what they read.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="State, assignor and coordinator.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Where a group is in each partition and how far behind; or its members, or its state."""
+    if offsets + members + state > 1:
+        raise ConfigError("give one of --offsets, --members and --state")
+    with open_admin(bootstrap) as admin:
+        details = _existing(admin, name)
+        if members:
+            _show_members(details, as_json)
+        elif state:
+            _show_state(details, admin.coordinator(name), as_json)
+        else:
+            _show_offsets(details, admin.group_lag(name), as_json)
+
+
+@groups.command()
+def delete(
+    bootstrap: Bootstrap, names: Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)]
+) -> None:
+    """Delete groups that have no members, with all their positions."""
+    with open_admin(bootstrap) as admin:
+        for name in names:
+            _existing(admin, name)
+            admin.delete_groups([name])
+            typer.echo(f"deleted {name}")
+
+
+@groups.command("delete-offsets")
+def delete_offsets(
+    bootstrap: Bootstrap,
+    name: Name,
+    topic: Annotated[
+        list[str],
+        typer.Option("--topic", metavar="TOPIC[:P,...]", help="A topic or some partitions; may be given again."),
+    ],
+) -> None:
+    """Forget the positions of a group in topics that none of its members reads."""
+    with open_admin(bootstrap) as admin:
+        _existing(admin, name)
+        gone = admin.delete_group_offsets(name, parse_topics(topic))
+    if not gone:
+        raise ConfigError(f"group {name} has no positions there; `barnabas groups describe {name}` shows those it has")
+    typer.echo(f"deleted the positions of {name} in {_joined(gone)}")
+
+
+def _existing(admin: "Admin", name: str) -> "GroupDetails":
+    (details,) = admin.describe_groups([name])
+    if not details.exists:
+        text = f"there is no group {name!r}; `barnabas groups list` shows those that there are"
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+    return details
+
+
+def _show_offsets(details: "GroupDetails", lag: "dict[TopicPartition, GroupLag]", as_json: bool) -> None:
+    rows = [
+        {
+            "topic": place.topic,
+            "partition": place.partition,
+            "committed": each.committed,
+            "log_end_offset": each.end,
+            "lag": each.lag,
+            **_reader(each.member),
+        }
+        for place, each in lag.items()
+    ]
+    total = sum(each.lag or 0 for each in lag.values())
+    if as_json:
+        print_json({"group": details.group_id, "state": details.state, "lag": total, "partitions": rows})
+        return
+    typer.echo(f"{details.group_id}  {details.state}  lag {total}")
+    columns = ("topic", "partition", "committed", "log_end_offset", "lag", "member", "client_id", "host")
+    print_table(columns, ([_cell(row[column]) for column in columns] for row in rows))
+
+
+def _reader(member: "MemberDetails | None") -> dict[str, object]:
+    if member is None:
+        return {"member": None, "client_id": None, "host": None}
+    return {"member": member.member_id, "client_id": member.client_id, "host": member.client_host.lstrip("/")}
+
+
+def _show_members(details: "GroupDetails", as_json: bool) -> None:
+    rows: list[dict[str, object]] = [
+        {
+            **_reader(member),
+            "instance": member.group_instance_id,
+            "topics": list(member.topics),
+            "partitions": len(member.assignment),
+            "assignment": _by_topic(member.assignment),
+        }
+        for member in details.members
+    ]
+    if as_json:
+        print_json({"group": details.group_id, "state": details.state, "members": rows})
+        return
+    columns = ("member", "instance", "client_id", "host", "partitions", "assignment")
+    shown = [{**row, "assignment": _joined(m.assignment)} for row, m in zip(rows, details.members, strict=True)]
+    print_table(columns, ([_cell(row[column]) for column in columns] for row in shown))
+
+
+def _show_state(details: "GroupDetails", coordinator: "Coordinator", as_json: bool) -> None:
+    row = {
+        "group": details.group_id,
+        "state": details.state,
+        "protocol": details.protocol_type,
+        "assignor": details.protocol,
+        "members": len(details.members),
+        "coordinator": f"{coordinator.node_id} ({coordinator.host}:{coordinator.port})",
+    }
+    if as_json:
+        print_json({**row, "coordinator": coordinator.node_id})
+    else:
+        print_table(row.keys(), [[_cell(value) for value in row.values()]])
+
+
+def _by_topic(places: "Sequence[TopicPartition]") -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for place in sorted(places):
+        topics.setdefault(place.topic, []).append(place.partition)
+    return topics
+
+
+def _joined(places: "Sequence[TopicPartition]") -> str:
+    """`a:0,1 b:2`, which is also how --topic takes it."""
+    return " ".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in _by_topic(places).items())
+
+
+def _cell(value: object) -> object:
+    """Nothing is a dash, so that columns can be counted."""
+    return "-" if value is None or value == "" else value

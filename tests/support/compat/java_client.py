@@ -8,7 +8,7 @@ from .fetched import BUILD, fetched, need, run
 from .remote import DriverProcess, RemoteClient
 
 _HERE = Path(__file__).parent / "java"
-_QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
+QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
 
 
 def _fetch_jars(folder: Path) -> None:
@@ -33,7 +33,7 @@ def java_classpath(generation: int) -> str:
 
 
 def _client(bootstrap: str, generation: int) -> RemoteClient:
-    command = ["java", *_QUICK, "-cp", java_classpath(generation), "Driver"]
+    command = ["java", *QUICK, "-cp", java_classpath(generation), "Driver"]
     log = BUILD / "java" / f"{generation}-{os.getpid()}.log"
     return RemoteClient(DriverProcess(command, log, os.environ), bootstrap)
 

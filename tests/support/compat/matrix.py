@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import Any
 
 import attrs
-
-from .model import Client
 
 FEATURES: Mapping[str, str] = {
     "produce": "produce, each codec with each acks",
@@ -42,7 +41,7 @@ class Entry:
 
     key: str
     title: str
-    make: Callable[[str], Client]
+    make: Callable[[str], Any]
     crew: str = ""
     others: tuple[str, ...] = ("kafka-python", "librdkafka")
     lacks: Mapping[str, str] = {}
@@ -56,12 +55,11 @@ class Entry:
 _GROUPS = ("group", "commit", "rebalance", "cooperative", "mixed", "describe")
 
 
-def _late(module: str, name: str) -> Callable[[str], Client]:
+def _late(module: str, name: str) -> Callable[[str], Any]:
     """Imports the library when it is used."""
 
-    def make(bootstrap: str) -> Client:
-        client: Client = getattr(import_module(f"support.compat.{module}"), name)(bootstrap)
-        return client
+    def make(bootstrap: str) -> Any:
+        return getattr(import_module(f"support.compat.{module}"), name)(bootstrap)
 
     return make
 
@@ -102,5 +100,16 @@ CLIENTS: Mapping[str, Entry] = {
         ),
         Entry(key="java-3", title="Java client 3.9", make=_late("java_client", "java_3")),
         Entry(key="java-4", title="Java client 4", make=_late("java_client", "java_4")),
+        Entry(
+            key="console",
+            title="Kafka's console tools",
+            make=_late("console_tools", "ConsoleTools"),
+        ),
+        Entry(
+            key="kcat",
+            title="kcat",
+            make=_late("kcat_client", "Kcat"),
+            lacks=dict.fromkeys(("create", "alter", "delete", "configs", "describe"), "it does not administer"),
+        ),
     )
 }

@@ -83,7 +83,7 @@ class RemoteClient:
     """The calls of a client, as commands."""
 
     def __init__(self, process: DriverProcess, bootstrap: str) -> None:
-        self._process = process
+        self.process = process
         self._numbers = itertools.count(1)
         try:
             self.version = str(process.call("start", bootstrap=bootstrap)["version"])
@@ -92,7 +92,7 @@ class RemoteClient:
             raise
 
     def close(self) -> None:
-        self._process.close()
+        self.process.close()
 
     def produce(
         self,
@@ -104,7 +104,7 @@ class RemoteClient:
         idempotent: bool = False,
         max_bytes: int = 1_000_000,
     ) -> None:
-        self._process.call(
+        self.process.call(
             "produce",
             topic=topic,
             records=[_to_json(record) for record in records],
@@ -124,7 +124,7 @@ class RemoteClient:
         timestamp_ms: int | None = None,
         max_bytes: int = 1_000_000,
     ) -> list[Record]:
-        found = self._process.call(
+        found = self.process.call(
             "read",
             group=f"read {topic} {next(self._numbers)}",
             topic=topic,
@@ -138,7 +138,7 @@ class RemoteClient:
 
     def join(self, group: str, topic: str, *, assignor: str = "") -> "_RemoteMember":
         number = next(self._numbers)
-        self._process.call(
+        self.process.call(
             "join",
             member=number,
             group=group,
@@ -147,42 +147,42 @@ class RemoteClient:
             sessionMs=SESSION_MS,
             heartbeatMs=HEARTBEAT_MS,
         )
-        return _RemoteMember(self._process, number)
+        return _RemoteMember(self.process, number)
 
     def offsets(self, topic: str) -> tuple[int, int]:
-        first, end = self._process.call("offsets", topic=topic)
+        first, end = self.process.call("offsets", topic=topic)
         return first, end
 
     def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
-        offset: int = self._process.call("offsetForTime", topic=topic, timestamp=timestamp_ms)
+        offset: int = self.process.call("offsetForTime", topic=topic, timestamp=timestamp_ms)
         return offset if offset >= 0 else None
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        self._process.call("create", topic=topic, partitions=partitions, configs=dict(configs))
+        self.process.call("create", topic=topic, partitions=partitions, configs=dict(configs))
 
     def partitions(self, topic: str) -> int | None:
-        count: int | None = self._process.call("partitions", topic=topic)
+        count: int | None = self.process.call("partitions", topic=topic)
         return count
 
     def add_partitions(self, topic: str, count: int) -> None:
-        self._process.call("addPartitions", topic=topic, count=count)
+        self.process.call("addPartitions", topic=topic, count=count)
 
     def set_config(self, topic: str, key: str, value: str) -> None:
-        self._process.call("setConfig", topic=topic, key=key, value=value)
+        self.process.call("setConfig", topic=topic, key=key, value=value)
 
     def topic_config(self, topic: str, key: str) -> str | None:
-        value: str | None = self._process.call("topicConfig", topic=topic, key=key)
+        value: str | None = self.process.call("topicConfig", topic=topic, key=key)
         return value
 
     def delete_topic(self, topic: str) -> None:
-        self._process.call("deleteTopic", topic=topic)
+        self.process.call("deleteTopic", topic=topic)
 
     def groups(self) -> list[str]:
-        found: list[str] = self._process.call("groups")
+        found: list[str] = self.process.call("groups")
         return found
 
     def group(self, group: str) -> GroupView:
-        found = self._process.call("group", group=group)
+        found = self.process.call("group", group=group)
         places = frozenset((topic, partition) for topic, partition in found["partitions"])
         return GroupView(state=found["state"], members=found["members"], partitions=places)
 

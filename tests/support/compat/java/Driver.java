@@ -329,10 +329,17 @@ public final class Driver {
     private Object group(String name) throws Exception {
         ConsumerGroupDescription found = admin.describeConsumerGroups(List.of(name)).all().get().get(name);
         List<Object> places = new ArrayList<>();
+        Map<String, List<Object>> clients = new HashMap<>();
         for (MemberDescription member : found.members()) {
-            member.assignment().topicPartitions().forEach(p -> places.add(List.of(p.topic(), p.partition())));
+            List<Object> owned = clients.computeIfAbsent(member.clientId(), id -> new ArrayList<>());
+            member.assignment().topicPartitions().forEach(p -> owned.add(List.of(p.topic(), p.partition())));
+            places.addAll(owned);
         }
-        return Map.of("state", found.state().toString(), "members", found.members().size(), "partitions", places);
+        return Map.of(
+                "state", found.state().toString(),
+                "members", found.members().size(),
+                "partitions", places,
+                "clients", clients);
     }
 
     // --- records

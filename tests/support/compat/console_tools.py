@@ -1,0 +1,211 @@
+"""Apache Kafka's console tools, as one types them. Those that end by themselves share a process of Java."""
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .java_client import QUICK, java_4, java_classpath
+from .member_process import MemberProcess
+from .model import HEARTBEAT_MS, PATIENCE_S, SESSION_MS, GroupView, Record
+from .remote import RemoteClient
+
+_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+_TOPICS = "org.apache.kafka.tools.TopicCommand"
+_CONFIGS = "kafka.admin.ConfigCommand"
+_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
+_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+_SEPARATOR, _NULL = " | ", "<null>"
+_SHOWN = ("timestamp", "partition", "offset", "headers", "key")
+
+
+class ConsoleTools:
+    """kafka-console-producer and -consumer, kafka-topics, kafka-configs, kafka-get-offsets, kafka-consumer-groups."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._java: RemoteClient = java_4(bootstrap)
+        self.version = self._java.version
+        self._bootstrap = bootstrap
+        self._numbers = itertools.count(1)
+
+    def close(self) -> None:
+        self._java.close()
+
+    def _tool(self, tool: str, *arguments: str, stdin: str = "") -> str:
+        words = ["--bootstrap-server", self._bootstrap, *arguments]
+        done = self._java.process.call("tool", **{"class": tool, "arguments": words, "stdin": stdin})
+        said: str = done["out"]
+        if done["code"] or "ERROR" in done["error"]:
+            raise RuntimeError(f"{tool} ended with {done['code']}: {said[-300:]} {done['error'][-500:]}")
+        return said
+
+    # --- messages
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        codec: str = "none",
+        acks: str = "all",
+        idempotent: bool = False,
+        max_bytes: int = 1_000_000,
+    ) -> None:
+        properties = {"enable.idempotence": str(idempotent).lower(), "max.request.size": str(max_bytes)}
+        options = ["--topic", topic, "--compression-codec", codec, "--request-required-acks", acks]
+        options += _options("--command-property", properties)
+        if any(record.key is not None or record.value is None or record.headers for record in records):
+            reading = {"parse.key": "true", "parse.headers": "true", "null.marker": _NULL}
+            reading |= {"key.separator": _SEPARATOR, "headers.delimiter": _SEPARATOR}
+            options += _options("--reader-property", reading)
+            lines = [_SEPARATOR.join((_headers(r), _text(r.key), _text(r.value))) for r in records]
+        else:
+            lines = [_text(record.value) for record in records]
+        self._tool(_PRODUCER, *options, stdin="".join(f"{line}\n" for line in lines))
+
+    def read(
+        self,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        offset: int = 0,
+        timestamp_ms: int | None = None,
+        max_bytes: int = 1_000_000,
+    ) -> list[Record]:
+        if timestamp_ms is not None:
+            offset = self._offset(topic, timestamp_ms)
+        said = self._tool(
+            _CONSUMER,
+            *("--topic", topic, "--partition", str(partition), "--offset", str(offset)),
+            *("--max-messages", str(count), "--timeout-ms", str(int(PATIENCE_S * 1000))),
+            *_options("--command-property", {"max.partition.fetch.bytes": str(max_bytes), "fetch.max.wait.ms": "100"}),
+            *_formatting(),
+        )
+        return [record for record in map(_record, said.splitlines()) if record is not None]
+
+    def join(self, group: str, topic: str, *, assignor: str = "") -> "_ConsoleMember":
+        name = f"console-{next(self._numbers)}"
+        properties = {
+            "client.id": name,
+            "session.timeout.ms": str(SESSION_MS),
+            "heartbeat.interval.ms": str(HEARTBEAT_MS),
+            "fetch.max.wait.ms": "100",
+        }
+        if assignor:
+            short = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor"}[assignor]
+            properties["partition.assignment.strategy"] = f"org.apache.kafka.clients.consumer.{short}"
+        command = ["java", *QUICK, "-cp", java_classpath(4), _CONSUMER, "--bootstrap-server", self._bootstrap]
+        command += ["--topic", topic, "--group", group, "--from-beginning"]
+        command += [*_options("--command-property", properties), *_formatting()]
+        return _ConsoleMember(command, self._java, group, name)
+
+    # --- administration
+
+    def _offset(self, topic: str, time: int) -> int:
+        said = self._tool(_OFFSETS, "--topic", topic, "--partitions", "0", "--time", str(time))
+        return int(said.strip().rpartition(":")[2] or -1)
+
+    def offsets(self, topic: str) -> tuple[int, int]:
+        return self._offset(topic, -2), self._offset(topic, -1)
+
+    def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
+        offset = self._offset(topic, timestamp_ms)
+        return offset if offset >= 0 else None
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        options = ["--topic", topic, "--partitions", str(partitions), "--replication-factor", "1"]
+        self._tool(_TOPICS, "--create", *options, *_options("--config", configs))
+
+    def partitions(self, topic: str) -> int | None:
+        if topic not in self._tool(_TOPICS, "--list").split():
+            return None
+        found = re.search(r"PartitionCount: (\d+)", self._tool(_TOPICS, "--describe", "--topic", topic))
+        return int(found[1]) if found else None
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        self._tool(_TOPICS, "--alter", "--topic", topic, "--partitions", str(count))
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        where = ["--entity-type", "topics", "--entity-name", topic]
+        self._tool(_CONFIGS, "--alter", *where, "--add-config", f"{key}={value}")
+
+    def topic_config(self, topic: str, key: str) -> str | None:
+        said = self._tool(_CONFIGS, "--describe", "--all", "--entity-type", "topics", "--entity-name", topic)
+        found = re.search(rf"^\s*{re.escape(key)}=(\S*)", said, re.MULTILINE)
+        return found[1] if found else None
+
+    def delete_topic(self, topic: str) -> None:
+        self._tool(_TOPICS, "--delete", "--topic", topic)
+
+    def groups(self) -> list[str]:
+        return self._tool(_GROUPS, "--list").split()
+
+    def group(self, group: str) -> GroupView:
+        state = self._table("--describe", "--group", group, "--state")[0]
+        rows = self._table("--describe", "--group", group)
+        return GroupView(
+            state=state["STATE"],
+            members=int(state["#MEMBERS"]),
+            partitions=frozenset((row["TOPIC"], int(row["PARTITION"])) for row in rows if row["CONSUMER-ID"] != "-"),
+        )
+
+    def _table(self, *arguments: str) -> list[dict[str, str]]:
+        """The rows that kafka-consumer-groups prints, by the names of their columns."""
+        lines = [line for line in self._tool(_GROUPS, *arguments).splitlines() if line.strip()]
+        names = lines[0].replace("COORDINATOR (ID)", "COORDINATOR ID").split()
+        return [dict(zip(names, line.split(), strict=False)) for line in lines[1:]]
+
+
+class _ConsoleMember(MemberProcess):
+    """It does not tell its assignment: the group does."""
+
+    def __init__(self, command: Sequence[str], java: RemoteClient, group: str, name: str) -> None:
+        self._java, self._group, self._name = java, group, name
+        super().__init__(command, _record, lambda _: None)
+
+    def assignment(self) -> frozenset[tuple[str, int]]:
+        self.received()
+        found: dict[str, Any] = self._java.process.call("group", group=self._group)
+        if found["state"] != "Stable":
+            return frozenset()
+        return frozenset((topic, partition) for topic, partition in found["clients"].get(self._name, ()))
+
+
+def _options(option: str, settings: Mapping[str, str]) -> list[str]:
+    return [word for key, value in settings.items() for word in (option, f"{key}={value}")]
+
+
+def _formatting() -> list[str]:
+    settings = {f"print.{what}": "true" for what in _SHOWN}
+    return _options("--formatter-property", {**settings, "key.separator": _SEPARATOR, "null.literal": _NULL})
+
+
+def _text(data: bytes | None) -> str:
+    return _NULL if data is None else data.decode()
+
+
+def _bytes(text: str) -> bytes | None:
+    return None if text == _NULL else text.encode()
+
+
+def _headers(record: Record) -> str:
+    return ",".join(f"{name}:{_text(value)}" for name, value in record.headers) or _NULL
+
+
+def _record(line: str) -> Record | None:
+    """`CreateTime:1 | Partition:0 | Offset:0 | a:1,b:two | key | value`"""
+    parts = line.split(_SEPARATOR, len(_SHOWN))
+    if len(parts) <= len(_SHOWN):
+        return None
+    timestamp, partition, offset, headers, key, value = parts
+    pairs = [] if headers == "NO_HEADERS" else [pair.partition(":") for pair in headers.split(",")]
+    return Record(
+        value=_bytes(value),
+        key=_bytes(key),
+        headers=tuple((name, _bytes(content)) for name, _, content in pairs),
+        timestamp_ms=int(timestamp.partition(":")[2]),
+        partition=int(partition.partition(":")[2]),
+        offset=int(offset.partition(":")[2]),
+    )

@@ -55,8 +55,8 @@ class ClusterView:
         self._wanted: set[str] = set()
         self._wants_all = False
         self._coordinators: dict[int, Address] = {}
-        self.all_topics: Mapping[str, bool] = {}
-        """Every topic of the cluster, and if it is internal; after `want_all`, while it counts."""
+        self.all_topics: Mapping[str, bool] | None = None
+        """Every topic of the cluster, and if it is internal; None unless `want_all` was said, and while not known."""
         self.topic_errors: dict[str, ErrorCode] = {}
         """What the last metadata said of wanted topics that cannot be used."""
         self.brokers: dict[int, Address] = {}
@@ -102,7 +102,7 @@ class ClusterView:
                 self._not_before = -NEVER
         self._wants_all = wants
         if not wants:
-            self.all_topics = {}
+            self.all_topics = None
             self._topics = {name: view for name, view in self._topics.items() if name in self._wanted}
 
     def forget(self, topic: str) -> None:
@@ -199,12 +199,12 @@ class ClusterView:
 
     def _take_all(self, result: MetadataResult) -> None:
         """Nothing is told of topics that there are not."""
-        self.all_topics = {topic.name: topic.internal for topic in result.topics if topic.name is not None}
-        for name in self._topics.keys() - self.all_topics.keys():
+        self.all_topics = known = {topic.name: topic.internal for topic in result.topics if topic.name is not None}
+        for name in self._topics.keys() - known.keys():
             del self._topics[name]
-        for name in self.topic_errors.keys() - self.all_topics.keys() - self._wanted:
+        for name in self.topic_errors.keys() - known.keys() - self._wanted:
             del self.topic_errors[name]
-        for name in self._wanted - self.all_topics.keys():
+        for name in self._wanted - known.keys():
             self.topic_errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _incomplete(self) -> bool:

@@ -9,6 +9,9 @@ from ..cluster_view import ClusterView
 from ..effects import Poll
 from .assignor import Assignor
 from .events import CommitDone, CommittedDone, CommittedOffset, GroupEvent, GroupSettings, Places
+from .finder import CoordinatorFinder
+from .member import Member
+from .positions import GroupPositions
 
 
 class GroupMembership:
@@ -29,51 +32,65 @@ class GroupMembership:
     """
 
     def __init__(
-        self, view: ClusterView, entropy: Entropy, settings: GroupSettings, assignors: Sequence[Assignor]
+        self,
+        view: ClusterView,
+        entropy: Entropy,
+        settings: GroupSettings,
+        assignors: Sequence[Assignor],
+        notify: Callable[[], None] = lambda: None,
     ) -> None:
-        """`assignors` in the order of preference. The member is cooperative if all of them are."""
-        raise NotImplementedError
+        """`assignors` in the order of preference. The member is cooperative if all of them are.
+
+        `notify` is called, under the lock, whenever there is a new event: to wake the user's thread.
+        """
+        backoff = (settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        self._finder = CoordinatorFinder(view, entropy, settings.group_id, backoff)
+        self._member = Member(view, self._finder, entropy, settings, assignors, notify)
+        self._positions = GroupPositions(self._finder, entropy, settings, self._member)
+        self._member.find_positions = self._positions.committed
 
     # --- what the user wants
 
     def subscribe(self, topics: Collection[str], now_ms: float) -> None:
         """Read these topics and no others, as a member. The time until the first poll must not be too long either."""
-        raise NotImplementedError
+        if self._member.topics.by_name(topics):
+            self._member.begin(now_ms)
 
     def subscribe_matching(self, pattern: re.Pattern[str], now_ms: float) -> None:
         """Read the topics whose whole name matches, those that come up later too."""
-        raise NotImplementedError
+        if self._member.topics.by_pattern(pattern):
+            self._member.begin(now_ms)
 
-    def leave(self, now_ms: float, done: Callable[[], None], reason: str = "the consumer unsubscribes") -> None:
+    def leave(self, now_ms: float, done: Callable[[], None], reason: str = "the consumer unsubscribes") -> None:  # noqa: ARG002
         """Give up the subscription and everything assigned, and tell the coordinator unless the member is static.
 
         The caller has told the listener, and has committed, before; events not taken are void. `done` is called once,
         when the coordinator has answered or cannot be reached; at once if there is nothing to tell it.
         """
-        raise NotImplementedError
+        self._member.leave(reason, done)
 
     def rejoin(self, reason: str) -> None:
         """Have the partitions shared out anew (Java: enforceRebalance). Nothing happens without a subscription."""
-        raise NotImplementedError
+        self._member.rejoin(reason)
 
     # --- the user's thread
 
     def polled(self, now_ms: float) -> bool:
         """The user asks for messages. True if the shell should wake: the member had left because nobody asked."""
-        raise NotImplementedError
+        return self._member.polled(now_ms)
 
     @property
     def has_event(self) -> bool:
         """True if `take_event` has something."""
-        raise NotImplementedError
+        return bool(self._member.holdings.events)
 
     def take_event(self) -> GroupEvent | None:
-        """What happened next, None if nothing did."""
-        raise NotImplementedError
+        """What happened next, None if nothing did. After a `Failed` that is not final it tries again."""
+        return self._member.take_event()
 
     def revoked_done(self) -> None:
         """What the last `Revoke` named has been given up. Harmless when it has been lost meanwhile."""
-        raise NotImplementedError
+        self._member.holdings.revoked_done()
 
     # --- positions
 
@@ -91,42 +108,47 @@ class GroupMembership:
         called exactly once, maybe at once. It gets an `ApiError` whose text says what to do: UNKNOWN_MEMBER_ID,
         ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS when the partitions are not (or not certainly) this member's.
         """
-        raise NotImplementedError
+        self._positions.commit(positions, done, deadline_ms=deadline_ms, retry=retry)
 
     def committed(self, places: Places, done: CommittedDone, *, deadline_ms: float) -> None:
         """Find what the group has committed. `done` is called exactly once, maybe at once."""
-        raise NotImplementedError
+        self._positions.committed(places, done, deadline_ms=deadline_ms)
 
     # --- what is so now
 
     @property
     def subscribed(self) -> bool:
-        raise NotImplementedError
+        return self._member.topics.active
 
     @property
     def topics(self) -> frozenset[str]:
         """The topics subscribed to; of a pattern those that match it now."""
-        raise NotImplementedError
+        return self._member.topics.names
 
     @property
     def member_id(self) -> str:
         """ "" while not a member."""
-        raise NotImplementedError
+        return self._member.standing.member_id
 
     @property
     def generation_id(self) -> int:
         """-1 while not a member."""
-        raise NotImplementedError
+        return self._member.standing.generation_id
 
     @property
     def assignment(self) -> list[TopicPartition]:
         """What the events so far, taken or not, have given to the user."""
-        raise NotImplementedError
+        return sorted(self._member.holdings.told)
 
     @property
     def settled(self) -> bool:
         """True while the member has its assignment, and nothing is under way to change it."""
-        raise NotImplementedError
+        return self._member.settled
 
     def poll(self, now_ms: float) -> Poll:
-        raise NotImplementedError
+        polls = [self._member.poll(now_ms), self._positions.poll(now_ms), self._finder.poll(now_ms)]
+        refusal = self._finder.take_refusal()
+        if refusal is not None:
+            self._positions.fail_all(refusal)
+            self._member.coordinator_refused(refusal)
+        return Poll([send for poll in polls for send in poll.sends], min(poll.wake_ms for poll in polls))

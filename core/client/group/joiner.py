@@ -1,0 +1,340 @@
+"""Takes a member into the next generation of its group: join, assign for all if it leads, synchronize."""
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from ....ports.broker_api import (
+    GroupProtocol,
+    JoinedMember,
+    JoinGroup,
+    JoinGroupResult,
+    MemberAssignment,
+    SyncGroup,
+    SyncGroupResult,
+)
+from ....ports.entropy import Entropy
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
+from ....ports.words import TopicPartition
+from ..effects import NEVER, Poll, Send, backoff_ms
+from ..errors import HookError
+from .assignor import Assignor
+from .events import GroupSettings
+from .finder import GONE, CoordinatorFinder, is_gone
+from .protocol import (
+    PROTOCOL_TYPE,
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from .standing import LOST, Standing, explained
+from .topics import LeaderWatch
+
+
+class _Stage(Enum):
+    IDLE = "idle"
+    JOIN = "join"
+    ASSIGN = "assign"
+    SYNC = "sync"
+
+
+class Owner(Protocol):
+    """Whom the joiner asks and tells. Whatever it is told but `entered` ends the round."""
+
+    @property
+    def ready(self) -> bool:
+        """False while it is not known what to join with."""
+        ...
+
+    def wanted(self) -> tuple[Collection[str], Collection[TopicPartition]]:
+        """The topics subscribed to, and the partitions that the member goes on reading."""
+        ...
+
+    def entered(self, now_ms: float) -> None:
+        """The member is in the new generation; the assignment is still to come."""
+        ...
+
+    def assigned(self, partitions: Sequence[TopicPartition], now_ms: float) -> None: ...
+
+    def again(self, reason: str, now_ms: float) -> None:
+        """Join again, with everything that the member has."""
+        ...
+
+    def lost(self, code: ErrorCode, now_ms: float) -> None:
+        """The coordinator no longer knows the member."""
+        ...
+
+    def failed(self, error: BarnabasError, now_ms: float) -> None: ...
+
+    def stray(self, member_id: str) -> None:
+        """A round that was given up has made a member all the same."""
+        ...
+
+
+class Joiner:
+    """One round at a time, from `begin` until it tells its owner how it ended, or `stop`."""
+
+    def __init__(
+        self,
+        finder: CoordinatorFinder,
+        entropy: Entropy,
+        settings: GroupSettings,
+        assignors: Sequence[Assignor],
+        standing: Standing,
+        watch: LeaderWatch,
+        owner: Owner,
+    ) -> None:
+        self._finder = finder
+        self._entropy = entropy
+        self._settings = settings
+        self._assignors = {assignor.name: assignor for assignor in assignors}
+        self._standing = standing
+        self._watch = watch
+        self._owner = owner
+        self._stage = _Stage.IDLE
+        self._turn = 0
+        self._in_flight = False
+        self._reason = ""
+        self._failures = 0
+        self._not_before_ms = -NEVER
+        self._members: Mapping[str, Subscription] = {}
+        self._skip_assignment = False
+        self._shares: Sequence[MemberAssignment] = ()
+        self._last: Sequence[TopicPartition] = ()
+        self._last_generation = -1
+        self.topics: frozenset[str] = frozenset()
+        """What the member said in its last join that it wants."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while the coordinator has a join or sync of this member, which stands for its heartbeats."""
+        return self._in_flight
+
+    def begin(self, reason: str) -> None:
+        """Join with what the owner wants when it comes to it."""
+        self.stop()
+        self._stage = _Stage.JOIN
+        self._reason = reason
+
+    def stop(self) -> None:
+        self._turn += 1
+        self._in_flight = False
+        self._stage = _Stage.IDLE
+
+    def poll(self, now_ms: float) -> Poll:
+        if self._in_flight or self._stage is _Stage.IDLE:
+            return Poll([], NEVER)
+        if self._stage is _Stage.ASSIGN:
+            if not self._watch.ready or not self._assign(now_ms):
+                return Poll([], NEVER)
+            self._stage = _Stage.SYNC
+        if now_ms < self._not_before_ms:
+            return Poll([], self._not_before_ms)
+        if self._stage is _Stage.JOIN and not self._owner.ready:
+            return Poll([], NEVER)
+        node = self._finder.node()
+        if node is None:
+            return Poll([], NEVER)
+        self._in_flight = True
+        turn = self._turn
+        if self._stage is _Stage.JOIN:
+            return Poll([Send(node, self._join(), lambda result, now: self._joined(turn, result, now))], NEVER)
+        return Poll([Send(node, self._sync(), lambda result, now: self._synced(turn, result, now))], NEVER)
+
+    # --- join
+
+    def _join(self) -> JoinGroup:
+        settings = self._settings
+        topics, owned = self._owner.wanted()
+        self.topics = frozenset(topics)
+        return JoinGroup(
+            group_id=settings.group_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=int(settings.max_poll_interval_ms),
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                GroupProtocol(name, self._subscription(assignor, sorted(owned)))
+                for name, assignor in self._assignors.items()
+            ],
+            member_id=self._standing.member_id,
+            group_instance_id=settings.group_instance_id,
+            reason=self._reason or None,
+        )
+
+    def _subscription(self, assignor: Assignor, owned: Sequence[TopicPartition]) -> bytes:
+        subscription = Subscription(
+            topics=sorted(self.topics),
+            user_data=assignor.user_data(self._last, self._last_generation),
+            owned=owned,
+            generation_id=self._standing.generation_id,
+            rack=self._settings.client_rack,
+        )
+        return encode_subscription(subscription)
+
+    def _joined(self, turn: int, result: Any, now_ms: float) -> None:
+        if turn != self._turn:
+            if isinstance(result, JoinGroupResult) and result.error is ErrorCode.NONE:
+                self._owner.stray(result.member_id)
+            return
+        self._in_flight = False
+        if not isinstance(result, JoinGroupResult):
+            self._unanswered(result, now_ms)
+            return
+        code = result.error
+        if code is ErrorCode.NONE:
+            self._enter(result, now_ms)
+        elif code is ErrorCode.MEMBER_ID_REQUIRED:
+            self._standing.member_id = result.member_id
+        elif code in LOST:
+            self._later(now_ms)
+            self._owner.lost(code, now_ms)
+        elif code in GONE:
+            self._finder.lost(ApiError(code, "join"), now_ms)
+            self._later(now_ms)
+        elif code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS):
+            self._later(now_ms)
+        else:
+            self._fail(code, now_ms)
+
+    def _enter(self, result: JoinGroupResult, now_ms: float) -> None:
+        name = result.protocol_name or ""
+        if name not in self._assignors:
+            self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, now_ms)
+            return
+        self._failures = 0
+        self._finder.worked()
+        standing = self._standing
+        standing.member_id, standing.generation_id, standing.protocol_name = (
+            result.member_id,
+            result.generation_id,
+            name,
+        )
+        self._shares = ()
+        if result.leader == result.member_id:
+            self._skip_assignment = result.skip_assignment
+            self._members = {member.member_id: _told_by(member) for member in result.members}
+            self._watch.begin({topic for each in self._members.values() for topic in each.topics} | self.topics)
+            self._stage = _Stage.ASSIGN
+        else:
+            self._watch.end(self.topics)
+            self._stage = _Stage.SYNC
+        self._owner.entered(now_ms)
+
+    # --- assign
+
+    def _assign(self, now_ms: float) -> bool:
+        """False if the round has failed over it."""
+        counts = self._watch.counts()
+        if self._skip_assignment:
+            return True
+        name = self._standing.protocol_name
+        try:
+            shares = self._assignors[name].assign(self._members, counts)
+            self._shares = [
+                MemberAssignment(member, encode_assignment(Assignment(partitions=shares.get(member, ()))))
+                for member in self._members
+            ]
+        except Exception as error:  # noqa: BLE001  # a plugin's assignor may raise anything; the user is told
+            failure = HookError(f"assignor {name} failed for group {self._settings.group_id}: {error!r}")
+            failure.__cause__ = error
+            self.stop()
+            self._owner.failed(failure, now_ms)
+            return False
+        return True
+
+    # --- synchronize
+
+    def _sync(self) -> SyncGroup:
+        standing = self._standing
+        return SyncGroup(
+            group_id=self._settings.group_id,
+            generation_id=standing.generation_id,
+            member_id=standing.member_id,
+            group_instance_id=self._settings.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=standing.protocol_name,
+            assignments=self._shares,
+        )
+
+    def _synced(self, turn: int, result: Any, now_ms: float) -> None:
+        if turn != self._turn:
+            return
+        self._in_flight = False
+        if not isinstance(result, SyncGroupResult):
+            self._unanswered(result, now_ms)
+            return
+        code = result.error
+        if code is ErrorCode.NONE:
+            self._take(result.assignment, now_ms)
+        elif code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._owner.again("the group was rebalanced again before the member was in", now_ms)
+        elif code in LOST:
+            self._owner.lost(code, now_ms)
+        elif code in GONE or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            if code in GONE:
+                self._finder.lost(ApiError(code, "sync"), now_ms)
+            self._later(now_ms)
+            self._owner.again(f"the coordinator answered the sync with {code.name}", now_ms)
+        else:
+            self._fail(code, now_ms)
+
+    def _take(self, data: bytes, now_ms: float) -> None:
+        try:
+            partitions = decode_assignment(data).partitions
+        except ValueError as error:
+            text = f"the leader of group {self._settings.group_id} sent an assignment that cannot be read: {error}"
+            self.stop()
+            self._owner.failed(ApiError(ErrorCode.INVALID_REQUEST, text), now_ms)
+            return
+        self._failures = 0
+        self._finder.worked()
+        self._last, self._last_generation = partitions, self._standing.generation_id
+        self.stop()
+        self._owner.assigned(partitions, now_ms)
+
+    # --- what goes wrong
+
+    def _unanswered(self, result: Any, now_ms: float) -> None:
+        """There was no result, but an error in its place."""
+        error = result if isinstance(result, BarnabasError) else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(result))
+        if isinstance(error, ApiError) and not error.retriable:
+            self.stop()
+            self._owner.failed(error, now_ms)
+            return
+        if is_gone(error):
+            self._finder.lost(error, now_ms)
+        self._later(now_ms)
+        if self._stage is _Stage.SYNC:
+            self._owner.again(f"the coordinator did not answer: {error}", now_ms)
+
+    def _fail(self, code: ErrorCode, now_ms: float) -> None:
+        self.stop()
+        self._later(now_ms)
+        self._owner.failed(explained(code, self._settings, ", ".join(self._assignors)), now_ms)
+
+    def _later(self, now_ms: float) -> None:
+        self._failures += 1
+        settings = self._settings
+        self._not_before_ms = now_ms + backoff_ms(
+            self._failures, settings.retry_backoff_ms, settings.retry_backoff_max_ms, self._entropy.fraction()
+        )
+
+
+def _told_by(member: JoinedMember) -> Subscription:
+    """What the leader knows of a member; one that cannot be understood gets nothing, and the others what they want."""
+    try:
+        subscription = decode_subscription(member.metadata)
+    except ValueError:
+        subscription = Subscription(topics=())
+    return Subscription(
+        topics=subscription.topics,
+        user_data=subscription.user_data,
+        owned=subscription.owned,
+        generation_id=subscription.generation_id,
+        rack=subscription.rack,
+        group_instance_id=member.group_instance_id,
+    )

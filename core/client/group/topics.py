@@ -1,0 +1,123 @@
+"""The topics of a member, and those of the whole group, which its leader watches."""
+
+import re
+from collections.abc import Collection, Iterable
+
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ..cluster_view import ClusterView
+
+
+class WantedTopics:
+    """What the user has subscribed to: topics by name, or those that match a pattern."""
+
+    def __init__(self, view: ClusterView, *, exclude_internal: bool) -> None:
+        self._view = view
+        self._exclude_internal = exclude_internal
+        self._pattern: re.Pattern[str] | None = None
+        self.names: frozenset[str] = frozenset()
+        """The topics subscribed to; of a pattern those that are known to match it."""
+        self.active = False
+        self._told: dict[str, ErrorCode] = {}
+
+    def by_name(self, topics: Collection[str]) -> bool:
+        """Subscribe to these; True if that is a change."""
+        self._pattern = None
+        self._view.want_all(False)
+        changed = self._set(frozenset(topics)) or not self.active
+        self.active = True
+        self._view.want(sorted(self.names))
+        return changed
+
+    def by_pattern(self, pattern: re.Pattern[str]) -> bool:
+        """Subscribe to all that match; True if that is a change of what is known so far."""
+        was_active, self.active = self.active, True
+        self._pattern = pattern
+        self._view.want_all()
+        return self.note() or not was_active
+
+    def clear(self) -> None:
+        self._pattern = None
+        self._view.want_all(False)
+        self._set(frozenset())
+        self.active = False
+
+    @property
+    def ready(self) -> bool:
+        """False while nobody knows what matches the pattern."""
+        return self._pattern is None or self._view.all_topics is not None
+
+    def note(self) -> bool:
+        """There may be new metadata; True if other topics match now."""
+        topics = self._view.all_topics
+        if self._pattern is None or topics is None:
+            return False
+        return self._set(
+            frozenset(
+                name
+                for name, internal in topics.items()
+                if self._pattern.fullmatch(name) and not (internal and self._exclude_internal)
+            )
+        )
+
+    def take_refusal(self) -> ApiError | None:
+        """A topic that can never be read as things are; each is told once."""
+        for name in self.names:
+            error = self._view.topic_errors.get(name)
+            if error is None:
+                self._told.pop(name, None)
+            elif not error.retriable and self._told.get(name) is not error:
+                self._told[name] = error
+                return ApiError(error, f"topic {name}")
+        return None
+
+    def _set(self, names: frozenset[str]) -> bool:
+        old, self.names = self.names, names
+        for name in old - names:
+            self._view.forget(name)
+            self._told.pop(name, None)
+        return old != names
+
+
+class LeaderWatch:
+    """What the leader knows of the topics of its group: it assigns by that, and again when it has changed."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._topics: frozenset[str] = frozenset()
+        self._counts: dict[str, int] | None = None
+
+    def begin(self, topics: Iterable[str]) -> None:
+        """This member leads a new generation with these topics."""
+        self._topics = frozenset(topics)
+        self._counts = None
+        self._view.want(sorted(self._topics))
+
+    def end(self, own: frozenset[str]) -> None:
+        """This member does not lead; it goes on asking for its `own` topics only."""
+        for name in self._topics - own:
+            self._view.forget(name)
+        self._topics = frozenset()
+        self._counts = None
+
+    @property
+    def ready(self) -> bool:
+        """True once it is known of every topic how many partitions it has, or that there is no such topic now."""
+        view = self._view
+        return all(view.topic(name) is not None or name in view.topic_errors for name in self._topics)
+
+    def counts(self) -> dict[str, int]:
+        """Topic → number of partitions; from now on a change of it counts."""
+        self._counts = self._now()
+        return self._counts
+
+    def changed(self) -> str | None:
+        """The topic that has other partitions now than when they were assigned, if there is one."""
+        if self._counts is None:
+            return None
+        now = self._now()
+        return next((name for name in sorted(self._topics) if now.get(name) != self._counts.get(name)), None)
+
+    def _now(self) -> dict[str, int]:
+        views = {name: self._view.topic(name) for name in self._topics}
+        return {name: len(view.leaders) for name, view in views.items() if view is not None}

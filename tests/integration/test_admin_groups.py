@@ -152,7 +152,7 @@ def test_a_reset_that_makes_no_sense(admin: Admin, group: str, where: dict[str, 
 
 def test_offsets_of_a_group_with_members_stay(admin: Admin, group: str) -> None:
     member = IdleMember(admin, group, [T0], instance=f"static {group}")
-    changes = [
+    changes: list[tuple[Any, dict[str, Any]]] = [
         (admin.reset_group_offsets, {"to": "latest", "topics": ["t"], "dry_run": True}),
         (admin.alter_group_offsets, {"offsets": {T0: 1}}),
     ]

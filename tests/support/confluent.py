@@ -1,5 +1,7 @@
 """What confluent-kafka exports for administrators without declaring so."""
 
+from typing import Any
+
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, but not declared so
     AdminClient,
     AlterConfigOpType,
@@ -7,6 +9,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
 )
 
-__all__ = ["AdminClient", "AlterConfigOpType", "ConfigEntry", "ConfigResource", "NewPartitions", "NewTopic"]
+OffsetSpecs: Any = OffsetSpec  # its methods have no types
+
+__all__ = [
+    "AdminClient",
+    "AlterConfigOpType",
+    "ConfigEntry",
+    "ConfigResource",
+    "NewPartitions",
+    "NewTopic",
+    "OffsetSpecs",
+]

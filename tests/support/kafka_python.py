@@ -6,8 +6,10 @@ import warnings
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-    from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
+    from kafka import errors as kafka_errors
+    from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic, OffsetSpec
     from kafka.errors import TopicAlreadyExistsError
+    from kafka.structs import OffsetAndMetadata
 
 # It leaves sockets that found nobody to the garbage collector, and its log records, which pytest keeps until a test is
 # over, hold the errors that hold them: without records they are collected where their test expects it.
@@ -21,6 +23,9 @@ __all__ = [
     "KafkaProducer",
     "NewPartitions",
     "NewTopic",
+    "OffsetAndMetadata",
+    "OffsetSpec",
     "TopicAlreadyExistsError",
     "TopicPartition",
+    "kafka_errors",
 ]

@@ -1,19 +1,41 @@
 """What the tests with Spark share: one session, since it takes long to start."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.maven import NoJars
+from support.spark_kafka import connector_jars, session_config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+def spark_kafka_jars(request: pytest.FixtureRequest, checkout: Path) -> list[Path] | str:
+    """Spark's own Kafka connector; a text that says why it is not here; no jars where no test asks for it."""
+    wanted = any("spark_kafka" in getattr(item, "fixturenames", ()) for item in request.session.items)
+    try:
+        return connector_jars(checkout / ".build" / "jars") if wanted else []
+    except NoJars as error:
+        return str(error)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, spark_kafka_jars: list[Path] | str) -> "Iterator[SparkSession]":
     """A local session with the data source registered. Tests that use it are marked `spark` and of one xdist group."""
     from barnabas.pipeline.session import local_session
 
     log = tmp_path_factory.mktemp("spark") / "java.log"
-    with local_session("barnabas tests", cores=2, memory="1g", log_file=log) as session:
+    jars = [] if isinstance(spark_kafka_jars, str) else spark_kafka_jars
+    with local_session("barnabas tests", cores=2, memory="1g", log_file=log, config=session_config(jars)) as session:
         yield session
+
+
+@pytest.fixture
+def spark_kafka(spark: "SparkSession", spark_kafka_jars: list[Path] | str) -> "SparkSession":
+    """The session, with Spark's own Kafka connector."""
+    if isinstance(spark_kafka_jars, str):
+        pytest.skip(f"Spark's Kafka connector cannot be had: {spark_kafka_jars}")
+    return spark

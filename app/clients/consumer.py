@@ -1,22 +1,28 @@
-"""A consumer of assigned partitions, as users see it."""
+"""A consumer, as users see it: of assigned partitions, or as a member of a group."""
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...core.client.errors import ClientTimeout
-from ...core.client.fetch_state import AtTime, FetcherSettings, PartitionState
+from attrs import frozen
+
+from ...core.client.fetch_state import AtTime
 from ...core.client.fetcher import Fetcher
+from ...core.client.group.events import CommittedOffset
 from ...core.message.message import Message
-from ...ports.broker_api import EARLIEST, LATEST
-from ...ports.errors import BarnabasError, ConfigError
+from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from ...ports.words import TopicPartition
-from .consumer_places import Place, PlaceFinder, Position, start_at
-from .consumer_reading import Ends, Reading
-from .offsets import list_offsets
-from .opening import first_error, open_shell, plugin_host
+from .consumer_group import CommitCallback, GroupSide
+from .consumer_listener import RebalanceListener, Told, listener_of
+from .consumer_offsets import OffsetQueries, offsets_to_commit
+from .consumer_parts import assignors_of, fetching
+from .consumer_places import Place, PlaceFinder, Position, start_at, subscription_of
+from .consumer_reading import Reading
+from .opening import open_shell, plugin_host
 from .settings import ConsumerSettings, read_settings
 
 if TYPE_CHECKING:
@@ -24,9 +30,27 @@ if TYPE_CHECKING:
 
     from ...core.client.serde import Decoder
 
+CLOSE_S = 5.0
+"""How long `close` and `unsubscribe` wait for the group's coordinator, unless they are told."""
 
-class Consumer:
-    """Reads the partitions it is assigned, ahead of its user. One thread at a time; `close` from any.
+
+@frozen(kw_only=True)
+class GroupMetadata:
+    """Who a consumer is in its group: generation -1 and member "" while it is not a member."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class Consumer(OffsetQueries):
+    """Reads partitions, ahead of its user: those it is assigned, or its share as a member of a group.
+
+        with Consumer("localhost:9092", group_id="billing") as consumer:
+            consumer.subscribe("orders")
+            for message in consumer:
+                print(message.value)
 
         with Consumer("localhost:9092") as consumer:
             consumer.assign("views", position="earliest")
@@ -39,7 +63,11 @@ class Consumer:
     config:               dotted names, Kafka's or 0.7's; `settings` are the same in snake case and win
                           (see `settings.ConsumerSettings`).
 
-    Iterating the consumer itself is `messages()`. Raises `ConfigError`.
+    One thread at a time; `close`, and `commit` of given offsets, from any. Iterating the consumer itself is
+    `messages()`. With a group, positions are committed as in Kafka: every `auto.commit.interval.ms`, before partitions
+    are given up and on closing, unless `enable.auto.commit` is false. That is done when the user comes back for more,
+    so that no message counts as done while the user still works on it. When the `with` block ends by an exception,
+    nothing more is committed. Raises `ConfigError`.
     """
 
     def __init__(
@@ -58,18 +86,62 @@ class Consumer:
         host = plugin_host(plugins)
         values = host.decoder(chosen.decoder) if decoder is None or isinstance(decoder, str) else decoder
         keys = host.decoder(chosen.key_decoder) if key_decoder is None or isinstance(key_decoder, str) else key_decoder
+        assignors = assignors_of(chosen, host) if chosen.group_id else []
         self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
         self._lock = self._shell.lock
-        entropy = self._shell.connector.entropy
-        self._fetcher = Fetcher(self._shell.view, entropy, _fetching(chosen), host.codecs())
+        view, entropy = self._shell.view, self._shell.connector.entropy
+        self._fetcher = Fetcher(view, entropy, fetching(chosen), host.codecs())
         self._shell.add_part(self._fetcher)
         self._finder = PlaceFinder(
             self._shell, timeout_ms=chosen.default_api_timeout_ms, auto_create=chosen.allow_auto_create_topics
         )
         self._reading = Reading(self._shell, self._fetcher, values, keys)
+        self._group: GroupSide | None = None
+        if chosen.group_id:
+            self._group = GroupSide(self._shell, self._fetcher, self._reading, assignors, chosen)
         self._failure: BarnabasError | None = None
+        self._closing = False
 
     # --- what to read
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+        on_assigned: Told | None = None,
+        on_revoked: Told | None = None,
+        on_lost: Told | None = None,
+    ) -> None:
+        """Read one's share of these topics, and no others, as a member of `group.id`.
+
+        topics:   one, or several; those that do not exist yet are read once they do (see `metadata.max.age.ms`).
+        pattern:  instead: all topics whose whole name matches, those that come up later too.
+        listener: told of partitions that come and go (see `RebalanceListener`), or the functions `on_...` are.
+
+        Where the group has committed nothing, `auto.offset.reset` says where to begin. Joining begins here and goes on
+        in the background; the first partitions are there when messages are asked for. Raises `ConfigError`.
+        """
+        group = self._in_group("subscribe()", "or read partitions with assign()")
+        told = listener_of(listener, on_assigned, on_revoked, on_lost)
+        wanted = subscription_of(topics, pattern)
+        if self._fetcher.partitions and not group.membership.subscribed:
+            raise ConfigError("partitions are assigned by hand: call unsubscribe() before subscribe()")
+        group.subscribe(wanted, told)
+
+    def unsubscribe(self, timeout: float | None = None) -> None:
+        """Read nothing any more. A member commits, if it does that by itself, and leaves its group."""
+        if self._group is not None:
+            self._group.give_up(CLOSE_S if timeout is None else timeout)
+        with self._lock:
+            self._reading.drop()
+            self._fetcher.assign({})
+
+    @property
+    def subscription(self) -> list[str]:
+        """The topics subscribed to; of a pattern those that match it now."""
+        return [] if self._group is None else sorted(self._group.membership.topics)
 
     def assign(
         self,
@@ -82,61 +154,60 @@ class Consumer:
         """Read these topics and partitions, and no others; returns the partitions.
 
         what:         a topic, a (topic, partition), or several; a topic stands for all of its `partitions` (None: all).
-        position:     where to begin: an offset, "earliest" or "latest" (default: what `auto.offset.reset` says).
+        position:     where to begin: an offset, "earliest" or "latest". Default: where `group.id` has committed, if
+                      there is one; else what `auto.offset.reset` says.
         timestamp_ms: begin at the first message of that time or later; at the end if there is none.
 
-        Raises `ApiError` for a topic or partition that does not exist, `ClientTimeout`.
+        With `group.id` this makes no member of the group, but positions are committed. Raises `ApiError` for a topic or
+        partition that does not exist, `ClientTimeout`.
         """
-        start = self._start(position, timestamp_ms)
+        start = start_at(position, timestamp_ms)
+        if self._group is not None and self._group.membership.subscribed:
+            raise ConfigError("the group shares out the partitions: call unsubscribe() before assign()")
         places = self._finder.places(what, partitions)
+        starts = self._committed_or_reset(places) if start is None else dict.fromkeys(places, start)
         with self._lock:
-            self._fetcher.assign(dict.fromkeys(places, start))
             self._reading.drop()
+            self._fetcher.assign(starts)
+            if self._group is not None:
+                self._group.keep_committing()
             self._shell.wake()
         return places
 
-    def subscribe(self, *_: object, **__: object) -> None:
-        """Not there yet: raises `ConfigError`."""
-        raise ConfigError("consumer groups are not there yet: use assign()")
-
-    @property
-    def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read."""
-        return list(self._fetcher.partitions)
-
     def seek(self, place: Place, position: Position) -> None:
         """Go on there: an offset, "earliest" or "latest". Raises `ConfigError` unless the partition is assigned."""
-        self._seek({TopicPartition(*place): self._start(position, None)})
+        start = start_at(position, None)
+        assert start is not None
+        self._seek({TopicPartition(*place): start})
 
     def seek_to_time(self, timestamp_ms: int, places: Iterable[Place] | None = None) -> None:
         """Go on at the first message of that time or later, in all assigned partitions or in these."""
-        chosen = self.assignment if places is None else [TopicPartition(*place) for place in places]
-        self._seek(dict.fromkeys(chosen, AtTime(timestamp_ms)))
+        self._seek(dict.fromkeys(self._chosen(places), AtTime(timestamp_ms)))
 
     def pause(self, *places: Place) -> None:
-        """Hand out nothing of these (none given: all assigned) until `resume`; positions are kept."""
+        """Hand out nothing of these (none given: all assigned) until `resume`; positions are kept.
+
+        In a group it lasts as long as the partition stays with this member.
+        """
         self._set_paused(places, True)
 
     def resume(self, *places: Place) -> None:
         """Undo `pause`; also try again after an error of these partitions was raised."""
         self._set_paused(places, False)
 
-    def position(self, place: Place, timeout: float | None = None) -> int:
-        """The offset of the next message that the user gets; waits while it is being looked up.
-
-        Raises `ClientTimeout`, or why the position cannot be told.
-        """
-        state = self._state(TopicPartition(*place))
-        limit = self.settings.default_api_timeout_ms / 1000 if timeout is None else timeout
-        with self._lock:
-            if not self._shell.wait(lambda: state.read_offset >= 0 or state.stopped, limit) or state.read_offset < 0:
-                raise state.last_error or ClientTimeout(f"no position of {state.place} within {limit} s")
-            return state.read_offset
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """The assigned partitions that are paused."""
+        return [place for place, state in self._fetcher.partitions.items() if state.paused]
 
     # --- messages
 
     def messages(self, *, stop_at_end: bool = False, timeout: float | None = None) -> Iterator[Message]:
         """Messages for ever; with `stop_at_end` up to where the log ends now, of each partition.
+
+        In a group `stop_at_end` means: until the group has settled, as far as this member can tell, and each of its
+        partitions is read up to where it ended when it came to this member. A member without partitions is then at the
+        end at once. Who has ended is still a member: partitions that come later wait for the next call.
 
         Ends when none came for `timeout` seconds (default `consumer.timeout.ms`; None and -1: wait for ever). Raises
         the `BarnabasError` of a partition that cannot be read; call again to read the others on, and that one after
@@ -145,7 +216,9 @@ class Consumer:
         limit = timeout
         if limit is None and self.settings.consumer_timeout_ms >= 0:
             limit = self.settings.consumer_timeout_ms / 1000
-        ends = self._ends_now() if stop_at_end else None
+        ends: dict[TopicPartition, int] | None = None
+        if stop_at_end:
+            ends = {} if self._is_member else self._ends_now()
         while True:
             yield from self._reading.rest(ends)
             if not self._next(limit, ends):
@@ -160,16 +233,18 @@ class Consumer:
         return found[0] if found else None
 
     def poll_many(self, max_messages: int | None = None, timeout: float = 0.0) -> list[Message]:
-        """What is there, at most `max_messages` (`max.poll.records`); waits up to `timeout` s for the first."""
+        """What is there, at most `max_messages` (`max.poll.records`); waits up to `timeout` s for the first.
+
+        In a group `timeout` may be exceeded by what its listener does, and by a commit before partitions are given up.
+        """
         wanted = self.settings.max_poll_records if max_messages is None else max_messages
+        self._come_back()
         found: list[Message] = []
         try:
             while True:
                 found += islice(self._reading.rest(None), wanted - len(found))
-                if len(found) >= wanted:
+                if len(found) >= wanted or not (self._take_at_once() if found else self._next(timeout, None)):
                     return found
-                if not self._next(0.0 if found else timeout, None):
-                    break
         except BarnabasError as error:
             if not found:
                 raise
@@ -183,37 +258,78 @@ class Consumer:
             state.chunks and not state.paused for state in self._fetcher.partitions.values()
         )
 
-    # --- offsets
-
-    def beginning_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
-        """The first offset of each partition (None: the assigned ones). Raises `ApiError`, `ClientTimeout`."""
-        return self._offsets(places, EARLIEST)
-
-    def end_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
-        """The offset after the last message of each partition (None: the assigned ones)."""
-        return self._offsets(places, LATEST)
-
-    def offsets_for_times(self, times: Mapping[Place, int]) -> dict[TopicPartition, int | None]:
-        """Per partition the offset of the first message of that time (ms) or later; None if there is none."""
-        asked = {TopicPartition(*place): time for place, time in times.items()}
-        answers = list_offsets(self._shell, list(asked.items()), self.settings.isolation_level)
-        first_error(answers)
-        return {
-            place: answer.offset if answer.offset >= 0 else None for place, answer in zip(asked, answers, strict=True)
-        }
-
-    def high_watermark(self, place: Place) -> int:
-        """The end of the partition as the last fetch told it; -1 before the first."""
-        return self._state(TopicPartition(*place)).high_watermark
-
     def reached(self, ends: Mapping[TopicPartition, int]) -> bool:
         """True when the user has got everything before these offsets, of the partitions that are not paused."""
         with self._lock:
             return self._reading.at(ends)
 
-    def close(self) -> None:
-        """Stop fetching and hang up; whoever iterates gets `ClosedError`. Twice is harmless."""
-        self._shell.close()
+    # --- the group
+
+    def commit(self, what: Any = None, *, timeout: float | None = None) -> None:
+        """Keep positions for the group, so that it goes on there; returns when the coordinator has them.
+
+        what: None for everything that was handed out so far; a message, or several: what is behind them; or partition →
+              offset (an int, or a `CommittedOffset` with metadata) of the next message to read.
+
+        Raises `CommitFailed` when the partitions are not this member's (any more), `ApiError`, `ClientTimeout`;
+        `ConfigError` without a group.
+        """
+        group = self._in_group("commit()")
+        offsets = self._offsets_of(what, group)
+        if offsets:
+            group.commit(offsets, self._limit(timeout))
+
+    def commit_async(self, what: Any = None, callback: CommitCallback | None = None) -> None:
+        """As `commit`, without waiting. The callback gets the offsets, and None or why they were not committed.
+
+        It is called on the user's thread, when messages are asked for, at the next `commit`, or on closing.
+        """
+        group = self._in_group("commit_async()")
+        offsets = self._offsets_of(what, group)
+        group.commit_async(offsets, callback, self._limit(None))
+
+    def committed(
+        self, places: Iterable[Place] | None = None, timeout: float | None = None
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """What the group has committed of each partition (None: the assigned ones): offset, leader epoch, metadata.
+
+        None where it is nothing. Raises `ApiError`, `ClientTimeout`, `ConfigError` without a group.
+        """
+        group = self._in_group("committed()")
+        return group.committed(self._chosen(places), self._limit(timeout))
+
+    @property
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group. Raises `ConfigError` without one."""
+        membership = self._in_group("group_metadata").membership
+        return GroupMetadata(
+            group_id=self.settings.group_id,
+            generation_id=membership.generation_id,
+            member_id=membership.member_id,
+            group_instance_id=self.settings.group_instance_id or None,
+        )
+
+    def enforce_rebalance(self, reason: str = "the application asks for it") -> None:
+        """Have the group share out its partitions anew."""
+        with self._lock:
+            self._in_group("enforce_rebalance()").membership.rejoin(reason)
+            self._shell.wake()
+
+    def close(self, timeout: float | None = None, *, auto_commit: bool = True) -> None:
+        """Stop fetching and hang up; whoever iterates gets `ClosedError`. Twice is harmless.
+
+        A member commits before, if it does that by itself, calls its listener's `on_revoked`, and leaves its group,
+        unless it is a static one. It waits `timeout` seconds at most for the coordinator (default 5 each).
+        """
+        with self._lock:
+            first, self._closing = not self._closing, True
+            self._reading.put_aside()
+            self._shell.changed.notify_all()
+        try:
+            if first and self._group is not None and not self._shell.connector.owns_thread():
+                self._group.give_up(CLOSE_S if timeout is None else timeout, auto_commit=auto_commit)
+        finally:
+            self._shell.close()
 
     def __enter__(self) -> Consumer:
         return self
@@ -221,54 +337,98 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(auto_commit=kind is None)
 
     # --- inside
 
-    def _next(self, timeout: float | None, ends: Ends | None) -> bool:
-        """Have the next chunk in hand. False when the time is over, or all ends are reached. Raises a chunk's error."""
+    @property
+    def _is_member(self) -> bool:
+        return self._group is not None and self._group.membership.subscribed
+
+    def _in_group(self, what: str, instead: str = "") -> GroupSide:
+        if self._group is None:
+            raise ConfigError(", ".join(filter(None, (f"{what} needs a group: Consumer(..., group_id=NAME)", instead))))
+        return self._group
+
+    def _come_back(self) -> None:
+        """The user asks for messages. Raises what has failed meanwhile."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        reading = self._reading
+        if self._group is not None:
+            self._group.come_back()
+
+    def _next(self, timeout: float | None, ends: dict[TopicPartition, int] | None) -> bool:
+        """Have the next chunk in hand. False when the time is over, or all ends are reached. Raises a chunk's error."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self._come_back()
+            if ends is not None and self._is_member:
+                self._follow(ends)
+            took = self._wait_for_chunk(deadline, ends)
+            if took or self._group is None or not self._group.wanted:
+                return took
+
+    def _wait_for_chunk(self, deadline: float | None, ends: Mapping[TopicPartition, int] | None) -> bool:
+        """False when there is none: the time is over, all ends are reached, or the group wants the user's thread."""
+        reading, group = self._reading, self._group
         took = False
 
         def came() -> bool:
             nonlocal took
-            if ends is not None and reading.at(ends):
+            if self._closing or (group is not None and group.wanted) or (ends is not None and self._all_read(ends)):
                 return True
             took = reading.take()
             return took
 
         with self._lock:
-            if not self._fetcher.partitions:
-                raise ConfigError("nothing is assigned: call assign() first")
-            self._shell.wait(came, timeout)
+            if not self._fetcher.partitions and not self._is_member:
+                raise ConfigError("nothing is assigned: call assign() first, or subscribe() as a member of a group")
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if group is None:
+                self._shell.wait(came, left)
+            else:
+                group.wait(came, left)
+            if self._closing:
+                raise ClosedError("the consumer was closed")
         return took
 
-    def _start(self, position: Position | None, timestamp_ms: int | None) -> AtTime | int:
-        start = start_at(position, timestamp_ms)
-        if start is not None:
-            return start
-        reset = self.settings.auto_offset_reset.value
-        if not reset:
-            raise ConfigError("auto.offset.reset is none: say where to begin, with position= or timestamp_ms=")
-        return AtTime(reset)
+    def _take_at_once(self) -> bool:
+        with self._lock:
+            return not (self._group is not None and self._group.wanted) and self._reading.take()
+
+    def _all_read(self, ends: Mapping[TopicPartition, int]) -> bool:
+        if self._group is not None and self._is_member:
+            return self._group.settled and self._fetcher.partitions.keys() <= ends.keys() and self._reading.at(ends)
+        return self._reading.at(ends)
+
+    def _follow(self, ends: dict[TopicPartition, int]) -> None:
+        """Look up where the partitions end that have come since, and forget those that have gone."""
+        places = self.assignment
+        for gone in ends.keys() - places:
+            del ends[gone]
+        ends |= self.end_offsets([place for place in places if place not in ends])
 
     def _ends_now(self) -> dict[TopicPartition, int]:
-        return self._offsets(None, LATEST)
+        return self.end_offsets()
 
-    def _offsets(self, places: Iterable[Place] | None, timestamp: int) -> dict[TopicPartition, int]:
-        asked = self.assignment if places is None else [TopicPartition(*place) for place in places]
-        answers = list_offsets(self._shell, [(place, timestamp) for place in asked], self.settings.isolation_level)
-        first_error(answers)
-        return {place: answer.offset for place, answer in zip(asked, answers, strict=True)}
+    def _committed_or_reset(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, AtTime | int]:
+        reset = self.settings.auto_offset_reset.value
+        found: Mapping[TopicPartition, CommittedOffset | None] = {}
+        if self._group is not None:
+            found = self._group.committed(places, self._limit(None))
+        starts: dict[TopicPartition, AtTime | int] = {}
+        for place in places:
+            at = found.get(place)
+            if at is None and not reset:
+                raise ConfigError("auto.offset.reset is none: say where to begin, with position= or timestamp_ms=")
+            starts[place] = AtTime(reset) if at is None else at.offset
+        return starts
 
-    def _state(self, place: TopicPartition) -> PartitionState:
-        state = self._fetcher.partitions.get(place)
-        if state is None:
-            raise ConfigError(f"{place} is not assigned")
-        return state
+    def _offsets_of(self, what: Any, group: GroupSide) -> dict[TopicPartition, CommittedOffset]:
+        with self._lock:
+            positions = group.positions()
+        return positions if what is None else offsets_to_commit(what, positions)
 
     def _seek(self, positions: Mapping[TopicPartition, AtTime | int]) -> None:
         for place in positions:
@@ -287,17 +447,3 @@ class Consumer:
             self._fetcher.pause(chosen, paused)
             self._reading.put_aside()
             self._shell.wake()
-
-
-def _fetching(chosen: ConsumerSettings) -> FetcherSettings:
-    return FetcherSettings(
-        min_bytes=chosen.fetch_min_bytes,
-        max_wait_ms=chosen.fetch_max_wait_ms,
-        max_bytes=chosen.fetch_max_bytes,
-        max_partition_bytes=chosen.max_partition_fetch_bytes,
-        isolation_level=chosen.isolation_level,
-        reset=chosen.auto_offset_reset,
-        check_crc=chosen.check_crcs,
-        retry_backoff_ms=chosen.retry_backoff_ms,
-        retry_backoff_max_ms=chosen.retry_backoff_max_ms,
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from ...core.client.errors import ClientTimeout
@@ -34,6 +35,24 @@ def start_at(position: Position | None, timestamp_ms: int | None) -> AtTime | in
     if position < 0:
         raise ConfigError(f"position {position}: an offset is 0 or more")
     return position
+
+
+def subscription_of(
+    topics: str | Iterable[str] | None, pattern: str | re.Pattern[str] | None
+) -> list[str] | re.Pattern[str]:
+    """Topics, or a pattern. Raises `ConfigError`."""
+    if (topics is None) == (pattern is None):
+        raise ConfigError("subscribe to topics, or to a pattern")
+    if pattern is not None:
+        try:
+            return re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"pattern {pattern!r:.200} is not a regular expression: {error}") from error
+    assert topics is not None
+    several = [topics] if isinstance(topics, str) else list(dict.fromkeys(topics))
+    if not several or not all(isinstance(topic, str) and topic for topic in several):
+        raise ConfigError("subscribe to at least one topic, by its name")
+    return several
 
 
 class PlaceFinder:

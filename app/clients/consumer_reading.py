@@ -53,6 +53,18 @@ class Reading:
         """True while there is a chunk to go on with."""
         return self._hand is not None or any(not hand.state.paused for hand in self._aside.values())
 
+    @property
+    def progress(self) -> object:
+        """Changes with every message that is handed out."""
+        hand = self._hand
+        return None if hand is None else (hand.chunk, hand.state.read_offset)
+
+    def epoch_of(self, state: PartitionState) -> int:
+        """The leader epoch of the message of this partition that was handed out last; -1 = not known."""
+        hand = self._aside.get(state.place, self._hand)
+        in_hand = hand is not None and hand.state is state
+        return hand.chunk.messages.leader_epoch if hand is not None and in_hand else state.read_epoch
+
     def rest(self, ends: Ends | None) -> Iterator[Message]:
         """What is left of the chunk in hand, up to where it is put aside."""
         hand = self._hand

@@ -1,6 +1,6 @@
 """What can go wrong on the client's side alone. Refusals by a broker are `ApiError`."""
 
-from ...ports.errors import BarnabasError
+from ...ports.errors import ApiError, BarnabasError
 
 
 class QueueFull(BarnabasError):
@@ -24,3 +24,10 @@ class ClientTimeout(BarnabasError):
 
 class NoOffset(BarnabasError):
     """A partition has no position, or one out of range, and `auto.offset.reset` is none."""
+
+
+class CommitFailed(ApiError):
+    """The positions were not committed, because their partitions are another member's now, or may be soon.
+
+    What was read since the last commit comes again, here or there. Go on asking for messages, to be a member again.
+    """

@@ -80,6 +80,10 @@ class Fetcher:
             if not paused:
                 state.stopped = False
 
+    def surface(self, place: TopicPartition, error: BarnabasError) -> None:
+        """Let the reader raise the error when it gets there, once; the partition then waits for `seek` or `resume`."""
+        self._surface(self.partitions[place], error)
+
     def next_chunk(self) -> Chunk | None:
         """The next chunk for the reader, partitions in turn; None when nothing is there yet."""
         for turn, place in enumerate(self._order):
@@ -270,7 +274,6 @@ class Fetcher:
             self._surface(state, error)
 
     def _surface(self, state: PartitionState, error: BarnabasError) -> None:
-        """Let the reader raise the error when it gets there, once; the partition then waits for `seek` or `resume`."""
         state.last_error = error
         state.stopped = True
         nothing = MessageSet(b"", self._codecs, from_offset=state.fetch_offset)

@@ -98,7 +98,8 @@ def test_mistakes_are_named(consumer: Consumer) -> None:
         (lambda: consumer.assign([]), "at least one"),
         (consumer.poll, "assign"),
         (lambda: consumer.seek(T1, 0), "t-1 is not assigned"),
-        (lambda: consumer.subscribe(["t"]), "groups are not there yet"),
+        (lambda: consumer.subscribe(["t"]), r"subscribe\(\) needs a group"),
+        (consumer.commit, r"commit\(\) needs a group"),
     ):
         with pytest.raises(ConfigError, match=text):
             call()

@@ -26,6 +26,9 @@ class GroupConfig:
     group_record_max_bytes: int = 32 * _MIB
     """A larger group is not even offered to the log, which has a limit of its own (max.message.bytes)."""
     members_max_bytes: int = 512 * _MIB
-    """Of the members of all groups together; further ones are told that no coordinator is available for now."""
+    """Of the members of all groups together; further ones, and further assignments, are answered with
+    COORDINATOR_NOT_AVAILABLE."""
     promised_ids_max: int = 100_000
     """Member ids that were given out and not used yet; the oldest are forgotten."""
+    promised_bytes_max: int = 64 * _MIB
+    """Of their names and those of their groups."""

@@ -89,6 +89,7 @@ class GroupCoordinator:
         self._entropy = entropy
         self._positions = Positions(self._runtime, knows)
         self._promised: deque[tuple[str, str]] = deque()
+        self._promised_bytes = 0
         self._expiry: Timer | None = None
 
     @property
@@ -289,9 +290,12 @@ class GroupCoordinator:
 
     def _remember_promise(self, group_id: str, member_id: str) -> None:
         """Of all the ids that were given out, so many newest ones can still be used."""
+        config = self.config
         self._promised.append((group_id, member_id))
-        while len(self._promised) > self.config.promised_ids_max:
+        self._promised_bytes += len(group_id) + len(member_id)
+        while len(self._promised) > config.promised_ids_max or self._promised_bytes > config.promised_bytes_max:
             oldest_group, oldest_id = self._promised.popleft()
+            self._promised_bytes -= len(oldest_group) + len(oldest_id)
             entry = self._table.get(oldest_group)
             if entry is not None:
                 self._runtime.drive(entry, entry.group.forget_promised(oldest_id, self._runtime.now_ms))

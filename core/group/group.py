@@ -312,7 +312,7 @@ class Group(Membership):
         if self.state is not _PREPARING:
             if self.state is _COMPLETING:
                 for member in self.roster:
-                    member.assignment = b""
+                    self.roster.assign(member, b"")
                     if answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, out):
                         self._refresh(member, now_ms)
             self._storing, self._lost = None, False
@@ -372,7 +372,7 @@ class Group(Membership):
         self._deadlines.set(SYNC, now_ms + longest)
         for member in roster:
             to = roster.stop_waiting(member)
-            member.assignment = b""
+            roster.assign(member, b"")
             if to is not None:
                 member.is_new = False
                 self._refresh(member, now_ms)
@@ -381,7 +381,7 @@ class Group(Membership):
     def _assign(self, store: Store, now_ms: float, out: Effects) -> None:
         self.state = _STABLE
         for member in self.roster:
-            member.assignment = store.assignments.get(member.member_id, b"")
+            self.roster.assign(member, store.assignments.get(member.member_id, b""))
             to, member.syncing = member.syncing, None
             if to is not None:
                 self._refresh(member, now_ms)

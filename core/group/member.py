@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from attrs import define, field
+from attrs import define
 
 from ...ports.broker_api import Caller, GroupProtocol, JoinGroup
 from .effects import To
 from .records import StoredMember
 
 MEMBER_BYTES = 4096
-"""What a member takes in memory besides its metadata, roughly, if it has a group to itself."""
+"""What a member takes in memory besides its names and data, roughly, if it has a group to itself."""
 _PROTOCOL_BYTES = 32
 
 
@@ -31,10 +31,12 @@ class Member:
     """It has never been told that it is a member."""
     joining: To | None = None
     syncing: To | None = None
-    size_bytes: int = field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self.size_bytes = MEMBER_BYTES + metadata_bytes(self.protocols)
+    @property
+    def size_bytes(self) -> int:
+        """Roughly what it takes in memory. Whatever changes it goes through the roster."""
+        names = len(self.member_id) + len(self.client_id) + len(self.group_instance_id or "")
+        return MEMBER_BYTES + names + metadata_bytes(self.protocols) + len(self.assignment)
 
     @classmethod
     def joined(cls, member_id: str, request: JoinGroup, caller: Caller) -> "Member":
@@ -151,6 +153,10 @@ class Roster:
         self.size_bytes -= member.size_bytes
         self.waiting -= member.joining is not None
         self.add(by)
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        self.size_bytes += len(assignment) - len(member.assignment)
+        member.assignment = assignment
 
     def wait(self, member: Member, to: To) -> To | None:
         """The member waits for the answer to its join; returns where an earlier one waited."""

@@ -144,7 +144,6 @@ class Positions:
             told = outcomes if error is ErrorCode.NONE else _failed(outcomes, commit_error(error))
             runtime.answer(reply, OffsetCommitResult(partitions=told))
 
-        runtime.settle(entry)
         runtime.write(entry.partition, records.values(), done)
 
     def _unacceptable(self, partition: TopicPartition, position: OffsetCommitPartition) -> ErrorCode:

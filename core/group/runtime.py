@@ -130,8 +130,9 @@ class GroupRuntime:
     def settle(self, entry: Entry) -> None:
         """After any change of a group: count it, note its state, wake it in time; drop it when there is nothing."""
         group = entry.group
-        self.members_bytes += group.roster.size_bytes - entry.size_bytes
-        entry.size_bytes = group.roster.size_bytes
+        size_bytes = group.roster.size_bytes + len(group.group_id) * (len(group.roster) > 0)
+        self.members_bytes += size_bytes - entry.size_bytes
+        entry.size_bytes = size_bytes
         if group.state is not entry.state:
             entry.state = group.state
             entry.state_since_ms = self.clock.now_ms()
@@ -216,8 +217,12 @@ class GroupRuntime:
             self.note_failure(f"group {entry.group.group_id}", entry.partition, error)
             self.drive(entry, entry.group.stored(store, group_error(error), self.now_ms))
 
-        if store.group.size_bytes > self._config.group_record_max_bytes:
+        size_bytes = store.group.size_bytes
+        if size_bytes > self._config.group_record_max_bytes:
             done(ErrorCode.MESSAGE_TOO_LARGE)
+            return
+        if self.members_bytes - entry.size_bytes + size_bytes > self._config.members_max_bytes:
+            done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         try:
             key = encode_group_key(entry.group.group_id)

@@ -8,10 +8,15 @@ from .entry import Entry
 from .loading import Loading
 from .records import STRING_BYTES_MAX
 
+_REMEMBERED_BYTES_MAX = 250
+"""Hashes of longer group ids are not worth the memory that the ids take."""
+
 
 def partition_of(group_id: str, partition_count: int) -> int:
     """The partition of `__consumer_offsets` that keeps a group (facts C6)."""
-    return (java_string_hash(group_id.encode()) & 0x7FFFFFFF) % partition_count
+    key = group_id.encode()
+    hash_of = java_string_hash if len(key) <= _REMEMBERED_BYTES_MAX else java_string_hash.__wrapped__
+    return (hash_of(key) & 0x7FFFFFFF) % partition_count
 
 
 class GroupTable:

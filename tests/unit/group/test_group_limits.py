@@ -80,6 +80,45 @@ def test_members_are_bounded_and_the_present_ones_keep_their_service() -> None:
     assert house.coordinator._runtime.members_bytes < 10_000
 
 
+def test_names_count_as_well_as_data() -> None:
+    long = "n" * 30_000
+    house = House(members_max_bytes=100_000)
+    errors = [house.join(long + name).error for name in "abcd"]
+    assert errors == [E.NONE] * 3 + [E.COORDINATOR_NOT_AVAILABLE]
+    house = House(members_max_bytes=100_000)
+    first, second, third, fourth = [house.join(instance=long + name) for name in "abcd"]
+    assert first.error is E.NONE and second.waits and third.waits
+    assert fourth.error is E.COORDINATOR_NOT_AVAILABLE
+
+
+def test_assignments_are_bounded_all_together() -> None:
+    house = House(members_max_bytes=100_000)
+    members = [house.join(f"g{number}").result.member_id for number in range(3)]
+    given = bytes(40_000)
+    errors = [house.sync(f"g{number}", each, 1, {each: given}).error for number, each in enumerate(members)]
+    assert errors == [E.NONE, E.NONE, E.COORDINATOR_NOT_AVAILABLE]
+    for generation in (2, 3):
+        house.join("g0", members[0])
+        assert house.sync("g0", members[0], generation, {members[0]: given}).result.assignment == given
+    for number, each in enumerate(members):
+        house.leave(f"g{number}", each)
+    assert house.coordinator._runtime.members_bytes == 0
+
+
+def test_the_names_of_ids_that_were_given_out_are_bounded() -> None:
+    house = House(promised_bytes_max=100_000)
+    for number in range(20):
+        house.join(f"{number:020000d}", at_once=False)
+    assert sorted(house.listed()) == [f"{number:020000d}" for number in range(16, 20)]
+    house.pass_time(10_000)
+    for number in range(2000):
+        house.join(f"g{number}", at_once=False)
+    assert len(house.listed()) == 2000
+    house.pass_time(10_000)
+    assert house.listed() == {}
+    assert house.scheduler.waiting == 0
+
+
 def test_joins_that_nobody_waits_for_are_dropped() -> None:
     house = House()
     member, generation = house.stable("g")

@@ -122,10 +122,15 @@ class Barnabas:
         self._admin.delete_topics([topic])
 
     def groups(self) -> list[str]:
-        raise NotImplementedError
+        return [group.group_id for group in self._admin.list_groups()]
 
     def group(self, group: str) -> GroupView:
-        raise NotImplementedError
+        found = self._admin.describe_groups([group])[0]
+        return GroupView(
+            state=found.state,
+            members=len(found.members),
+            partitions=frozenset((place.topic, place.partition) for m in found.members for place in m.assignment),
+        )
 
 
 def _record(message: Message) -> Record:

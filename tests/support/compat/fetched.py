@@ -7,11 +7,13 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from support.maven import NoJars, maven_jars
+
 from . import outcomes
 from .model import Unavailable
 
 BUILD = Path(__file__).resolve().parents[3] / ".build"
-LIMIT_S = 150
+LIMIT_S = 120
 
 
 def need(*commands: str) -> None:
@@ -21,13 +23,12 @@ def need(*commands: str) -> None:
             raise Unavailable(f"{command} is not on this machine")
 
 
-def fetched(name: str, recipe: Sequence[Path], fetch: Callable[[Path], None]) -> Path:
-    """The folder that `fetch` has filled by `recipe`; filled again when the recipe changes.
+def fetched(name: str, recipe: str, fetch: Callable[[Path], None]) -> Path:
+    """The folder that `fetch` has filled by `recipe`; another recipe has another folder.
 
     Several processes may ask at once. Raises `Unavailable` when it cannot be filled; that is tried once a run.
     """
-    digest = hashlib.sha256(b"".join(part.read_bytes() for part in recipe)).hexdigest()[:12]
-    folder = BUILD / name / digest
+    folder = BUILD / name / hashlib.sha256(recipe.encode()).hexdigest()[:12]
     folder.mkdir(parents=True, exist_ok=True)
     done, failed = folder / ".complete", folder / ".failed"
     with (folder / ".lock").open("w") as lock:
@@ -43,6 +44,18 @@ def fetched(name: str, recipe: Sequence[Path], fetch: Callable[[Path], None]) ->
             raise
         done.touch()
     return folder
+
+
+def jars(name: str, libraries: Sequence[str]) -> Path:
+    """The folder with these libraries, each "group:artifact:version", and nothing besides. Raises `Unavailable`."""
+
+    def fetch(folder: Path) -> None:
+        try:
+            maven_jars(folder / "jars", libraries, without=["*:*"], timeout_s=LIMIT_S)
+        except NoJars as error:
+            raise Unavailable(str(error)) from error
+
+    return fetched(name, "\n".join(libraries), fetch) / "jars"
 
 
 def run(command: Sequence[str | Path], folder: Path, what: str) -> None:

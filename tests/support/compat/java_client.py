@@ -1,40 +1,65 @@
 """Apache Kafka's Java client of two generations, in a process of Java."""
 
 import os
-import shutil
 from pathlib import Path
 
-from .fetched import BUILD, fetched, need, run
+from .fetched import BUILD, fetched, jars, need, run
 from .remote import DriverProcess, RemoteClient
 
-_HERE = Path(__file__).parent / "java"
-QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
-
-
-def _fetch_jars(folder: Path) -> None:
-    shutil.copy(_HERE / "pom.xml", folder)
-    connecting = ["-Daether.connector.connectTimeout=10000", "-Dmaven.wagon.http.retryHandler.count=0"]
-    run(["mvn", "-B", "-q", *connecting, "dependency:copy"], folder, "the Java client could not be fetched")
-
-
-def _compile(folder: Path, jars: Path) -> None:
-    sources = [_HERE / "Driver.java", _HERE / "Tool.java"]
-    classpath = f"{jars}/3/*:{jars}/common/*"
-    run(["javac", "-nowarn", "-cp", classpath, "-d", folder, *sources], folder, "the driver could not be compiled")
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
+"""For processes of Java that do not live long."""
+_KAFKA = "4.3.1"
+_CLIENTS = {3: "org.apache.kafka:kafka-clients:3.9.2", 4: f"org.apache.kafka:kafka-clients:{_KAFKA}"}
+_COMMON = (
+    "com.github.luben:zstd-jni:1.5.6-10",
+    "at.yawk.lz4:lz4-java:1.10.2",
+    "org.xerial.snappy:snappy-java:1.1.10.7",
+    "org.slf4j:slf4j-api:1.7.36",
+    "org.slf4j:slf4j-nop:1.7.36",
+    "com.fasterxml.jackson.core:jackson-databind:2.21.2",
+    "com.fasterxml.jackson.core:jackson-core:2.21.2",
+    "com.fasterxml.jackson.core:jackson-annotations:2.21",
+)
+_PARTS = (
+    "tools tools-api server server-common metadata storage storage-api raft coordinator-common group-coordinator "
+    "group-coordinator-api share-coordinator transaction-coordinator"
+)
+_TOOLS = (
+    *(f"org.apache.kafka:kafka-{part}:{_KAFKA}" for part in _PARTS.split()),
+    f"org.apache.kafka:kafka_2.13:{_KAFKA}",
+    "org.scala-lang:scala-library:2.13.17",
+    "com.typesafe.scala-logging:scala-logging_2.13:3.9.6",
+    "com.yammer.metrics:metrics-core:2.2.0",
+    "commons-validator:commons-validator:1.10.1",
+    "org.apache.logging.log4j:log4j-api:2.25.3",
+    "org.apache.logging.log4j:log4j-core:2.25.3",
+    "net.sf.jopt-simple:jopt-simple:5.0.4",
+    "net.sourceforge.argparse4j:argparse4j:0.7.0",
+    "com.google.re2j:re2j:1.8",
+    "com.fasterxml.jackson.dataformat:jackson-dataformat-csv:2.21.2",
+    "com.fasterxml.jackson.datatype:jackson-datatype-jdk8:2.21.2",
+)
+"""What the console tools use. Named one by one: all that kafka-tools asks for would be Kafka Connect as well."""
+_SOURCES = [Path(__file__).parent / "java" / name for name in ("Driver.java", "Tool.java")]
 
 
 def java_classpath(generation: int) -> str:
     """Of the driver and the libraries of that generation, 3 or 4. Raises `Unavailable`."""
     need("java", "javac", "mvn")
-    jars = fetched("java", [_HERE / "pom.xml"], _fetch_jars)
-    sources = [_HERE / "pom.xml", _HERE / "Driver.java", _HERE / "Tool.java"]
-    classes = fetched("java-classes", sources, lambda folder: _compile(folder, jars))
-    return f"{classes}:{jars}/{generation}/*:{jars}/common/*"
+    libraries = [_CLIENTS[generation], *_COMMON, *(_TOOLS if generation == 4 else ())]
+    folder = jars(f"java-{generation}", libraries)
+
+    def compile_driver(into: Path) -> None:
+        command = ["javac", "-nowarn", "-cp", f"{folder}/*", "-d", into, *_SOURCES]
+        run(command, into, "the driver could not be compiled")
+
+    recipe = "\n".join([*libraries, *(source.read_text(encoding="utf-8") for source in _SOURCES)])
+    return f"{fetched(f'java-{generation}-driver', recipe, compile_driver)}:{folder}/*"
 
 
 def _client(bootstrap: str, generation: int) -> RemoteClient:
     command = ["java", *QUICK, "-cp", java_classpath(generation), "Driver"]
-    log = BUILD / "java" / f"{generation}-{os.getpid()}.log"
+    log = BUILD / f"java-{generation}" / f"{os.getpid()}.log"
     return RemoteClient(DriverProcess(command, log, os.environ), bootstrap)
 
 

@@ -19,7 +19,7 @@ def _fetch(folder: Path) -> None:
 def kafkajs(bootstrap: str) -> RemoteClient:
     """Raises `Unavailable`."""
     need("node", "npm")
-    folder = fetched("kafkajs", [_HERE / "package.json"], _fetch)
+    folder = fetched("kafkajs", (_HERE / "package.json").read_text(encoding="utf-8"), _fetch)
     environment = {
         **os.environ,
         "NODE_PATH": str(folder / "node_modules"),

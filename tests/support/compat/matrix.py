@@ -43,16 +43,13 @@ class Entry:
     title: str
     make: Callable[[str], Any]
     crew: str = ""
-    others: tuple[str, ...] = ("kafka-python", "librdkafka")
+    others: tuple[str, ...] = ("barnabas", "librdkafka")
     lacks: Mapping[str, str] = {}
     faults: Mapping[str, str] = {}
 
     @property
     def features(self) -> list[str]:
         return [feature for feature in FEATURES if feature not in self.lacks]
-
-
-_GROUPS = ("group", "commit", "rebalance", "cooperative", "mixed", "describe")
 
 
 def _late(module: str, name: str) -> Callable[[str], Any]:
@@ -72,19 +69,18 @@ CLIENTS: Mapping[str, Entry] = {
             title="Barnabas",
             make=_late("barnabas_client", "Barnabas"),
             others=("kafka-python", "librdkafka"),
-            lacks=dict.fromkeys(_GROUPS, "not there yet"),
         ),
         Entry(
             key="librdkafka",
             title="confluent-kafka (librdkafka)",
             make=_late("librdkafka", "Librdkafka"),
-            others=("kafka-python", "aiokafka"),
+            others=("barnabas", "kafka-python"),
         ),
         Entry(
             key="kafka-python",
             title="kafka-python",
             make=_late("kafka_python_client", "KafkaPython"),
-            others=("librdkafka", "aiokafka"),
+            others=("barnabas", "librdkafka"),
         ),
         Entry(
             key="aiokafka",

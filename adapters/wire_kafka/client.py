@@ -6,7 +6,7 @@ from math import ceil
 from struct import Struct
 from typing import Any
 
-from ...ports.broker_api import Caller, Fetch, Produce, ProduceResult, ProduceResultPartition, Reply, Request
+from ...ports.broker_api import Caller, Fetch, JoinGroup, Produce, ProduceResult, ProduceResultPartition, Reply, Request
 from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -82,8 +82,8 @@ class _Waiting:
 class KafkaLink:
     """A connection to one broker. Made by `connect_kafka`; usable from the moment `opened` gets it.
 
-    Answers come in the order of the requests. One that takes longer than the request timeout (a fetch: and its own
-    waiting time) means that the connection is dead: it is closed, and every request on it fails.
+    Answers come in the order of the requests. One that takes longer than the request timeout (a fetch and a join: and
+    as long as it says that it may wait) means that the connection is dead: it is closed, and every request on it fails.
     """
 
     def __init__(
@@ -145,9 +145,10 @@ class KafkaLink:
             nothing_known = [ProduceResultPartition(part.topic, part.partition) for part in request.partitions]
             reply(ProduceResult(partitions=nothing_known))  # type: ignore[arg-type]  # the result type of Produce
             return
-        self._waiting.append(
-            _Waiting(self._correlation_id, api, version, request, reply, self._tick + self._patience(request))
-        )
+        last_tick = self._tick + self._patience(request)
+        if self._waiting:
+            last_tick = max(last_tick, self._waiting[-1].last_tick)  # its answer comes after that one's
+        self._waiting.append(_Waiting(self._correlation_id, api, version, request, reply, last_tick))
         self._connection.send(pieces)
         if self._timer is None:
             self._timer = self._scheduler.call_later(self._tick_ms, self._next_tick)
@@ -264,8 +265,12 @@ class KafkaLink:
         return waiting, result
 
     def _patience(self, request: Request[Any]) -> int:
-        own_wait_ms = max(0, request.max_wait_ms) if isinstance(request, Fetch) else 0
-        return TICKS + 1 + ceil(own_wait_ms / self._tick_ms)
+        own_wait_ms = 0
+        if isinstance(request, Fetch):
+            own_wait_ms = request.max_wait_ms
+        elif isinstance(request, JoinGroup):
+            own_wait_ms = max(request.rebalance_timeout_ms, request.session_timeout_ms)
+        return TICKS + 1 + ceil(max(0, own_wait_ms) / self._tick_ms)
 
     def _next_tick(self) -> None:
         self._timer = None

@@ -19,6 +19,7 @@ from barnabas.ports.broker_api import (
     DeleteTopics,
     Fetch,
     FetchPartition,
+    JoinGroup,
     ListOffsets,
     ListOffsetsPartition,
     Metadata,
@@ -366,6 +367,18 @@ def test_a_fetch_may_wait_as_long_as_it_says_besides() -> None:
     assert replies == []
     setup.scheduler.advance(TIMEOUT_MS / 2)
     assert [type(reply) for reply in replies] == [TransportError]
+
+
+def test_a_join_may_wait_for_the_other_members_and_what_follows_waits_for_it() -> None:
+    setup = Setup()
+    join = JoinGroup(
+        group_id="g", session_timeout_ms=1, rebalance_timeout_ms=3 * TIMEOUT_MS, protocol_type="consumer", protocols=()
+    )
+    joined, told = setup.submit(join), setup.submit(Metadata(topics=None))
+    setup.scheduler.advance(4 * TIMEOUT_MS)
+    assert (joined, told, setup.link.is_open) == ([], [], True)
+    setup.scheduler.advance(TIMEOUT_MS / 2)
+    assert [type(reply) for reply in joined + told] == [TransportError] * 2
 
 
 def test_answers_in_time_leave_no_timer_behind() -> None:

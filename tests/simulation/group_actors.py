@@ -113,8 +113,7 @@ class GroupMember(GroupActor):
 
     def work(self) -> None:
         if self.leaving:
-            request = LeaveGroup(group_id=GROUP, members=[LeavingMember(member_id=self.member_id)])
-            self.ask(request, self._left)
+            self.ask(LeaveGroup(group_id=GROUP, members=[LeavingMember(member_id=self.member_id)]), self._left)
         elif self.generation < 0:
             self._join()
         elif self.owned is None:
@@ -122,8 +121,8 @@ class GroupMember(GroupActor):
         elif self.owned and self.entropy.below(2):
             self._commit(self.owned)
         else:
-            request = Heartbeat(group_id=GROUP, generation_id=self.generation, member_id=self.member_id)
-            self.ask(request, self._beaten)
+            beat = Heartbeat(group_id=GROUP, generation_id=self.generation, member_id=self.member_id)
+            self.ask(beat, self._beaten)
 
     def vanish(self) -> None:
         """Without a word."""

@@ -160,7 +160,6 @@ class GroupAdmin(TopicAdmin):
 
         Raises the first `ApiError`: NON_EMPTY_GROUP names the members.
         """
-        self._check_empty(group_id)
         partitions = [OffsetCommitPartition(p[0], p[1], offset) for p, offset in offsets.items()]
 
         def errors(result: OffsetCommitResult) -> Iterable[ErrorCode]:
@@ -168,7 +167,7 @@ class GroupAdmin(TopicAdmin):
 
         result = self._ask_coordinator(group_id, OffsetCommit(group_id=group_id, partitions=partitions), errors)
         for outcome in result.partitions:
-            if outcome.error is ErrorCode.UNKNOWN_MEMBER_ID:  # somebody has joined meanwhile
+            if outcome.error is ErrorCode.UNKNOWN_MEMBER_ID:  # only members commit to a group that has some
                 self._check_empty(group_id)
             check(outcome.error, None, f"{outcome.topic}-{outcome.partition} of group {group_id}")
 

@@ -93,3 +93,18 @@ def test_the_cluster_is_described(bootstrap: str) -> None:
         assert {p.leader for p in topic.partitions} <= {1, 2, 3}
         ends = admin.list_offsets({("described", p): "latest" for p in range(4)})
         assert ends == {TopicPartition("described", p): int(p == 3) for p in range(4)}
+
+
+def test_offsets_of_groups_are_kept_by_their_coordinators(bootstrap: str) -> None:
+    with Producer(bootstrap) as producer:
+        producer.send("positions", b"x").result(20)
+    with Admin(bootstrap) as admin:
+        groups = [f"group-{number}" for number in range(6)]
+        coordinators = {admin.coordinator(group).node_id for group in groups}
+        assert len(coordinators) > 1
+        for number, group in enumerate(groups):
+            assert admin.group_offsets(group, [("positions", 1)]) == {}
+            admin.alter_group_offsets(group, {("positions", 1): number})
+        for number, group in enumerate(groups):
+            found = admin.group_offsets(group, [("positions", 0), ("positions", 1)])
+            assert {place: each.offset for place, each in found.items()} == {TopicPartition("positions", 1): number}

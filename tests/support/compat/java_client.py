@@ -50,7 +50,7 @@ def java_classpath(generation: int) -> str:
     folder = jars(f"java-{generation}", libraries)
 
     def compile_driver(into: Path) -> None:
-        command = ["javac", "-nowarn", "-cp", f"{folder}/*", "-d", into, *_SOURCES]
+        command = ["javac", "-nowarn", "-cp", f"{folder}/*", "-d", str(into), *map(str, _SOURCES)]
         run(command, into, "the driver could not be compiled")
 
     recipe = "\n".join([*libraries, *(source.read_text(encoding="utf-8") for source in _SOURCES)])

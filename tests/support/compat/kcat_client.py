@@ -19,7 +19,7 @@ class Kcat:
         need("kcat")
         said = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=False).stdout
         found = re.search(r"Version (\S+).*librdkafka (\S+)", said)
-        self.version = f"{found[1]} with librdkafka {found[2]}" if found else said
+        self.version = f"{found[1]}, librdkafka {found[2]}" if found else said
         self._bootstrap = bootstrap
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import confluent_kafka as ck
@@ -18,7 +19,7 @@ class Librdkafka:
     """One admin client is kept; producers and consumers live as long as a call."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.version = f"{ck.version()[0] if isinstance(ck.version(), tuple) else ck.version()}"
+        self.version = f"{version('confluent-kafka')}, librdkafka {ck.libversion()[0]}"
         self._common: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.ms": 20}
         self._admin: Any = ck_admin.AdminClient(self._common)
 

@@ -72,7 +72,7 @@ CLIENTS: Mapping[str, Entry] = {
         ),
         Entry(
             key="librdkafka",
-            title="confluent-kafka (librdkafka)",
+            title="confluent-kafka",
             make=_late("librdkafka", "Librdkafka"),
             others=("barnabas", "kafka-python"),
         ),
@@ -86,26 +86,26 @@ CLIENTS: Mapping[str, Entry] = {
             key="aiokafka",
             title="aiokafka",
             make=_late("aiokafka_client", "AioKafka"),
-            lacks={"cooperative": "it has eager assignors alone"},
+            lacks={"cooperative": "its assignors are eager"},
         ),
         Entry(
             key="kafkajs",
             title="kafkajs",
             make=_late("kafkajs_client", "kafkajs"),
-            lacks={"assigned": "it reads in groups alone", "cooperative": "it has eager assignors alone"},
+            lacks={"assigned": "reads in groups alone", "cooperative": "its assignors are eager"},
         ),
-        Entry(key="java-3", title="Java client 3.9", make=_late("java_client", "java_3")),
-        Entry(key="java-4", title="Java client 4", make=_late("java_client", "java_4")),
+        Entry(key="java-3", title="Java 3.9", make=_late("java_client", "java_3")),
+        Entry(key="java-4", title="Java 4", make=_late("java_client", "java_4")),
         Entry(
             key="console",
-            title="Kafka's console tools",
+            title="console tools",
             make=_late("console_tools", "ConsoleTools"),
         ),
         Entry(
             key="kcat",
             title="kcat",
             make=_late("kcat_client", "Kcat"),
-            lacks=dict.fromkeys(("create", "alter", "delete", "configs", "describe"), "it does not administer"),
+            lacks=dict.fromkeys(("create", "alter", "delete", "configs", "describe"), "does not administer"),
         ),
     )
 }

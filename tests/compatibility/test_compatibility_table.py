@@ -1,0 +1,56 @@
+"""The table in the README says what the tests of the matrix find."""
+
+from pathlib import Path
+
+import pytest
+from support.compat import outcomes, table
+from support.compat.matrix import CLIENTS, FEATURES
+
+
+@pytest.fixture
+def readme(checkout: Path) -> str:
+    return (checkout / "README.md").read_text(encoding="utf-8")
+
+
+def results(**changed: str) -> list[outcomes.Found]:
+    """As if everything had been tested."""
+    return [
+        outcomes.Found(
+            client=key, feature=feature, state=changed.get(f"{key}_{feature}", "yes"), reason="a\nb", version="1.2"
+        )
+        for key, entry in CLIENTS.items()
+        for feature in entry.features
+    ]
+
+
+def test_the_readme_agrees_with_the_matrix(readme: str) -> None:
+    """The matrix is what the tests insist on, so this holds whichever of them run here."""
+    assert table.parse(readme) == table.planned()
+
+
+def test_the_readme_agrees_with_what_this_run_found(readme: str) -> None:
+    written = table.parse(readme)
+    found = table.cells_of(each for each in outcomes.read() if each.run == outcomes.this_run())
+    assert {cell: written[cell] for cell in found} == found
+
+
+def test_what_fails_is_named() -> None:
+    text = table.render(results(kcat_headers="no"))
+    row = next(line for line in text.splitlines() if line.startswith(f"| {FEATURES['headers']} "))
+    assert row.count("| yes ") == len(CLIENTS) - 1
+    number = row.partition("no (")[2].partition(")")[0]
+    assert f"({number}) kcat: a." in " ".join(text.split())
+
+
+def test_what_was_not_tested_is_not_written() -> None:
+    with pytest.raises(ValueError, match=r"not tested: kcat-headers$"):
+        table.render(results(kcat_headers="skipped"))
+
+
+def test_it_is_found_again() -> None:
+    empty = f"# Title\n\n{table.BEGIN}\n{table.END}\n\nmore\n"
+    text = table.render(results(kcat_headers="no"))
+    readme = table.replaced(empty, text)
+    assert readme == f"# Title\n\n{table.BEGIN}\n{text}\n{table.END}\n\nmore\n"
+    assert {cell for cell, state in table.parse(readme).items() if state == "no"} == {("kcat", "headers")}
+    assert table.replaced(readme, text) == readme

@@ -8,6 +8,7 @@ from ...core.group.loading import Loading
 from ...core.message.batch_header import parse_header
 from ...core.message.batch_reader import Columns, decode_columns
 from ...core.message.codec import Codecs
+from ...core.message.plain_batches import take_plain
 from ...core.partition import Partition
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -35,7 +36,11 @@ class _Reading:
         Raises `ApiError` where it cannot be told how to go on.
         """
         began = self.offset
-        data = memoryview(records if isinstance(records, bytes | bytearray | memoryview) else records.read())
+        content = bytes(records) if isinstance(records, bytes | bytearray | memoryview) else records.read()
+        columns = Columns()
+        position, self.offset = take_plain(content, self.offset, columns.keys, columns.values)
+        self._feed(columns)
+        data = memoryview(content)[position:]
         while data:
             columns = Columns(self.offset)
             try:

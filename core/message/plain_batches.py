@@ -1,0 +1,71 @@
+"""Keys and values of plain batches, quickly also where each batch has one record: of a log that is read as a table."""
+
+from crc32c import crc32c
+
+from .batch_header import CODEC_MASK, CONTROL_BIT, CRC_COVERS_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
+
+_NOT_PLAIN = CODEC_MASK | CONTROL_BIT
+_MORE = 0x80
+_NULL = 1
+
+
+def take_plain(data: bytes, from_offset: int, keys: list[bytes | None], values: list[bytes | None]) -> tuple[int, int]:
+    """Read batches that are whole, right and not compressed, as long as they come; their records go to the lists.
+
+    Returns where the first other one begins (its position, and the offset to go on from): `decode_columns` reads it, or
+    says what is wrong with it. No batch may reach below `from_offset`.
+    """
+    view, position, offset, end = memoryview(data), 0, from_offset, len(data)
+    while position + HEADER_SIZE <= end:
+        base, length, _, magic, crc, attributes, delta, _, _, _, _, _, count = HEADER.unpack_from(data, position)
+        records, stop = position + HEADER_SIZE, position + LENGTH_OVERHEAD + length
+        if magic != MAGIC or attributes & _NOT_PLAIN or base < offset or not records <= stop <= end:
+            break
+        if not 0 < count <= delta + 1 or crc32c(view[position + CRC_COVERS_FROM : stop]) != crc:
+            break
+        before = len(keys)
+        try:
+            reached = _take_records(data, records, count, keys, values)
+        except IndexError:
+            reached = -1
+        if reached != stop:
+            del keys[before:], values[before:]
+            break
+        position, offset = stop, base + delta + 1
+    return position, offset
+
+
+def _take_records(data: bytes, position: int, count: int, keys: list[bytes | None], values: list[bytes | None]) -> int:
+    """Returns the position after them. Whatever is not as usual makes it another one than it should be, or raises
+    `IndexError`: sizes beyond two bytes, headers. Varints are read in place, since calls would double the time."""
+    for _ in range(count):
+        position += 1 if data[position] < _MORE else 2  # the size: the position at the end shows whether it is right
+        position += 1  # the attributes mean nothing
+        while data[position] >= _MORE:  # difference of the timestamp
+            position += 1
+        position += 1
+        while data[position] >= _MORE:  # difference of the offset
+            position += 1
+        position += 1
+        position = _take_field(data, position, keys)
+        position = _take_field(data, position, values)
+        if data[position]:
+            return -1
+        position += 1
+    return position
+
+
+def _take_field(data: bytes, position: int, column: list[bytes | None]) -> int:
+    raw = data[position]
+    position += 1
+    if raw >= _MORE:
+        raw = raw & 0x7F | data[position] << 7
+        position += 1
+        if raw >= _MORE << 7:
+            return len(data) + 1
+    if raw & 1:
+        column.append(None)
+        return position if raw == _NULL else len(data) + 1
+    end = position + (raw >> 1)
+    column.append(data[position:end])
+    return end

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from ..core.message.message import Message
+from ..ports.broker_api import EARLIEST
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ConfigError
 from .expected import Expectation, Mode
 
 if TYPE_CHECKING:
-    from ..app.clients.consumer import Consumer
     from .broker import TestBroker
 
 _PATIENCE_S = 10.0
 _POLL_S = 0.05
-_SETTINGS: Mapping[str, Any] = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 50, "auto_offset_reset": "earliest"}
+_SETTINGS: Mapping[str, Any] = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 50}
 
 
 def assert_produced(
@@ -100,31 +101,68 @@ class _Reader:
     """One topic, from the beginning."""
 
     def __init__(self, source: object, topic: str, partition: int | None) -> None:
-        from ..app.clients.consumer import Consumer
+        from ..app.clients.admin import Admin
+        from ..app.clients.simple_consumer import SimpleConsumer
 
         self._topic = topic
         self._partition = partition
-        self._consumer: Consumer = Consumer(source, **_SETTINGS)
-        self.partitions = 0
+        self._next: dict[int, int] = {}
+        self._closing = ExitStack()
+        with ExitStack() as opened:
+            self._admin = opened.enter_context(Admin(source, **_SETTINGS))
+            self._consumer = opened.enter_context(SimpleConsumer(source, **_SETTINGS))
+            self._closing = opened.pop_all()
+
+    @property
+    def partitions(self) -> int:
+        """How many are read."""
+        return len(self._next)
 
     def open(self) -> bool:
         """False while there is no such topic. Raises `ApiError` for a partition that it does not have."""
-        chosen = None if self._partition is None else [self._partition]
         try:
-            self.partitions = len(self._consumer.assign(self._topic, partitions=chosen, position="earliest"))
+            (found,) = self._admin.describe_topics([self._topic])
         except ApiError as error:
-            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and "partitions, no" not in str(error):
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 return False
             raise
+        numbers = sorted(each.partition for each in found.partitions)
+        if self._partition is not None:
+            if self._partition not in numbers:
+                text = f"{self._topic} has {len(numbers)} partitions, no {self._partition}"
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+            numbers = [self._partition]
+        self._next = {number: self._consumer.offset_at(self._topic, number, EARLIEST) for number in numbers}
         return True
 
     def to_the_end(self) -> list[Message]:
         """All that is there now and was not read yet."""
-        return list(self._consumer.messages(stop_at_end=True))
+        return [message for number in self._next for message in self._rest(number)]
 
     def more(self, timeout: float) -> list[Message]:
         """What comes within `timeout` seconds."""
-        return self._consumer.poll_many(10_000, timeout)
+        asked = [(self._topic, number, offset) for number, offset in self._next.items()]
+        try:
+            self._consumer.multifetch(asked, 1, max_wait_ms=int(timeout * 1000))
+        except ApiError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+        return self.to_the_end()
+
+    def _rest(self, number: int) -> list[Message]:
+        found: list[Message] = []
+        while True:
+            try:
+                for piece in self._consumer.read(self._topic, number, self._next[number]):
+                    found += piece
+                    self._next[number] = piece.next_offset
+            except ApiError as error:
+                earliest = self._consumer.offset_at(self._topic, number, EARLIEST)
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or earliest <= self._next[number]:
+                    raise
+                self._next[number] = earliest  # what was to be read has expired meanwhile
+            else:
+                return found
 
     def sorted(self, messages: Sequence[Message]) -> list[Message]:
         return sorted(messages, key=lambda message: (message.partition, message.offset))
@@ -133,7 +171,7 @@ class _Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._consumer.close()
+        self._closing.close()
 
 
 def _source(broker: TestBroker | str | None) -> object:

@@ -2,11 +2,12 @@
 
 import gc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from support.compat import checks_admin, checks_groups, checks_messages
-from support.compat.matrix import CLIENTS, Entry
+from support.compat.matrix import CLIENTS
 from support.compat.model import Client, Unavailable
 from support.compat.world import World
 
@@ -50,7 +51,7 @@ def world() -> Iterator[World]:
 def cells() -> Iterator[Any]:
     for entry in CLIENTS.values():
         for feature in entry.features:
-            marks = [pytest.mark.xdist_group(f"compatibility-{entry.crew or entry.key}")]
+            marks = [pytest.mark.xdist_group(f"compatibility-{entry.key}")]
             if feature in entry.faults:
                 marks.append(pytest.mark.xfail(reason=entry.faults[feature], strict=True))
             yield pytest.param(entry.key, feature, id=f"{entry.key}-{feature}", marks=marks)
@@ -64,13 +65,18 @@ def test_cell(world: World, record_property: Callable[[str, object], None], key:
     if check is not None:
         check(world, client)
     elif feature == "mixed":
-        checks_groups.check_mixed(world, client, [client_of(world, other) for other in entry_of(key).others])
+        checks_groups.check_mixed(world, client, [client_of(world, other) for other in CLIENTS[key].others])
     else:
         checks_groups.check_describe(world, client, client_of(world, "librdkafka"))
 
 
-def entry_of(key: str) -> Entry:
-    return CLIENTS[key]
+@pytest.mark.xdist_group("compatibility-all")
+def test_all_that_are_here_share_a_group(world: World) -> None:
+    here = []
+    for key in CLIENTS:
+        with suppress(Unavailable):
+            here.append(world.client(key))
+    checks_groups.check_everybody(world, here)
 
 
 def client_of(world: World, key: str) -> Client:

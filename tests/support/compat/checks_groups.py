@@ -100,6 +100,7 @@ def check_rebalance(world: World, client: Client, assignor: str = "") -> None:
         group.settle()
         second = group.join(client, assignor)
         group.settle()
+        assert world.admin.describe_groups([group.group])[0].protocol == assignor or not assignor
         group.expect(group.send("two"))
         group.join(client, assignor)
         group.settle()
@@ -132,6 +133,19 @@ def check_mixed(world: World, client: Client, others: Sequence[Client]) -> None:
             group.leave(member)
         group.settle()
         group.expect(group.send("alone"))
+
+
+def check_everybody(world: World, clients: Sequence[Client]) -> None:
+    """One group with a member of each; then every other one leaves."""
+    with crew(world, 2 * len(clients)) as group:
+        for client in clients:
+            group.join(client, "range")
+        group.settle()
+        group.expect(group.send("all"))
+        for member in group.members[::2]:
+            group.leave(member)
+        group.settle()
+        group.expect(group.send("the others"))
 
 
 def check_describe(world: World, client: Client, other: Client) -> None:

@@ -36,13 +36,11 @@ class Entry:
     lacks:  feature → why this client does not have it: "-" in the table.
     faults: feature → why it does not work: "no" in the table, and the test must fail.
     others: with whom its members share a group.
-    crew:   tests of the same crew run in one process, one after the other.
     """
 
     key: str
     title: str
     make: Callable[[str], Any]
-    crew: str = ""
     others: tuple[str, ...] = ("barnabas", "librdkafka")
     lacks: Mapping[str, str] = {}
     faults: Mapping[str, str] = {}

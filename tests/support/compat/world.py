@@ -7,6 +7,7 @@ from barnabas.app.broker_handle import Broker
 from barnabas.app.clients.admin import Admin
 from barnabas.app.clients.producer import Producer
 from barnabas.app.clients.simple_consumer import SimpleConsumer
+from barnabas.core.message.batch_header import BatchHeader
 
 from .model import PATIENCE_S, Client, Record, Unavailable
 
@@ -102,6 +103,6 @@ class World:
             for message in piece
         ]
 
-    def codecs(self, topic: str) -> set[int]:
-        """The numbers of the codecs of the batches in partition 0."""
-        return {header.codec_id for piece in self._simple.read(topic, 0, 0) for header in piece.batches()}
+    def batches(self, topic: str) -> list[BatchHeader]:
+        """The headers of the batches in partition 0, as they were produced."""
+        return [header for piece in self._simple.read(topic, 0, 0) for header in piece.batches()]

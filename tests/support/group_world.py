@@ -1,4 +1,4 @@
-"""Consumers of groups without threads: their memberships against a real coordinator, over links that take their time."""
+"""Consumers of groups without threads: memberships against a real coordinator, over links that take their time."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -154,7 +154,7 @@ class World:
         if member.standing.generation_id >= 0 and member._phase.name == "STABLE":
             for place in member.holdings.assigned:
                 key = (member.standing.generation_id, place)
-                assert self.owners.setdefault(key, consumer.name) == consumer.name, key
+                assert self.owners.setdefault(key, consumer.owner) == consumer.owner, key
 
 
 class Consumer:
@@ -169,16 +169,16 @@ class Consumer:
         group: str = "g",
         instance: str | None = None,
         poll_ms: float = 20,
-        allow_auto_create: bool = False,
         **settings: Any,
     ) -> None:
         self.world = world
         self.name = name
+        self.owner = instance or name
         self.entropy = SeededEntropy(hash_of(name))
         self.view = ClusterView(
             [("bootstrap", 1)],
             self.entropy,
-            ViewSettings(allow_auto_create=allow_auto_create, metadata_max_age_ms=2_000),
+            ViewSettings(metadata_max_age_ms=2_000),
         )
         chosen = {
             "session_timeout_ms": SESSION_MS,

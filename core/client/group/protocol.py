@@ -135,8 +135,8 @@ class Reader:
     def i32(self) -> int:
         return self._take_int(_I32)
 
-    def texts(self) -> list[str]:
-        return [self.text() for _ in range(self._count(2))]
+    def texts(self) -> tuple[str, ...]:
+        return tuple([self.text() for _ in range(self._count(2))])
 
     def text(self) -> str:
         text = self.optional_text()
@@ -152,13 +152,13 @@ class Reader:
         size = self.i32()
         return None if size < 0 else self._take(size)
 
-    def partitions(self) -> list[TopicPartition]:
+    def partitions(self) -> tuple[TopicPartition, ...]:
         found: list[TopicPartition] = []
         for _ in range(self._count(6)):
             topic = self.text()
             count = self._count(4)
             found += [TopicPartition(topic, number) for number in unpack_from(f">{count}i", self._take(4 * count))]
-        return found
+        return tuple(found)
 
     def _count(self, item_size: int) -> int:
         """How many items follow; each takes so many bytes at least."""

@@ -88,9 +88,11 @@ class LeaderWatch:
         self._counts: dict[str, int] | None = None
 
     def begin(self, topics: Iterable[str]) -> None:
-        """This member leads a new generation with these topics."""
-        self._topics = frozenset(topics)
+        """This member leads a new generation with these topics, its own among them."""
+        old, self._topics = self._topics, frozenset(topics)
         self._counts = None
+        for name in old - self._topics:
+            self._view.forget(name)
         self._view.want(sorted(self._topics))
 
     def end(self, own: frozenset[str]) -> None:

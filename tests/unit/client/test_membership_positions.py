@@ -1,0 +1,283 @@
+"""Commits and committed positions of members, and of consumers whose partitions were assigned by hand."""
+
+from typing import Any
+
+import pytest
+from support.group_world import World
+
+from barnabas.core.client.errors import ClientTimeout
+from barnabas.core.client.group.events import Assigned, CommittedOffset, Lost
+from barnabas.ports.broker_api import (
+    FetchedGroup,
+    FetchedOffset,
+    Heartbeat,
+    HeartbeatResult,
+    JoinGroup,
+    OffsetCommit,
+    OffsetCommitResult,
+    OffsetFetch,
+    OffsetFetchResult,
+    PartitionOutcome,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+from barnabas.ports.transport import TransportError
+from barnabas.ports.words import TopicPartition
+
+T = [TopicPartition("t", number) for number in range(4)]
+
+
+def refusal(code: ErrorCode) -> Any:
+    return lambda request: OffsetCommitResult(
+        partitions=[PartitionOutcome(each.topic, each.partition, code) for each in request.partitions]
+    )
+
+
+def code_of(answers: list[Any]) -> ErrorCode:
+    (error,) = answers
+    assert isinstance(error, ApiError)
+    return error.code
+
+
+def test_what_one_member_commits_the_next_begins_with() -> None:
+    world = World(t=2)
+    a = world.join("a", "t")
+    world.settle()
+    assert a.reads == dict.fromkeys(T[:2])
+    done = a.commit({T[1]: 42})
+    world.pass_time(20)
+    assert done == [None]
+    (request,) = world.of(OffsetCommit)
+    assert (request.member_id, request.generation_id) == (a.membership.member_id, 1)
+    a.leave()
+    b = world.join("b", "t")
+    world.settle()
+    assert b.reads == {T[0]: None, T[1]: CommittedOffset(42, 7, "by a")}
+
+
+def test_a_static_member_commits_under_its_instance_id() -> None:
+    world = World(t=1)
+    a = world.join("a", "t", instance="one")
+    world.settle()
+    done = a.commit({T[0]: 1})
+    world.pass_time(20)
+    assert (done, world.of(OffsetCommit)[0].group_instance_id) == ([None], "one")
+
+
+def test_without_a_subscription_anyone_commits_to_an_empty_group() -> None:
+    world = World(t=2)
+    a = world.join("a")
+    done = a.commit({T[0]: 7})
+    world.pass_time(50)
+    found = a.committed(*T[:2])
+    world.pass_time(50)
+    assert (done, found) == ([None], [{T[0]: CommittedOffset(7, 7, "by a"), T[1]: None}])
+    (request,) = world.of(OffsetCommit)
+    assert (request.member_id, request.generation_id) == ("", -1)
+    assert not world.of(JoinGroup)
+
+
+def test_nobody_commits_by_hand_to_a_group_with_members() -> None:
+    world = World(t=1)
+    world.join("a", "t")
+    world.settle()
+    b = world.join("b")
+    done = b.commit({T[0]: 7})
+    world.pass_time(50)
+    assert code_of(done) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert "assigned by hand" in str(done[0])
+
+
+def test_nothing_is_committed_at_once() -> None:
+    a = World(t=1).join("a")
+    assert (a.commit({}), a.committed()) == ([None], [{}])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ],
+)
+def test_what_may_pass_is_tried_again(code: ErrorCode) -> None:
+    world = World(t=1)
+    a = world.join("a", "t")
+    world.settle()
+    world.once(OffsetCommit, refusal(code))
+    world.once(OffsetCommit, TransportError("cut"))
+    done = a.commit({T[0]: 9})
+    world.pass_time(1_000)
+    assert (done, world.house.committed("g", T[0])) == ([None], {T[0]: 9})
+    world.once(OffsetCommit, refusal(code))
+    once = a.commit({T[0]: 10}, retry=False)
+    world.pass_time(20)
+    assert code_of(once) is code
+    assert a.events == a.of(Assigned)
+
+
+def test_it_is_tried_until_the_time_is_over() -> None:
+    world = World(t=1)
+    a = world.join("a", "t")
+    world.settle()
+    world.scripts.append(
+        lambda _, request: (
+            refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)(request) if isinstance(request, OffsetCommit) else None
+        )
+    )
+    done = a.commit({T[0]: 9}, limit_ms=3_000)
+    world.pass_time(2_900)
+    assert done == []
+    world.pass_time(200)
+    assert isinstance(done[0], ClientTimeout)
+    assert "COORDINATOR_LOAD_IN_PROGRESS: commit of t-0" in str(done[0])
+
+
+def test_an_older_commit_never_comes_after_a_later_one() -> None:
+    world = World(t=1)
+    a = world.join("a", "t")
+    world.settle()
+    world.once(OffsetCommit, refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    first, second = a.commit({T[0]: 1}), a.commit({T[0]: 2})
+    world.pass_time(2_000)
+    assert (code_of(first), second) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [None])
+    assert world.house.committed("g", T[0]) == {T[0]: 2}
+
+
+@pytest.mark.parametrize("code", [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+def test_what_does_not_pass_is_told_at_once(code: ErrorCode) -> None:
+    world = World(t=4)
+    a = world.join("a", "t")
+    world.settle()
+    world.once(OffsetCommit, refusal(code))
+    done = a.commit(dict.fromkeys(T, 1))
+    world.pass_time(50)
+    assert code_of(done) is code
+    assert "commit of t-0, t-1, t-2 and 1 more" in str(done[0])
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
+def test_a_commit_may_be_the_first_to_learn_that_the_member_is_out(code: ErrorCode) -> None:
+    world = World(t=1)
+    a = world.join("a", "t")
+    world.settle()
+    world.once(OffsetCommit, refusal(code))
+    done = a.commit({T[0]: 1})
+    world.pass_time(10)
+    assert code_of(done) is code
+    world.settle()
+    assert len(a.of(Lost)) == 1
+
+
+def test_a_commit_of_a_fenced_member_ends_it() -> None:
+    world = World(t=1)
+    a = world.join("a", "t", instance="one")
+    world.settle()
+    world.once(OffsetCommit, refusal(ErrorCode.FENCED_INSTANCE_ID))
+    done = a.commit({T[0]: 1})
+    world.until(lambda: bool(a.errors))
+    assert code_of(done) is ErrorCode.FENCED_INSTANCE_ID
+    assert a.reads == {}
+
+
+def test_during_a_rebalance_a_cooperative_member_commits_afterwards() -> None:
+    world = World(t=2)
+    a = world.join("a", "t", assignors=["cooperative-sticky"])
+    world.settle()
+    kept: list[Any] = []
+    moved: list[Any] = []
+
+    def commit_both(_: Any) -> None:
+        kept.append(a.commit({T[0]: 1}))
+        moved.append(a.commit({T[1]: 1}))
+
+    world.once(JoinGroup, commit_both, of="a")
+    b = world.join("b", "t", assignors=["cooperative-sticky"])
+    world.settle()
+    assert (sorted(a.reads), sorted(b.reads)) == ([T[0]], [T[1]])
+    assert kept == [[None]]
+    assert moved == [[None]]  # it is still the member's until the user has given it up
+    assert world.house.committed("g", *T[:2]) == {T[0]: 1, T[1]: 1}
+
+
+def test_during_a_rebalance_an_eager_member_has_nothing_to_commit() -> None:
+    world = World(t=2)
+    a = world.join("a", "t")
+    world.settle()
+    done: list[Any] = []
+    world.once(JoinGroup, lambda _: done.append(a.commit({T[0]: 1})), of="a")
+    world.join("b", "t")
+    world.settle()
+    assert code_of(done[0]) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert "given up" in str(done[0][0])
+
+
+@pytest.mark.parametrize("kind", ["range", "cooperative-sticky"])
+def test_a_coordinator_that_rebalances_already_refuses_the_commit(kind: str) -> None:
+    world = World(t=1)
+    a = world.join("a", "t", assignors=[kind])
+    world.settle()
+    world.once(OffsetCommit, refusal(ErrorCode.REBALANCE_IN_PROGRESS))
+    done = a.commit({T[0]: 1})
+    world.pass_time(10)
+    world.settle()
+    world.pass_time(200)
+    assert a.membership.generation_id == 2
+    if kind == "range":
+        assert code_of(done) is ErrorCode.REBALANCE_IN_PROGRESS
+    else:
+        assert done == [None]
+
+
+# --- committed positions
+
+
+def test_positions_that_are_about_to_change_are_waited_for() -> None:
+    world = World(t=1)
+    unstable = FetchedOffset("t", 0, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    for _ in range(3):
+        world.once(OffsetFetch, OffsetFetchResult(groups=[FetchedGroup(group_id="g", partitions=[unstable])]))
+    world.once(OffsetFetch, OffsetFetchResult(groups=[FetchedGroup(group_id="g", error=ErrorCode.NOT_COORDINATOR)]))
+    a = world.join("a", "t")
+    world.settle()
+    assert all(request.require_stable for request in world.of(OffsetFetch))
+    assert len(world.of(OffsetFetch)) == 5
+    assert a.reads == {T[0]: None}
+
+
+def test_brokers_that_do_not_know_of_stable_positions_are_asked_without() -> None:
+    world = World(t=1)
+    world.once(OffsetFetch, ApiError(ErrorCode.UNSUPPORTED_VERSION, "old"))
+    world.join("a", "t")
+    world.settle()
+    assert [request.require_stable for request in world.of(OffsetFetch)] == [True, False]
+
+
+def test_positions_that_may_not_be_seen_are_told() -> None:
+    world = World(t=1)
+    refused = FetchedGroup(group_id="g", error=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    world.once(OffsetFetch, OffsetFetchResult(groups=[refused]))
+    a = world.join("a", "t")
+    world.until(lambda: bool(a.errors))
+    assert "GROUP_AUTHORIZATION_FAILED: offsets of group g" in str(a.errors[0])
+    found = a.committed(T[0])
+    world.once(OffsetFetch, OffsetFetchResult(groups=[refused]))
+    world.pass_time(50)
+    assert code_of(found) is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("kind", ["range", "cooperative-sticky"])
+def test_a_rebalance_while_positions_are_looked_up_gives_nothing_twice(kind: str) -> None:
+    world = World(t=2)
+    world.once(Heartbeat, HeartbeatResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
+    busy = FetchedGroup(group_id="g", error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    for _ in range(6):
+        world.once(OffsetFetch, OffsetFetchResult(groups=[busy]))
+    a = world.join("a", "t", assignors=[kind], heartbeat_interval_ms=20)
+    world.settle()
+    assert len(world.of(JoinGroup)) == 3
+    assert [sorted(event.positions) for event in a.of(Assigned)] == [T[:2]]
+    assert a.events == a.of(Assigned)

@@ -313,3 +313,12 @@ def test_any_mapping_is_a_config_or_a_config_error(mapping: dict[str, object]) -
     except ConfigError:
         return
     assert mapping == {}
+
+
+def test_sessions_of_group_members_must_be_possible() -> None:
+    assert "no session would be right" in refusal(
+        {"group.min.session.timeout.ms": 10, "group.max.session.timeout.ms": 9}
+    )
+    config = BrokerConfig()
+    assert (config.group_min_session_timeout_ms, config.group_max_session_timeout_ms) == (6000, 1_800_000)
+    assert (config.offsets_topic_num_partitions, config.offsets_topic_replication_factor) == (50, 3)

@@ -1,19 +1,16 @@
 """`barnabas consume` with brokers of the classic generation."""
 
-import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
-
-from attrs import frozen
 
 from ...core.message.message import Message
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.coordination import CoordinationError
 from ...ports.errors import BarnabasError, ConfigError
 from .classic import Cluster, open_simple, warn
+from .consuming import COMMIT_S, Extent, Progress, Show, stopping
 
 if TYPE_CHECKING:
     from ..clients.classic.consumer_connector import ConsumerConnector
@@ -22,42 +19,7 @@ if TYPE_CHECKING:
 
 ASK_AGAIN_S = 0.1
 """A classic broker answers at once, also when there is nothing."""
-COMMIT_S = 1.0
 _RESETS = {"beginning": "smallest", "earliest": "smallest", "end": "largest", "latest": "largest"}
-
-Show = Callable[[Message, int | None], object]
-"""Prints a message; the number is that of its broker, where it is known."""
-
-
-@frozen(kw_only=True)
-class Extent:
-    """How much is read."""
-
-    start: str
-    """As `--from` says it."""
-    count: int | None
-    timeout_s: float | None
-    stop_at_end: bool
-
-
-class _Progress:
-    """Counts messages, and the time without any."""
-
-    def __init__(self, extent: Extent) -> None:
-        self._left = extent.count
-        self._timeout_s = extent.timeout_s
-        self._last = time.monotonic()
-
-    def got(self) -> bool:
-        """One more message; True if it was the last one wanted."""
-        self._last = time.monotonic()
-        if self._left is not None:
-            self._left -= 1
-        return self._left == 0
-
-    @property
-    def timed_out(self) -> bool:
-        return self._timeout_s is not None and time.monotonic() - self._last >= self._timeout_s
 
 
 def read_broker(
@@ -74,7 +36,7 @@ def read_broker(
         ends = None
         if extent.stop_at_end:
             ends = {number: consumer.offset_at(topic, number, LATEST) for number in at}
-        progress = _Progress(extent)
+        progress = Progress(extent)
         while at:
             if ends is not None:
                 at = {number: offset for number, offset in at.items() if offset < ends[number]}
@@ -87,7 +49,7 @@ def _read_once(
     topic: str,
     at: dict[int, int],
     ends: Mapping[int, int] | None,
-    progress: _Progress,
+    progress: Progress,
     show: Show,
 ) -> bool:
     """Print what there is, and move on in `at`. False: it was enough."""
@@ -133,7 +95,7 @@ def read_group(
     from ..clients.classic.consumer_connector import ConsumerConnector
 
     config = {"autocommit.enable": "false", "autooffset.reset": _RESETS[extent.start], "groupid": group, **settings}
-    with _stopping() as stopped, ConsumerConnector(**_where(cluster), config=config) as connector:
+    with stopping() as stopped, ConsumerConnector(**_where(cluster), config=config) as connector:
         topic = wanted.get("topic")
         if topic is not None:
             (stream,) = connector.create_message_streams({topic: 1})[topic]
@@ -142,7 +104,7 @@ def read_group(
                 whitelist=wanted.get("whitelist"), blacklist=wanted.get("blacklist")
             )
         try:
-            _read_stream(connector, stream, stopped, _Progress(extent), show)
+            _read_stream(connector, stream, stopped, Progress(extent), show)
         except BarnabasError:
             _save(connector)
             raise
@@ -156,7 +118,7 @@ def _where(cluster: Cluster) -> dict[str, Any]:
 
 
 def _read_stream(
-    connector: "ConsumerConnector", stream: "MessageStream", stopped: list[int], progress: _Progress, show: Show
+    connector: "ConsumerConnector", stream: "MessageStream", stopped: list[int], progress: Progress, show: Show
 ) -> None:
     from ...core.classic.consumer_settings import ConsumerRebalanceFailed
 
@@ -190,15 +152,3 @@ def _read_stream(
 def _save(connector: "ConsumerConnector") -> None:
     sys.stdout.buffer.flush()
     connector.commit_offsets()
-
-
-@contextmanager
-def _stopping() -> Iterator[list[int]]:
-    """A list that the signal comes into which tells to stop."""
-    came: list[int] = []
-    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -11,7 +11,9 @@ from ...core.message.message import Message
 from ...ports.errors import ConfigError
 from ..clients.consumer import Consumer
 from .classic import find_cluster
-from .classic_consume import Extent, Show, read_broker, read_group
+from .classic_consume import read_broker, read_group
+from .consuming import Extent, Show
+from .group_consume import read_member
 from .options import (
     PATIENCE_MS,
     AnyBootstrap,
@@ -61,12 +63,13 @@ def consume(
         typer.Option(
             "--group",
             "-g",
-            help="With classic brokers in registries: the group to be a member of. What was printed is committed; "
-            "--from counts where the group has no offset yet.",
+            help="The group to be a member of. What was printed is committed; --from counts where the group has no "
+            "offset yet. The group of classic brokers is in their registries.",
         ),
     ] = None,
     whitelist: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="In a group, instead of TOPIC: topics of these names.")
+        str | None,
+        typer.Option("--whitelist", "--include", metavar="REGEX", help="In a group, instead of TOPIC: these topics."),
     ] = None,
     blacklist: Annotated[
         str | None, typer.Option(metavar="REGEX", help="In a group, instead of TOPIC: all topics but these.")
@@ -88,7 +91,10 @@ def consume(
     if group is not None:
         if partition:
             raise ConfigError("--partition: a group shares the partitions by itself")
-        read_group(cluster, group, wanted, extent, chosen, show)
+        if cluster.classic:
+            read_group(cluster, group, wanted, extent, chosen, show)
+        else:
+            read_member(str(cluster.bootstrap), group, wanted, extent, chosen, show)
     elif cluster.places:
         raise ConfigError("registries keep consumer groups: name one with --group")
     elif cluster.classic:

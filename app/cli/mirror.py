@@ -43,9 +43,9 @@ def mirror(
     """Copy topics from other clusters, at least once, until told to stop (Ctrl-C or SIGTERM).
 
     Configuration files are TOML, or `key=value` lines. A source is classic with zk.connect or etcd.connect (and
-    groupid), current with bootstrap.servers (and offsets.file, where the offsets are kept). The target is classic with
-    zk.connect, etcd.connect or broker.list, current with bootstrap.servers. Prints "barnabas mirroring" on standard
-    output once it has joined all of them.
+    groupid), current with bootstrap.servers (and group.id, or offsets.file to keep the offsets there). The target is
+    classic with zk.connect, etcd.connect or broker.list, current with bootstrap.servers. Prints "barnabas mirroring"
+    on standard output once it has joined all of them.
     """
     from ..mirror import MirrorMaker
 

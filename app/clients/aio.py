@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...ports.words import TopicPartition
 from .consumer import Consumer
+from .consumer_places import Place
 from .producer import Producer
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ...core.client.group.events import CommittedOffset
     from ...core.message.message import Message
     from .handle import DeliveryHandle, ManyHandle
 
@@ -64,42 +66,76 @@ class AsyncProducer:
 class AsyncConsumer:
     """A `Consumer` that never blocks the event loop; takes the same arguments. One task at a time.
 
-    async with AsyncConsumer("localhost:9092") as consumer:
-        await consumer.assign("views", position="earliest")
-        async for message in consumer.messages():
+    async with AsyncConsumer("localhost:9092", group_id="billing") as consumer:
+        await consumer.subscribe("orders")
+        async for message in consumer:
             print(message.value)
+
+    Listeners and callbacks are called on a thread of the loop's executor, while messages are waited for: they must not
+    touch the loop, except by `call_soon_threadsafe`.
     """
 
     def __init__(self, bootstrap: object, **settings: Any) -> None:
         self.consumer = Consumer(bootstrap, **settings)
-        """The ordinary one, for what has no coat."""
+        """The ordinary one, for what has no coat; its properties, `pause`, `resume` and `seek` never wait."""
+
+    async def subscribe(self, topics: str | Iterable[str] | None = None, **more: Any) -> None:
+        """As `Consumer.subscribe`."""
+        await asyncio.to_thread(partial(self.consumer.subscribe, topics, **more))
+
+    async def unsubscribe(self, timeout: float | None = None) -> None:
+        """As `Consumer.unsubscribe`."""
+        await asyncio.to_thread(self.consumer.unsubscribe, timeout)
 
     async def assign(self, what: Any, **more: Any) -> list[TopicPartition]:
         """As `Consumer.assign`."""
         return await asyncio.to_thread(partial(self.consumer.assign, what, **more))
+
+    async def poll(self, timeout: float = 0.0) -> Message | None:
+        """As `Consumer.poll`."""
+        found = await self.poll_many(1, timeout)
+        return found[0] if found else None
 
     async def poll_many(self, max_messages: int | None = None, timeout: float = 0.0) -> list[Message]:
         """As `Consumer.poll_many`."""
         return await asyncio.to_thread(self.consumer.poll_many, max_messages, timeout)
 
     async def messages(self, *, stop_at_end: bool = False) -> AsyncIterator[Message]:
-        """Messages for ever; with `stop_at_end` up to where the log of each partition ends now."""
-        ends = await self.end_offsets() if stop_at_end else None
-        while ends is None or not await asyncio.to_thread(self.consumer.reached, ends):
-            for message in await self.poll_many(timeout=_WAIT_S):
-                if ends is None or message.offset < ends[TopicPartition(message.topic, message.partition)]:
-                    yield message
+        """As `Consumer.messages`; ends by `stop_at_end` only. A message counts as handed out when it is yielded."""
+        consumer = self.consumer
+        ends = await asyncio.to_thread(consumer._first_ends, stop_at_end)
+        while True:
+            for message in consumer._reading.rest(ends):
+                yield message
+            if not await asyncio.to_thread(consumer._next, _WAIT_S, ends) and consumer._at_end(ends):
+                return
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self.messages()
 
-    async def end_offsets(self, places: Iterable[Any] | None = None) -> dict[TopicPartition, int]:
+    async def commit(self, what: Any = None, *, timeout: float | None = None) -> None:
+        """As `Consumer.commit`."""
+        await asyncio.to_thread(partial(self.consumer.commit, what, timeout=timeout))
+
+    async def committed(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, CommittedOffset | None]:
+        """As `Consumer.committed`."""
+        return await asyncio.to_thread(self.consumer.committed, places)
+
+    async def position(self, place: Place) -> int:
+        """As `Consumer.position`."""
+        return await asyncio.to_thread(self.consumer.position, place)
+
+    async def lag(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
+        """As `Consumer.lag`."""
+        return await asyncio.to_thread(self.consumer.lag, places)
+
+    async def end_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
         """As `Consumer.end_offsets`."""
         return await asyncio.to_thread(self.consumer.end_offsets, places)
 
-    async def close(self) -> None:
-        """Stop fetching and hang up."""
-        await asyncio.to_thread(self.consumer.close)
+    async def close(self, timeout: float | None = None, *, auto_commit: bool = True) -> None:
+        """As `Consumer.close`."""
+        await asyncio.to_thread(partial(self.consumer.close, timeout, auto_commit=auto_commit))
 
     async def __aenter__(self) -> AsyncConsumer:
         return self
@@ -107,4 +143,4 @@ class AsyncConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self.close(auto_commit=kind is None)

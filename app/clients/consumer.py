@@ -216,9 +216,7 @@ class Consumer(OffsetQueries):
         limit = timeout
         if limit is None and self.settings.consumer_timeout_ms >= 0:
             limit = self.settings.consumer_timeout_ms / 1000
-        ends: dict[TopicPartition, int] | None = None
-        if stop_at_end:
-            ends = {} if self._is_member else self._ends_now()
+        ends = self._first_ends(stop_at_end)
         while True:
             yield from self._reading.rest(ends)
             if not self._next(limit, ends):
@@ -309,6 +307,12 @@ class Consumer(OffsetQueries):
             group_instance_id=self.settings.group_instance_id or None,
         )
 
+    @property
+    def settled(self) -> bool:
+        """True while this member has its share, as far as it knows, and has nothing to give up."""
+        with self._lock:
+            return self._group is not None and self._group.settled
+
     def enforce_rebalance(self, reason: str = "the application asks for it") -> None:
         """Have the group share out its partitions anew."""
         with self._lock:
@@ -376,7 +380,7 @@ class Consumer(OffsetQueries):
 
         def came() -> bool:
             nonlocal took
-            if self._closing or (group is not None and group.wanted) or (ends is not None and self._all_read(ends)):
+            if self._closing or (group is not None and group.wanted) or self._all_read(ends):
                 return True
             took = reading.take()
             return took
@@ -397,10 +401,23 @@ class Consumer(OffsetQueries):
         with self._lock:
             return not (self._group is not None and self._group.wanted) and self._reading.take()
 
-    def _all_read(self, ends: Mapping[TopicPartition, int]) -> bool:
+    def _at_end(self, ends: Mapping[TopicPartition, int] | None) -> bool:
+        with self._lock:
+            return self._all_read(ends)
+
+    def _all_read(self, ends: Mapping[TopicPartition, int] | None) -> bool:
+        """Lock held."""
+        if ends is None:
+            return False
         if self._group is not None and self._is_member:
             return self._group.settled and self._fetcher.partitions.keys() <= ends.keys() and self._reading.at(ends)
         return self._reading.at(ends)
+
+    def _first_ends(self, stop_at_end: bool) -> dict[TopicPartition, int] | None:
+        """Where to stop; a member's partitions are still to come."""
+        if not stop_at_end:
+            return None
+        return {} if self._is_member else self._ends_now()
 
     def _follow(self, ends: dict[TopicPartition, int]) -> None:
         """Look up where the partitions end that have come since, and forget those that have gone."""

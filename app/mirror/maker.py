@@ -33,7 +33,7 @@ class MirrorMaker:
             mirror.wait()
 
     sources:   consumer configurations, one per cluster: classic (`zk.connect`, `etcd.connect`) or current
-               (`bootstrap.servers`, with `offsets.file`).
+               (`bootstrap.servers`, with `group.id`, or with `offsets.file` to keep the offsets here).
     target:    a producer's configuration: classic (`zk.connect`, `etcd.connect`, `broker.list`) or current.
     whitelist, blacklist: one of them, a `TopicFilter` expression over the names of topics.
     streams:   how many of each source, each with a thread; `producers`: how many of the target.

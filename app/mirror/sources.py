@@ -1,4 +1,4 @@
-"""Clusters to copy from: classic ones as a member of a group, current ones with offsets in a file."""
+"""Clusters to copy from: classic ones as a member of a group, current ones as members, or with offsets in a file."""
 
 import json
 import os
@@ -29,7 +29,7 @@ TOPICS_REFRESH_S = 5.0
 
 def make_source(config: Mapping[str, Any], topics: TopicFilter, *, shallow: bool) -> Source:
     """From a consumer's configuration: classic with `zk.connect`, `etcd.connect` or `coordination`, current with
-    `bootstrap.servers`. Raises `ConfigError`."""
+    `bootstrap.servers` and either `group.id` or `offsets.file`. Raises `ConfigError`."""
     dotted = {str(key).replace("_", "."): value for key, value in config.items()}
     classic = [key for key in _CLASSIC_KEYS if dotted.get(key)]
     if classic and dotted.get("bootstrap.servers"):
@@ -39,8 +39,23 @@ def make_source(config: Mapping[str, Any], topics: TopicFilter, *, shallow: bool
     if classic:
         return ClassicSource(dotted, topics, shallow=shallow)
     if dotted.get("bootstrap.servers"):
-        return CurrentSource(dotted, topics)
+        return _current_source(dotted, topics)
     raise ConfigError("a consumer configuration needs zk.connect or etcd.connect (classic), or bootstrap.servers")
+
+
+def _current_source(config: Mapping[str, Any], topics: TopicFilter) -> Source:
+    group = config.get("group.id") or config.get("groupid")
+    file = config.get(OFFSETS_FILE)
+    if bool(group) == bool(file):
+        raise ConfigError(
+            f"a source with bootstrap.servers keeps its offsets in a group (group.id=NAME) or in a file "
+            f"({OFFSETS_FILE}=PATH); give one of them, not {'both' if group else 'none'}"
+        )
+    if file:
+        return FileSource(config, topics)
+    from .group_source import GroupSource
+
+    return GroupSource(config, topics)
 
 
 class ClassicSource:
@@ -96,30 +111,25 @@ def _of_stream(message: StreamMessage) -> Taken:
     return Taken(message.topic, content, place, message.offset)
 
 
-class CurrentSource:
-    """All partitions of a cluster's topics. Until there are consumer groups, the offsets are kept in a file."""
+class FileSource:
+    """All partitions of a cluster's topics; the offsets are kept in a file, and nothing in the cluster."""
 
     def __init__(self, config: Mapping[str, Any], topics: TopicFilter) -> None:
         settings = dict(config)
-        file = settings.pop(OFFSETS_FILE, None)
-        if not file:
-            raise ConfigError(
-                f"a source with bootstrap.servers needs {OFFSETS_FILE}=PATH: consumer groups are not there yet"
-            )
+        file = settings.pop(OFFSETS_FILE)
         self._bootstrap = str(settings.pop("bootstrap.servers"))
-        for key in ("group.id", "groupid", "client.id"):
-            settings.pop(key, None)
+        settings.pop("client.id", None)
         self._settings = settings
         self._topics = topics
         self._file = Path(str(file))
         self._lock = threading.Lock()
         self._offsets = _read_offsets(self._file)
         self._admin = Admin(self._bootstrap)
-        self._readers: list[_CurrentReader] = []
+        self._readers: list[_FileReader] = []
         self.name = self._bootstrap
 
     def open(self, streams: int) -> list[Reader]:
-        self._readers = [_CurrentReader(self, number, streams) for number in range(streams)]
+        self._readers = [_FileReader(self, number, streams) for number in range(streams)]
         return list(self._readers)
 
     def consumer(self) -> Consumer:
@@ -155,10 +165,10 @@ class CurrentSource:
         self._admin.close()
 
 
-class _CurrentReader:
+class _FileReader:
     """Every n-th partition."""
 
-    def __init__(self, source: CurrentSource, number: int, of: int) -> None:
+    def __init__(self, source: FileSource, number: int, of: int) -> None:
         self._source = source
         self._number = number
         self._of = of

@@ -24,6 +24,8 @@ _TRIVIAL = re.compile("[A-Za-z0-9|-]+")
 _PARTS = re.compile(
     r"\\. | \[\^?\]?(?P<members>(?:\\.|[^\]\\])*+)\\?(?:\]|\Z) | (?P<counted>\{\d*\|\d*\})", re.DOTALL | re.VERBOSE
 )
+_FLAGS = re.compile(r"(?:\(\?[a-zA-Z]+\))+")
+"""What counts for the whole expression, and may only stand where it begins."""
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
 _SET_OPERATION = re.compile(r"\[|&&|--|~~|\|\|")
 
@@ -70,6 +72,15 @@ class TopicFilter:
     def allows(self, topic: str) -> bool:
         """The expression must match the whole name."""
         return (self._pattern.fullmatch(topic) is not None) == self.white
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The filter as one expression, that the whole name of a topic matches."""
+        if self.white:
+            return self._pattern
+        flags = _FLAGS.match(self.text)
+        start = 0 if flags is None else flags.end()
+        return re.compile(rf"{self.text[:start]}(?!(?:{self.text[start:]})\Z).*", re.ASCII)
 
     @property
     def trivial(self) -> bool:

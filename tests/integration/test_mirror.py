@@ -135,6 +135,46 @@ def test_from_current_to_classic(tmp_path: Path) -> None:
         assert classic_values(target, "views") == [b"%d" % n for n in range(50)]
 
 
+def test_a_group_shares_a_current_source_and_keeps_its_offsets() -> None:
+    """Two mirrors with two streams each are four members of a group; what one leaves, the others or the next take."""
+    with current_broker(group_initial_rebalance_delay_ms=0) as source, current_broker() as target:
+        with Admin(source) as admin, Producer(source) as producer:
+            admin.create_topic("views", partitions=4)
+            producer.send_many("views", [b"%d" % number for number in range(400)])
+            producer.send("secret", b"x").result()
+        quick = {"metadata.max.age.ms": 50, "heartbeat.interval.ms": 30}
+        config = {"bootstrap.servers": source.bootstrap, "group.id": "mirror", **quick}
+        to = {"bootstrap.servers": target.bootstrap}
+        how: dict[str, Any] = {"streams": 2, "blacklist": "secret"}
+        with mirroring([config], to, 400, **how) as one, mirroring([config], to, **how) as two, Producer(source) as p:
+            p.send_many("views", [b"%d" % number for number in range(400, 600)])
+            p.send("new", b"600")
+            wait_for(lambda: one.copied + two.copied >= 601)
+        with Consumer(source, group_id="mirror") as asking:
+            ends = asking.end_offsets([("views", number) for number in range(4)])
+            assert {place: at and at.offset for place, at in asking.committed(ends).items()} == ends
+        with mirroring([config], to, **how) as again, Producer(source) as p:
+            p.send("views", b"601")
+            wait_for(lambda: again.copied == 1)
+        found = current_messages(target, "views") + current_messages(target, "new")
+        assert sorted(int(message.value or b"-1") for message in found) == list(range(602))
+        with Admin(target) as admin:
+            assert "secret" not in {topic.name for topic in admin.describe_topics()}
+
+
+def test_what_the_target_has_not_got_is_not_committed() -> None:
+    with current_broker(group_initial_rebalance_delay_ms=0) as source:
+        with Producer(source) as producer:
+            producer.send("views", b"1").result()
+        config = {"bootstrap.servers": source.bootstrap, "group.id": "mirror"}
+        to = {"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": 100, "max.block.ms": 100}
+        told: list[str] = []
+        with mirroring([config], to, report=told.append):
+            wait_for(lambda: any("sent again" in text for text in told))
+        with Consumer(source, group_id="mirror") as asking:
+            assert asking.committed([("views", 0)]) == {("views", 0): None}
+
+
 def test_new_topics_are_picked_up() -> None:
     with classic_broker() as source, classic_broker() as target:
         producer = Producer(broker_list=f"0:{source.bootstrap}")
@@ -295,7 +335,13 @@ def test_what_the_target_can_never_take_stops_the_mirror(tmp_path: Path) -> None
         ([{}], {}, {"whitelist": "a"}, "producer configuration needs"),
         ([{}], {"broker.list": "0:a:1"}, {}, "exactly one of whitelist and blacklist"),
         ([{}], {"broker.list": "0:a:1"}, {"whitelist": "("}, "not a regular expression"),
-        ([{"bootstrap.servers": "a:1"}], {"broker.list": "0:a:1"}, {"whitelist": "a"}, "offsets.file=PATH"),
+        ([{"bootstrap.servers": "a:1"}], {"broker.list": "0:a:1"}, {"whitelist": "a"}, "group.id=NAME.*not none"),
+        (
+            [{"bootstrap.servers": "a:1", "group.id": "g", "offsets.file": "f"}],
+            {"broker.list": "0:a:1"},
+            {"whitelist": "a"},
+            "not both",
+        ),
         ([{"bootstrap.servers": "a:1", "zk.connect": "a"}], {"broker.list": "0:a:1"}, {"whitelist": "a"}, "take one"),
     ],
 )

@@ -42,8 +42,10 @@ def test_the_whole_name_must_match(text: str, matching: list[str], others: list[
     white, black = TopicFilter.whitelist(text), TopicFilter.blacklist(text)
     for topic in matching:
         assert white.allows(topic) and not black.allows(topic)
+        assert white.pattern.fullmatch(topic) and not black.pattern.fullmatch(topic)
     for topic in others:
         assert not white.allows(topic) and black.allows(topic)
+        assert not white.pattern.fullmatch(topic) and black.pattern.fullmatch(topic)
 
 
 @pytest.mark.parametrize("text", ["a", "a,b-2", "a|B|9", "--"])

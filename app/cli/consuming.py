@@ -1,0 +1,59 @@
+"""What the ways of consuming have in common: how much is read, and how it ends."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from attrs import frozen
+
+from ...core.message.message import Message
+
+COMMIT_S = 1.0
+"""How often what was printed is committed."""
+
+Show = Callable[[Message, int | None], object]
+"""Prints a message; the number is that of its broker, where it is known."""
+
+
+@frozen(kw_only=True)
+class Extent:
+    """How much is read."""
+
+    start: str
+    """As `--from` says it."""
+    count: int | None
+    timeout_s: float | None
+    stop_at_end: bool
+
+
+class Progress:
+    """Counts messages, and the time without any."""
+
+    def __init__(self, extent: Extent) -> None:
+        self._left = extent.count
+        self._timeout_s = extent.timeout_s
+        self._last = time.monotonic()
+
+    def got(self) -> bool:
+        """One more message; True if it was the last one wanted."""
+        self._last = time.monotonic()
+        if self._left is not None:
+            self._left -= 1
+        return self._left == 0
+
+    @property
+    def timed_out(self) -> bool:
+        return self._timeout_s is not None and time.monotonic() - self._last >= self._timeout_s
+
+
+@contextmanager
+def stopping() -> Iterator[list[int]]:
+    """A list that the signal comes into which tells to stop."""
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,123 @@
+"""`barnabas consume --group` with brokers of the current generation."""
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.classic.topic_filter import TopicFilter
+from ...ports.errors import BarnabasError, ConfigError
+from ...ports.words import TopicPartition
+from ..clients.consumer import Consumer
+from .classic import warn
+from .consuming import COMMIT_S, Extent, Progress, Show, stopping
+from .options import PATIENCE_MS
+
+LOOK_S = 0.2
+"""How often a member that waits looks whether it is told to stop."""
+_RESETS = {"beginning": "earliest", "earliest": "earliest", "end": "latest", "latest": "latest"}
+
+
+def read_member(
+    bootstrap: str, group: str, wanted: Mapping[str, str], extent: Extent, settings: Mapping[str, str], show: Show
+) -> None:
+    """The share of a member of a group, until it is told to stop (SIGTERM or Ctrl-C), or `extent` is read.
+
+    `wanted` has one of topic, whitelist and blacklist. What was printed is committed, never before. Raises
+    `BarnabasError`.
+    """
+    config = {
+        "default.api.timeout.ms": PATIENCE_MS,
+        "auto.offset.reset": _RESETS.get(extent.start, "latest"),
+        **settings,
+        "group.id": group,
+        "enable.auto.commit": False,
+    }
+    with stopping() as stopped, Consumer(bootstrap, config=config) as consumer:
+        member = _Member(consumer, extent, show)
+        member.subscribe(wanted)
+        try:
+            member.read(stopped)
+        except BarnabasError:
+            member.try_to_save()
+            raise
+        member.save()
+
+
+class _Member:
+    def __init__(self, consumer: Consumer, extent: Extent, show: Show) -> None:
+        self._consumer = consumer
+        self._extent = extent
+        self._show = show
+        self._new = False
+        self._saved = time.monotonic()
+        self._ends: dict[TopicPartition, int] = {}
+        self._start: int | None = None
+        if extent.start not in _RESETS:
+            number = extent.start.removeprefix("@")
+            if not number.isdecimal():
+                raise ConfigError(
+                    f"--from {extent.start!r}: give beginning, end, an offset such as 42, or a time as @1700000000000"
+                )
+            self._start = int(number)
+
+    def subscribe(self, wanted: Mapping[str, str]) -> None:
+        told: dict[str, Any] = {"on_assigned": self._assigned, "on_revoked": self._revoked, "on_lost": self._gone}
+        if "topic" in wanted:
+            self._consumer.subscribe(wanted["topic"], **told)
+        else:
+            (kind, text), *_ = wanted.items()
+            self._consumer.subscribe(pattern=TopicFilter(text, white=kind == "whitelist").pattern, **told)
+
+    def read(self, stopped: list[int]) -> None:
+        """Print until it is enough."""
+        progress = Progress(self._extent)
+        while True:
+            for message in self._consumer.messages(stop_at_end=self._extent.stop_at_end, timeout=LOOK_S):
+                self._show(message, None)
+                self._new = True
+                if progress.got() or stopped:
+                    return
+                if time.monotonic() - self._saved >= COMMIT_S:
+                    self.try_to_save()
+            if self._new:
+                self.try_to_save()
+            if stopped or progress.timed_out or (self._extent.stop_at_end and self._at_end):
+                return
+
+    @property
+    def _at_end(self) -> bool:
+        return self._consumer.settled and self._consumer.reached(self._ends)
+
+    def save(self) -> None:
+        """What was printed is committed once it is out."""
+        sys.stdout.buffer.flush()
+        self._consumer.commit()
+        self._new = False
+        self._saved = time.monotonic()
+
+    def try_to_save(self) -> None:
+        try:
+            self.save()
+        except BarnabasError as error:
+            self._saved = time.monotonic()
+            warn("the offsets are not committed, which is tried again: %s", error)
+
+    def _assigned(self, places: list[TopicPartition]) -> None:
+        if self._start is not None:
+            new = [place for place, at in self._consumer.committed(places).items() if at is None]
+            if self._extent.start.startswith("@"):
+                self._consumer.seek_to_time(self._start, new)
+            else:
+                for place in new:
+                    self._consumer.seek(place, self._start)
+        if self._extent.stop_at_end:
+            self._ends |= self._consumer.end_offsets(places)
+
+    def _revoked(self, places: list[TopicPartition]) -> None:
+        self.try_to_save()
+        self._gone(places)
+
+    def _gone(self, places: list[TopicPartition]) -> None:
+        for place in places:
+            self._ends.pop(place, None)

@@ -1,0 +1,66 @@
+"""`barnabas consume --group` with a broker of the current generation."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from support.process import COMMAND, barnabas
+from support.waiting import wait_for
+
+from barnabas import Admin, Broker, Consumer, Producer
+
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli")]
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(storage="memory", group_initial_rebalance_delay_ms=0) as broker:
+        with Admin(broker) as admin, Producer(broker) as producer:
+            admin.create_topic("t", partitions=1)
+            admin.create_topic("logs.a", partitions=1)
+            for number in range(5):
+                producer.send("t", b"%d" % number, timestamp_ms=1000 * number)
+            producer.send("logs.a", b"log")
+        yield broker
+
+
+def committed(broker: Broker, group: str, topic: str = "t") -> int | None:
+    with Consumer(broker, group_id=group) as asking:
+        (at,) = asking.committed([(topic, 0)]).values()
+    return None if at is None else at.offset
+
+
+def test_a_group_goes_on_where_it_was(broker: Broker) -> None:
+    b = ("--bootstrap", broker.bootstrap, "--group", "g")
+    first = barnabas("consume", "t", "--from-beginning", "--count", "2", *b).stdout
+    assert first == b"0\n1\n"
+    assert committed(broker, "g") == 2
+    rest = barnabas("consume", "t", "--from-beginning", "-e", "--json", *b).stdout.splitlines()
+    assert [json.loads(line)["offset"] for line in rest] == [2, 3, 4]
+    assert committed(broker, "g") == 5
+    assert barnabas("consume", "t", "--from-beginning", "--timeout", "0.3", *b).stdout == b""
+
+
+def test_topics_by_their_names_and_a_time_to_begin(broker: Broker) -> None:
+    b = ("--bootstrap", broker.bootstrap, "-e")
+    assert barnabas("consume", "--include", "logs.*", "--from-beginning", "-g", "p", *b).stdout == b"log\n"
+    assert barnabas("consume", "--blacklist", "logs.*", "--from", "@3000", "-g", "q", *b).stdout == b"3\n4\n"
+    failed = barnabas("consume", "t", "-g", "q", "-p", "0", *b, expect=2)
+    assert b"shares the partitions by itself" in failed.stderr
+
+
+def test_a_signal_ends_it_in_order(broker: Broker) -> None:
+    command = [COMMAND, "consume", "t", "--from-beginning", "-g", "s", "--bootstrap", broker.bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(5)] == [b"%d\n" % number for number in range(5)]
+        with Producer(broker) as producer:
+            producer.send("t", b"5").result()
+        assert process.stdout.readline() == b"5\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert committed(broker, "s") == 6
+    with Admin(broker) as admin:
+        wait_for(lambda: not admin.describe_groups(["s"])[0].members)

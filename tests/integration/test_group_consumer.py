@@ -1,0 +1,377 @@
+"""What a user sees of a consumer in a group: commits, positions, listeners, ends."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.group_members import QUICK
+from support.waiting import wait_for
+
+from barnabas import Admin, Broker, Consumer, Message, Producer
+from barnabas.app.clients.aio import AsyncConsumer
+from barnabas.app.clients.consumer_listener import RebalanceListener
+from barnabas.core.client.errors import CommitFailed, NoOffset
+from barnabas.core.client.group.events import CommittedOffset
+from barnabas.ports.errors import BarnabasError, ClosedError, ConfigError
+from barnabas.ports.words import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    """With the topic t: ten messages in partition 0, with their offsets as values, and five in partition 1."""
+    with Broker(storage="memory", group_initial_rebalance_delay_ms=0) as broker:
+        with Admin(broker) as admin, Producer(broker, linger_ms=0) as producer:
+            admin.create_topic("t", partitions=2)
+            for number in range(10):
+                producer.send("t", b"%d" % number, partition=0, timestamp_ms=1000 * number)
+            for number in range(5):
+                producer.send("t", b"%d" % number, partition=1, timestamp_ms=1000 * number)
+        yield broker
+
+
+def consumer_of(broker: Broker, **settings: Any) -> Consumer:
+    return Consumer(broker, **{**QUICK, "group_id": "g", **settings})
+
+
+def committed(broker: Broker, group: str = "g") -> dict[TopicPartition, int]:
+    with Consumer(broker, group_id=group) as asking:
+        found = asking.committed([T0, T1])
+    return {place: at.offset for place, at in found.items() if at is not None}
+
+
+def offsets(messages: Any) -> list[tuple[int, int]]:
+    return sorted((message.partition, message.offset) for message in messages)
+
+
+WHOLE = [*((0, number) for number in range(10)), *((1, number) for number in range(5))]
+
+
+# --- commits
+
+
+def test_a_commit_is_where_the_next_consumer_goes_on(broker: Broker) -> None:
+    with consumer_of(broker, enable_auto_commit=False) as consumer:
+        consumer.subscribe("t")
+        read = []
+        for message in consumer.messages(stop_at_end=True):
+            read.append(message)
+            if message.partition == 0 and message.offset == 3:
+                consumer.commit(message)
+            if len(read) == 12:
+                break
+        assert committed(broker) == {T0: 4}
+        consumer.commit()
+    assert committed(broker) == {T0: 10, T1: 2} or committed(broker) == {T0: 7, T1: 5}
+    with consumer_of(broker) as consumer:
+        consumer.subscribe("t")
+        rest = list(consumer.messages(stop_at_end=True))
+    assert offsets([*read, *rest]) == WHOLE
+
+
+def test_ways_to_say_what_is_committed(broker: Broker) -> None:
+    class Theirs:
+        """As other libraries have it."""
+
+        offset, metadata, leader_epoch = 6, "theirs", None
+
+    with consumer_of(broker, enable_auto_commit=False) as consumer:
+        consumer.subscribe(["t"])
+        read = sorted(consumer.messages(stop_at_end=True), key=lambda m: (m.partition, m.offset))
+        for what, expected in (
+            (read[2], {T0: CommittedOffset(3)}),
+            ([read[4], read[1], read[11]], {T0: CommittedOffset(5), T1: CommittedOffset(2)}),
+            (read[9], {T0: CommittedOffset(10, leader_epoch=0)}),
+            ({("t", 0): 8}, {T0: CommittedOffset(8)}),
+            ({T0: CommittedOffset(7, 3, "mine")}, {T0: CommittedOffset(7, 3, "mine")}),
+            ({T0: Theirs()}, {T0: CommittedOffset(6, -1, "theirs")}),
+            (None, {T0: CommittedOffset(10, 0), T1: CommittedOffset(5, 0)}),
+        ):
+            consumer.commit(what)
+            assert expected.items() <= consumer.committed().items()
+        for wrong in (["x"], Message(b""), {T0: "1"}, {T0: -1}, {T0: True}):
+            with pytest.raises(ConfigError):
+                consumer.commit(wrong)
+
+
+def test_a_commit_that_is_not_waited_for(broker: Broker) -> None:
+    told: list[Any] = []
+    with consumer_of(broker, enable_auto_commit=False) as consumer:
+        consumer.subscribe("t")
+        list(consumer.messages(stop_at_end=True))
+        consumer.commit_async({T0: 3}, lambda *what: told.append((*what, threading.current_thread())))
+        wait_for(lambda: committed(broker) == {T0: 3})
+        assert not told
+        assert consumer.poll() is None
+        wait_for(lambda: consumer.poll() is None and told)
+        assert told == [({T0: CommittedOffset(3)}, None, threading.current_thread())]
+        consumer.commit_async(callback=lambda *what: told.append(what))
+        consumer.commit({T0: 4})
+        wait_for(lambda: len(told) == 2)
+        assert committed(broker) == {T0: 4, T1: 5}
+
+
+def test_positions_are_committed_at_an_interval_but_not_what_is_being_worked_on(broker: Broker) -> None:
+    with consumer_of(broker, auto_commit_interval_ms=20) as consumer:
+        consumer.subscribe("t")
+        messages = consumer.messages()
+        first = next(messages)
+        place = TopicPartition(first.topic, first.partition)
+        wait_for(lambda: consumer._group is not None and consumer._group.wanted)  # the commit is due
+        assert place not in committed(broker)
+        next(messages)
+        wait_for(lambda: committed(broker).get(place, 0) >= 1)
+        assert committed(broker)[place] < 5
+        while consumer.poll(1) is not None:
+            pass
+        wait_for(lambda: consumer.poll() is None and committed(broker) == {T0: 10, T1: 5})
+
+
+def test_lists_are_committed_when_the_user_comes_back(broker: Broker) -> None:
+    with consumer_of(broker, auto_commit_interval_ms=0) as consumer:
+        consumer.subscribe("t")
+        found = consumer.poll_many(3, 10)
+        place = TopicPartition("t", found[0].partition)
+        before = committed(broker)
+        assert before.get(place, 0) == 0
+        consumer.poll_many(1, 10)
+        wait_for(lambda: committed(broker).get(place) == len(found))
+
+
+def test_closing_commits_and_an_exception_does_not(broker: Broker) -> None:
+    with pytest.raises(ZeroDivisionError), consumer_of(broker) as consumer:
+        consumer.subscribe("t")
+        for _ in consumer:
+            1 / 0  # noqa: B018  # the user's work fails
+    assert committed(broker) == {}
+    with consumer_of(broker) as consumer:
+        consumer.subscribe("t")
+        assert offsets(consumer.messages(stop_at_end=True)) == WHOLE
+    assert committed(broker) == {T0: 10, T1: 5}
+
+
+def test_without_commits_by_itself_closing_commits_nothing(broker: Broker) -> None:
+    with consumer_of(broker, enable_auto_commit=False) as consumer:
+        consumer.subscribe("t")
+        list(consumer.messages(stop_at_end=True))
+    assert committed(broker) == {}
+
+
+def test_commits_are_refused_once_another_has_the_partitions(broker: Broker) -> None:
+    with consumer_of(broker, enable_auto_commit=False) as consumer:
+        consumer.subscribe("t")
+        list(consumer.messages(stop_at_end=True))
+        member_id = consumer.group_metadata.member_id
+        consumer.unsubscribe()
+        assert member_id
+        assert consumer.group_metadata.member_id == ""
+        with consumer_of(broker, auto_offset_reset="earliest") as other:
+            other.subscribe("t")
+            list(other.messages(stop_at_end=True))
+            with pytest.raises(CommitFailed):
+                consumer.commit({T0: 1})
+
+
+# --- assigned by hand
+
+
+def test_assigned_partitions_go_on_where_the_group_has_committed(broker: Broker) -> None:
+    with consumer_of(broker) as consumer:
+        consumer.assign(T0)
+        assert consumer.poll_many(4, 10)[0].offset == 0
+        assert consumer.group_metadata.generation_id == -1
+    at = committed(broker)[T0]
+    assert at >= 1
+    with consumer_of(broker, auto_offset_reset="none") as consumer:
+        consumer.assign(T0)
+        assert consumer.position(T0) == at
+        with pytest.raises(ConfigError, match="say where to begin"):
+            consumer.assign([T0, T1])
+        consumer.assign(T0, position=9)
+        consumer.commit()
+    assert committed(broker) == {T0: 9}
+
+
+def test_a_member_and_an_assignment_do_not_mix(broker: Broker) -> None:
+    with consumer_of(broker) as consumer:
+        consumer.assign(T0)
+        with pytest.raises(ConfigError, match="unsubscribe"):
+            consumer.subscribe("t")
+        consumer.unsubscribe()
+        consumer.subscribe("t")
+        with pytest.raises(ConfigError, match="unsubscribe"):
+            consumer.assign(T0)
+        assert offsets(consumer.messages(stop_at_end=True)) == WHOLE
+        assert consumer.subscription == ["t"]
+        consumer.unsubscribe()
+        assert not consumer.assignment
+        assert not consumer.subscription
+        with pytest.raises(ConfigError, match="nothing is assigned"):
+            consumer.poll()
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ({}, "topics, or to a pattern"),
+        ({"topics": "t", "pattern": "t"}, "topics, or to a pattern"),
+        ({"topics": []}, "at least one"),
+        ({"topics": [""]}, "at least one"),
+        ({"pattern": "("}, "regular expression"),
+        ({"topics": "t", "listener": object()}, "no on_assigned"),
+        ({"topics": "t", "listener": RebalanceListener(), "on_lost": print}, "not both"),
+    ],
+)
+def test_subscriptions_that_cannot_be_are_named(broker: Broker, how: dict[str, Any], text: str) -> None:
+    with consumer_of(broker) as consumer, pytest.raises(ConfigError, match=text):
+        consumer.subscribe(**how)
+
+
+def test_a_strategy_that_nobody_knows(broker: Broker) -> None:
+    with pytest.raises(ConfigError, match="cooperative-sticky"):
+        consumer_of(broker, partition_assignment_strategy="fair")
+    with pytest.raises(ConfigError, match="has no name"):
+        consumer_of(broker, partition_assignment_strategy=[object()])
+
+
+# --- listeners
+
+
+def test_a_listener_says_where_to_begin(broker: Broker) -> None:
+    class Later(RebalanceListener):
+        def on_assigned(self, partitions: list[TopicPartition]) -> None:
+            assert consumer.position(T0) == 0
+            consumer.seek(T0, 8)
+            consumer.seek_to_time(3000, [T1])
+            consumer.commit({T1: 2})
+            assert consumer.committed(partitions) == {T0: None, T1: CommittedOffset(2)}
+
+    with consumer_of(broker) as consumer:
+        consumer.subscribe("t", listener=Later())
+        assert offsets(consumer.messages(stop_at_end=True)) == [(0, 8), (0, 9), (1, 3), (1, 4)]
+
+
+def test_what_a_listener_raises_reaches_the_user_and_breaks_nothing(broker: Broker) -> None:
+    def fail(_: Any) -> None:
+        raise KeyError("mine")
+
+    with consumer_of(broker) as consumer:
+        consumer.subscribe("t", on_assigned=fail)
+        with pytest.raises(KeyError, match="mine"):
+            consumer.poll(10)
+        assert offsets(consumer.messages(stop_at_end=True)) == WHOLE
+        consumer.subscribe("t", on_revoked=fail)
+        with pytest.raises(KeyError, match="mine"):
+            consumer.unsubscribe()
+        assert consumer.assignment == []
+
+
+def test_a_listener_must_not_ask_for_messages(broker: Broker) -> None:
+    with consumer_of(broker) as consumer:
+        consumer.subscribe("t", on_assigned=lambda _: consumer.poll())
+        with pytest.raises(BarnabasError, match="must not ask for messages"):
+            consumer.poll(10)
+
+
+def test_without_a_position_and_a_policy_a_partition_waits_for_a_seek(broker: Broker) -> None:
+    with consumer_of(broker, auto_offset_reset="none") as consumer:
+        consumer.subscribe("t", on_assigned=lambda _: consumer.seek(T1, 3))
+        found = []
+        with pytest.raises(NoOffset, match="no offset of t-0"):
+            while True:
+                found += consumer.poll_many(1, 10)
+        assert offsets(found) in ([], [(1, 3)], [(1, 3), (1, 4)])
+        consumer.seek(T0, 9)
+        assert offsets([*found, *consumer.messages(stop_at_end=True)]) == [(0, 9), (1, 3), (1, 4)]
+
+
+# --- ends, lag, closing
+
+
+def test_the_lag_is_told_from_fetches(broker: Broker) -> None:
+    with consumer_of(broker) as consumer:
+        consumer.subscribe("t", on_assigned=lambda _: consumer.seek(T0, 4))
+        assert consumer.lag() == {}
+        taken = next(consumer.messages())
+        assert sum(consumer.lag().values()) == 10
+        assert consumer.lag([T0])[T0] == (5 if taken.partition == 0 else 6)
+        list(consumer.messages(stop_at_end=True))
+        assert consumer.lag() == {T0: 0, T1: 0}
+
+
+def test_the_end_of_members_is_the_end_of_their_partitions(broker: Broker) -> None:
+    read: list[Any] = []
+
+    def work() -> None:
+        with consumer_of(broker) as consumer:
+            consumer.subscribe("t")
+            joined.wait()
+            read.extend(consumer.messages(stop_at_end=True))
+
+    joined = threading.Barrier(3)
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(20)
+    assert offsets(read) == WHOLE
+
+
+def test_a_member_with_nothing_to_read_is_at_the_end(broker: Broker) -> None:
+    with consumer_of(broker) as consumer:
+        consumer.subscribe(pattern="nothing.*")
+        assert list(consumer.messages(stop_at_end=True)) == []
+
+
+def test_closing_from_another_thread_ends_iterating(broker: Broker) -> None:
+    consumer = consumer_of(broker)
+    consumer.subscribe("t")
+    timer = threading.Timer(0.05, consumer.close)
+    timer.start()
+    with pytest.raises(ClosedError):
+        for _ in consumer:
+            pass
+    timer.join()
+    assert committed(broker) == {T0: 10, T1: 5}
+    consumer.close()
+
+
+def test_a_broker_that_has_gone_holds_up_closing_for_a_limited_time(broker: Broker) -> None:
+    consumer = consumer_of(broker)
+    consumer.subscribe("t")
+    list(consumer.messages(stop_at_end=True))
+    broker.close()
+    consumer.close(0.1)
+    with pytest.raises(ClosedError):
+        consumer.commit({T0: 1})
+
+
+# --- asyncio
+
+
+def test_the_same_with_asyncio(broker: Broker) -> None:
+    async def story() -> list[Message]:
+        settings = {**QUICK, "group_id": "g", "enable_auto_commit": False}
+        async with AsyncConsumer(broker, **settings) as consumer:
+            await consumer.subscribe("t")
+            read = [message async for message in consumer.messages(stop_at_end=True)]
+            assert await consumer.lag() == {T0: 0, T1: 0}
+            assert await consumer.position(T0) == 10
+            await consumer.commit(read[0])
+            first = TopicPartition("t", read[0].partition)
+            assert (await consumer.committed())[first] == CommittedOffset(1)
+            await consumer.unsubscribe()
+        async with AsyncConsumer(broker, **settings) as consumer:
+            await consumer.subscribe("t")
+            async for message in consumer:
+                if message.partition == first.partition:
+                    assert message.offset == 1
+                    await consumer.commit()  # what was handed out by now, not what was fetched
+                    break
+        assert committed(broker)[first] == 2
+        return read
+
+    assert offsets(asyncio.run(story())) == WHOLE

@@ -1,0 +1,213 @@
+"""Consumers that share the partitions of a topic: who joins, leaves, hangs, crashes, comes back."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from support.group_members import QUICK, member
+from support.tcp_proxy import TcpProxy
+from support.waiting import wait_for
+
+from barnabas import Admin, Broker, Consumer, Producer
+from barnabas.core.client.errors import CommitFailed
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+from barnabas.ports.words import TopicPartition
+
+ALL = [0, 1, 2, 3]
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    """With the topic t, of four partitions."""
+    with Broker(storage="memory", group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=50) as broker:
+        with Admin(broker) as admin:
+            admin.create_topic("t", partitions=4)
+        yield broker
+
+
+@pytest.fixture
+def fill(broker: Broker) -> Iterator[Callable[[int], list[bytes]]]:
+    """Sends so many messages to all partitions in turn, and returns their values."""
+    sent = 0
+
+    with Producer(broker, linger_ms=0) as producer:
+
+        def send(count: int) -> list[bytes]:
+            nonlocal sent
+            values = [b"%d" % number for number in range(sent, sent + count)]
+            for number, value in enumerate(values):
+                producer.send("t", value, partition=number % 4)
+            producer.flush()
+            sent += count
+            return values
+
+        yield send
+
+
+def places(*partitions: int) -> list[TopicPartition]:
+    return [TopicPartition("t", partition) for partition in partitions]
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_members_come_and_go_and_every_message_is_read_once(
+    broker: Broker, fill: Callable[[int], list[bytes]], strategy: str
+) -> None:
+    how = {"partition_assignment_strategy": strategy, "group_id": f"share-{strategy}"}
+    expected = fill(100)
+    with member(broker, **how) as one:
+        one.settles_with(*ALL)
+        with member(broker.bootstrap, **how) as two:
+            wait_for(lambda: len(one.partitions) == len(two.partitions) == 2 and two.consumer.settled)
+            expected += fill(100)
+            with member(broker.bootstrap, **how) as three:
+                wait_for(lambda: sorted(one.partitions + two.partitions + three.partitions) == ALL and three.partitions)
+                expected += fill(100)
+                wait_for(lambda: len(one.values + two.values + three.values) >= 300)
+            wait_for(lambda: len(one.partitions) == len(two.partitions) == 2)
+            expected += fill(100)
+            wait_for(lambda: len(one.values + two.values + three.values) >= 400)
+            assert two.values
+            assert three.values
+        one.settles_with(*ALL)
+        expected += fill(100)
+        wait_for(lambda: len(one.values + two.values + three.values) >= 500)
+    assert sorted(one.values + two.values + three.values) == sorted(expected)
+
+
+def test_an_eager_listener_is_told_of_everything_and_on_its_own_thread(broker: Broker) -> None:
+    with member(broker, group_id="eager") as one:
+        one.settles_with(*ALL)
+        assert one.events == [("assigned", places(*ALL))]
+        with member(broker, group_id="eager") as two:
+            wait_for(lambda: len(one.partitions) == len(two.partitions) == 2 and len(one.events) == 3)
+            assert one.events[1:] == [("revoked", places(*ALL)), ("assigned", places(*one.partitions))]
+        assert [what for what, _ in two.events] == ["assigned", "revoked"]
+        one.settles_with(*ALL)
+        assert one.threads == {one.thread}
+    assert [what for what, _ in one.events] == ["assigned", "revoked", "assigned", "revoked", "assigned", "revoked"]
+
+
+def test_a_cooperative_listener_is_told_of_what_moves(broker: Broker) -> None:
+    how = {"partition_assignment_strategy": "cooperative-sticky", "group_id": "cooperative"}
+    with member(broker, **how) as one:
+        one.settles_with(*ALL)
+        with member(broker, **how) as two:
+            wait_for(lambda: len(two.partitions) == 2 and two.consumer.settled)
+            moved = two.consumer.assignment
+            assert [event for event in one.events if event[1]] == [("assigned", places(*ALL)), ("revoked", moved)]
+        one.settles_with(*ALL)
+        assert [event for event in one.events if event[1]][2:] == [("assigned", moved)]
+
+
+def test_what_is_paused_stays_paused_while_it_stays(broker: Broker, fill: Callable[[int], list[bytes]]) -> None:
+    with member(broker, group_id="paused") as one:
+        one.settles_with(*ALL)
+        one.consumer.pause(("t", 0))
+        with member(broker, group_id="paused"):
+            wait_for(lambda: len(one.partitions) == 2)
+            assert one.consumer.paused == [place for place in places(0) if 0 in one.partitions]
+        one.settles_with(*ALL)
+        was_mine = one.consumer.paused
+        fill(40)
+        wait_for(lambda: len(one.messages) >= 30)
+        if was_mine:
+            assert {message.partition for message in one.messages} == {1, 2, 3}
+
+
+def test_a_pattern_finds_topics_that_come_later(broker: Broker) -> None:
+    with (
+        Admin(broker) as admin,
+        Producer(broker) as producer,
+        member(broker, pattern=r"logs\..*", group_id="pattern", metadata_max_age_ms=30) as one,
+    ):
+        wait_for(lambda: one.consumer.settled)
+        assert one.consumer.subscription == []
+        for name in ("logs.a", "other", "logs.b"):
+            admin.create_topic(name, partitions=1)
+            producer.send(name, name.encode()).result()
+        wait_for(lambda: len(one.messages) == 2)
+        assert sorted(one.values) == [b"logs.a", b"logs.b"]
+        assert one.consumer.subscription == ["logs.a", "logs.b"]
+
+
+def test_a_static_member_may_be_restarted_without_a_rebalance(broker: Broker) -> None:
+    with member(broker, group_id="static", group_instance_id="one") as first:
+        first.settles_with(*ALL)
+        with member(broker, group_id="static") as other:
+            wait_for(lambda: len(other.partitions) == 2 and other.consumer.settled)
+            before, generation = first.partitions, other.consumer.group_metadata.generation_id
+            wait_for(lambda: first.partitions == [place for place in ALL if place not in other.partitions])
+            before = first.partitions
+            first.stop()
+            with member(broker, group_id="static", group_instance_id="one") as second:
+                second.settles_with(*before)
+                assert second.consumer.group_metadata.group_instance_id == "one"
+                assert other.consumer.group_metadata.generation_id == generation
+                assert [what for what, _ in other.events] == ["assigned"]
+
+
+def test_two_of_one_name_are_not_possible(broker: Broker) -> None:
+    first = Consumer(broker, **QUICK, group_id="fenced", group_instance_id="one")
+    first.subscribe("t")
+    assert list(first.messages(stop_at_end=True)) == []
+    with Consumer(broker, **QUICK, group_id="fenced", group_instance_id="one") as second:
+        second.subscribe("t")
+        assert list(second.messages(stop_at_end=True)) == []
+        with pytest.raises(ApiError) as caught:
+            list(first.messages(timeout=20))
+        assert caught.value.code is ErrorCode.FENCED_INSTANCE_ID
+        with pytest.raises(CommitFailed):
+            first.commit({("t", 0): 0})
+    first.close()
+
+
+def test_who_does_not_ask_for_messages_is_out_until_it_does(broker: Broker) -> None:
+    with (
+        member(broker, group_id="slow", max_poll_interval_ms=300) as slow,
+        member(broker, group_id="slow") as other,
+    ):
+        wait_for(lambda: len(slow.partitions) == len(other.partitions) == 2)
+        slow.hold.clear()
+        other.settles_with(*ALL)
+        with pytest.raises(CommitFailed, match=r"max\.poll\.interval\.ms=300"):
+            slow.consumer.commit({("t", 0): 0})
+        slow.hold.set()
+        wait_for(lambda: len(slow.partitions) == len(other.partitions) == 2)
+        assert "lost" in [what for what, _ in slow.events]
+
+
+def test_who_gets_on_with_what_it_has_counts_as_alive(broker: Broker, fill: Callable[[int], list[bytes]]) -> None:
+    fill(400)
+    with Consumer(broker, **QUICK, group_id="steady", max_poll_interval_ms=200) as consumer:
+        consumer.subscribe("t", on_lost=lambda _: pytest.fail("it was alive"))
+        messages = consumer.messages(timeout=20)
+        generation, work = 0, threading.Event()
+        for number, _ in enumerate(messages):
+            generation = generation or consumer.group_metadata.generation_id
+            if number >= 60:
+                break
+            work.wait(0.01)
+        assert consumer.group_metadata.generation_id == generation == 1
+
+
+def test_a_member_that_crashes_costs_one_session_timeout(broker: Broker) -> None:
+    host, _, port = broker.bootstrap.rpartition(":")
+    proxy = TcpProxy((host, int(port)))
+    settings: dict[str, Any] = {"group_id": "crash", "session_timeout_ms": 400}
+    try:
+        with member(broker, **settings) as other:
+            lost = Consumer(f"127.0.0.1:{proxy.port}", **{**QUICK, **settings})
+            # The broker tells its own address: the way through the proxy is kept for all requests.
+            lost._shell.view.address = lambda node: ("127.0.0.1", proxy.port)  # type: ignore[method-assign]
+            lost.subscribe("t")
+            wait_for(lambda: lost.poll_many() is not None and len(lost.assignment) == 2)
+            other.settles_with(*(place for place in ALL if TopicPartition("t", place) not in lost.assignment))
+            proxy.cut()
+            other.settles_with(*ALL)
+            proxy.restore()
+            wait_for(lambda: lost.poll_many() is not None and lost.settled and len(lost.assignment) == 2)
+            lost.close()
+    finally:
+        proxy.close()

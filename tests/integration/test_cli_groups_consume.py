@@ -52,7 +52,7 @@ def test_topics_by_their_names_and_a_time_to_begin(broker: Broker) -> None:
 
 
 def test_a_signal_ends_it_in_order(broker: Broker) -> None:
-    command = [COMMAND, "consume", "t", "--from-beginning", "-g", "s", "--bootstrap", broker.bootstrap]
+    command = [str(COMMAND), "consume", "t", "--from-beginning", "-g", "s", "--bootstrap", broker.bootstrap]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(5)] == [b"%d\n" % number for number in range(5)]

@@ -14,9 +14,13 @@ from harness import Result
 
 BENCHMARKS = (
     "start",
+    "test_broker_start",
     "produce",
     "fetch",
     "growth",
+    "group_commits",
+    "group_idle",
+    "group_settle",
     "message_codec",
     "classic_codec",
     "classic_publish",

@@ -68,14 +68,14 @@ class CooperativeStickyAssignor:
 
 def _claim_in_user_data(data: bytes | None) -> Claim:
     """Nothing where the user data are not what they should be; they are another client's business."""
-    if not data:
-        return Claim(())
-    reader = Reader(data)
-    try:
-        partitions = reader.partitions()
-        return Claim(partitions, reader.i32() if reader.has_more else -1)
-    except ValueError:
-        return Claim(())
+    for start in (0, 2):  # kafka-python 3 has the version before it, which others read as a count that does not fit
+        reader = Reader((data or b"")[start:])
+        try:
+            partitions = reader.partitions()
+            return Claim(partitions, reader.i32() if reader.has_more else -1)
+        except ValueError:
+            continue
+    return Claim(())
 
 
 def _generation_of(subscription: Subscription) -> int:

@@ -43,7 +43,7 @@ def test_members_share_and_take_over(kind: str) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["join", "leave", "vanish", "cut", "wait"]), st.integers(0, 4)), max_size=14),
        st.sampled_from(KINDS), st.integers(0, 100))  # fmt: skip
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_whatever_happens_every_partition_is_read_once_in_the_end(
     steps: list[tuple[str, int]], kind: str, seed: int
 ) -> None:

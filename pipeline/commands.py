@@ -52,6 +52,10 @@ def load(
     allow_data_loss: Annotated[
         bool, typer.Option("--allow-data-loss", help="Go on where messages were deleted before they were loaded.")
     ] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="GROUP", help="A consumer group to tell the offsets reached, for tools that show lag."),
+    ] = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
@@ -77,14 +81,18 @@ def load(
             fail_on_data_loss=not allow_data_loss,
             progress=tell,
             client=parse_settings(settings),
+            group=group,
         )
     for lost in done.lost:
         typer.echo(f"lost: {lost}", err=True)
     if done.absent:
         typer.echo(f"not there now, to be loaded another time: {', '.join(done.absent)}", err=True)
+    if done.group_error is not None:
+        typer.echo(f"loaded, but group {group} is not told: {done.group_error}", err=True)
     if as_json:
         result = {"rows": done.rows, "replaced_rows": done.replaced_rows, "files": done.files}
-        print_json({**result, "lost": list(done.lost), "absent": list(done.absent)})
+        lists = {"lost": list(done.lost), "absent": list(done.absent)}
+        print_json({**result, **lists, "group_error": done.group_error})
     else:
         replaced = f" in place of {done.replaced_rows}" if done.replaced_rows else ""
         typer.echo(f"{done.rows} new rows{replaced} in {done.files} files in {into}")

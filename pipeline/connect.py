@@ -42,6 +42,11 @@ def connect_cluster(where: Where, client: Mapping[str, str]) -> Cluster:
     return ClientCluster(where.bootstrap, client)
 
 
+def common_settings(client: Mapping[str, str]) -> dict[str, str]:
+    """Those of the settings of a reader that every client knows."""
+    return {name: value for name, value in client.items() if name in _COMMON}
+
+
 class ClientCluster:
     """Fulfils `cluster.Cluster` with Admin and SimpleConsumer, each opened when it is needed first."""
 
@@ -98,8 +103,7 @@ class ClientCluster:
 
     def _ask(self) -> Admin:
         if self._admin is None:
-            common = {name: value for name, value in self._client.items() if name in _COMMON}
-            self._admin = Admin(self._bootstrap, config=common)
+            self._admin = Admin(self._bootstrap, config=common_settings(self._client))
         return self._admin
 
     def _fetch(self, consumer: SimpleConsumer, partition: TopicPartition, start: int, end: int) -> Iterator[FetchedSet]:

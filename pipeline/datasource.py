@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ConfigError
 from .arrow import arrow_batches
 from .cluster import EARLIEST, LATEST, Cluster, Columns, Place, Where
+from .group_offsets import GroupProgress, commit_to_group
 from .options import ReadOptions, parse_partitions_json, partitions_json, read_options, write_options
 from .ranges import OffsetRange, data_loss, plan_ranges, resolve, select, slices, within
 from .writer import ArrowWriter, StreamArrowWriter
@@ -152,11 +154,12 @@ class BatchReader(_SliceReader, DataSourceReader):
 
 class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream over the topics. Its offsets are {"offsets": JSON as in the option startingOffsets}; they are kept by
-    Spark in the checkpoint, so `commit` has nothing to do. New partitions are read from their beginning."""
+    Spark in the checkpoint, and told to a group on request. New partitions are read from their beginning."""
 
     def __init__(self, options: ReadOptions, connect: Connect) -> None:
         super().__init__(options, connect)
         self._target: dict[Place, int] | None = None
+        self._progress = _progress(options)
 
     def initialOffset(self) -> dict[str, str]:
         cluster = self.open()
@@ -164,6 +167,8 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
             partitions = select(cluster, self.options.selection)
             strict = not self.options.latest_when_no_timestamp
             starts = resolve(cluster, self.options.starting, partitions, "starting", strict=strict)
+            if self._progress is not None:
+                self._progress.begin(starts)
             return _pack(starts)
         finally:
             cluster.close()
@@ -174,6 +179,7 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
         before = _unpack(start)
+        self._reached(before)
         target = self._target if self._target is not None else self._latest()
         new = sorted(set(target) - set(before))
         if new:
@@ -186,6 +192,9 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._latest()
+
+    def commit(self, end: dict[str, str]) -> None:
+        self._reached(_unpack(end))
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         before, after = _unpack(start), _unpack(end)
@@ -204,6 +213,10 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
             return self.split(cluster, within(wanted, first, last, fail_on_data_loss=fail, report=_log.warning))
         finally:
             cluster.close()
+
+    def _reached(self, offsets: Mapping[Place, int]) -> None:
+        if self._progress is not None:
+            self._progress.reached(offsets)
 
     def _whole(
         self, before: Mapping[Place, int], end: Mapping[Place, int], limited: dict[Place, int]
@@ -233,6 +246,18 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
             return cluster.offsets(partitions, EARLIEST)
         finally:
             cluster.close()
+
+
+def _progress(options: ReadOptions) -> GroupProgress | None:
+    group = options.commit_to_group
+    if group is None:
+        return None
+    from .connect import common_settings
+
+    return GroupProgress(
+        partial(commit_to_group, options.where.bootstrap, common_settings(options.client), group),
+        partial(_log.warning, "the group %s is not told what was read: %s", group),
+    )
 
 
 def _read_range(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> Iterator[Columns]:

@@ -9,11 +9,12 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ..ports.errors import ConfigError
-from .cluster import PLACE_SETTINGS, Cluster, Where
+from .cluster import PLACE_SETTINGS, Cluster, Place, Where
 from .commits import Commit, CommitLog, Range, TableError, plain_os_errors
+from .group_offsets import check_group, commit_to_group
 from .load_plan import LoadPlan, plan_load, task_count
 from .options import partitions_json
 from .session import local_session, register, require_spark, session_settings
@@ -58,6 +59,8 @@ class LoadResult:
     lost: Sequence[str] = ()
     absent: Sequence[str] = ()
     """Partitions loaded before whose classic brokers were not there; a later load goes on with them."""
+    group_error: str | None = None
+    """Why the group could not be told; rows and offsets are in the table nevertheless."""
 
 
 Progress = Callable[[LoadProgress], None]
@@ -80,6 +83,7 @@ def load(
     progress: Progress = _quiet,
     client: Mapping[str, str] | None = None,
     log_file: Path | None = None,
+    group: str | None = None,
 ) -> LoadResult:
     """Load everything new of `topics` into the table in folder `into`; table and offsets change together or not at all.
 
@@ -88,6 +92,9 @@ def load(
     a first load with `since_ms` begins there. `recreated` says what to do with a topic that was deleted and created
     again: "fail", or "replace" its rows. `spark` None = a local session for this load; its Java's messages go to
     `log_file`. `client` are client settings by their dotted names. All Spark workers must have the folder at this path.
+
+    `group` is a consumer group, without members, that is told the table's offsets once they are safe, so that tools
+    that show lag see them; the table's own ones are what counts, so a group that cannot be told fails nothing.
 
     `bootstrap` is HOST:PORT[,...]; of a classic cluster zookeeper://HOST:PORT/CHROOT, etcd://HOST:PORT/PREFIX,
     classic://HOST:PORT[,...], or "" with one of zk.connect, etcd.connect, coordination, broker.list in `client`. There
@@ -99,10 +106,9 @@ def load(
     require_spark()
     if not topics:
         raise ConfigError("name at least one topic to load")
-    from .connect import connect_cluster
-
     settings = dict(client or {})
     where = bootstrap if isinstance(bootstrap, Where) else Where.of(bootstrap, settings)
+    check_group(group, where)
     settings = {name: value for name, value in settings.items() if name not in PLACE_SETTINGS}
     source = _Source(where, settings, fail_on_data_loss, rows_per_file)
     log = CommitLog(Path(into))
@@ -110,26 +116,12 @@ def load(
         progress(LoadProgress(step="plan"))
         log.recover()
         last = log.last()
-        cluster: Cluster = connect_cluster(where, source.client)
-        try:
-            plan = plan_load(
-                cluster, last, topics, since_ms=since_ms, fail_on_data_loss=fail_on_data_loss, recreated=recreated
-            )
-        finally:
-            cluster.close()
-        if not plan.changes(last):
-            return LoadResult(rows=0, files=0, commit=None, ranges=(), lost=plan.lost, absent=_texts(plan))
-        progress(LoadProgress(step="start", rows=plan.rows))
-        affected = affected_files(log.folder, plan.replaced_from, plan.replaced_topics)
-        if not plan.ranges and not affected:
-            return _commit(log, plan, affected, *log.begin())
-        own = local_session(quick=plan.rows < _QUICK_ROWS, log_file=log_file)
-        with own if spark is None else nullcontext(spark) as session:
-            number, staging = log.begin()
-            with plain_spark_errors(), _watched(session, progress, plan.rows):
-                _write(session, plan, source, log.folder, affected, staging)
-            progress(LoadProgress(step="commit", rows=plan.rows))
-            return _commit(log, plan, affected, number, staging)
+        plan = _plan(source, last, topics, since_ms, recreated)
+        if plan.changes(last):
+            done = _carry_out(plan, source, log, spark, progress, log_file)
+        else:
+            done = LoadResult(rows=0, files=0, commit=None, ranges=(), lost=plan.lost, absent=_texts(plan))
+        return done if group is None else evolve(done, group_error=_tell(group, source, plan, topics))
 
 
 @frozen
@@ -138,6 +130,48 @@ class _Source:
     client: Mapping[str, str]
     fail_on_data_loss: bool
     rows_per_file: int
+
+
+def _plan(
+    source: _Source, last: Commit | None, topics: Sequence[str], since_ms: int | None, recreated: str
+) -> LoadPlan:
+    from .connect import connect_cluster
+
+    cluster: Cluster = connect_cluster(source.where, source.client)
+    try:
+        fail = source.fail_on_data_loss
+        return plan_load(cluster, last, topics, since_ms=since_ms, fail_on_data_loss=fail, recreated=recreated)
+    finally:
+        cluster.close()
+
+
+def _carry_out(
+    plan: LoadPlan,
+    source: _Source,
+    log: CommitLog,
+    spark: "SparkSession | None",
+    progress: Progress,
+    log_file: Path | None,
+) -> LoadResult:
+    progress(LoadProgress(step="start", rows=plan.rows))
+    affected = affected_files(log.folder, plan.replaced_from, plan.replaced_topics)
+    if not plan.ranges and not affected:
+        return _commit(log, plan, affected, *log.begin())
+    own = local_session(quick=plan.rows < _QUICK_ROWS, log_file=log_file)
+    with own if spark is None else nullcontext(spark) as session:
+        number, staging = log.begin()
+        with plain_spark_errors(), _watched(session, progress, plan.rows):
+            _write(session, plan, source, log.folder, affected, staging)
+        progress(LoadProgress(step="commit", rows=plan.rows))
+        return _commit(log, plan, affected, number, staging)
+
+
+def _tell(group: str, source: _Source, plan: LoadPlan, topics: Sequence[str]) -> str | None:
+    """Also after a load that found nothing new: one before may not have reached the group."""
+    from .connect import common_settings
+
+    offsets = {Place(name, int(key)): n for name in topics for key, n in plan.topics[name].next_offsets.items()}
+    return commit_to_group(source.where.bootstrap, common_settings(source.client), group, offsets)
 
 
 def _write(

@@ -13,6 +13,7 @@ from .cluster import EARLIEST, LATEST, PLACE_SETTINGS, Place, Where
 
 Offsets = Mapping[Place, int]
 
+COMMIT_TO_GROUP = "commitOffsetsToGroup"
 _BOOTSTRAP = ("kafka.bootstrap.servers", "bootstrap.servers", "bootstrap")
 _SELECTORS = ("subscribe", "subscribePattern", "assign")
 _READ = (
@@ -31,12 +32,14 @@ _READ = (
     "maxOffsetsPerTrigger",
     "failOnDataLoss",
     "includeHeaders",
+    COMMIT_TO_GROUP,
 )
 _NOT_CLASSIC = {
     "endingTimestamp": "its messages have no times; say endingOffsets",
     "endingOffsetsByTimestamp": "its messages have no times; say endingOffsets",
     "minPartitions": "there is one task per broker, topic and partition",
     "maxRecordsPerPartition": "there is one task per broker, topic and partition",
+    COMMIT_TO_GROUP: "its brokers keep no offsets of groups",
 }
 """Why an option cannot be had with a classic cluster."""
 _WRITE = (*_BOOTSTRAP, *PLACE_SETTINGS, "topic")
@@ -91,6 +94,8 @@ class ReadOptions:
     """Records; of a classic cluster bytes, like all its offsets."""
     fail_on_data_loss: bool = True
     include_headers: bool = False
+    commit_to_group: str | None = None
+    """The consumer group that is told how far a stream has got."""
     client: Mapping[str, str] = {}
 
 
@@ -126,6 +131,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = False) 
         max_offsets_per_trigger=_positive(given, "maxOffsetsPerTrigger"),
         fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
         include_headers=_boolean(given, "includeHeaders", default=False),
+        commit_to_group=_group(given, batch=streaming is False),
         client=_client(given),
     )
 
@@ -268,6 +274,18 @@ def _strategy(given: Mapping[str, str]) -> bool:
     if text not in ("error", "latest"):
         raise ConfigError(f"startingOffsetsByTimestampStrategy must be 'error' or 'latest', not {text!r}")
     return text == "latest"
+
+
+def _group(given: Mapping[str, str], *, batch: bool) -> str | None:
+    name = given.get(COMMIT_TO_GROUP)
+    if name is not None and not name.strip():
+        raise ConfigError(f"{COMMIT_TO_GROUP} must name a consumer group")
+    if name is not None and batch:
+        raise ConfigError(
+            f"{COMMIT_TO_GROUP} is for streams: a batch read does not learn when its rows are safe; "
+            "load(..., group=...) and `barnabas load --group` do"
+        )
+    return name
 
 
 def _client(given: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,70 @@
+"""Tell a consumer group how far a load or a stream has got, so that tools that show lag see it.
+
+The offsets that count are those of the table, or of the stream's checkpoint: nobody reads the group's ones back, and a
+group that cannot be told stops nothing.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+
+from attrs import define, field
+
+from ..app.clients.admin import Admin
+from ..ports.errors import BarnabasError, ConfigError
+from .cluster import Place, Where
+
+_TIMEOUT = "default.api.timeout.ms"
+TIMEOUT_MS = 10_000
+"""A broker that does not answer may hold up a load or a stream for so long."""
+RETRY_S = 30.0
+
+
+def check_group(group: str | None, where: Where) -> None:
+    """Raises `ConfigError` for a group that cannot be told anything."""
+    if group is not None and not group.strip():
+        raise ConfigError("name the consumer group to tell the offsets to")
+    if group is not None and where.classic:
+        raise ConfigError(f"group {group!r}: the brokers of a classic cluster keep no offsets of groups")
+
+
+def commit_to_group(bootstrap: str, common: Mapping[str, str], group: str, offsets: Mapping[Place, int]) -> str | None:
+    """Commit the next offset per partition; returns why it did not work, if so.
+
+    `common` has settings that every client knows, by their dotted names. A group with members refuses: their own
+    offsets would be overwritten.
+    """
+    try:
+        with Admin(bootstrap, config={_TIMEOUT: str(TIMEOUT_MS), **common}) as admin:
+            admin.alter_group_offsets(group, {(place.topic, place.partition): n for place, n in offsets.items()})
+    except BarnabasError as error:
+        return str(error)
+    return None
+
+
+@define
+class GroupProgress:
+    """What a stream has told its group. Spark calls `DataSourceStreamReader.commit` for a batch only when it begins the
+    next one; but the offset from which it asks for more is that of a batch that is done."""
+
+    commit: Callable[[Mapping[Place, int]], str | None]
+    report: Callable[[str], None]
+    _initial: Mapping[Place, int] | None = None
+    _told: dict[Place, int] = field(factory=dict)
+    _not_before: float = 0.0
+
+    def begin(self, offsets: Mapping[Place, int]) -> None:
+        """Where the stream begins, of which nothing is read yet."""
+        if self._initial is None:
+            self._initial = dict(offsets)
+
+    def reached(self, offsets: Mapping[Place, int]) -> None:
+        """Everything before these offsets is processed. After a failure there is a pause before the next try."""
+        new = {place: offset for place, offset in offsets.items() if self._told.get(place) != offset}
+        if not new or offsets == self._initial or time.monotonic() < self._not_before:
+            return
+        error = self.commit(new)
+        if error is None:
+            self._told.update(new)
+        else:
+            self._not_before = time.monotonic() + RETRY_S
+            self.report(error)

@@ -1,15 +1,28 @@
 """Hashes that clients in other languages use too, so that equal keys meet in the same partition."""
 
 import zlib
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
 from struct import iter_unpack
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
 _MASK = 0xFFFFFFFF
+_SHORT_BYTES = 256
 
 
-@lru_cache(maxsize=4096)
+def _remembered(hash_of: Callable[[bytes], int]) -> Callable[[bytes], int]:
+    """With the last results kept: of many short keys, and of a few long ones, so that they cannot fill the memory."""
+    of_short, of_long = lru_cache(maxsize=4096)(hash_of), lru_cache(maxsize=16)(hash_of)
+
+    @wraps(hash_of)
+    def remembered(key: bytes) -> int:
+        return of_short(key) if len(key) <= _SHORT_BYTES else of_long(key)
+
+    return remembered
+
+
+@_remembered
 def murmur2(key: bytes) -> int:
     """32-bit MurmurHash2 with the seed of Kafka's Java client, as an unsigned number (facts C6)."""
     size = len(key)
@@ -35,7 +48,7 @@ def crc32_partition(key: bytes, partitions: int) -> int:
     return zlib.crc32(key) % partitions
 
 
-@lru_cache(maxsize=4096)
+@_remembered
 def java_string_hash(key: bytes) -> int:
     """Java's `String.hashCode` of the key's text, as a signed number; bytes that are no UTF-8 count one by one."""
     try:

@@ -1,7 +1,6 @@
 """The groups that a broker coordinates, by the partition of `__consumer_offsets` that keeps them."""
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 from ...ports.error_codes import ErrorCode
 from ..client.hashing import java_string_hash
@@ -9,16 +8,10 @@ from .entry import Entry
 from .loading import Loading
 from .records import STRING_BYTES_MAX
 
-_SHORT_BYTES = 250
-_hash_of_long = lru_cache(maxsize=16)(java_string_hash.__wrapped__)
-"""A long group id is hashed once for what a request asks of it; more of them would take too much memory."""
-
 
 def partition_of(group_id: str, partition_count: int) -> int:
     """The partition of `__consumer_offsets` that keeps a group (facts C6)."""
-    key = group_id.encode()
-    number = java_string_hash(key) if len(key) <= _SHORT_BYTES else _hash_of_long(key)
-    return (number & 0x7FFFFFFF) % partition_count
+    return (java_string_hash(group_id.encode()) & 0x7FFFFFFF) % partition_count
 
 
 class GroupTable:

@@ -77,7 +77,14 @@ def test_clients_go_on_after_a_restart(broker: TestBroker) -> None:
     with broker.producer() as producer, broker.consumer() as consumer:
         consumer.assign(topic)
         foreign = confluent_kafka.Producer(
-            {"bootstrap.servers": broker.bootstrap, "log_level": 0, "reconnect.backoff.ms": 20, "linger.ms": 0}
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "log_level": 0,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 50,
+                "retry.backoff.ms": 20,
+                "linger.ms": 0,
+            }
         )
         foreign.produce(topic, b"foreign before")
         assert foreign.flush(PATIENCE_S) == 0

@@ -119,6 +119,7 @@ def test_an_answer_that_comes_too_late(barnabas_broker: TestBroker, topic: str) 
                 "bootstrap.servers": barnabas_broker.bootstrap,
                 "socket.timeout.ms": 1000,
                 "request.timeout.ms": 300,
+                "retry.backoff.ms": 20,
                 "enable.idempotence": True,
                 "linger.ms": 0,
                 "log_level": 0,
@@ -188,6 +189,8 @@ def test_groups_with_faults(barnabas_broker: TestBroker, barnabas_group: str, to
             "group.id": barnabas_group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            "reconnect.backoff.ms": 20,
+            "retry.backoff.ms": 20,
             "log_level": 0,
         }
     )

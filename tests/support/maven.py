@@ -1,6 +1,7 @@
 """Jars of a Java library with what it needs, from a Maven repository, where `mvn` can reach one."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,8 @@ _CENTRAL = "https://repo.maven.apache.org/maven2"
 _REPOSITORIES = ("central", "gcs-maven-central-mirror")
 """The second one is that of Spark's own builds: named here, so that only Central (or its mirror) is asked."""
 _COMPLETE = "complete"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""It writes some of them whatever one tells it."""
 
 
 class NoJars(Exception):
@@ -63,8 +66,8 @@ def _run(command: Sequence[str], folder: Path, timeout_s: float) -> None:
             os.killpg(process.pid, signal.SIGKILL)
             raise NoJars(f"mvn was not done after {timeout_s:g} s") from None
     if process.returncode != 0:
-        errors = [line.removeprefix("[ERROR] ") for line in said.splitlines() if line.startswith("[ERROR] ")]
-        raise NoJars(f"mvn: {(errors or said.splitlines() or ['failed without a word'])[0][:300]}")
+        lines = [line.removeprefix("[ERROR]").strip() for line in _COLOURS.sub("", said).splitlines()]
+        raise NoJars(f"mvn: {next(filter(None, lines), 'failed without a word')[:300]}")
 
 
 def _pom(libraries: Sequence[str], managed: Sequence[str], without: Sequence[str]) -> str:

@@ -66,5 +66,5 @@ def run(command: Sequence[str | Path], folder: Path, what: str) -> None:
     except subprocess.TimeoutExpired as error:
         raise Unavailable(f"{what}: {words[0]} was not done within {LIMIT_S} s") from error
     if done.returncode:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip()
-        raise Unavailable(f"{what}: {words[0]} failed: {said[-400:]}")
+        said = " ".join((done.stderr or done.stdout).decode(errors="replace").split())
+        raise Unavailable(f"{what}: {words[0]} failed: {said[:300]}")

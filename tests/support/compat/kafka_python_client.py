@@ -22,8 +22,15 @@ from .polling import PollingMember
 def _assignor(name: str) -> Any:
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-    return {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}[name]
+    return {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "sticky": StickyPartitionAssignor,
+        "cooperative-sticky": CooperativeStickyAssignor,
+    }[name]
 
 
 class KafkaPython:
@@ -113,6 +120,9 @@ class KafkaPython:
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
             )
+            # A leader that does not know the topic yet joins again when it does; 3.0 then loses the assignment if a poll
+            # ends between the answers to JoinGroup and SyncGroup.
+            consumer.partitions_for_topic(topic)
             consumer.subscribe([topic])
             return _Polled(consumer)
 

@@ -12,8 +12,9 @@ _HERE = Path(__file__).parent / "kafkajs"
 
 def _fetch(folder: Path) -> None:
     shutil.copy(_HERE / "package.json", folder)
-    options = ["--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock", "--fetch-retries=1"]
-    run(["npm", "install", *options, "--fetch-timeout=20000"], folder, "kafkajs could not be fetched")
+    options = ["--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock", "--fetch-timeout=20000"]
+    retries = ["--fetch-retries=1", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=1000"]
+    run(["npm", "install", *options, *retries], folder, "kafkajs could not be fetched")
 
 
 def kafkajs(bootstrap: str) -> RemoteClient:

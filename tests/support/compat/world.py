@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 
 from barnabas.app.broker_handle import Broker
 from barnabas.app.clients.admin import Admin
@@ -20,17 +21,14 @@ class World:
         self._clients: dict[str, Client] = {}
         self._unavailable: dict[str, str] = {}
         self._numbers = itertools.count(1)
-        self.broker = Broker(storage="memory", config={"group.initial.rebalance.delay.ms": 0})
-        self.broker.start()
-        self.admin = Admin(self.broker)
-        self._simple = SimpleConsumer(self.broker)
+        self._open = ExitStack()
+        self.broker = self._open.enter_context(Broker(storage="memory", config={"group.initial.rebalance.delay.ms": 0}))
+        self.admin = self._open.enter_context(Admin(self.broker))
+        self._simple = self._open.enter_context(SimpleConsumer(self.broker))
 
     def close(self) -> None:
-        for client in self._clients.values():
-            client.close()
-        self._simple.close()
-        self.admin.close()
-        self.broker.close()
+        """All clients, then the broker."""
+        self._open.close()
 
     def client(self, key: str) -> Client:
         """Raises `Unavailable`, each time it is asked for."""
@@ -38,10 +36,12 @@ class World:
             raise Unavailable(self._unavailable[key])
         if key not in self._clients:
             try:
-                self._clients[key] = self._makers[key](self.broker.bootstrap)
+                client = self._makers[key](self.broker.bootstrap)
             except Unavailable as error:
                 self._unavailable[key] = str(error)
                 raise
+            self._clients[key] = client
+            self._open.callback(client.close)
         return self._clients[key]
 
     def name(self, what: str) -> str:

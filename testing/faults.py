@@ -11,6 +11,7 @@ from ..ports.broker_api import Caller, Reply, Request
 from ..ports.errors import ConfigError
 from ..ports.transport import TransportError
 from .shapes import (
+    OF_PARTITIONS_OF_GROUPS,
     Item,
     error_code,
     merged,
@@ -185,7 +186,8 @@ class ErrorFault(Fault):
         self._shape = shape_of(request_type(api))
         self._whole = says_as_a_whole(self._shape, self.code, narrowed=self.narrowed)
         self._inner = self._shape.inner_type is not None and (
-            which["partition"] is not None or (self.narrowed and self._shape.has_groups)
+            which["partition"] is not None
+            or (self._shape.has_groups and (self.narrowed or self.code in OF_PARTITIONS_OF_GROUPS))
         )
 
     def _concerns(self, request: Request[Any]) -> bool:

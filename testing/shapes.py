@@ -22,6 +22,14 @@ _NAMES = frozenset({"topic", "partition", "name", "group_id", "key", "resource",
 _ONLY_THE_BROKER_KNOWS = frozenset({"Metadata", "DescribeCluster"})
 """Their answers tell of the cluster whatever becomes of their topics."""
 _NO_TOPIC_FIELDS = frozenset({"group_ids", "keys", "groups", "members"})
+OF_PARTITIONS_OF_GROUPS = frozenset(
+    {
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+"""What is said of the partitions of a group, never of the group as a whole."""
 _OF_A_SESSION = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,

@@ -310,9 +310,11 @@ def test_a_static_member_expires(broker: TestBroker) -> None:
     topic = broker.create_topic(partitions=2)
     with closing(_member(broker, "s", topic, "one", **{"group.instance.id": "instance"})) as one:
         _assigned(one, partitions=2)
-        lost: list[object] = []
-        one.subscribe([topic], on_lost=lambda _, places: lost.append(places))
-        broker.expire_member("s", "instance")
+        with broker.faults.drop("JoinGroup", group="s"), broker.admin() as admin:
+            expired = broker.expire_member("s", "instance")
+            assert expired not in [member.member_id for member in admin.describe_groups(["s"])[0].members]
+            with pytest.raises(ConfigError, match="not a member of group s, there is: nobody"):
+                broker.expire_member("s", expired)
 
 
 def test_sessions_end_when_the_clock_jumps(broker: TestBroker) -> None:

@@ -209,6 +209,10 @@ def test_positions_of_a_group() -> None:
         assert fault.hits == 1
         behind.ask(OffsetFetch(groups=[OffsetFetchGroup(group_id="g")]))  # all there are
         assert fault.hits == 2
+    with behind.faults.error("OffsetFetch", "UNSTABLE_OFFSET_COMMIT", group="g"):
+        one, other = behind.ask(request).groups
+        assert (one.error, [each.error.value for each in one.partitions]) == (ErrorCode.NONE, [88, 88])
+        assert other == answer(request).groups[1]
 
 
 def test_what_is_refused_is_not_done() -> None:

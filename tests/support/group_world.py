@@ -25,15 +25,24 @@ from barnabas.core.client.group.membership import GroupMembership
 from barnabas.ports.broker_api import (
     Caller,
     Coordinator,
+    FetchedGroup,
     FindCoordinator,
     FindCoordinatorResult,
     Heartbeat,
+    HeartbeatResult,
     JoinGroup,
+    JoinGroupResult,
     LeaveGroup,
+    LeaveGroupResult,
     OffsetCommit,
+    OffsetCommitResult,
     OffsetFetch,
+    OffsetFetchResult,
+    PartitionOutcome,
     SyncGroup,
+    SyncGroupResult,
 )
+from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.scheduler import Timer
 from barnabas.ports.transport import TransportError
@@ -112,6 +121,8 @@ class World:
         if isinstance(request, FindCoordinator):
             found = Coordinator(key=request.keys[0], node_id=self.home, host=f"broker-{self.home}", port=9092)
             reply(FindCoordinatorResult(coordinators=[found]))
+        elif type(request) in self._handlers and node != self.home:
+            reply(_not_here(request))
         elif type(request) in self._handlers:
             handler: Any = self._handlers[type(request)]
             handler(request, Caller(client_id=consumer.name), reply)
@@ -148,6 +159,11 @@ class World:
         }
         read = [place for consumer in self.live for place in consumer.reads]
         assert sorted(read) == sorted(wanted)
+
+    def check_nothing_is_read_twice(self) -> None:
+        """Holds as long as nobody is put out while its user reads on."""
+        read = [place for consumer in self.live for place in consumer.reads]
+        assert len(read) == len(set(read)), sorted(read)
 
     def note_owners(self, consumer: "Consumer") -> None:
         """In one generation a partition is never assigned to two."""
@@ -330,6 +346,16 @@ class Consumer:
             elif event.final:
                 break
         self.wake()
+
+
+def _not_here(request: Any) -> Any:
+    code = ErrorCode.NOT_COORDINATOR
+    if isinstance(request, OffsetCommit):
+        return OffsetCommitResult(partitions=[PartitionOutcome(p.topic, p.partition, code) for p in request.partitions])
+    if isinstance(request, OffsetFetch):
+        return OffsetFetchResult(groups=[FetchedGroup(group_id=each.group_id, error=code) for each in request.groups])
+    kinds = {JoinGroup: JoinGroupResult, SyncGroup: SyncGroupResult, Heartbeat: HeartbeatResult}
+    return kinds.get(type(request), LeaveGroupResult)(error=code)
 
 
 def hash_of(name: str) -> int:

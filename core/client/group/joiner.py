@@ -34,6 +34,9 @@ from .protocol import (
 from .standing import LOST, Standing, explained
 from .topics import LeaderWatch
 
+_REASON_MAX = 255
+"""Letters, as Java has it."""
+
 
 class _Stage(Enum):
     IDLE = "idle"
@@ -114,6 +117,11 @@ class Joiner:
         """True while the coordinator has a join or sync of this member, which stands for its heartbeats."""
         return self._in_flight
 
+    @property
+    def is_assigning(self) -> bool:
+        """True while this member leads and does not know enough of the topics."""
+        return self._stage is _Stage.ASSIGN
+
     def begin(self, reason: str) -> None:
         """Join with what the owner wants when it comes to it."""
         self.stop()
@@ -162,7 +170,7 @@ class Joiner:
             ],
             member_id=self._standing.member_id,
             group_instance_id=settings.group_instance_id,
-            reason=self._reason or None,
+            reason=self._reason[:_REASON_MAX] or None,
         )
 
     def _subscription(self, assignor: Assignor, owned: Sequence[TopicPartition]) -> bytes:

@@ -11,12 +11,12 @@ from ....ports.words import TopicPartition
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send
 from .assignor import Assignor
-from .events import CommittedDone, CommittedOffset, Failed, GroupEvent, GroupSettings, Places
+from .events import CommittedOffset, Failed, GroupEvent, GroupSettings, Places
 from .finder import CoordinatorFinder
 from .heartbeats import Heartbeats
 from .holdings import Holdings
 from .joiner import Joiner
-from .positions import Identity
+from .positions import GroupPositions, Identity
 from .standing import LOST, Standing, explained
 from .topics import LeaderWatch, WantedTopics
 
@@ -36,9 +36,6 @@ LIVE = (Phase.REVOKING, Phase.JOINING, Phase.STABLE)
 
 class Member:
     """The machine behind `GroupMembership`, and the owner that its joiner, heartbeats and positions ask and tell."""
-
-    find_positions: Callable[..., None]
-    """`GroupPositions.committed`; set once by whoever makes both."""
 
     def __init__(
         self,
@@ -62,6 +59,7 @@ class Member:
         self._watch = LeaderWatch(view)
         self._joiner = Joiner(finder, entropy, settings, assignors, self.standing, self._watch, self)
         self._heartbeats = Heartbeats(finder, settings, self.standing, self.heard)
+        self.positions = GroupPositions(finder, entropy, settings, self)
         self._leaves: list[Send] = []
         self._rejoin_reason: str | None = None
         self._why_out = "it has not joined yet"
@@ -83,6 +81,7 @@ class Member:
         polls = [self._joiner.poll(now_ms)]
         if self._phase in LIVE and self.standing.is_member() and not self._joiner.is_waiting:
             polls.append(self._heartbeats.poll(now_ms))
+        polls.append(self.positions.poll(now_ms))
         leaves, self._leaves = self._leaves, []
         sends = [*leaves, *(send for poll in polls for send in poll.sends)]
         return Poll(sends, min(wake, *(poll.wake_ms for poll in polls)))
@@ -223,8 +222,7 @@ class Member:
                 self.holdings.give(positions, generation_id)
                 self._notify()
 
-        done: CommittedDone = found
-        self.find_positions(sorted(mine - self.holdings.told), done, deadline_ms=NEVER)
+        self.positions.committed(sorted(mine - self.holdings.told), found, deadline_ms=NEVER)
 
     def again(self, reason: str, now_ms: float) -> None:  # noqa: ARG002
         self._start_round(reason)
@@ -256,6 +254,8 @@ class Member:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             if self._phase is Phase.STABLE:
                 self.rejoin("the group is being rebalanced")
+            elif self._joiner.is_assigning:
+                self._start_round("the group was rebalanced again before the leader had assigned")
         elif code in LOST:
             self.lost(code, now_ms)
         else:
@@ -263,26 +263,32 @@ class Member:
 
     def coordinator_refused(self, error: BarnabasError) -> None:
         """There is no coordinator for this group, or not for this user."""
+        self.positions.fail_all(error)
         if self._phase in LIVE:
             self._fail(error)
 
-    def identity(self, places: Places, since: Identity | None) -> Identity | BarnabasError | None:
+    def node(self) -> int | None:
+        """A coordinator that keeps a join waiting hears nothing else on that connection."""
+        return (self._joiner.is_waiting and self._finder.side_node()) or self._finder.node()
+
+    def identity(self, places: Places, since: Identity | None) -> Identity | BarnabasError:
+        group = f"group {self._settings.group_id}"
         if not self.topics.active:
             return Identity()
-        if self._phase in (Phase.STABLE, Phase.REVOKING):
+        if self._phase in (Phase.STABLE, Phase.REVOKING) or (self._phase is Phase.JOINING and self._keeps(places)):
             now = Identity(self.standing.member_id, self.standing.generation_id)
-            if since is not None and since != now and not self.holdings.assigned.issuperset(places):
-                text = f"the partitions went to other members of group {self._settings.group_id} before the commit did"
-                return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, text)
-            return now
+            if since in (None, now) or self.holdings.assigned.issuperset(places):
+                return now
+            text = f"the partitions went to other members of {group} before the commit did"
+            return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, text)
         if self._phase is Phase.JOINING:
-            if self._cooperative and self.holdings.told.issuperset(places):
-                return None
-            text = "its partitions have been given up; commit before that, when the listener is told"
-            code = ErrorCode.REBALANCE_IN_PROGRESS
-        else:
-            text, code = "", ErrorCode.UNKNOWN_MEMBER_ID
-        return ApiError(code, f"the consumer is no member of group {self._settings.group_id}: {self._why_out or text}")
+            text = self._why_out or "its partitions have been given up; commit before, when the listener is told"
+            return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"the consumer is joining {group}: {text}")
+        return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the consumer is no member of {group}: {self._why_out}")
+
+    def _keeps(self, places: Places) -> bool:
+        """True if the member reads these on while it joins."""
+        return self._cooperative and self.standing.is_member() and self.holdings.told.issuperset(places)
 
     def refused(self, code: ErrorCode, identity: Identity, now_ms: float) -> BarnabasError | None:
         group = self._settings.group_id
@@ -290,6 +296,8 @@ class Member:
             text = f"group {group} has members; a consumer whose partitions were assigned by hand cannot commit to it"
             return ApiError(code, text) if code is ErrorCode.UNKNOWN_MEMBER_ID else self._explained(code)
         is_present = identity == Identity(self.standing.member_id, self.standing.generation_id)
+        if code is ErrorCode.ILLEGAL_GENERATION and self._joiner.is_waiting:
+            is_present = False  # the answer to the join is on its way, over the other connection
         if is_present:
             self.heard(code, now_ms)
         if self._cooperative and (code is ErrorCode.REBALANCE_IN_PROGRESS or not is_present):

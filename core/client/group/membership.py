@@ -11,7 +11,6 @@ from .assignor import Assignor
 from .events import CommitDone, CommittedDone, CommittedOffset, GroupEvent, GroupSettings, Places
 from .finder import CoordinatorFinder
 from .member import Member
-from .positions import GroupPositions
 
 
 class GroupMembership:
@@ -46,8 +45,6 @@ class GroupMembership:
         backoff = (settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._finder = CoordinatorFinder(view, entropy, settings.group_id, backoff)
         self._member = Member(view, self._finder, entropy, settings, assignors, notify)
-        self._positions = GroupPositions(self._finder, entropy, settings, self._member)
-        self._member.find_positions = self._positions.committed
 
     # --- what the user wants
 
@@ -108,11 +105,11 @@ class GroupMembership:
         called exactly once, maybe at once. It gets an `ApiError` whose text says what to do: UNKNOWN_MEMBER_ID,
         ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS when the partitions are not (or not certainly) this member's.
         """
-        self._positions.commit(positions, done, deadline_ms=deadline_ms, retry=retry)
+        self._member.positions.commit(positions, done, deadline_ms=deadline_ms, retry=retry)
 
     def committed(self, places: Places, done: CommittedDone, *, deadline_ms: float) -> None:
         """Find what the group has committed. `done` is called exactly once, maybe at once."""
-        self._positions.committed(places, done, deadline_ms=deadline_ms)
+        self._member.positions.committed(places, done, deadline_ms=deadline_ms)
 
     # --- what is so now
 
@@ -146,9 +143,8 @@ class GroupMembership:
         return self._member.settled
 
     def poll(self, now_ms: float) -> Poll:
-        polls = [self._member.poll(now_ms), self._positions.poll(now_ms), self._finder.poll(now_ms)]
+        polls = [self._member.poll(now_ms), self._finder.poll(now_ms)]
         refusal = self._finder.take_refusal()
         if refusal is not None:
-            self._positions.fail_all(refusal)
             self._member.coordinator_refused(refusal)
         return Poll([send for poll in polls for send in poll.sends], min(poll.wake_ms for poll in polls))

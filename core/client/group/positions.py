@@ -39,8 +39,12 @@ class Identity:
 class Membership(Protocol):
     """What commits must know of the membership, and what they tell it."""
 
-    def identity(self, places: Places, since: Identity | None) -> Identity | BarnabasError | None:
-        """As whom to commit these now; None: it will turn out; or why it cannot be done.
+    def node(self) -> int | None:
+        """The coordinator, by a way that is free; None while it is being looked for."""
+        ...
+
+    def identity(self, places: Places, since: Identity | None) -> Identity | BarnabasError:
+        """As whom to commit these now; or why it cannot be done.
 
         `since` is who the member was when the commit was first tried.
         """
@@ -155,13 +159,11 @@ class GroupPositions:
             if isinstance(identity, BarnabasError):
                 self._finish(call, identity)
                 return None
-            if identity is None:
-                return None
             call.identity = identity
             if call.last is not None and any(self._sent.get(place, 0) > call.number for place in call.places):
                 self._finish(call, call.last)
                 return None
-        node = self._finder.node()
+        node = self._membership.node()
         if node is None:
             return None
         call.in_flight = True

@@ -80,13 +80,6 @@ def test_a_coordinator_that_moves_is_found_again_and_nothing_is_lost() -> None:
     world = World(t=2)
     a = world.join("a", "t")
     settled(world, a)
-    world.scripts.append(
-        lambda who, request: (
-            HeartbeatResult(error=ErrorCode.NOT_COORDINATOR)
-            if isinstance(request, Heartbeat) and world.requests[-1][1] != world.home
-            else None
-        )
-    )
     world.home = 2
     world.pass_time(3 * HEARTBEAT_MS)
     assert at_coordinator(world, Heartbeat)[-1] == 2

@@ -183,7 +183,7 @@ def test_a_commit_of_a_fenced_member_ends_it() -> None:
     assert a.reads == {}
 
 
-def test_during_a_rebalance_a_cooperative_member_commits_afterwards() -> None:
+def test_during_a_rebalance_a_cooperative_member_commits_what_it_keeps() -> None:
     world = World(t=2)
     a = world.join("a", "t", assignors=["cooperative-sticky"])
     world.settle()
@@ -199,8 +199,25 @@ def test_during_a_rebalance_a_cooperative_member_commits_afterwards() -> None:
     world.settle()
     assert (sorted(a.reads), sorted(b.reads)) == ([T[0]], [T[1]])
     assert kept == [[None]]
-    assert moved == [[None]]  # it is still the member's until the user has given it up
-    assert world.house.committed("g", *T[:2]) == {T[0]: 1, T[1]: 1}
+    assert code_of(moved[0]) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.house.committed("g", *T[:2]) == {T[0]: 1, T[1]: -1}
+
+
+def test_a_commit_does_not_wait_for_a_join_that_waits_for_others() -> None:
+    world = World(t=2)
+    a, b = (world.join(name, "t", assignors=["cooperative-sticky"]) for name in "ab")
+    world.settle()
+    b.holds_revocations = True
+    b.subscribe("u")  # it never gives up its partition
+    world.pass_time(50)
+    world.join("c", "t", assignors=["cooperative-sticky"])
+    world.pass_time(3_000)
+    assert not a.membership.settled
+    (place,) = a.reads
+    done, found = a.commit({place: 1}), a.committed(place)
+    world.pass_time(50)
+    assert done == [None]
+    assert found[0].keys() == {place}
 
 
 def test_during_a_rebalance_an_eager_member_has_nothing_to_commit() -> None:

@@ -1,5 +1,7 @@
 """Memberships with the real coordinator: members come, go and vanish; who reads what, and what they are told."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,24 +43,44 @@ def test_members_share_and_take_over(kind: str) -> None:
     assert not a.of(Lost)
 
 
-@given(st.lists(st.tuples(st.sampled_from(["join", "leave", "vanish", "cut", "wait"]), st.integers(0, 4)), max_size=14),
-       st.sampled_from(KINDS), st.integers(0, 100))  # fmt: skip
+STEPS = ["join", "leave", "vanish", "cut", "wait", "other topics", "grow", "commit", "move"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 4)), max_size=14),
+    st.sampled_from(KINDS),
+    st.integers(0, 100),
+)
 @settings(max_examples=25, deadline=None)
 def test_whatever_happens_every_partition_is_read_once_in_the_end(
     steps: list[tuple[str, int]], kind: str, seed: int
 ) -> None:
     world = World(seed=seed, t=5, u=3)
+    topics = (["t"], ["u"], ["t", "u"])
+    commits: list[list[Any]] = []
     for number, (step, which) in enumerate(steps):
         live = world.live
-        if step == "join" or not live:
-            topics = [["t"], ["u"], ["t", "u"]][which % 3]
-            world.join(f"c{number}", *topics, assignors=[kind])
+        chosen = live[which % len(live)] if live else None
+        if step == "join" or chosen is None:
+            world.join(f"c{number}", *topics[which % 3], assignors=[kind])
         elif step == "leave":
-            live[which % len(live)].leave()
+            chosen.leave()
         elif step == "vanish":
-            live[which % len(live)].vanish()
+            chosen.vanish()
         elif step == "cut":
-            live[which % len(live)].cut()
-        world.pass_time((7, 40, 400, 3000, 12_000)[which])
+            chosen.cut()
+        elif step == "other topics":
+            chosen.subscribe(*topics[which % 3])
+        elif step == "grow":
+            world.topic("u", world.cluster.topics["u"] + 1)
+        elif step == "commit":
+            commits.append(chosen.commit(dict.fromkeys(chosen.reads, number)))
+        elif step == "move":
+            world.home = 1 + which % 2
+        for _ in range(20):
+            world.pass_time((7, 40, 400, 3000, 12_000)[which] / 20)
+            world.check_nothing_is_read_twice()
+    world.pass_time(5_000)
     world.settle()
     assert all(not consumer.errors for consumer in world.consumers)
+    assert all(len(done) == 1 for done in commits)

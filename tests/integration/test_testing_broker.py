@@ -1,6 +1,5 @@
 """`TestBroker` without pytest's fixtures: its life, what it says was produced, its clock, its groups."""
 
-import gc
 import socket
 import threading
 from collections.abc import Iterator
@@ -16,16 +15,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ClosedError, ConfigError
 from barnabas.testing import Message, TestBroker, assert_produced
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
-@pytest.fixture(autouse=True)
-def _leftovers() -> Iterator[None]:
-    """Some client libraries leave sockets to the garbage collector."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="module")

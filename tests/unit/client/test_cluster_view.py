@@ -129,3 +129,32 @@ def test_back_off_grows_to_its_bound() -> None:
     middles = [backoff_ms(n, 100, 1000, 0.5) for n in range(1, 8)]
     assert middles == [100, 200, 400, 800, 1000, 1000, 1000]
     assert backoff_ms(1, 100, 1000, 0.0) == 80
+
+
+def test_all_topics_are_known_while_they_are_wanted() -> None:
+    cluster = PlainCluster(t=1, u=2)
+    view, play = viewed(cluster)
+    view.want(["t", "missing"])
+    play.settle()
+    assert view.all_topics is None
+    view.want_all()
+    play.settle()
+    assert cluster.of(Metadata)[-1].topics is None
+    assert view.all_topics == {"t": False, "u": False}
+    assert (view.leader("u", 1), view.topic_errors) == (1, {"missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+    del cluster.topics["u"]
+    view.request_refresh()
+    play.run(lambda: view.topic("u") is None)
+    view.want_all(False)
+    assert (view.all_topics, view.topic("t") is not None) == (None, True)
+
+
+def test_a_coordinator_is_a_node_beside_the_broker_that_it_is() -> None:
+    view, play = viewed(PlainCluster(t=1))
+    view.want(["t"])
+    play.settle()
+    node = view.coordinator(1, ("coordinator", 9093))
+    assert node != 1
+    assert (view.address(node), view.address(1)) == (("coordinator", 9093), ("broker-1", 9092))
+    assert view.coordinator(1, ("moved", 1)) == node
+    assert (view.address(node), view.address(node + 1)) == (("moved", 1), None)

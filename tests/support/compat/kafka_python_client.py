@@ -120,8 +120,8 @@ class KafkaPython:
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
             )
-            # A leader that does not know the topic yet joins again when it does; 3.0 then loses the assignment if a poll
-            # ends between the answers to JoinGroup and SyncGroup.
+            # A leader that does not know the topic yet joins again when it does; version 3.0 then loses its assignment
+            # if a poll ends between the answers to JoinGroup and SyncGroup.
             consumer.partitions_for_topic(topic)
             consumer.subscribe([topic])
             return _Polled(consumer)

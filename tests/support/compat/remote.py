@@ -51,6 +51,7 @@ class DriverProcess:
         try:
             self.call("exit")
             self._process.wait(PATIENCE_S)
+            self._log.unlink(missing_ok=True)
         except (Unavailable, TimeoutError, subprocess.TimeoutExpired):
             self._process.kill()
             self._process.wait(PATIENCE_S)

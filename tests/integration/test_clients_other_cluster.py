@@ -4,9 +4,14 @@ from collections.abc import Iterator
 
 import confluent_kafka
 import pytest
+from attrs import evolve
+from support.group_members import QUICK, member
+from support.waiting import wait_for
 
 from barnabas import Admin, Consumer, Message, Producer, SimpleConsumer
+from barnabas.adapters.wire_kafka.table import BY_REQUEST
 from barnabas.core.client.hashing import crc32_partition, murmur2_partition
+from barnabas.ports.broker_api import JoinGroup, LeaveGroup, SyncGroup
 from barnabas.ports.words import TopicPartition
 
 
@@ -108,3 +113,30 @@ def test_offsets_of_groups_are_kept_by_their_coordinators(bootstrap: str) -> Non
         for number, group in enumerate(groups):
             found = admin.group_offsets(group, [("positions", 0), ("positions", 1)])
             assert {place: each.offset for place, each in found.items()} == {TopicPartition("positions", 1): number}
+
+
+@pytest.fixture
+def versions_of_librdkafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later ones, which librdkafka never sends, the mock offers, and then hangs up or answers in another version."""
+    for kind, highest in ((JoinGroup, 5), (SyncGroup, 3), (LeaveGroup, 1)):
+        api = BY_REQUEST[kind]
+        monkeypatch.setitem(BY_REQUEST, kind, evolve(api, versions=(api.versions[0], highest)))
+
+
+@pytest.mark.usefixtures("versions_of_librdkafka")
+def test_a_member_of_a_group_there_reads_and_commits(bootstrap: str) -> None:
+    """One alone: the mock refuses the assignment of a member that asks for it after the leader has brought it."""
+    values = [b"%d" % number for number in range(200)]
+    with Producer(bootstrap) as producer:
+        for number, value in enumerate(values):
+            producer.send("grouped", value, partition=number % 4)
+    with member(bootstrap, "grouped", **{**QUICK, "heartbeat_interval_ms": 200, "group_id": "g"}) as one:
+        one.settles_with(0, 1, 2, 3)  # its first rebalance takes 3 s
+        wait_for(lambda: len(one.values) == len(values))
+        assert sorted(one.values) == sorted(values)
+        places = one.consumer.assignment
+    with Consumer(bootstrap, group_id="g") as asking:
+        committed = asking.committed(places)
+        assert {place: at and at.offset for place, at in committed.items()} == asking.end_offsets(places)
+        asking.assign("grouped")
+        assert list(asking.messages(stop_at_end=True)) == []

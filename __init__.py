@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from .app.clients.admin import Admin
     from .app.clients.classic.consumer_connector import ConsumerConnector
     from .app.clients.consumer import Consumer
+    from .app.clients.consumer_listener import RebalanceListener
     from .app.clients.producer import Producer
     from .app.clients.simple_consumer import SimpleConsumer
     from .app.mirror import MirrorMaker
     from .core.classic.layout import BrokerPartition
     from .core.classic.topic_filter import TopicFilter
+    from .core.client.errors import CommitFailed
+    from .core.client.group.events import CommittedOffset
     from .core.message.message import Message
 
 __version__ = "0.1.0"
@@ -24,11 +27,14 @@ _HOMES = {
     "Admin": "app.clients.admin",
     "Broker": "app.broker_handle",
     "BrokerPartition": "core.classic.layout",
+    "CommitFailed": "core.client.errors",
+    "CommittedOffset": "core.client.group.events",
     "Consumer": "app.clients.consumer",
     "ConsumerConnector": "app.clients.classic.consumer_connector",
     "Message": "core.message.message",
     "MirrorMaker": "app.mirror",
     "Producer": "app.clients.producer",
+    "RebalanceListener": "app.clients.consumer_listener",
     "SimpleConsumer": "app.clients.simple_consumer",
     "TopicFilter": "core.classic.topic_filter",
 }
@@ -37,11 +43,14 @@ __all__ = [
     "Admin",
     "Broker",
     "BrokerPartition",
+    "CommitFailed",
+    "CommittedOffset",
     "Consumer",
     "ConsumerConnector",
     "Message",
     "MirrorMaker",
     "Producer",
+    "RebalanceListener",
     "SimpleConsumer",
     "TopicFilter",
     "__version__",

@@ -21,6 +21,7 @@ BENCHMARKS = (
     "group_commits",
     "group_idle",
     "group_settle",
+    "group_consume",
     "message_codec",
     "classic_codec",
     "classic_publish",

@@ -14,7 +14,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
-from .model import HEARTBEAT_MS, PATIENCE_S, SESSION_MS, GroupView, Record
+from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 
 T = TypeVar("T")
 _ASSIGNORS = {
@@ -51,26 +51,17 @@ class AioKafka:
 
     # --- messages
 
-    def produce(self, topic: str, records: Sequence[Record], **choices: Any) -> None:
-        self._run(self._produce(topic, records, **choices))
+    def produce(self, topic: str, records: Sequence[Record], how: Sending = PLAINLY) -> None:
+        self._run(self._produce(topic, records, how))
 
-    async def _produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-        max_bytes: int = 1_000_000,
-    ) -> None:
+    async def _produce(self, topic: str, records: Sequence[Record], how: Sending) -> None:
         producer = AIOKafkaProducer(
             bootstrap_servers=self._bootstrap,
-            acks=acks if acks == "all" else int(acks),
-            compression_type=None if codec == "none" else codec,
-            enable_idempotence=idempotent,
+            acks=how.acks if how.acks == "all" else int(how.acks),
+            compression_type=None if how.codec == "none" else how.codec,
+            enable_idempotence=how.idempotent,
             linger_ms=5,
-            max_request_size=max_bytes,
+            max_request_size=how.max_bytes,
         )
         await producer.start()
         try:
@@ -99,26 +90,18 @@ class AioKafka:
             **settings,
         )
 
-    def read(self, topic: str, count: int, **choices: Any) -> list[Record]:
-        return self._run(self._read(topic, count, **choices))
+    def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
+        return self._run(self._read(topic, count, start))
 
-    async def _read(
-        self,
-        topic: str,
-        count: int,
-        *,
-        partition: int = 0,
-        offset: int = 0,
-        timestamp_ms: int | None = None,
-        max_bytes: int = 1_000_000,
-    ) -> list[Record]:
-        place = TopicPartition(topic, partition)
-        consumer = self._consumer(max_partition_fetch_bytes=max_bytes)
+    async def _read(self, topic: str, count: int, start: Start) -> list[Record]:
+        place = TopicPartition(topic, start.partition)
+        consumer = self._consumer(max_partition_fetch_bytes=start.max_bytes)
         await consumer.start()
         try:
             consumer.assign([place])
-            if timestamp_ms is not None:
-                offset = (await consumer.offsets_for_times({place: timestamp_ms}))[place].offset
+            offset = start.offset
+            if start.timestamp_ms is not None:
+                offset = (await consumer.offsets_for_times({place: start.timestamp_ms}))[place].offset
             consumer.seek(place, offset)
             return [_record(await asyncio.wait_for(consumer.getone(), PATIENCE_S)) for _ in range(count)]
         finally:

@@ -11,7 +11,7 @@ from barnabas.app.clients.producer import Producer
 from barnabas.core.message.message import Message
 from barnabas.ports.errors import ApiError
 
-from .model import HEARTBEAT_MS, PATIENCE_S, SESSION_MS, GroupView, Record
+from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 from .polling import PollingMember
 
 
@@ -28,23 +28,14 @@ class Barnabas:
 
     # --- messages
 
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-        max_bytes: int = 1_000_000,
-    ) -> None:
+    def produce(self, topic: str, records: Sequence[Record], how: Sending = PLAINLY) -> None:
         with Producer(
             self._bootstrap,
-            compression_type=codec,
-            acks=acks,
-            enable_idempotence=idempotent,
-            max_request_size=max_bytes,
-            batch_size=max_bytes,
+            compression_type=how.codec,
+            acks=how.acks,
+            enable_idempotence=how.idempotent,
+            max_request_size=how.max_bytes,
+            batch_size=how.max_bytes,
         ) as producer:
             for record in records:
                 producer.send(
@@ -57,19 +48,12 @@ class Barnabas:
                 )
             producer.confirm(PATIENCE_S)
 
-    def read(
-        self,
-        topic: str,
-        count: int,
-        *,
-        partition: int = 0,
-        offset: int = 0,
-        timestamp_ms: int | None = None,
-        max_bytes: int = 1_000_000,
-    ) -> list[Record]:
-        with Consumer(self._bootstrap, fetch_max_wait_ms=100, max_partition_fetch_bytes=max_bytes) as consumer:
-            position = {"position": offset} if timestamp_ms is None else {"timestamp_ms": timestamp_ms}
-            consumer.assign((topic, partition), **position)  # type: ignore[arg-type]  # one of the two
+    def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
+        with Consumer(self._bootstrap, fetch_max_wait_ms=100, max_partition_fetch_bytes=start.max_bytes) as consumer:
+            position = (
+                {"position": start.offset} if start.timestamp_ms is None else {"timestamp_ms": start.timestamp_ms}
+            )
+            consumer.assign((topic, start.partition), **position)  # type: ignore[arg-type]  # one of the two
             return [_record(message) for message in islice(consumer.messages(timeout=PATIENCE_S), count)]
 
     def join(self, group: str, topic: str, *, assignor: str = "") -> PollingMember:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from support.waiting import wait_for
 
-from .model import PATIENCE_S, Client, Record
+from .model import PATIENCE_S, Client, Record, Sending, Start
 from .world import World
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -35,7 +35,7 @@ def check_produce(world: World, client: Client) -> None:
 
     def attempt(codec: str, acks: str) -> None:
         topic, records = world.topic(), records_of(f"{codec}-{acks}")
-        client.produce(topic, records, codec=codec, acks=acks)
+        client.produce(topic, records, Sending(codec=codec, acks=acks))
         wait_for(lambda: world.end(topic) >= COUNT, PATIENCE_S)
         assert contents(world.stored(topic)) == contents(records)
 
@@ -47,7 +47,7 @@ def check_compression(world: World, client: Client) -> None:
 
     def attempt(codec: str) -> None:
         topic = world.topic()
-        client.produce(topic, records_of(codec), codec=codec)
+        client.produce(topic, records_of(codec), Sending(codec=codec))
         assert {header.codec_id for header in world.batches(topic)} == {CODECS[codec]}
 
     tried({codec: lambda c=codec: attempt(c) for codec in CODECS})  # type: ignore[misc]  # of a lambda with defaults
@@ -55,7 +55,7 @@ def check_compression(world: World, client: Client) -> None:
 
 def check_idempotent(world: World, client: Client) -> None:
     topic, records = world.topic(), records_of("once")
-    client.produce(topic, records, idempotent=True)
+    client.produce(topic, records, Sending(idempotent=True))
     assert all(header.producer_id >= 0 for header in world.batches(topic))
     assert contents(world.stored(topic)) == contents(records)
 
@@ -67,7 +67,7 @@ def check_assigned(world: World, client: Client) -> None:
         records = records_of(codec)
         world.send(topic, records, partition=1, codec=codec)
         expected += records
-    found = client.read(topic, len(expected) - 5, partition=1, offset=5)
+    found = client.read(topic, len(expected) - 5, Start(partition=1, offset=5))
     assert contents(found) == contents(expected[5:])
     assert [record.offset for record in found] == list(range(5, len(expected)))
 
@@ -94,9 +94,9 @@ def check_large(world: World, client: Client) -> None:
 
     def attempt(size: int, max_bytes: int, topic: str) -> None:
         record = Record(value=b"x" * size)
-        client.produce(topic, [record], max_bytes=max_bytes)
+        client.produce(topic, [record], Sending(max_bytes=max_bytes))
         assert contents(world.stored(topic)) == contents([record])
-        assert contents(client.read(topic, 1, max_bytes=max_bytes)) == contents([record])
+        assert contents(client.read(topic, 1, Start(max_bytes=max_bytes))) == contents([record])
 
     tried(
         {
@@ -118,7 +118,7 @@ def timed_topic(world: World) -> str:
 
 def check_seek_by_time(world: World, client: Client) -> None:
     topic = timed_topic(world)
-    assert [record.value for record in client.read(topic, 2, timestamp_ms=1_500_000)] == [b"2000000", b"3000000"]
+    assert [record.value for record in client.read(topic, 2, Start(timestamp_ms=1_500_000))] == [b"2000000", b"3000000"]
 
 
 def check_offsets(world: World, client: Client) -> None:

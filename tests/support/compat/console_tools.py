@@ -7,7 +7,7 @@ from typing import Any
 
 from .java_client import QUICK, java_4, java_classpath
 from .member_process import MemberProcess
-from .model import HEARTBEAT_MS, PATIENCE_S, SESSION_MS, GroupView, Record
+from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 from .remote import RemoteClient
 
 _PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
@@ -42,18 +42,9 @@ class ConsoleTools:
 
     # --- messages
 
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-        max_bytes: int = 1_000_000,
-    ) -> None:
-        properties = {"enable.idempotence": str(idempotent).lower(), "max.request.size": str(max_bytes)}
-        options = ["--topic", topic, "--compression-codec", codec, "--request-required-acks", acks]
+    def produce(self, topic: str, records: Sequence[Record], how: Sending = PLAINLY) -> None:
+        properties = {"enable.idempotence": str(how.idempotent).lower(), "max.request.size": str(how.max_bytes)}
+        options = ["--topic", topic, "--compression-codec", how.codec, "--request-required-acks", how.acks]
         options += _options("--command-property", properties)
         if any(record.key is not None or record.value is None or record.headers for record in records):
             reading = {"parse.key": "true", "parse.headers": "true", "null.marker": _NULL}
@@ -64,23 +55,17 @@ class ConsoleTools:
             lines = [_text(record.value) for record in records]
         self._tool(_PRODUCER, *options, stdin="".join(f"{line}\n" for line in lines))
 
-    def read(
-        self,
-        topic: str,
-        count: int,
-        *,
-        partition: int = 0,
-        offset: int = 0,
-        timestamp_ms: int | None = None,
-        max_bytes: int = 1_000_000,
-    ) -> list[Record]:
-        if timestamp_ms is not None:
-            offset = self._offset(topic, timestamp_ms)
+    def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
+        offset = start.offset
+        if start.timestamp_ms is not None:
+            offset = self._offset(topic, start.timestamp_ms)
         said = self._tool(
             _CONSUMER,
-            *("--topic", topic, "--partition", str(partition), "--offset", str(offset)),
+            *("--topic", topic, "--partition", str(start.partition), "--offset", str(offset)),
             *("--max-messages", str(count), "--timeout-ms", str(int(PATIENCE_S * 1000))),
-            *_options("--command-property", {"max.partition.fetch.bytes": str(max_bytes), "fetch.max.wait.ms": "100"}),
+            *_options(
+                "--command-property", {"max.partition.fetch.bytes": str(start.max_bytes), "fetch.max.wait.ms": "100"}
+            ),
             *_formatting(),
         )
         return [record for record in map(_record, said.splitlines()) if record is not None]

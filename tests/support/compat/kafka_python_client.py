@@ -15,7 +15,7 @@ from support.kafka_python import (
     TopicPartition,
 )
 
-from .model import HEARTBEAT_MS, PATIENCE_S, SESSION_MS, GroupView, Record
+from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 from .polling import PollingMember
 
 
@@ -46,24 +46,15 @@ class KafkaPython:
 
     # --- messages
 
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-        max_bytes: int = 1_000_000,
-    ) -> None:
+    def produce(self, topic: str, records: Sequence[Record], how: Sending = PLAINLY) -> None:
         with closing(
             KafkaProducer(
                 bootstrap_servers=self._bootstrap,
-                acks=acks if acks == "all" else int(acks),
-                compression_type=None if codec == "none" else codec,
-                enable_idempotence=idempotent,
+                acks=how.acks if how.acks == "all" else int(how.acks),
+                compression_type=None if how.codec == "none" else how.codec,
+                enable_idempotence=how.idempotent,
                 linger_ms=5,
-                max_request_size=max_bytes,
+                max_request_size=how.max_bytes,
             )
         ) as producer:
             sent = [
@@ -90,22 +81,14 @@ class KafkaPython:
             **settings,
         )
 
-    def read(
-        self,
-        topic: str,
-        count: int,
-        *,
-        partition: int = 0,
-        offset: int = 0,
-        timestamp_ms: int | None = None,
-        max_bytes: int = 1_000_000,
-    ) -> list[Record]:
-        place = TopicPartition(topic, partition)
+    def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
+        place = TopicPartition(topic, start.partition)
         found: list[Record] = []
-        with closing(self._consumer(max_partition_fetch_bytes=max_bytes)) as consumer:
+        with closing(self._consumer(max_partition_fetch_bytes=start.max_bytes)) as consumer:
             consumer.assign([place])
-            if timestamp_ms is not None:
-                offset = consumer.offsets_for_times({place: timestamp_ms})[place].offset
+            offset = start.offset
+            if start.timestamp_ms is not None:
+                offset = consumer.offsets_for_times({place: start.timestamp_ms})[place].offset
             consumer.seek(place, offset)
             deadline = time.monotonic() + PATIENCE_S
             while len(found) < count and time.monotonic() < deadline:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from .fetched import need
 from .member_process import MemberProcess, output_of
-from .model import HEARTBEAT_MS, SESSION_MS, Record
+from .model import EARLIEST, HEARTBEAT_MS, PLAINLY, SESSION_MS, Record, Sending, Start
 
 _PLACE = re.compile(r"(\S+) \[(\d+)\]")
 
@@ -25,21 +25,12 @@ class Kcat:
     def close(self) -> None:
         """Nothing is kept."""
 
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-        max_bytes: int = 1_000_000,
-    ) -> None:
+    def produce(self, topic: str, records: Sequence[Record], how: Sending = PLAINLY) -> None:
         settings = {
-            "compression.codec": codec,
-            "acks": acks,
-            "enable.idempotence": str(idempotent).lower(),
-            "message.max.bytes": str(max_bytes),
+            "compression.codec": how.codec,
+            "acks": how.acks,
+            "enable.idempotence": str(how.idempotent).lower(),
+            "message.max.bytes": str(how.max_bytes),
         }
         command = ["kcat", "-P", "-b", self._bootstrap, "-t", topic, "-p", "0", *_options(settings)]
         if all(record.key is None and record.value is not None and not record.headers for record in records):
@@ -52,19 +43,10 @@ class Kcat:
             else:
                 output_of([*command, "-Z", "-K", "\t", *headers], record.key + b"\t" + _line(record.value))
 
-    def read(
-        self,
-        topic: str,
-        count: int,
-        *,
-        partition: int = 0,
-        offset: int = 0,
-        timestamp_ms: int | None = None,
-        max_bytes: int = 1_000_000,
-    ) -> list[Record]:
-        start = str(offset) if timestamp_ms is None else f"s@{timestamp_ms}"
-        settings = {"fetch.wait.max.ms": "100", "fetch.message.max.bytes": str(max_bytes), "check.crcs": "true"}
-        command = ["kcat", "-C", "-b", self._bootstrap, "-t", topic, "-p", str(partition), "-o", start]
+    def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
+        begin = str(start.offset) if start.timestamp_ms is None else f"s@{start.timestamp_ms}"
+        settings = {"fetch.wait.max.ms": "100", "fetch.message.max.bytes": str(start.max_bytes), "check.crcs": "true"}
+        command = ["kcat", "-C", "-b", self._bootstrap, "-t", topic, "-p", str(start.partition), "-o", begin]
         said = output_of([*command, "-c", str(count), "-q", "-J", *_options(settings)])
         return [_record(line) for line in said.splitlines()]
 

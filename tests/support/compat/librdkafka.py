@@ -8,7 +8,7 @@ from typing import Any
 import confluent_kafka as ck
 from confluent_kafka import admin
 
-from .model import HEARTBEAT_MS, PATIENCE_S, SESSION_MS, GroupView, Record
+from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 from .polling import PollingMember
 
 ck_admin: Any = admin
@@ -28,23 +28,14 @@ class Librdkafka:
 
     # --- messages
 
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-        max_bytes: int = 1_000_000,
-    ) -> None:
+    def produce(self, topic: str, records: Sequence[Record], how: Sending = PLAINLY) -> None:
         settings = {
             **self._common,
-            "compression.type": codec,
-            "acks": acks,
-            "enable.idempotence": idempotent,
+            "compression.type": how.codec,
+            "acks": how.acks,
+            "enable.idempotence": how.idempotent,
             "linger.ms": 5,
-            "message.max.bytes": max_bytes,
+            "message.max.bytes": how.max_bytes,
         }
         outcomes: list[Any] = []
         producer = ck.Producer(settings)
@@ -75,23 +66,15 @@ class Librdkafka:
             }
         )
 
-    def read(
-        self,
-        topic: str,
-        count: int,
-        *,
-        partition: int = 0,
-        offset: int = 0,
-        timestamp_ms: int | None = None,
-        max_bytes: int = 1_000_000,
-    ) -> list[Record]:
-        consumer = self._consumer(**{"group.id": "unused", "fetch.message.max.bytes": max_bytes})
+    def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
+        consumer = self._consumer(**{"group.id": "unused", "fetch.message.max.bytes": start.max_bytes})
         found: list[Record] = []
         try:
-            if timestamp_ms is not None:
-                place = ck.TopicPartition(topic, partition, timestamp_ms)
+            offset = start.offset
+            if start.timestamp_ms is not None:
+                place = ck.TopicPartition(topic, start.partition, start.timestamp_ms)
                 offset = consumer.offsets_for_times([place], PATIENCE_S)[0].offset
-            consumer.assign([ck.TopicPartition(topic, partition, offset)])
+            consumer.assign([ck.TopicPartition(topic, start.partition, offset)])
             deadline = time.monotonic() + PATIENCE_S
             while len(found) < count and time.monotonic() < deadline:
                 found += [_record(message) for message in consumer.consume(count - len(found), 0.1)]

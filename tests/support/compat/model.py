@@ -37,6 +37,29 @@ class GroupView:
     """All partitions that its members have; None where the client does not show them."""
 
 
+@attrs.frozen(kw_only=True)
+class Sending:
+    """How to produce; `max_bytes` bounds a message."""
+
+    codec: str = "none"
+    acks: str = "all"
+    idempotent: bool = False
+    max_bytes: int = 1_000_000
+
+
+@attrs.frozen(kw_only=True)
+class Start:
+    """Where to begin to read: an offset, or the first record of a time. `max_bytes` bounds what one fetch brings."""
+
+    partition: int = 0
+    offset: int = 0
+    timestamp_ms: int | None = None
+    max_bytes: int = 1_000_000
+
+
+PLAINLY, EARLIEST = Sending(), Start()
+
+
 class Unavailable(Exception):
     """The library is not on this machine and cannot be fetched; the message says why."""
 
@@ -62,28 +85,10 @@ class Client(Protocol):
 
     version: str
 
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-        max_bytes: int = 1_000_000,
-    ) -> None:
+    def produce(self, topic: str, records: Sequence[Record], how: Sending = PLAINLY) -> None:
         """Send to partition 0 in this order and wait until all is delivered (acks=0: sent)."""
 
-    def read(
-        self,
-        topic: str,
-        count: int,
-        *,
-        partition: int = 0,
-        offset: int = 0,
-        timestamp_ms: int | None = None,
-        max_bytes: int = 1_000_000,
-    ) -> list[Record]:
+    def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
         """`count` records from an offset, or from the first of a time, as a consumer without a group."""
 
     def join(self, group: str, topic: str, *, assignor: str = "") -> Member:

@@ -10,7 +10,18 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from .model import HEARTBEAT_MS, PATIENCE_S, SESSION_MS, GroupView, Record, Unavailable
+from .model import (
+    EARLIEST,
+    HEARTBEAT_MS,
+    PATIENCE_S,
+    PLAINLY,
+    SESSION_MS,
+    GroupView,
+    Record,
+    Sending,
+    Start,
+    Unavailable,
+)
 
 
 class DriverProcess:
@@ -95,45 +106,27 @@ class RemoteClient:
     def close(self) -> None:
         self.process.close()
 
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-        max_bytes: int = 1_000_000,
-    ) -> None:
+    def produce(self, topic: str, records: Sequence[Record], how: Sending = PLAINLY) -> None:
         self.process.call(
             "produce",
             topic=topic,
             records=[_to_json(record) for record in records],
-            codec=codec,
-            acks=acks,
-            idempotent=idempotent,
-            maxBytes=max_bytes,
+            codec=how.codec,
+            acks=how.acks,
+            idempotent=how.idempotent,
+            maxBytes=how.max_bytes,
         )
 
-    def read(
-        self,
-        topic: str,
-        count: int,
-        *,
-        partition: int = 0,
-        offset: int = 0,
-        timestamp_ms: int | None = None,
-        max_bytes: int = 1_000_000,
-    ) -> list[Record]:
+    def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
         found = self.process.call(
             "read",
             group=f"read {topic} {next(self._numbers)}",
             topic=topic,
             count=count,
-            partition=partition,
-            offset=offset,
-            timestamp=timestamp_ms,
-            maxBytes=max_bytes,
+            partition=start.partition,
+            offset=start.offset,
+            timestamp=start.timestamp_ms,
+            maxBytes=start.max_bytes,
         )
         return [_from_json(record) for record in found]
 

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.testing import broker
+
 pytest_plugins = "pytester"
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test runs in here know nothing of the broker that this test run may have."""
+    monkeypatch.setattr(broker, "_running", [])
 
 
 @pytest.fixture(scope="module")

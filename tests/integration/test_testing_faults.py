@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 from aiokafka.errors import KafkaConnectionError
 from support.compat.matrix import CLIENTS
-from support.compat.model import Client, Record
+from support.compat.model import Client, Record, Sending, Start
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Producer
@@ -59,7 +59,7 @@ def test_a_dropped_connection_is_made_again(
     barnabas_broker: TestBroker, client: Client, topic: str, after: bool
 ) -> None:
     with barnabas_broker.faults.drop("Produce", topic=topic, after=after, times=1) as fault:
-        client.produce(topic, RECORDS, idempotent=True)
+        client.produce(topic, RECORDS, Sending(idempotent=True))
     assert fault.hits == 1
     barnabas_broker.assert_produced(topic, VALUES)  # each once, though it was sent twice
 
@@ -164,7 +164,7 @@ def test_metadata_and_offsets(barnabas_broker: TestBroker, topic: str) -> None:
     assert (no_leader.hits, no_offset.hits) == (2, 2)
     gone = faults.error("ListOffsets", "NOT_LEADER_OR_FOLLOWER", topic=topic, times=1)
     foreign: Client = CLIENTS["librdkafka"].make(barnabas_broker.bootstrap)
-    assert len(foreign.read(topic, 3, offset=confluent_kafka.OFFSET_BEGINNING)) == 3
+    assert len(foreign.read(topic, 3, Start(offset=confluent_kafka.OFFSET_BEGINNING))) == 3
     foreign.close()
     assert gone.hits == 1
 

@@ -6,11 +6,8 @@ import textwrap
 import pytest
 
 # Loaded here, they need not be loaded again by each of the test runs in this process.
-import barnabas.app.clients.admin
-import barnabas.app.clients.consumer
-import barnabas.app.clients.producer
-import barnabas.app.clients.simple_consumer
-import barnabas.testing.broker  # noqa: F401
+from barnabas import Admin, Consumer, Producer, SimpleConsumer  # noqa: F401
+from barnabas.testing import broker
 
 pytest_plugins = "pytester"
 
@@ -47,6 +44,12 @@ TESTS = """
         with barnabas_broker.admin() as admin:
             assert len(admin.describe_groups([barnabas_group])[0].members) == 1
 """
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test runs in here know nothing of the broker that this test run may have."""
+    monkeypatch.setattr(broker, "_running", [])
 
 
 def test_the_fixtures(pytester: pytest.Pytester) -> None:

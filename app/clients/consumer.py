@@ -334,6 +334,8 @@ class Consumer(OffsetQueries):
                 self._group.give_up(CLOSE_S if timeout is None else timeout, auto_commit=auto_commit)
         finally:
             self._shell.close()
+        if first and self._group is not None:
+            self._group.end()
 
     def __enter__(self) -> Consumer:
         return self

@@ -71,6 +71,7 @@ class GroupSide:
         self._paused: set[TopicPartition] = set()
         self._known: dict[TopicPartition, int] = {}
         self._told: deque[Callable[[], object]] = deque()
+        self._unanswered: dict[int, Callable[[BarnabasError], None]] = {}
         shell.add_part(self)
         shell.add_part(self.membership)
 
@@ -157,6 +158,12 @@ class GroupSide:
             self._leave(places, max(0.0, deadline_ms - self._shell.now_ms()) / 1000)
             self._call_back()
 
+    def end(self) -> None:
+        """The client is closed: commits that nobody has answered have failed."""
+        for done in list(self._unanswered.values()):
+            done(ClosedError("the client was closed before the commit was answered"))
+        self._call_back()
+
     # --- positions
 
     def positions(self, places: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, CommittedOffset]:
@@ -188,6 +195,8 @@ class GroupSide:
         """The callback is called when the user asks for messages, commits or closes next."""
 
         def done(error: BarnabasError | None) -> None:
+            if self._unanswered.pop(id(done), None) is None:
+                return
             if error is None:
                 self._know(offsets)
             elif callback is None:
@@ -197,6 +206,7 @@ class GroupSide:
 
         with self._shell.lock:
             self._check_open()
+            self._unanswered[id(done)] = done
             self.membership.commit(offsets, done, deadline_ms=self._shell.now_ms() + timeout_s * 1000)
             self._shell.wake()
 

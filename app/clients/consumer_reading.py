@@ -116,7 +116,7 @@ class Reading:
             self._hand = None
 
     def drop(self, places: Iterable[TopicPartition] | None = None) -> None:
-        """Forget what is in hand (None: of all partitions). Lock held."""
+        """Forget what is in hand (None: of all partitions), for reading to begin elsewhere. Lock held."""
         self.put_aside()
         for place in list(self._aside) if places is None else places:
             self._aside.pop(place, None)
@@ -137,7 +137,7 @@ class Reading:
             state.jump(None, state.read_offset)
             state.last_error = error
             state.stopped = True
-            self.drop()
+            self.drop([state.place])
 
     def _decoded(self, message: Message) -> Message:
         try:

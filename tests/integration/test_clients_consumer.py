@@ -295,6 +295,20 @@ def test_a_damaged_batch_is_raised_and_never_skipped_in_silence(cluster: PlainCl
     assert offsets(consumer.messages(stop_at_end=True)) == [6, 7, 8]
 
 
+def test_a_damaged_batch_leaves_what_is_paused_alone(cluster: PlainCluster, consumer: Consumer) -> None:
+    fill(cluster, 3, place=T1)
+    whole = cluster.logs[T0][0]
+    cluster.logs[T0][0] = whole[:-1] + bytes([whole[-1] ^ 1])
+    consumer.assign(T1, position=0)
+    assert consumer.poll_many(1, 10)[0].offset == 0
+    consumer.pause(T1)
+    consumer._fetcher.add({T0: 0})
+    with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):
+        consumer.poll(10)
+    consumer.resume(T1)
+    assert [m.offset for m in consumer.messages(timeout=0.05)] == [1, 2]
+
+
 def test_an_error_does_not_swallow_what_was_read_before(cluster: PlainCluster, consumer: Consumer) -> None:
     refusal = FetchResult(partitions=[FetchResultPartition("t", 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)])
     cluster.script(lambda _, r: refusal if isinstance(r, Fetch) and any(p.offset == 6 for p in r.partitions) else None)

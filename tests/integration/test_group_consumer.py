@@ -344,7 +344,11 @@ def test_a_broker_that_has_gone_holds_up_closing_for_a_limited_time(broker: Brok
     consumer.subscribe("t")
     list(consumer.messages(stop_at_end=True))
     broker.close()
+    told: list[Any] = []
+    consumer.commit_async({T0: 1}, lambda _, error: told.append(error))
     consumer.close(0.1)
+    assert len(told) == 1
+    assert isinstance(told[0], BarnabasError)
     with pytest.raises(ClosedError):
         consumer.commit({T0: 1})
 

@@ -33,7 +33,7 @@ def world() -> Iterator[World]:
         ("sticky", ["aiokafka", "barnabas", "kafka-python"]),
         ("sticky", ["barnabas", "aiokafka", "kafka-python"]),
         ("cooperative-sticky", ["librdkafka", "barnabas", "kafka-python"]),
-        ("cooperative-sticky", ["barnabas", "librdkafka", "kafka-python"]),
+        ("cooperative-sticky", ["barnabas", "librdkafka"]),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )

@@ -180,15 +180,15 @@ def test_who_does_not_ask_for_messages_is_out_until_it_does(broker: Broker) -> N
 
 def test_who_gets_on_with_what_it_has_counts_as_alive(broker: Broker, fill: Callable[[int], list[bytes]]) -> None:
     fill(400)
-    with Consumer(broker, **QUICK, group_id="steady", max_poll_interval_ms=200) as consumer:
+    with Consumer(broker, **QUICK, group_id="steady", max_poll_interval_ms=600) as consumer:
         consumer.subscribe("t", on_lost=lambda _: pytest.fail("it was alive"))
         messages = consumer.messages(timeout=20)
         generation, work = 0, threading.Event()
         for number, _ in enumerate(messages):
             generation = generation or consumer.group_metadata.generation_id
-            if number >= 60:
+            if number >= 50:
                 break
-            work.wait(0.01)
+            work.wait(0.02)
         assert consumer.group_metadata.generation_id == generation == 1
 
 

@@ -40,6 +40,28 @@ def test_the_broker_example(readme: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert (tmp_path / "data").is_dir()
 
 
+class Enough(Exception):
+    """The examples that read for ever have read what there is."""
+
+
+def test_the_example_of_a_group(readme: str) -> None:
+    from barnabas.testing import TestBroker
+
+    example = next(block for block in blocks(readme, "python") if "group_id=" in block)
+    printed: list[tuple[object, ...]] = []
+
+    def show(*values: object) -> None:
+        printed.append(values)
+        if len(printed) == 2:
+            raise Enough
+
+    with TestBroker() as broker:
+        broker.produce("orders", [b"one", b"two"])
+        with pytest.raises(Enough):
+            exec(compile(example.replace(ADDRESS, broker.bootstrap), "README.md", "exec"), {"print": show})
+    assert sorted(str(values[-1]) for values in printed) == ["b'one'", "b'two'"]
+
+
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_the_spark_example(readme: str, broker: BrokerProcess) -> None:

@@ -1,4 +1,4 @@
-"""What docs/testing.md shows, done: its Python runs as written."""
+"""What docs/testing.md and README.md show of the testing kit, done: their Python runs as written."""
 
 import re
 import unittest
@@ -24,13 +24,15 @@ def blocks(checkout: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def test_the_examples_with_pytest(blocks: list[str], pytester: pytest.Pytester) -> None:
-    examples = [block for block in blocks if "def test_" in block and "unittest" not in block]
+def test_the_examples_with_pytest(blocks: list[str], checkout: Path, pytester: pytest.Pytester) -> None:
+    readme = (checkout / "README.md").read_text(encoding="utf-8")
+    shown = [*blocks, *re.findall(r"^```python\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)]
+    examples = [block for block in shown if "def test_" in block and "unittest" not in block]
     for number, block in enumerate(examples):
         (pytester.path / f"test_example_{number}.py").write_text(block, encoding="utf-8")
     done = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--strict-markers")
     done.assert_outcomes(passed=len(examples))
-    assert len(examples) >= 5
+    assert len(examples) >= 6
 
 
 def test_the_examples_without_pytest(blocks: list[str]) -> None:

@@ -10,7 +10,7 @@ import typer
 from ...core.message.message import Message
 from ...ports.errors import ConfigError
 from ..clients.consumer import Consumer
-from .classic import find_cluster
+from .classic import Cluster, find_cluster
 from .classic_consume import read_broker, read_group
 from .consuming import Extent, Show
 from .group_consume import read_member
@@ -88,22 +88,34 @@ def consume(
     start = "beginning" if from_beginning else start
     extent = Extent(start=start, count=count, timeout_s=timeout, stop_at_end=stop_at_end)
     show, chosen = _shown(as_json, key_separator), parse_settings(settings)
+    _read(cluster, group, partition, wanted, extent, chosen, show)
+    sys.stdout.buffer.flush()
+
+
+def _read(
+    cluster: Cluster,
+    group: str | None,
+    partition: list[int] | None,
+    wanted: dict[str, str],
+    extent: Extent,
+    settings: dict[str, str],
+    show: Show,
+) -> None:
     if group is not None:
         if partition:
             raise ConfigError("--partition: a group shares the partitions by itself")
         if cluster.classic:
-            read_group(cluster, group, wanted, extent, chosen, show)
+            read_group(cluster, group, wanted, extent, settings, show)
         else:
-            read_member(str(cluster.bootstrap), group, wanted, extent, chosen, show)
+            read_member(str(cluster.bootstrap), group, wanted, extent, settings, show)
     elif cluster.places:
         raise ConfigError("registries keep consumer groups: name one with --group")
     elif cluster.classic:
         if not partition:
             raise ConfigError("a classic broker does not tell its partitions: name one with --partition")
-        read_broker(str(cluster.bootstrap), wanted["topic"], partition, extent, chosen, show)
+        read_broker(str(cluster.bootstrap), wanted["topic"], partition, extent, settings, show)
     else:
-        _read_current(str(cluster.bootstrap), wanted["topic"], partition, extent, chosen, show)
-    sys.stdout.buffer.flush()
+        _read_current(str(cluster.bootstrap), wanted["topic"], partition, extent, settings, show)
 
 
 def _wanted(group: str | None, **names: str | None) -> dict[str, str]:

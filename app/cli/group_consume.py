@@ -62,6 +62,8 @@ class _Member:
             self._start = int(number)
 
     def subscribe(self, wanted: Mapping[str, str]) -> None:
+        """Raises `BarnabasError` for a cluster that cannot be reached, which a member would go on trying."""
+        self._consumer.committed([(wanted.get("topic", "any"), 0)])
         told: dict[str, Any] = {"on_assigned": self._assigned, "on_revoked": self._revoked, "on_lost": self._gone}
         if "topic" in wanted:
             self._consumer.subscribe(wanted["topic"], **told)

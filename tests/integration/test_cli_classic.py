@@ -177,7 +177,7 @@ def test_told_to_stop_it_commits_what_it_printed_and_leaves(cluster: Cluster, nu
         (["produce", "t", "--broker-list", "0:a:1", "--acks", "1"], "--acks"),
         (["produce", "t", "--broker-list", "0:a:1", "--compression", "zstd"], "none, gzip and snappy"),
         (["consume", "t", "--zk-connect", "a:1"], "--group"),
-        (["consume", "t", "-b", "127.0.0.1:1", "-g", "g"], "--zk-connect"),
+        (["consume", "t", "-b", "classic://127.0.0.1:1", "-g", "g"], "--zk-connect"),
         (["consume", "t", "-b", "classic://127.0.0.1:1"], "--partition"),
         (["consume", "-b", "127.0.0.1:1"], "TOPIC"),
         (["consume", "t", "--whitelist", "t", "--zk-connect", "a:1", "-g", "g"], "TOPIC"),

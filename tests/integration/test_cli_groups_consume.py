@@ -47,8 +47,11 @@ def test_topics_by_their_names_and_a_time_to_begin(broker: Broker) -> None:
     b = ("--bootstrap", broker.bootstrap, "-e")
     assert barnabas("consume", "--include", "logs.*", "--from-beginning", "-g", "p", *b).stdout == b"log\n"
     assert barnabas("consume", "--blacklist", "logs.*", "--from", "@3000", "-g", "q", *b).stdout == b"3\n4\n"
-    failed = barnabas("consume", "t", "-g", "q", "-p", "0", *b, expect=2)
-    assert b"shares the partitions by itself" in failed.stderr
+    for wrong, text in ((("-p", "0"), b"shares the partitions by itself"), (("--from", "then"), b"--from 'then'")):
+        failed = barnabas("consume", "t", "-g", "q", *wrong, *b, expect=2)
+        assert text in failed.stderr
+    failed = barnabas("consume", "t", "-g", "q", "-b", "127.0.0.1:1", "--set", "default.api.timeout.ms=50", expect=1)
+    assert b"127.0.0.1:1" in failed.stderr
 
 
 def test_a_signal_ends_it_in_order(broker: Broker) -> None:

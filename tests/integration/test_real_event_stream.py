@@ -4,6 +4,7 @@ import gzip
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,14 +66,17 @@ def read_all(bootstrap: str, topic: str) -> list[bytes]:
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         values: list[bytes] = []
-        while True:
-            for message in consumer.consume(10_000, timeout=20):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            # The end is an event among the messages, and waits with them until there are so many or the time is over.
+            for message in consumer.consume(10_000, timeout=0.1):
                 error = message.error()
                 if error is None:
                     values.append(message.value() or b"")
                 else:
                     assert error.code() == KafkaError._PARTITION_EOF, error
                     return values
+        raise TimeoutError(f"{topic} has no end after {len(values)} messages")
     finally:
         consumer.close()
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from support.command import barnabas_here
 from support.etcd_server import EtcdServer
 from support.process import COMMAND, barnabas
 from support.waiting import wait_for
@@ -67,7 +68,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def consume(cluster: Cluster, *arguments: str) -> list[bytes]:
-    done = barnabas("consume", *arguments, *cluster.option, *QUICK)
+    done = barnabas_here("consume", *arguments, *cluster.option, *QUICK)
     return done.stdout.splitlines()
 
 
@@ -75,11 +76,11 @@ def test_produce_by_registries_and_consume_in_a_group(cluster: Cluster) -> None:
     said = barnabas("produce", "lines", *cluster.option, stdin=b"\n".join(LINES) + b"\n").stderr
     assert said == b"200 messages to lines\n"
     options = ("lines", "-g", "readers", "--from-beginning")
-    first = consume(cluster, *options, "--max-messages", "50")
+    first = barnabas("consume", *options, "--max-messages", "50", *cluster.option, *QUICK).stdout.splitlines()
     assert len(first) == 50
-    rest = consume(cluster, *options, "--timeout", "4")
+    rest = consume(cluster, *options, "--max-messages", "150")
     assert sorted(first + rest) == sorted(LINES), "the second begins where the first has committed"
-    assert consume(cluster, *options, "--timeout", "1") == []
+    assert consume(cluster, *options, "--timeout", "0.5") == []
     other = consume(cluster, "lines", "-g", "others", "--from-beginning", "-c", "200", "--json")
     records = [json.loads(line) for line in other]
     assert sorted(record["value"].encode() for record in records) == sorted(LINES)
@@ -104,46 +105,46 @@ def test_filters(cluster: Cluster) -> None:
 
 def test_topics(cluster: Cluster) -> None:
     cluster.fill("known")
-    listed = json.loads(barnabas("topics", "list", *cluster.option, "--json").stdout)
+    listed = json.loads(barnabas_here("topics", "list", *cluster.option, "--json").stdout)
     assert {"topic": "known", "partitions": 4, "brokers": [1, 2]} in listed
-    assert re.search(rb"(?m)^known +4 +1,2$", barnabas("topics", "list", *cluster.option).stdout)
-    described = json.loads(barnabas("topics", "describe", "known", "--coordination", cluster.url, "--json").stdout)
+    assert re.search(rb"(?m)^known +4 +1,2$", barnabas_here("topics", "list", *cluster.option).stdout)
+    described = json.loads(barnabas_here("topics", "describe", "known", "--coordination", cluster.url, "--json").stdout)
     assert described["topic"] == "known"
     rows = described["partitions"]
     assert [(row["broker"], row["partition"]) for row in rows] == [(1, 0), (1, 1), (2, 0), (2, 1)]
     assert {row["address"] for row in rows} == {broker.bootstrap for broker in cluster.brokers}
     assert sum(row["log_end_offset"] for row in rows) == sum(10 + len(line) for line in LINES)
     assert {row["log_start_offset"] for row in rows} == {0}
-    assert barnabas("topics", "describe", "known", *cluster.option).stdout.startswith(b"known\nBROKER  ADDRESS ")
-    failed = barnabas("topics", "describe", "nobodys", *cluster.option, expect=1)
+    assert barnabas_here("topics", "describe", "known", *cluster.option).stdout.startswith(b"known\nBROKER  ADDRESS ")
+    failed = barnabas_here("topics", "describe", "nobodys", *cluster.option, expect=1)
     assert b"UNKNOWN_TOPIC_OR_PARTITION" in failed.stderr
 
 
 def test_one_broker_by_partition_and_offset(cluster: Cluster) -> None:
     broker = cluster.brokers[0]
     where = ("--bootstrap", f"classic://{broker.bootstrap}")
-    barnabas("produce", "single", *where, "-p", "0", stdin=b"\n".join(LINES) + b"\n")
+    barnabas_here("produce", "single", *where, "-p", "0", stdin=b"\n".join(LINES) + b"\n")
     one = ("consume", "single", *where, "-p", "0")
-    assert barnabas(*one, "--offset", "0", "-e").stdout.splitlines() == LINES
-    records = [json.loads(line) for line in barnabas(*one, "--from", "0", "-c", "3", "--json").stdout.splitlines()]
+    wait_for(lambda: barnabas_here(*one, "--offset", "0", "-e").stdout.splitlines() == LINES)
+    records = [json.loads(line) for line in barnabas_here(*one, "--from", "0", "-c", "3", "--json").stdout.splitlines()]
     assert [record["value"].encode() for record in records] == LINES[:3]
-    rest = barnabas(*one, "--offset", str(records[-1]["offset"]), "-e").stdout.splitlines()
+    rest = barnabas_here(*one, "--offset", str(records[-1]["offset"]), "-e").stdout.splitlines()
     assert rest == LINES[3:]
-    assert barnabas(*one, "-e").stdout == b""
-    assert barnabas(*one, "--from", "end", "--timeout", "0.3").stdout == b""
-    assert barnabas(*one, "--from", "@1", "-e").stdout.splitlines() == LINES
-    small = barnabas(*one, "--from-beginning", "-e", "--set", "fetch.size=20").stdout.splitlines()
+    assert barnabas_here(*one, "-e").stdout == b""
+    assert barnabas_here(*one, "--from", "end", "--timeout", "0.3").stdout == b""
+    assert barnabas_here(*one, "--from", "@1", "-e").stdout.splitlines() == LINES
+    small = barnabas_here(*one, "--from-beginning", "-e", "--set", "fetch.size=20").stdout.splitlines()
     assert small == LINES, "a fetch that is smaller than a message grows"
-    failed = barnabas("consume", "single", *where, "-p", "7", "--offset", "0", expect=1)
+    failed = barnabas_here("consume", "single", *where, "-p", "7", "--offset", "0", expect=1)
     assert failed.stderr.startswith(b"barnabas: ")
 
 
 def test_produce_with_keys_and_codecs_and_to_a_list(cluster: Cluster) -> None:
     listed = ",".join(f"{number}:{broker.bootstrap}" for number, broker in enumerate(cluster.brokers, start=1))
     stdin = b"a:1\na:2\nb:3\nno key\n"
-    barnabas("produce", "packed", "--broker-list", listed, "--compression", "gzip", "-K", ":", stdin=stdin)
+    barnabas_here("produce", "packed", "--broker-list", listed, "--compression", "gzip", "-K", ":", stdin=stdin)
     wait_for(lambda: cluster.children("/brokers/topics/packed"))
-    barnabas("produce", "packed", *cluster.option, "--compression", "snappy", "-K", ":", stdin=stdin)
+    barnabas_here("produce", "packed", *cluster.option, "--compression", "snappy", "-K", ":", stdin=stdin)
     got = consume(cluster, "packed", "-g", "packed", "--from-beginning", "-c", "8")
     assert sorted(got) == sorted([b"1", b"2", b"3", b"no key"] * 2)
 
@@ -193,7 +194,7 @@ def test_told_to_stop_it_commits_what_it_printed_and_leaves(cluster: Cluster, nu
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_usage_is_one_line_that_names_what_to_change(words: list[str], names: str) -> None:
-    failed = barnabas(*words, expect=2)
+    failed = barnabas_here(*words, expect=2)
     assert names in failed.stderr.decode()
     assert failed.stderr.count(b"\n") == 1
 
@@ -210,6 +211,6 @@ def test_nobody_there_is_said_in_one_line() -> None:
         ["produce", "t", "-b", "classic://127.0.0.1:1"],
         ["consume", "t", "-b", "classic://127.0.0.1:1", "-p", "0", "--offset", "0"],
     ):
-        failed = barnabas(*words, stdin=b"line\n", expect=1)
+        failed = barnabas_here(*words, stdin=b"line\n", expect=1)
         assert b"127.0.0.1:1" in failed.stderr
         assert failed.stderr.splitlines()[-1].startswith(b"barnabas: ")

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
+from support.command import barnabas_here
 from support.process import COMMAND, barnabas
 from support.waiting import wait_for
 
@@ -37,20 +38,22 @@ def test_a_group_goes_on_where_it_was(broker: Broker) -> None:
     first = barnabas("consume", "t", "--from-beginning", "--count", "2", *b).stdout
     assert first == b"0\n1\n"
     assert committed(broker, "g") == 2
-    rest = barnabas("consume", "t", "--from-beginning", "-e", "--json", *b).stdout.splitlines()
+    rest = barnabas_here("consume", "t", "--from-beginning", "-e", "--json", *b).stdout.splitlines()
     assert [json.loads(line)["offset"] for line in rest] == [2, 3, 4]
     assert committed(broker, "g") == 5
-    assert barnabas("consume", "t", "--from-beginning", "--timeout", "0.3", *b).stdout == b""
+    assert barnabas_here("consume", "t", "--from-beginning", "--timeout", "0.3", *b).stdout == b""
 
 
 def test_topics_by_their_names_and_a_time_to_begin(broker: Broker) -> None:
     b = ("--bootstrap", broker.bootstrap, "-e")
-    assert barnabas("consume", "--include", "logs.*", "--from-beginning", "-g", "p", *b).stdout == b"log\n"
-    assert barnabas("consume", "--blacklist", "logs.*", "--from", "@3000", "-g", "q", *b).stdout == b"3\n4\n"
+    assert barnabas_here("consume", "--include", "logs.*", "--from-beginning", "-g", "p", *b).stdout == b"log\n"
+    assert barnabas_here("consume", "--blacklist", "logs.*", "--from", "@3000", "-g", "q", *b).stdout == b"3\n4\n"
     for wrong, text in ((("-p", "0"), b"shares the partitions by itself"), (("--from", "then"), b"--from 'then'")):
-        failed = barnabas("consume", "t", "-g", "q", *wrong, *b, expect=2)
+        failed = barnabas_here("consume", "t", "-g", "q", *wrong, *b, expect=2)
         assert text in failed.stderr
-    failed = barnabas("consume", "t", "-g", "q", "-b", "127.0.0.1:1", "--set", "default.api.timeout.ms=50", expect=1)
+    failed = barnabas_here(
+        "consume", "t", "-g", "q", "-b", "127.0.0.1:1", "--set", "default.api.timeout.ms=50", expect=1
+    )
     assert b"127.0.0.1:1" in failed.stderr
 
 

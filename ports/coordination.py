@@ -9,9 +9,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
-from attrs import frozen
-
 from .errors import BarnabasError
+from .values import frozen
 
 
 class CoordinationError(BarnabasError):

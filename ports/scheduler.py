@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from attrs import frozen
+from .values import frozen
 
 T = TypeVar("T")
 

@@ -8,9 +8,8 @@ one thread, the owner.
 from collections.abc import Mapping
 from typing import Protocol
 
-from attrs import frozen
-
 from .errors import BarnabasError
+from .values import frozen
 from .words import Buffer, Position
 
 

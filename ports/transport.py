@@ -6,10 +6,9 @@ Everything here happens on the scheduler's owner thread: methods are called ther
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from attrs import frozen
-
 from .errors import BarnabasError
 from .storage import Region
+from .values import frozen
 from .words import Buffer
 
 Address = tuple[str, int]

@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from attrs import frozen
-
 from ..core.message.message import Message
 from ..ports.errors import ConfigError
+from ..ports.values import frozen
 
 Mode = Literal["ordered", "any_order", "contains"]
 MODES = ("ordered", "any_order", "contains")

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args, get_origin
 
 import attrs
-from attrs import frozen
 
 from ..ports import broker_api
 from ..ports.broker_api import ConfigResource, Request, ResourceKind
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ConfigError
+from ..ports.values import frozen
 from ..ports.words import TopicPartition
 
 ERROR_TEXT = "an error on demand"

@@ -1,6 +1,6 @@
 """What the simulated network does to its users."""
 
-from attrs import frozen
+from ...ports.values import frozen
 
 
 @frozen(kw_only=True)

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ...ports.error_codes import ErrorCode
+from ...ports.values import frozen
 from .schema import Codec
 from .wire import CompactReader, CompactWriter, Malformed, Reader, Writer
 

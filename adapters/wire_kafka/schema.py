@@ -9,9 +9,10 @@ from enum import Enum, IntEnum
 from struct import Struct as Layout
 from typing import Any, Generic, Protocol, TypeVar
 
-from attrs import field, frozen
+from attrs import field
 
 from ...ports.error_codes import ErrorCode
+from ...ports.values import frozen
 from . import wire
 from .wire import Malformed, Reader, Writer
 

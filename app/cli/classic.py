@@ -6,11 +6,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import typer
-from attrs import frozen
 
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
+from ...ports.values import frozen
 from .options import PATIENCE_MS
 
 if TYPE_CHECKING:

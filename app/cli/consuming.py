@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from attrs import frozen
-
 from ...core.message.message import Message
+from ...ports.values import frozen
 
 COMMIT_S = 1.0
 """How often what was printed is committed."""

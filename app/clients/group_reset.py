@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attrs import frozen
-
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.errors import ConfigError
+from ...ports.values import frozen
 from ...ports.words import TopicPartition
 
 _POSITIONS = {"earliest": EARLIEST, "latest": LATEST}

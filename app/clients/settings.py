@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import attrs
-from attrs import field, frozen
+from attrs import field
 from attrs.validators import ge, in_
 
 from ...core.client.fetch_state import Reset
 from ...ports.errors import ConfigError
+from ...ports.values import frozen
 
 T = TypeVar("T")
 

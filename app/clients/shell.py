@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from attrs import frozen
-
 from ...core.client.calls import Calls, Destination, LeaderCall, NodeCall, Target
 from ...core.client.cluster_view import ClusterView, ViewSettings
 from ...core.client.effects import NEVER, Part, Send, backoff_ms
@@ -14,6 +12,7 @@ from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError, ClosedError
 from ...ports.transport import Address, TransportError
+from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from .connector import Connector
 from .waiting import GRACE_S, WaitingRoom

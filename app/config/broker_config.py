@@ -5,10 +5,11 @@ Field names are the keys with '_' for '.'. Values are checked when a `BrokerConf
 
 from collections.abc import Callable, Mapping
 
-from attrs import fields, frozen
+from attrs import fields
 
 from ...core.cluster.service_url import parse_service_url
 from ...ports.errors import ConfigError
+from ...ports.values import frozen
 from .classic import parse_topic_map
 from .keys import INT_MAX, LONG_MAX, ConfigKey, flag_key, int_key, keys_of, list_key, long_key, text_key
 from .listeners import KAFKA, Listener, check_advertised, parse_address, parse_listeners

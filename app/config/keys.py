@@ -4,10 +4,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field
 
 from ...ports.broker_api.configs import ConfigType
 from ...ports.errors import ConfigError
+from ...ports.values import frozen
 
 Value = int | bool | str | tuple[str, ...] | None
 

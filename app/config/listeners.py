@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ...ports.errors import ConfigError
+from ...ports.values import frozen
 
 KAFKA = "kafka"
 CLASSIC = "classic"

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ...core.log.config import LogConfig
 from ...ports.broker_api.configs import ConfigSource, ConfigSynonym
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
+from ...ports.values import frozen
 from .broker_config import KEYS, SYNONYMS, BrokerConfig
 from .classic import CLASSIC, FORMAT_KEY, TOPIC_MAPS
 from .classic import DEFAULTS as CLASSIC_DEFAULTS

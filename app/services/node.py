@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ...core.classic.broker_registration import BrokerRegistrar
 from ...core.cluster.brokers import cluster_id, live_brokers
@@ -23,6 +23,7 @@ from ...ports.scheduler import Scheduler
 from ...ports.storage import LogDir
 from ...ports.transport import Connection, ConnectionHandler, Limits, Transport
 from ...ports.transport import Listener as OpenPort
+from ...ports.values import frozen
 from ..config import BrokerConfig, Listener
 from ..config.classic import CLASSIC, FORMAT_KEY
 from .broker_service import BrokerService

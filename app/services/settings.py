@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ...core.cluster.brokers import broker_configs, set_broker_configs
 from ...core.cluster.change_queue import elsewhere
@@ -13,6 +13,7 @@ from ...ports.broker_api import ConfigAlteration, ConfigEntry
 from ...ports.coordination import Coordination
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
+from ...ports.values import frozen
 from ..config import (
     BrokerConfig,
     BrokerLayers,

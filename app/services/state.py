@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from attrs import frozen
-
 from ...core.cluster.registry import TopicRegistry
 from ...core.cluster.topics import NO_LEADER, BrokerRegistration, Topic
 from ...core.log.log import Log
@@ -18,6 +16,7 @@ from ...ports.errors import ApiError
 from ...ports.metrics import Counter, Metrics
 from ...ports.scheduler import Scheduler
 from ...ports.storage import StorageError
+from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from ..config.classic import CLASSIC, FORMAT_KEY
 from .changes import Changes

@@ -7,12 +7,13 @@ a dead broker in our place left it, and it goes when that one's session ends.
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
-from attrs import field, frozen
+from attrs import field
 
 from ...ports.coordination import Cancel, Coordination, CoordinationError, NoNode, SessionState
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.scheduler import Outcome, Scheduler, Timer
+from ...ports.values import frozen
 from . import layout
 from .layout import ClassicBroker
 from .offload import run

@@ -4,8 +4,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from attrs import frozen
-
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.clock import Clock
 from ...ports.coordination import Coordination
@@ -13,6 +11,7 @@ from ...ports.entropy import Entropy
 from ...ports.errors import ClosedError, ConfigError
 from ...ports.scheduler import Outcome, Scheduler, Timer
 from ...ports.transport import Address
+from ...ports.values import frozen
 from ..client.errors import NoOffset
 from ..client.serde import Decoder
 from ..message.classic.message_set import ClassicMessageSet

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Collection, Mapping
 
-from attrs import frozen
-
 from ...ports.coordination import Cancel, Coordination, SessionState
 from ...ports.errors import ConfigError
+from ...ports.values import frozen
 from . import group, layout, registries
 from .group import Owned
 from .layout import BrokerPartition, ClassicBroker

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from attrs import field, frozen
+from attrs import field
 from attrs.validators import ge, in_
 
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.errors import BarnabasError
+from ...ports.values import frozen
 
 _RESETS = {"smallest": EARLIEST, "earliest": EARLIEST, "largest": LATEST, "latest": LATEST, "none": None}
 

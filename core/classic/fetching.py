@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from ...ports.broker_api import (
     BrokerLink,
     Caller,
@@ -21,6 +19,7 @@ from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.storage import Region
 from ...ports.transport import Address, TransportError
+from ...ports.values import frozen
 from ...ports.words import Buffer
 from ..client.effects import backoff_ms
 from ..client.errors import NoOffset

@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-from attrs import frozen
-
 from ...ports.errors import ConfigError
+from ...ports.values import frozen
 
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"

@@ -3,8 +3,6 @@
 from collections import deque
 from collections.abc import Callable
 
-from attrs import frozen
-
 from ...ports.broker_api import BrokerLink, Caller
 from ...ports.broker_api.classic import ClassicOffsets, ClassicOffsetsResult, ClassicProduce, ClassicProduceResult
 from ...ports.broker_api.offsets import LATEST
@@ -13,6 +11,7 @@ from ...ports.entropy import Entropy
 from ...ports.errors import BarnabasError, ClosedError
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.transport import Address, TransportError
+from ...ports.values import frozen
 
 Connect = Callable[[Address, Callable[[BrokerLink | TransportError], None]], None]
 Done = Callable[[ClassicProduceResult | BarnabasError], None]

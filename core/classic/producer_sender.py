@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ...ports.broker_api.classic import (
     RANDOM_PARTITION,
@@ -15,6 +15,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.scheduler import Scheduler
 from ...ports.transport import TransportError
+from ...ports.values import frozen
 from ..message.codec import Codec
 from .directory import Directory, NoBrokersForPartition
 from .layout import BrokerPartition

@@ -13,8 +13,7 @@ Threads and partitions of a topic are sorted as strings and cut into as many ran
 
 from collections.abc import Mapping, Sequence
 
-from attrs import frozen
-
+from ...ports.values import frozen
 from .layout import BrokerPartition, ClassicBroker
 
 

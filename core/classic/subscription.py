@@ -3,9 +3,8 @@
 import json
 from collections.abc import Iterable, Mapping
 
-from attrs import frozen
-
 from ...ports.errors import ConfigError
+from ...ports.values import frozen
 from . import layout
 from .topic_filter import TopicFilter
 

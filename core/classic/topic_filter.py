@@ -12,9 +12,10 @@ The expression is trusted: one with nested repetition, `(a+)+b`, can take expone
 
 import re
 
-from attrs import Factory, field, frozen
+from attrs import Factory, field
 
 from ...ports.errors import ConfigError
+from ...ports.values import frozen
 
 # What Java's trim() takes away.
 _BLANKS = "".join(map(chr, range(0x21)))

@@ -5,9 +5,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
-from attrs import frozen
-
 from ...ports.clock import Clock
+from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from ..message.batch_header import HEADER_SIZE
 from ..message.message import Headers

@@ -4,12 +4,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ...ports.broker_api import FindCoordinator, FindCoordinatorResult, Request
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
+from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from .cluster_view import ClusterView
 from .effects import NEVER, Poll, Send, backoff_ms

@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from ...ports.broker_api import Metadata, MetadataResult, TopicMetadata
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError
 from ...ports.transport import Address
+from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from .effects import NEVER, Poll, Send, backoff_ms
 

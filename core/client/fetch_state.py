@@ -3,10 +3,11 @@
 from collections import deque
 from enum import Enum
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.errors import BarnabasError
+from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from ..message.message_set import MessageSet
 

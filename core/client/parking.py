@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from attrs import frozen
-
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
+from ...ports.values import frozen
 from .batch import EncodedMessage
 from .cluster_view import ClusterView
 from .effects import NEVER, Poll

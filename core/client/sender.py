@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from attrs import frozen
-
 from ...ports.broker_api import Produce, ProducePartition, ProduceResult, ProduceResultPartition
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
+from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from ..message.codec import Codec
 from .accumulator import Accumulator

@@ -2,9 +2,8 @@
 
 import re
 
-from attrs import frozen
-
 from ...ports.errors import ConfigError
+from ...ports.values import frozen
 from .tree import check_path
 
 _HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/@\s]+)(?::(?P<port>[0-9]{1,5}))?")

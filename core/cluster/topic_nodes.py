@@ -7,11 +7,10 @@ deleted.
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from attrs import frozen
-
 from ...ports.coordination import BadVersion, Coordination, NodeExists, NoNode
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from . import layout
 from .brokers import children, put, read_configs, remove

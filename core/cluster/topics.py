@@ -3,10 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from ...ports.values import frozen
 
 TOPIC_NAME_MAX = 249
 NO_LEADER = -1

@@ -6,9 +6,10 @@ changes durable in between. No locks, no threads: the adapter brings them.
 
 from collections.abc import Iterable, KeysView, Sequence
 
-from attrs import define, frozen
+from attrs import define
 
 from ...ports.coordination import BadVersion, CoordinationError, Node, NodeExists, NoNode, NotEmpty
+from ...ports.values import frozen
 
 DATA_BYTES_MAX = 1_048_576
 

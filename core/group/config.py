@@ -1,6 +1,6 @@
 """The settings of a group coordinator, by Kafka's names; some may change while it runs."""
 
-from attrs import frozen
+from ...ports.values import frozen
 
 _MIB = 1024 * 1024
 

@@ -1,8 +1,9 @@
 """What a coordinator counts, for dashboards."""
 
-from attrs import field, frozen
+from attrs import field
 
 from ...ports.metrics import Counter
+from ...ports.values import frozen
 
 
 class _Uncounted:

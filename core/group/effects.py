@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field
 
 from ...ports.broker_api import JoinGroupResult, LeaveGroupResult, SyncGroupResult
+from ...ports.values import frozen
 from .records import StoredGroup
 
 To = Callable[[Any], None]

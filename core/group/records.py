@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from struct import Struct, error, pack, unpack_from
 from typing import NamedTuple
 
-from attrs import field, frozen
+from attrs import field
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from ...ports.values import frozen
 from ...ports.words import TopicPartition
 
 STRING_BYTES_MAX = 0x7FFF

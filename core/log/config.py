@@ -1,7 +1,9 @@
 """The settings of one log (facts B6). Their Kafka keys are in `app.config`."""
 
-from attrs import field, frozen
+from attrs import field
 from attrs.validators import ge, in_
+
+from ...ports.values import frozen
 
 LONG_MAX = 2**63 - 1
 

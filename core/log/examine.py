@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from struct import Struct
 
-from attrs import frozen
-
 from ...ports.errors import ApiError
+from ...ports.values import frozen
 from ...ports.words import Buffer
 from ..message.batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
 

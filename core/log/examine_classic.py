@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from attrs import frozen
-
 from ...ports.errors import ApiError
+from ...ports.values import frozen
 from ...ports.words import Buffer
 from ..message.classic.entry import CODEC_MASK, LENGTH, MESSAGE_BYTES_MIN, read_header
 from ..message.crc32 import crc32

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from attrs import field, frozen
+from attrs import field
 
 from ...ports.storage import FileInfo, Folder
+from ...ports.values import frozen
 from ..message.batch_header import BatchHeader
 from .batch_scan import BadBatch, scan_batches
 from .checkpoints import LEADER_EPOCHS, PARTITION_METADATA

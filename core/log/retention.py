@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from attrs import frozen
-
+from ...ports.values import frozen
 from .config import LogConfig
 
 

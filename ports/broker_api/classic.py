@@ -7,10 +7,11 @@ partition; partitions are numbered per broker. Error codes 1 to 4 and -1 mean in
 
 from collections.abc import Sequence
 
-from attrs import field, frozen
+from attrs import field
 
 from ..error_codes import ErrorCode
 from ..storage import Region
+from ..values import frozen
 from ..words import Buffer
 from .envelope import Request
 from .fetch import region_bytes

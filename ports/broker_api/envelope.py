@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from attrs import frozen
-
 from ..errors import BarnabasError
+from ..values import frozen
 
 ResultT = TypeVar("ResultT")
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from attrs import field, frozen
+from attrs import field
 
 from ..error_codes import ErrorCode
 from ..storage import Region, size_of
+from ..values import frozen
 from ..words import Buffer
 from .envelope import Request
 

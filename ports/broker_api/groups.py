@@ -4,9 +4,10 @@ OffsetDelete (47)."""
 
 from collections.abc import Sequence
 
-from attrs import field, frozen
+from attrs import field
 
 from ..error_codes import ErrorCode
+from ..values import frozen
 from ..words import TopicPartition
 from .envelope import Request
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from attrs import frozen
-
 from ..error_codes import ErrorCode
+from ..values import frozen
 from .cluster import BrokerNode
 from .envelope import Request
 

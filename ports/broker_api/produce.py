@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from attrs import field, frozen
+from attrs import field
 
 from ..error_codes import ErrorCode
+from ..values import frozen
 from .envelope import Request
 
 

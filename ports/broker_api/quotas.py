@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
-from attrs import frozen
-
 from ..error_codes import ErrorCode
+from ..values import frozen
 from .envelope import Request
 
 

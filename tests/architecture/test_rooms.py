@@ -28,7 +28,7 @@ CORE_MAY_IMPORT = {
     ),
     *("itertools", "json", "math", "operator", "re", "struct", "types", "typing", "zlib", "attrs", "crc32c", "isal"),
 }
-PORTS_MAY_IMPORT = {"abc", "attrs", "collections", "enum", "typing"}
+PORTS_MAY_IMPORT = {"abc", "attrs", "collections", "enum", "operator", "typing"}
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70

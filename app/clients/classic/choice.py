@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from ....ports.errors import ConfigError
 from ....ports.transport import Address
+from ....ports.values import frozen
 from ...config.listeners import parse_address
 
 SCHEME = "classic://"

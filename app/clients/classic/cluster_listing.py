@@ -2,12 +2,11 @@
 
 from collections.abc import Collection, Mapping
 
-from attrs import frozen
-
 from ....core.classic import registries
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.transport import Address
+from ....ports.values import frozen
 from ..waiting import logger
 from .choice import Whereabouts
 from .producer_settings import RegistrySettings

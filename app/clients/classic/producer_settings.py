@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from attrs import field, frozen
+from attrs import field
 from attrs.validators import ge, in_
+
+from ....ports.values import frozen
 
 
 @frozen(kw_only=True)

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from attrs import frozen
-
 from ....ports.errors import BarnabasError
+from ....ports.values import frozen
 from ....ports.words import TopicPartition
 
 

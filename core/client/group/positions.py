@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ....ports.broker_api import (
     NO_GENERATION,
@@ -17,6 +17,7 @@ from ....ports.broker_api import (
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
+from ....ports.values import frozen
 from ....ports.words import TopicPartition
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import ClientTimeout

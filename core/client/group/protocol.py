@@ -8,8 +8,9 @@ from itertools import groupby
 from operator import attrgetter
 from struct import Struct, error, unpack_from
 
-from attrs import field, frozen
+from attrs import field
 
+from ....ports.values import frozen
 from ....ports.words import TopicPartition
 
 PROTOCOL_TYPE = "consumer"

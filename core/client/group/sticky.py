@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from heapq import heapify, heappop, heappush, heapreplace
 from struct import Struct
 
-from attrs import frozen
-
+from ....ports.values import frozen
 from ....ports.words import TopicPartition
 from .assignor import Shares, subscribers, wanted_topics
 from .protocol import Reader, Subscription, encode_partitions

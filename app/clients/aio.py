@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...ports.errors import BarnabasError, ConfigError
 from ...ports.words import TopicPartition
 from .consumer import Consumer
 from .consumer_places import Place
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _WAIT_S = 0.5
 """How long a waiting consumer occupies a thread before it looks whether its task was cancelled."""
+_ResultT = TypeVar("_ResultT")
 
 
 class AsyncProducer:
@@ -72,24 +75,26 @@ class AsyncConsumer:
             print(message.value)
 
     Listeners and callbacks are called on a thread of the loop's executor, while messages are waited for: they must not
-    touch the loop, except by `call_soon_threadsafe`.
+    touch the loop, except by `call_soon_threadsafe`. Who is cancelled while it waits for messages loses none: what came
+    for it is handed out by the next call, which may wait half a second for the thread of the cancelled one.
     """
 
     def __init__(self, bootstrap: object, **settings: Any) -> None:
         self.consumer = Consumer(bootstrap, **settings)
         """The ordinary one, for what has no coat; its properties, `pause`, `resume` and `seek` never wait."""
+        self._left: set[asyncio.Task[Any]] = set()
 
     async def subscribe(self, topics: str | Iterable[str] | None = None, **more: Any) -> None:
         """As `Consumer.subscribe`."""
-        await asyncio.to_thread(partial(self.consumer.subscribe, topics, **more))
+        await self._run(partial(self.consumer.subscribe, topics, **more))
 
     async def unsubscribe(self, timeout: float | None = None) -> None:
         """As `Consumer.unsubscribe`."""
-        await asyncio.to_thread(self.consumer.unsubscribe, timeout)
+        await self._run(partial(self.consumer.unsubscribe, timeout))
 
     async def assign(self, what: Any, **more: Any) -> list[TopicPartition]:
         """As `Consumer.assign`."""
-        return await asyncio.to_thread(partial(self.consumer.assign, what, **more))
+        return await self._run(partial(self.consumer.assign, what, **more))
 
     async def poll(self, timeout: float = 0.0) -> Message | None:
         """As `Consumer.poll`."""
@@ -98,16 +103,22 @@ class AsyncConsumer:
 
     async def poll_many(self, max_messages: int | None = None, timeout: float = 0.0) -> list[Message]:
         """As `Consumer.poll_many`."""
-        return await asyncio.to_thread(self.consumer.poll_many, max_messages, timeout)
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout
+        while True:
+            left = max(0.0, deadline - clock())
+            found = await self._get(partial(self.consumer.poll_many, max_messages, min(left, _WAIT_S)), self._put_back)
+            if found or left <= _WAIT_S:
+                return found
 
     async def messages(self, *, stop_at_end: bool = False) -> AsyncIterator[Message]:
         """As `Consumer.messages`; ends by `stop_at_end` only. A message counts as handed out when it is yielded."""
         consumer = self.consumer
-        ends = await asyncio.to_thread(consumer._first_ends, stop_at_end)
+        ends = await self._run(partial(consumer._first_ends, stop_at_end))
         while True:
             for message in consumer._reading.rest(ends):
                 yield message
-            if not await asyncio.to_thread(consumer._next, _WAIT_S, ends) and consumer._at_end(ends):
+            if not await self._get(partial(consumer._next, _WAIT_S, ends)) and consumer._at_end(ends):
                 return
 
     def __aiter__(self) -> AsyncIterator[Message]:
@@ -115,27 +126,27 @@ class AsyncConsumer:
 
     async def commit(self, what: Any = None, *, timeout: float | None = None) -> None:
         """As `Consumer.commit`."""
-        await asyncio.to_thread(partial(self.consumer.commit, what, timeout=timeout))
+        await self._run(partial(self.consumer.commit, what, timeout=timeout))
 
     async def committed(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, CommittedOffset | None]:
         """As `Consumer.committed`."""
-        return await asyncio.to_thread(self.consumer.committed, places)
+        return await self._run(partial(self.consumer.committed, places))
 
     async def position(self, place: Place) -> int:
         """As `Consumer.position`."""
-        return await asyncio.to_thread(self.consumer.position, place)
+        return await self._run(partial(self.consumer.position, place))
 
     async def lag(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
         """As `Consumer.lag`."""
-        return await asyncio.to_thread(self.consumer.lag, places)
+        return await self._run(partial(self.consumer.lag, places))
 
     async def end_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
         """As `Consumer.end_offsets`."""
-        return await asyncio.to_thread(self.consumer.end_offsets, places)
+        return await self._run(partial(self.consumer.end_offsets, places))
 
     async def close(self, timeout: float | None = None, *, auto_commit: bool = True) -> None:
         """As `Consumer.close`."""
-        await asyncio.to_thread(partial(self.consumer.close, timeout, auto_commit=auto_commit))
+        await self._run(partial(self.consumer.close, timeout, auto_commit=auto_commit))
 
     async def __aenter__(self) -> AsyncConsumer:
         return self
@@ -144,3 +155,42 @@ class AsyncConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close(auto_commit=kind is None)
+
+    async def _run(self, work: Callable[[], _ResultT]) -> _ResultT:
+        """On another thread, once that of a cancelled call has ended: the consumer serves one at a time."""
+        while self._left:
+            await asyncio.wait(self._left)
+        return await asyncio.to_thread(work)
+
+    async def _get(
+        self, work: Callable[[], _ResultT], undo: Callable[[_ResultT], object] = lambda _result: None
+    ) -> _ResultT:
+        """As `_run`, for what takes messages: when the caller is cancelled, `undo` gets what comes all the same."""
+        while self._left:
+            await asyncio.wait(self._left)
+        running = asyncio.create_task(asyncio.to_thread(work))
+
+        def ended(_task: asyncio.Task[_ResultT]) -> None:
+            self._left.discard(running)
+            if running.cancelled():
+                return
+            error = running.exception()
+            if error is None:
+                undo(running.result())
+            elif isinstance(error, BarnabasError):
+                self.consumer._failure = error  # the next call raises it
+
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self._left.add(running)
+            running.add_done_callback(ended)
+            raise
+
+    def _put_back(self, messages: list[Message]) -> None:
+        first: dict[TopicPartition, int] = {}
+        for message in messages:
+            first.setdefault(TopicPartition(message.topic, message.partition), message.offset)
+        for place, offset in first.items():
+            with suppress(ConfigError):  # it is another member's now, which gets them
+                self.consumer.seek(place, offset)

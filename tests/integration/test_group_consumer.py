@@ -379,3 +379,24 @@ def test_the_same_with_asyncio(broker: Broker) -> None:
         return read
 
     assert offsets(asyncio.run(story())) == WHOLE
+
+
+def test_a_cancelled_task_loses_no_message(broker: Broker) -> None:
+    async def story() -> None:
+        async with AsyncConsumer(broker, **QUICK, group_id="g", auto_commit_interval_ms=1) as consumer:
+            await consumer.subscribe("t")
+            read = [message async for message in consumer.messages(stop_at_end=True)]
+            for number, getting in enumerate(
+                (consumer.poll(30), consumer.poll_many(5, 30), anext(consumer.messages()))
+            ):
+                task = asyncio.ensure_future(getting)
+                await asyncio.sleep(0.05)  # it waits on a thread by now; if not, nothing is to be lost
+                task.cancel()
+                with Producer(broker, linger_ms=0) as producer:
+                    await asyncio.to_thread(producer.send("t", b"new", partition=0).result)
+                message = await consumer.poll(10)
+                assert message is not None
+                assert message.offset == 10 + number
+            assert offsets(read) == WHOLE
+
+    asyncio.run(story())

@@ -1,10 +1,16 @@
 """What every test may use."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from support.etcd_server import EtcdServer
+    from support.zookeeper_server import ZookeeperServer
 
 # Failed assertions of the contract suites then show their values.
 pytest.register_assert_rewrite("contracts")
@@ -44,3 +50,32 @@ def command() -> Path:
     if not path.exists():
         pytest.skip("the command is not installed; run `make install`")
     return path
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ZookeeperServer]":
+    """One for all tests of this process that do not hurt it; each keeps to a path of its own. Their xdist group is
+    `zookeeper`."""
+    from support.zookeeper_server import ZookeeperServer
+
+    server = ZookeeperServer(tmp_path_factory.mktemp("zookeeper") / "server")
+    try:
+        server.start()
+        server.wait_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[EtcdServer]":
+    """The same with etcd; the xdist group is `etcd`, or another one."""
+    from support.etcd_server import EtcdServer
+
+    server = EtcdServer(tmp_path_factory.mktemp("etcd") / "server")
+    try:
+        server.start()
+        server.wait_ready()
+        yield server
+    finally:
+        server.stop()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -317,16 +318,12 @@ def test_memory_is_not_taken_for_who_asks_and_does_not_read(process: BrokerProce
 
 
 @pytest.mark.process
-@pytest.mark.xdist_group("zookeeper")
-def test_requests_wait_until_the_broker_is_registered(tmp_path: Path) -> None:
+@pytest.mark.xdist_group("etcd")
+def test_requests_wait_until_the_broker_is_registered(etcd_server: EtcdServer, tmp_path: Path) -> None:
     """It is not while the node of its id says that it is still alive from before."""
-    server = EtcdServer(tmp_path / "server")
     port = free_ports(1)[0]
     with ExitStack() as stack:
-        stack.callback(server.stop)
-        server.start()
-        server.wait_ready()
-        where = f"etcd://127.0.0.1:{server.port}"
+        where = f"etcd://127.0.0.1:{etcd_server.port}/{uuid4().hex}"
         before = client_coordination(where)
         stack.callback(before.close)
         before.create("/brokers/ids/1", f"host-1:127.0.0.1:{port}".encode(), ephemeral=True)

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from kazoo.client import KazooClient
@@ -27,33 +28,26 @@ HELLO = message_set(b"hello")
 SESSION_MS = 2000
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperServer]:
-    server = ZookeeperServer(tmp_path_factory.mktemp("zookeeper") / "server")
-    try:
-        server.start()
-        server.wait_ready()
-        yield server
-    finally:
-        server.stop()
+@pytest.fixture
+def root() -> str:
+    return uuid4().hex
 
 
 @pytest.fixture
-def eyes(server: ZookeeperServer) -> Iterator[KazooClient]:
-    """At the root of the tree, which is empty."""
-    client = KazooClient(f"127.0.0.1:{server.port}")
+def eyes(zookeeper_server: ZookeeperServer, root: str) -> Iterator[KazooClient]:
+    """In a tree of this test, which is empty."""
+    client = KazooClient(f"127.0.0.1:{zookeeper_server.port}")
     client.start()
-    for name in client.get_children("/"):
-        if name != "zookeeper":
-            client.delete(f"/{name}", recursive=True)
+    client.ensure_path(f"/{root}")
+    client.chroot = f"/{root}"
     yield client
     client.stop()
     client.close()
 
 
 @pytest.fixture
-def where(server: ZookeeperServer, eyes: KazooClient) -> str:
-    return f"zookeeper://127.0.0.1:{server.port}/kafka"
+def where(zookeeper_server: ZookeeperServer, eyes: KazooClient, root: str) -> str:
+    return f"zookeeper://127.0.0.1:{zookeeper_server.port}/{root}/kafka"
 
 
 def broker(folder: Path, where: str, *listeners: str, **config: object) -> Broker:
@@ -109,20 +103,20 @@ def test_brokers_beside_each_other_and_one_too_many(eyes: KazooClient, where: st
 
 
 @contextmanager
-def cable(server: ZookeeperServer) -> Iterator[tuple[TcpProxy, str]]:
+def cable(where: str) -> Iterator[tuple[TcpProxy, str]]:
     """A way to the server that can be cut, and the server's name on it."""
-    proxy = TcpProxy(("127.0.0.1", server.port))
+    port = where.split(":")[2].partition("/")[0]
+    proxy = TcpProxy(("127.0.0.1", int(port)))
     try:
-        yield proxy, f"zookeeper://127.0.0.1:{proxy.port}/kafka"
+        yield proxy, where.replace(port, str(proxy.port), 1)
     finally:
         proxy.close()
 
 
-@pytest.mark.usefixtures("where")
-def test_registered_again_after_the_session_expired(eyes: KazooClient, server: ZookeeperServer, tmp_path: Path) -> None:
+def test_registered_again_after_the_session_expired(eyes: KazooClient, where: str, tmp_path: Path) -> None:
     paths = ("/kafka/brokers/ids/1", "/kafka/barnabas/brokers/ids/1", "/kafka/brokers/topics/t/1")
     listeners = ("classic://127.0.0.1:0", "kafka://127.0.0.1:0")
-    with cable(server) as (proxy, through), broker(tmp_path, through, *listeners) as running:
+    with cable(where) as (proxy, through), broker(tmp_path, through, *listeners) as running:
         with RawConnection(running.bootstrap) as connection:
             connection.send(produce("t", HELLO))
             wait_for(lambda: eyes.exists("/kafka/brokers/topics/t/1"))
@@ -136,11 +130,10 @@ def test_registered_again_after_the_session_expired(eyes: KazooClient, server: Z
         assert [eyes.get(path)[0] for path in paths] == before
 
 
-@pytest.mark.usefixtures("where")
 def test_an_id_that_was_taken_meanwhile_stops_the_broker(
-    eyes: KazooClient, server: ZookeeperServer, where: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    eyes: KazooClient, where: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with cable(server) as (proxy, through), broker(tmp_path / "1", through) as first:
+    with cable(where) as (proxy, through), broker(tmp_path / "1", through) as first:
         proxy.cut()
         wait_for(lambda: not eyes.exists("/kafka/brokers/ids/1"))
         with broker(tmp_path / "2", where) as second:
@@ -166,15 +159,9 @@ def test_a_broker_that_was_killed_comes_back_at_once(eyes: KazooClient, where: s
     kill_and_start_again(tmp_path, where, data)
 
 
-def test_the_same_with_etcd(tmp_path: Path) -> None:
-    server = EtcdServer(tmp_path / "server")
-    try:
-        server.start()
-        server.wait_ready()
-        where = f"etcd://127.0.0.1:{server.port}/kafka"
-        kill_and_start_again(tmp_path, where, lambda path: server.value(f"/kafka{path}".encode()))
-    finally:
-        server.stop()
+def test_the_same_with_etcd(etcd_server: EtcdServer, root: str, tmp_path: Path) -> None:
+    where = f"etcd://127.0.0.1:{etcd_server.port}/{root}"
+    kill_and_start_again(tmp_path, where, lambda path: etcd_server.value(f"/{root}{path}".encode()))
 
 
 def kill_and_start_again(folder: Path, where: str, data: Callable[[str], bytes | None]) -> None:

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from support.etcd_server import EtcdServer
@@ -70,33 +71,11 @@ class Reader:
         self._thread.join()
 
 
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = ZookeeperServer(tmp_path_factory.mktemp("zookeeper") / "server")
-    try:
-        server.start()
-        server.wait_ready()
-        yield f"zookeeper://127.0.0.1:{server.port}"
-    finally:
-        server.stop()
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = EtcdServer(tmp_path_factory.mktemp("etcd") / "server")
-    try:
-        server.start()
-        server.wait_ready()
-        yield f"etcd://127.0.0.1:{server.port}"
-    finally:
-        server.stop()
-
-
 @pytest.fixture(params=["zookeeper", "etcd"])
 def where(request: pytest.FixtureRequest) -> str:
     """Registries of this test alone."""
-    url: str = request.getfixturevalue(request.param)
-    return f"{url}/{abs(hash(request.node.name))}"
+    server: ZookeeperServer | EtcdServer = request.getfixturevalue(f"{request.param}_server")
+    return f"{request.param}://127.0.0.1:{server.port}/{uuid4().hex}"
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from support.etcd_server import EtcdServer
@@ -136,16 +137,10 @@ def test_a_broker_that_restarts(tmp_path: Path) -> None:
 
 
 @pytest.fixture(params=["zookeeper", "etcd"])
-def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def service(request: pytest.FixtureRequest) -> str:
     """Where a coordination service runs, as host:port/path; the fixture's id is its kind."""
-    folder = tmp_path / "server"
-    server = ZookeeperServer(folder) if request.param == "zookeeper" else EtcdServer(folder)
-    try:
-        server.start()
-        server.wait_ready()
-        yield f"{request.param}://127.0.0.1:{server.port}/kafka"
-    finally:
-        server.stop()
+    server: ZookeeperServer | EtcdServer = request.getfixturevalue(f"{request.param}_server")
+    return f"{request.param}://127.0.0.1:{server.port}/{uuid4().hex}"
 
 
 @pytest.mark.process

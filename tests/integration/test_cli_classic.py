@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from support.command import barnabas_here
@@ -57,14 +58,10 @@ class Cluster:
 
 @pytest.fixture(scope="module", params=["zookeeper", "etcd"])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("cluster")
-    kind = ZookeeperServer if request.param == "zookeeper" else EtcdServer
-    server = kind(folder / "server")
+    server: ZookeeperServer | EtcdServer = request.getfixturevalue(f"{request.param}_server")
+    url = f"{request.param}://127.0.0.1:{server.port}/{uuid4().hex}"
     with ExitStack() as stack:
-        stack.callback(server.stop)
-        server.start()
-        server.wait_ready()
-        yield Cluster(f"{request.param}://127.0.0.1:{server.port}/kafka", folder, stack)
+        yield Cluster(url, tmp_path_factory.mktemp("cluster"), stack)
 
 
 def consume(cluster: Cluster, *arguments: str) -> list[bytes]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from support.etcd_server import EtcdServer
@@ -39,16 +40,11 @@ PACKED = 10
 """Pages in one request, every other time compressed."""
 
 
-@pytest.fixture(scope="module", params=["zookeeper", "etcd"])
-def registries(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    kind = ZookeeperServer if request.param == "zookeeper" else EtcdServer
-    server = kind(tmp_path_factory.mktemp("registries") / "server")
-    try:
-        server.start()
-        server.wait_ready()
-        yield f"{request.param}://127.0.0.1:{server.port}"
-    finally:
-        server.stop()
+@pytest.fixture(params=["zookeeper", "etcd"])
+def registries(request: pytest.FixtureRequest) -> str:
+    """A tree of this test alone."""
+    server: ZookeeperServer | EtcdServer = request.getfixturevalue(f"{request.param}_server")
+    return f"{request.param}://127.0.0.1:{server.port}/{uuid4().hex}"
 
 
 class Site:
@@ -115,8 +111,8 @@ def stack() -> Iterator[ExitStack]:
 
 
 @pytest.fixture
-def site(registries: str, request: pytest.FixtureRequest, tmp_path: Path, stack: ExitStack) -> Site:
-    return Site(f"{registries}/{abs(hash(request.node.name))}", tmp_path / "data", stack)
+def site(registries: str, tmp_path: Path, stack: ExitStack) -> Site:
+    return Site(registries, tmp_path / "data", stack)
 
 
 Start = Callable[..., Program]

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from support.process import COMMAND, barnabas
-from support.server_process import start_all
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 
@@ -248,15 +248,13 @@ def test_the_target_restarts(tmp_path: Path) -> None:
         assert first_seen == sorted(first_seen)  # copied again at most, never out of order
 
 
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = ZookeeperServer(tmp_path_factory.mktemp("zookeeper"))
-    start_all([server])
-    yield f"zookeeper://127.0.0.1:{server.port}"
-    server.stop()
+@pytest.fixture
+def zookeeper(zookeeper_server: ZookeeperServer) -> str:
+    return f"zookeeper://127.0.0.1:{zookeeper_server.port}/{uuid4().hex}"
 
 
 @pytest.mark.process
+@pytest.mark.xdist_group("zookeeper")
 def test_the_source_restarts_while_it_is_mirrored(zookeeper: str, tmp_path: Path) -> None:
     where = f"{zookeeper}/restarts"
 
@@ -280,6 +278,7 @@ def test_the_source_restarts_while_it_is_mirrored(zookeeper: str, tmp_path: Path
 
 
 @pytest.mark.process
+@pytest.mark.xdist_group("zookeeper")
 def test_the_command(zookeeper: str, tmp_path: Path) -> None:
     where = f"{zookeeper}/command"
     config = tmp_path / "source.properties"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pyarrow.dataset as ds
 import pytest
@@ -103,20 +104,14 @@ class TwoBrokers:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoBrokers]:
-    folder = tmp_path_factory.mktemp("classic")
-    server = ZookeeperServer(folder / "zookeeper")
+def cluster(tmp_path_factory: pytest.TempPathFactory, zookeeper_server: ZookeeperServer) -> Iterator[TwoBrokers]:
+    where = f"zookeeper://127.0.0.1:{zookeeper_server.port}/{uuid4().hex}"
+    brokers = TwoBrokers(tmp_path_factory.mktemp("classic"), where)
     try:
-        server.start()
-        server.wait_ready()
-        brokers = TwoBrokers(folder, f"zookeeper://127.0.0.1:{server.port}/kafka")
-        try:
-            yield brokers
-        finally:
-            for broker in brokers.brokers.values():
-                broker.close()
+        yield brokers
     finally:
-        server.stop()
+        for broker in brokers.brokers.values():
+            broker.close()
 
 
 COLUMNS = ["broker", "partition", "offset", "wrapperIndex", "value"]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from support.classic_frames import entry, gzip_wrapper, message_set, produce
@@ -169,23 +170,18 @@ def test_a_broker_that_is_away_for_a_moment(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_the_registries_of_etcd(tmp_path: Path) -> None:
-    server = EtcdServer(tmp_path / "server")
-    try:
-        server.start()
-        server.wait_ready()
-        url = f"127.0.0.1:{server.port}/kafka"
-        settings = {"num.partitions": 2, "broker.id": 7, "log.flush.interval.messages": 1}
-        listeners = ["classic://127.0.0.1:0"]
-        with Broker(tmp_path / "data", listeners=listeners, coordination=f"etcd://{url}", config=settings) as broker:
-            cluster = connect_cluster(Where(etcd_connect=url), {"zookeeper.session.timeout.ms": "3000"})
-            end = fill(broker, "t", message_set(b"a"))
-            wait_for(lambda: "t" in cluster.topics())
-            (info,) = cluster.topics({"t", "u"}).values()
-            assert list(info.places) == [Place("t", 0, 7), Place("t", 1, 7)]
-            assert cluster.where(info.places[0]) == Where(broker_list=f"7:{broker.bootstrap}")
-            assert rows(cluster, 0, end, info.places[0]) == [(0, b"a")]
-        assert cluster.topics({"t"})["t"].places == [], "it is known, and nobody has it now"
-        cluster.close()
-    finally:
-        server.stop()
+@pytest.mark.xdist_group("etcd")
+def test_the_registries_of_etcd(etcd_server: EtcdServer, tmp_path: Path) -> None:
+    url = f"127.0.0.1:{etcd_server.port}/{uuid4().hex}"
+    settings = {"num.partitions": 2, "broker.id": 7, "log.flush.interval.messages": 1}
+    listeners = ["classic://127.0.0.1:0"]
+    with Broker(tmp_path / "data", listeners=listeners, coordination=f"etcd://{url}", config=settings) as broker:
+        cluster = connect_cluster(Where(etcd_connect=url), {"zookeeper.session.timeout.ms": "3000"})
+        end = fill(broker, "t", message_set(b"a"))
+        wait_for(lambda: "t" in cluster.topics())
+        (info,) = cluster.topics({"t", "u"}).values()
+        assert list(info.places) == [Place("t", 0, 7), Place("t", 1, 7)]
+        assert cluster.where(info.places[0]) == Where(broker_list=f"7:{broker.bootstrap}")
+        assert rows(cluster, 0, end, info.places[0]) == [(0, b"a")]
+    assert cluster.topics({"t"})["t"].places == [], "it is known, and nobody has it now"
+    cluster.close()

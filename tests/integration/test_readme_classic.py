@@ -73,12 +73,10 @@ def first_line(process: subprocess.Popen[bytes]) -> bytes:
     return process.stdout.readline()
 
 
-def test_the_section(checkout: Path, tmp_path: Path, stack: ExitStack, target: BrokerProcess) -> None:
-    server = ZookeeperServer(tmp_path / "server")
-    stack.callback(server.stop)
-    server.start()
-    server.wait_ready()
-    section = Section((checkout / "README.md").read_text(encoding="utf-8"), server.port, target.bootstrap)
+def test_the_section(
+    checkout: Path, tmp_path: Path, stack: ExitStack, target: BrokerProcess, zookeeper_server: ZookeeperServer
+) -> None:
+    section = Section((checkout / "README.md").read_text(encoding="utf-8"), zookeeper_server.port, target.bootstrap)
     for broker in [begin(command, tmp_path, stack) for command in section.take("barnabas serve")]:
         assert first_line(broker).startswith(b"barnabas ready classic://")
     (tmp_path / "access.log").write_bytes(b"".join(line + b"\n" for line in LINES))

@@ -1,7 +1,7 @@
 """The registries of a group in a real ZooKeeper: paths and contents as another client finds them."""
 
 from collections.abc import Iterator
-from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from kazoo.client import KazooClient
@@ -19,29 +19,26 @@ pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
 
 
 @pytest.fixture
-def port(tmp_path: Path) -> Iterator[int]:
-    server = ZookeeperServer(tmp_path / "server")
-    try:
-        server.start()
-        server.wait_ready()
-        yield server.port
-    finally:
-        server.stop()
+def root() -> str:
+    return uuid4().hex
 
 
 @pytest.fixture
-def foreign(port: int) -> Iterator[KazooClient]:
-    """A client of somebody else, at the root of the tree."""
-    client = KazooClient(f"127.0.0.1:{port}")
+def foreign(zookeeper_server: ZookeeperServer, root: str) -> Iterator[KazooClient]:
+    """A client of somebody else, in a tree of this test."""
+    client = KazooClient(f"127.0.0.1:{zookeeper_server.port}")
     client.start()
+    client.ensure_path(f"/{root}")
+    client.chroot = f"/{root}"
     yield client
     client.stop()
     client.close()
 
 
 @pytest.fixture
-def session(port: int) -> Iterator[ZookeeperCoordination]:
-    session = ZookeeperCoordination(f"zookeeper://127.0.0.1:{port}/kafka", session_timeout_ms=6000)
+def session(zookeeper_server: ZookeeperServer, root: str) -> Iterator[ZookeeperCoordination]:
+    url = f"zookeeper://127.0.0.1:{zookeeper_server.port}/{root}/kafka"
+    session = ZookeeperCoordination(url, session_timeout_ms=6000)
     yield session
     session.close()
 

@@ -47,6 +47,7 @@ class Reading:
         self._plain = type(decoder) is BytesSerde and type(key_decoder) is BytesSerde
         self._hand: _Hand | None = None
         self._aside: dict[TopicPartition, _Hand] = {}
+        self._latest: PartitionState | None = None
 
     @property
     def holds(self) -> bool:
@@ -55,9 +56,9 @@ class Reading:
 
     @property
     def progress(self) -> object:
-        """Changes with every message that is handed out."""
-        hand = self._hand
-        return None if hand is None else (hand.chunk, hand.state.read_offset)
+        """Changes with every message that is handed out, and by nothing that others than the user do."""
+        latest = self._latest
+        return None if latest is None else (latest.place, latest.read_offset)
 
     def epoch_of(self, state: PartitionState) -> int:
         """The leader epoch of the message of this partition that was handed out last; -1 = not known."""
@@ -99,6 +100,7 @@ class Reading:
         for place, hand in self._aside.items():
             if not hand.state.paused:
                 self._hand = self._aside.pop(place)
+                self._latest = hand.state
                 return True
         chunk = self._fetcher.next_chunk()
         if chunk is None:
@@ -106,7 +108,8 @@ class Reading:
         self._shell.wake()
         if chunk.error is not None:
             raise chunk.error
-        self._hand = _Hand(chunk, self._fetcher.partitions[chunk.place], iter(chunk.messages))
+        self._latest = state = self._fetcher.partitions[chunk.place]
+        self._hand = _Hand(chunk, state, iter(chunk.messages))
         return True
 
     def put_aside(self) -> None:

@@ -1,6 +1,7 @@
 """Consumers that share the partitions of a topic: who joins, leaves, hangs, crashes, comes back."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -176,6 +177,36 @@ def test_who_does_not_ask_for_messages_is_out_until_it_does(broker: Broker) -> N
         slow.hold.set()
         wait_for(lambda: len(slow.partitions) == len(other.partitions) == 2)
         assert "lost" in [what for what, _ in slow.events]
+
+
+def test_who_is_out_stays_out_with_messages_in_hand(broker: Broker, fill: Callable[[int], list[bytes]]) -> None:
+    fill(40)
+    told: list[str] = []
+    settings = {**QUICK, "group_id": "g", "max_poll_interval_ms": 100, "enable_auto_commit": False}
+    with Admin(broker) as admin, Consumer(broker, **settings) as consumer:
+        consumer.subscribe("t", on_assigned=lambda _: told.append("assigned"), on_lost=lambda _: told.append("lost"))
+        assert consumer.poll(10) is not None
+        wait_for(lambda: admin.describe_groups(["g"])[0].state == "Empty")
+        assert {admin.describe_groups(["g"])[0].state for _ in range(50)} == {"Empty"}
+        assert consumer.poll(10) is not None
+        assert told == ["assigned", "lost", "assigned"]
+
+
+def test_a_topic_that_is_deleted_does_not_hold_up_its_readers(
+    broker: Broker, fill: Callable[[int], list[bytes]]
+) -> None:
+    settings = {**QUICK, "group_id": "g", "metadata_max_age_ms": 50, "allow_auto_create_topics": False}
+    with Admin(broker) as admin, Producer(broker) as producer, Consumer(broker, **settings) as consumer:
+        admin.create_topic("u", partitions=1)
+        producer.send("u", b"not committed yet").result(10)
+        consumer.subscribe(["t", "u"])
+        assert consumer.poll(10) is not None
+        admin.delete_topics(["u"])
+        began = time.monotonic()
+        wait_for(lambda: not consumer.poll_many() and all(place.topic == "t" for place in consumer.assignment))
+        fill(1)
+        assert consumer.poll(10) is not None
+        assert time.monotonic() - began < 20  # not until the commit of u has run out of time, a minute
 
 
 def test_who_gets_on_with_what_it_has_counts_as_alive(broker: Broker, fill: Callable[[int], list[bytes]]) -> None:

@@ -27,6 +27,8 @@ from .standing import LOST
 
 NOT_OURS = (*LOST, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS)
 """The group's answers to commits of those whom it does not take for members in good standing."""
+_UNKNOWN_TOPIC_RETRIES = 4
+"""A new topic is soon known to all brokers. One that was deleted must not hold up the member until the deadline."""
 
 
 @frozen
@@ -241,6 +243,8 @@ class GroupPositions:
         if not isinstance(error, BarnabasError):
             error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator answered with nothing")
         final = isinstance(error, ApiError) and not error.retriable
+        if isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            final = call.failures >= _UNKNOWN_TOPIC_RETRIES
         if not final and is_gone(error):
             self._finder.lost(error, now_ms)
         if final or not call.retry:

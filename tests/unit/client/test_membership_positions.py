@@ -136,6 +136,17 @@ def test_it_is_tried_until_the_time_is_over() -> None:
     assert "COORDINATOR_LOAD_IN_PROGRESS: commit of t-0" in str(done[0])
 
 
+def test_a_topic_that_stays_unknown_is_not_tried_until_the_time_is_over() -> None:
+    world = World(t=1)
+    a = world.join("a", "t")
+    world.settle()
+    gone = refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    world.scripts.append(lambda _, request: gone(request) if isinstance(request, OffsetCommit) else None)
+    done = a.commit({T[0]: 9}, limit_ms=60_000)
+    world.pass_time(5_000)
+    assert code_of(done) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_an_older_commit_never_comes_after_a_later_one() -> None:
     world = World(t=1)
     a = world.join("a", "t")

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 
-from ....ports.broker_api import LeaveGroup, LeavingMember
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ....ports.words import TopicPartition
 from ..cluster_view import ClusterView
-from ..effects import NEVER, Poll, Send
+from ..effects import NEVER, Poll
 from .assignor import Assignor
 from .events import CommittedOffset, Failed, GroupEvent, GroupSettings, Places
+from .farewells import Farewells
 from .finder import CoordinatorFinder
 from .heartbeats import Heartbeats
 from .holdings import Holdings
@@ -60,7 +60,7 @@ class Member:
         self._joiner = Joiner(finder, entropy, settings, assignors, self.standing, self._watch, self)
         self._heartbeats = Heartbeats(finder, settings, self.standing, self.heard)
         self.positions = GroupPositions(finder, entropy, settings, self)
-        self._leaves: list[Send] = []
+        self._farewells = Farewells(finder, settings.group_id)
         self._rejoin_reason: str | None = None
         self._why_out = "it has not joined yet"
         self._views_seen = 0
@@ -82,8 +82,7 @@ class Member:
         if self._phase in LIVE and self.standing.is_member() and not self._joiner.is_waiting:
             polls.append(self._heartbeats.poll(now_ms))
         polls.append(self.positions.poll(now_ms))
-        leaves, self._leaves = self._leaves, []
-        sends = [*leaves, *(send for poll in polls for send in poll.sends)]
+        sends = [*self._farewells.poll(), *(send for poll in polls for send in poll.sends)]
         return Poll(sends, min(wake, *(poll.wake_ms for poll in polls)))
 
     # --- what the user wants
@@ -243,7 +242,7 @@ class Member:
         node = self._finder.known
         is_own = member_id == self.standing.member_id or self._settings.group_instance_id is not None
         if member_id and not is_own and node is not None:
-            self._say_goodbye(node, member_id, "the consumer did not wait for its join", lambda: None)
+            self._farewells.say(node, member_id, "the consumer did not wait for its join", lambda: None)
 
     # --- what the coordinator says to heartbeats and commits
 
@@ -339,12 +338,7 @@ class Member:
         node = self._finder.side_node() if self._joiner.is_waiting else self._finder.known
         self._out()
         self.standing.forget(member_id=not is_static)
-        if is_static or not member_id or node is None:
+        if is_static or not member_id:
             done()
         else:
-            self._say_goodbye(node, member_id, reason, done)
-
-    def _say_goodbye(self, node: int, member_id: str, reason: str, done: Callable[[], None]) -> None:
-        leaving = LeavingMember(member_id=member_id, reason=reason)
-        request = LeaveGroup(group_id=self._settings.group_id, members=[leaving])
-        self._leaves.append(Send(node, request, lambda _result, _now: done()))
+            self._farewells.say(node, member_id, reason, done)

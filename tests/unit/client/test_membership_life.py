@@ -22,6 +22,7 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
+from barnabas.ports.transport import TransportError
 from barnabas.ports.words import TopicPartition
 
 T = [TopicPartition("t", number) for number in range(8)]
@@ -284,6 +285,27 @@ def test_leaving_is_told_and_no_session_is_waited_for() -> None:
     (leave,) = world.of(LeaveGroup)
     assert (leave.members[0].member_id, leave.members[0].reason) == (member_id, "the consumer unsubscribes")
     assert (a.membership.subscribed, a.membership.member_id, a.membership.assignment) == (False, "", [])
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the connection is dead", "the coordinator is not known"])
+def test_leaving_is_told_to_a_coordinator_that_comes_back(known: bool) -> None:
+    world = World(t=2)
+    a, b = world.join("a", "t"), world.join("b", "t")
+    settled(world, a, b)
+    world.once(LeaveGroup if known else Heartbeat, TransportError("cut"), of="a")
+    if not known:
+        world.until(lambda: a.membership._finder.known is None, 2 * HEARTBEAT_MS)
+    done = a.leave()
+    world.until(lambda: done == [True] and len(b.reads) == 2, 3 * HEARTBEAT_MS)
+
+
+def test_leaving_does_not_wait_for_a_cluster_that_is_away() -> None:
+    world = World(t=1)
+    a = world.join("a", "t")
+    settled(world, a)
+    world.scripts.append(lambda _consumer, _request: TransportError("away"))
+    done = a.leave()
+    world.until(lambda: done == [True], HEARTBEAT_MS)
 
 
 def test_who_leaves_during_its_join_does_not_hold_up_the_others() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ...core.cluster.topics import NO_LEADER, Topic
+from ...core.cluster.topics import NO_LEADER, Topic, check_topic_name
 from ...ports.broker_api import Caller, Metadata, MetadataResult, PartitionMetadata, Reply, TopicMetadata
 from ...ports.broker_api.topics import NewTopic
 from ...ports.coordination import CoordinationError
@@ -91,7 +91,7 @@ class MetadataService:
         if self._state.classic.has(name):
             return self._classic(name)
         error = errors.get(name, ErrorCode.NONE)
-        return TopicMetadata(name=name, error=error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return TopicMetadata(name=name, error=error or _why_unknown(name))
 
     def _describe(self, topic: Topic) -> TopicMetadata:
         return TopicMetadata(
@@ -125,3 +125,12 @@ class MetadataService:
             offline_replicas=offline,
             error=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
         )
+
+
+def _why_unknown(name: str) -> ErrorCode:
+    """One that no topic can have is no use to wait for."""
+    try:
+        check_topic_name(name)
+    except ApiError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

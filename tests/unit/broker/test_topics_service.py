@@ -55,7 +55,9 @@ def test_metadata_without_topics_tells_the_brokers_only(broker: SimulatedBroker)
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ä", "a" * 250, "a b", "../etc"])
 def test_illegal_names(broker: SimulatedBroker, name: str) -> None:
     assert create(broker, NewTopic(name=name)) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
-    assert broker.ask(Metadata(topics=[name])).topics[0].error is ErrorCode.INVALID_TOPIC_EXCEPTION
+    for allowed in (True, False):
+        asked = Metadata(topics=[name], allow_auto_topic_creation=allowed)
+        assert broker.ask(asked).topics[0].error is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert broker.disk.folders == {}
 
 

@@ -67,7 +67,8 @@ class Consumer(OffsetQueries):
     `messages()`. With a group, positions are committed as in Kafka: every `auto.commit.interval.ms`, before partitions
     are given up and on closing, unless `enable.auto.commit` is false. That is done when the user comes back for more,
     so that no message counts as done while the user still works on it. When the `with` block ends by an exception,
-    nothing more is committed. Raises `ConfigError`.
+    nothing more is committed; but for one that came while messages were waited for, as Ctrl-C does: then all that
+    were handed out are done with. Raises `ConfigError`.
     """
 
     def __init__(
@@ -101,6 +102,8 @@ class Consumer(OffsetQueries):
             self._group = GroupSide(self._shell, self._fetcher, self._reading, assignors, chosen)
         self._failure: BarnabasError | None = None
         self._closing = False
+        self._asked = False
+        """The user waits for messages, and so has done with those before."""
 
     # --- what to read
 
@@ -217,6 +220,7 @@ class Consumer(OffsetQueries):
         if limit is None and self.settings.consumer_timeout_ms >= 0:
             limit = self.settings.consumer_timeout_ms / 1000
         ends = self._first_ends(stop_at_end)
+        self._asked = False
         while True:
             yield from self._reading.rest(ends)
             if not self._next(limit, ends):
@@ -237,6 +241,7 @@ class Consumer(OffsetQueries):
         """
         wanted = self.settings.max_poll_records if max_messages is None else max_messages
         self._come_back()
+        self._asked = False
         found: list[Message] = []
         try:
             while True:
@@ -343,7 +348,7 @@ class Consumer(OffsetQueries):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(auto_commit=kind is None)
+        self.close(auto_commit=kind is None or self._asked)
 
     # --- inside
 
@@ -367,12 +372,14 @@ class Consumer(OffsetQueries):
     def _next(self, timeout: float | None, ends: dict[TopicPartition, int] | None) -> bool:
         """Have the next chunk in hand. False when the time is over, or all ends are reached. Raises a chunk's error."""
         deadline = None if timeout is None else time.monotonic() + timeout
+        self._asked = True
         while True:
             self._come_back()
             if ends is not None and self._is_member:
                 self._follow(ends)
             took = self._wait_for_chunk(deadline, ends)
             if took or self._group is None or not self._group.wanted:
+                self._asked = False
                 return took
 
     def _wait_for_chunk(self, deadline: float | None, ends: Mapping[TopicPartition, int] | None) -> bool:

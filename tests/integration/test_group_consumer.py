@@ -153,6 +153,34 @@ def test_closing_commits_and_an_exception_does_not(broker: Broker) -> None:
     assert committed(broker) == {T0: 10, T1: 5}
 
 
+def test_an_interrupt_while_messages_are_waited_for_commits(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), consumer_of(broker) as consumer:
+        consumer.subscribe("t")
+        assert offsets(consumer.messages(stop_at_end=True)) == WHOLE
+        monkeypatch.setattr(consumer, "_wait_for_chunk", interrupted)
+        next(iter(consumer))
+    assert committed(broker) == {T0: 10, T1: 5}
+
+
+def test_after_a_caught_interrupt_the_next_messages_are_not_done(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(ZeroDivisionError), consumer_of(broker) as consumer:
+        consumer.subscribe("t")
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(consumer, "_wait_for_chunk", interrupted)
+            consumer.poll(10)
+        assert consumer.poll(10) is not None
+        1 / 0  # noqa: B018  # the user's work fails
+    assert committed(broker) == {}
+
+
 def test_without_commits_by_itself_closing_commits_nothing(broker: Broker) -> None:
     with consumer_of(broker, enable_auto_commit=False) as consumer:
         consumer.subscribe("t")

@@ -395,7 +395,7 @@ class Consumer(OffsetQueries):
             return took
 
         with self._lock:
-            if not self._fetcher.partitions and not self._is_member:
+            if not self._fetcher.partitions and not self._is_member and not self._closing:
                 raise ConfigError("nothing is assigned: call assign() first, or subscribe() as a member of a group")
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if group is None:

@@ -367,6 +367,16 @@ def test_closing_from_another_thread_ends_iterating(broker: Broker) -> None:
     consumer.close()
 
 
+def test_who_works_on_a_message_while_another_thread_closes_is_told_so(broker: Broker) -> None:
+    consumer = consumer_of(broker)
+    consumer.subscribe("t")
+    with pytest.raises(ClosedError):
+        for _ in consumer:
+            closing = threading.Thread(target=consumer.close)
+            closing.start()
+            closing.join()
+
+
 def test_a_broker_that_has_gone_holds_up_closing_for_a_limited_time(broker: Broker) -> None:
     consumer = consumer_of(broker)
     consumer.subscribe("t")

@@ -1,10 +1,6 @@
 """The data source, load and report on two classic brokers that ZooKeeper knows."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +12,7 @@ from uuid import uuid4
 import pyarrow.dataset as ds
 import pytest
 from support.classic_frames import produce
+from support.killed_load import killed_at
 from support.raw import RawConnection
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
@@ -145,26 +142,6 @@ def test_a_read_is_what_was_produced(spark: "SparkSession", cluster: TwoBrokers)
     assert listed.count() == len(cluster.written["read"])
 
 
-_VICTIM = """
-import os, signal, sys
-from pathlib import Path
-from barnabas.pipeline import commits, load as module
-
-where, table, log, step = sys.argv[1:]
-
-def kill(name):
-    if name == step:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-class Log(commits.CommitLog):
-    def __init__(self, folder):
-        super().__init__(folder, checkpoint=kill)
-
-module.CommitLog = Log
-module.load(where, ["load"], Path(table), log_file=Path(log))
-"""
-
-
 def test_loads_killed_and_repeated_bring_each_message_once(
     spark: "SparkSession", cluster: TwoBrokers, tmp_path: Path
 ) -> None:
@@ -178,10 +155,7 @@ def test_loads_killed_and_repeated_bring_each_message_once(
     assert (again.rows, again.commit) == (0, None)
     assert _in_table(table) == Counter(cluster.written["load"])
     cluster.write("load", 4)
-    victim = [sys.executable, "-c", _VICTIM, cluster.where, str(table), str(tmp_path / "java.log"), "move file"]
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    killed = subprocess.run(victim, env=environment, start_new_session=True, check=False)
-    assert killed.returncode == -signal.SIGKILL
+    killed_at(cluster.where, "load", table, "move file", spark)
     cluster.write("load", 2)
     third = load("", ["load"], table, spark=spark, client={"coordination": cluster.where})
     assert third.rows == 2 * 5 * 4

@@ -3,8 +3,6 @@
 import gzip
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
 import pytest
+from support.killed_load import begin_load, killed_at
 
 from barnabas import Admin, Broker, Message, Producer
 from barnabas.pipeline.commits import CommitLog, TableError
@@ -142,34 +141,12 @@ def test_no_table(spark: "SparkSession", tmp_path: Path) -> None:
         report(tmp_path, tmp_path / "page.html", spark=spark)
 
 
-_VICTIM = """
-import os, signal, sys
-from pathlib import Path
-from barnabas.pipeline import commits, load as module
-
-bootstrap, topic, table, log, where = sys.argv[1:]
-
-def kill(name):
-    if name == where:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-class Log(commits.CommitLog):
-    def __init__(self, folder):
-        super().__init__(folder, checkpoint=kill)
-
-module.CommitLog = Log
-module.load(bootstrap, [topic], Path(table), log_file=Path(log), progress=lambda at: print(at.step, flush=True))
-"""
-
-
-def _killed_load(broker: Broker, topic: str, table: Path, where: str) -> None:
-    """Run a load in a process of its own: killed at a step of the commit, or ("read") by us while Spark reads."""
-    arguments = [broker.bootstrap, topic, str(table), str(table.with_name("java.log")), where]
-    command = [sys.executable, "-c", _VICTIM, *arguments]
-    environment = os.environ | {"TMPDIR": str(table.parent)}  # what a killed process leaves goes with the test
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
-    ) as process:
+def _killed_load(broker: Broker, topic: str, table: Path, where: str, spark: "SparkSession") -> None:
+    """At a step of the commit; or with all its processes while Spark reads ("read")."""
+    if where != "read":
+        killed_at(broker.bootstrap, topic, table, where, spark)
+        return
+    with begin_load(broker.bootstrap, topic, table) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.strip() == where:
@@ -187,7 +164,7 @@ def test_killed_and_run_again(spark: "SparkSession", broker: Broker, tmp_path: P
     load(broker.bootstrap, [topic], table, spark=spark)
     for partition in range(3):
         _send(broker, topic, partition, 5_000, day=partition)
-    _killed_load(broker, topic, table, where)
+    _killed_load(broker, topic, table, where, spark)
     if where == "move file":
         assert read_table(spark, table).count() == 30_000
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -104,6 +105,8 @@ class Consumer(OffsetQueries):
         self._closing = False
         self._asked = False
         """The user waits for messages, and so has done with those before."""
+        self._user = threading.current_thread()
+        """Who asked for messages last."""
 
     # --- what to read
 
@@ -220,7 +223,7 @@ class Consumer(OffsetQueries):
         if limit is None and self.settings.consumer_timeout_ms >= 0:
             limit = self.settings.consumer_timeout_ms / 1000
         ends = self._first_ends(stop_at_end)
-        self._asked = False
+        self._asked, self._user = False, threading.current_thread()
         while True:
             yield from self._reading.rest(ends)
             if not self._next(limit, ends):
@@ -241,7 +244,7 @@ class Consumer(OffsetQueries):
         """
         wanted = self.settings.max_poll_records if max_messages is None else max_messages
         self._come_back()
-        self._asked = False
+        self._asked, self._user = False, threading.current_thread()
         found: list[Message] = []
         try:
             while True:
@@ -324,12 +327,14 @@ class Consumer(OffsetQueries):
             self._in_group("enforce_rebalance()").membership.rejoin(reason)
             self._shell.wake()
 
-    def close(self, timeout: float | None = None, *, auto_commit: bool = True) -> None:
+    def close(self, timeout: float | None = None, *, auto_commit: bool | None = None) -> None:
         """Stop fetching and hang up; whoever iterates gets `ClosedError`. Twice is harmless.
 
         A member commits before, if it does that by itself, calls its listener's `on_revoked`, and leaves its group,
         unless it is a static one. It waits `timeout` seconds at most for the coordinator (default 5 each).
+        `auto_commit` None: nothing is committed when another thread may still work on a message.
         """
+        auto_commit = self._user_is_done() if auto_commit is None else auto_commit
         with self._lock:
             first, self._closing = not self._closing, True
             self._reading.put_aside()
@@ -351,6 +356,10 @@ class Consumer(OffsetQueries):
         self.close(auto_commit=kind is None or self._asked)
 
     # --- inside
+
+    def _user_is_done(self) -> bool:
+        """True if whoever got the last message waits for more, or closes now, or has ended."""
+        return self._asked or self._user is threading.current_thread() or not self._user.is_alive()
 
     @property
     def _is_member(self) -> bool:

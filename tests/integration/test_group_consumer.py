@@ -357,12 +357,18 @@ def test_a_member_with_nothing_to_read_is_at_the_end(broker: Broker) -> None:
 def test_closing_from_another_thread_ends_iterating(broker: Broker) -> None:
     consumer = consumer_of(broker)
     consumer.subscribe("t")
-    timer = threading.Timer(0.05, consumer.close)
-    timer.start()
+    read: list[Message] = []
+
+    def close_when_idle() -> None:
+        wait_for(lambda: len(read) == len(WHOLE) and consumer._asked)
+        consumer.close()
+
+    closing = threading.Thread(target=close_when_idle)
+    closing.start()
     with pytest.raises(ClosedError):
-        for _ in consumer:
-            pass
-    timer.join()
+        for message in consumer:
+            read.append(message)
+    closing.join()
     assert committed(broker) == {T0: 10, T1: 5}
     consumer.close()
 
@@ -438,3 +444,27 @@ def test_a_cancelled_task_loses_no_message(broker: Broker) -> None:
             assert offsets(read) == WHOLE
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("still_works", [True, False])
+def test_closing_from_another_thread_commits_what_is_done_with(broker: Broker, still_works: bool) -> None:
+    """Who works on a message may not get it done; who has ended has done so with all that it got."""
+    consumer = consumer_of(broker, auto_commit_interval_ms=60_000)
+    consumer.subscribe("t")
+    has_one, goes_on = threading.Event(), threading.Event()
+
+    def work() -> None:
+        assert consumer.poll(20) is not None
+        has_one.set()
+        goes_on.wait(20)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert has_one.wait(20)
+    if not still_works:
+        goes_on.set()
+        worker.join()
+    consumer.close()
+    goes_on.set()
+    worker.join()
+    assert sum(committed(broker).values()) == (0 if still_works else 1)

@@ -68,6 +68,8 @@ class GroupSide:
         self._progress: object = None
         self._look_ms = NEVER
         self._auto_due_ms = NEVER
+        self._commits_fail = False
+        """Told to the log, until one succeeds."""
         self._paused: set[TopicPartition] = set()
         self._known: dict[TopicPartition, int] = {}
         self._told: deque[Callable[[], object]] = deque()
@@ -325,8 +327,9 @@ class GroupSide:
     def _committed_quietly(self, positions: Offsets, error: BarnabasError | None) -> None:
         if error is None:
             self._know(positions)
-        else:
+        elif not self._commits_fail:
             logger.warning("positions were not committed, which is tried again: %s", error)
+        self._commits_fail = error is not None
 
     def _news(self) -> dict[TopicPartition, CommittedOffset]:
         """Positions that are not committed yet. Lock held."""

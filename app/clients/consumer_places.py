@@ -49,7 +49,8 @@ def subscription_of(
         except re.error as error:
             raise ConfigError(f"pattern {pattern!r:.200} is not a regular expression: {error}") from error
     assert topics is not None
-    several = [topics] if isinstance(topics, str) else list(dict.fromkeys(topics))
+    several = [topics] if isinstance(topics, str) or not isinstance(topics, Iterable) else list(topics)
+    several = list(dict.fromkeys(several))
     if not several or not all(isinstance(topic, str) and topic for topic in several):
         raise ConfigError("subscribe to at least one topic, by its name")
     return several

@@ -468,3 +468,21 @@ def test_closing_from_another_thread_commits_what_is_done_with(broker: Broker, s
     goes_on.set()
     worker.join()
     assert sum(committed(broker).values()) == (0 if still_works else 1)
+
+
+def test_topics_that_are_none(broker: Broker) -> None:
+    with consumer_of(broker) as consumer:
+        for nothing in (5, "", [], [b"t"]):
+            with pytest.raises(ConfigError, match="subscribe to"):
+                consumer.subscribe(nothing)  # type: ignore[arg-type]  # what a user may give
+
+
+def test_a_commit_before_anybody_answers_says_so(broker: Broker) -> None:
+    address = broker.bootstrap
+    broker.close()
+    with Consumer(address, **{**QUICK, "group_id": "g"}) as consumer:
+        consumer.subscribe("t")
+        wait_for(lambda: consumer._group is not None and consumer._group.membership._finder.last_error)
+        with pytest.raises(CommitFailed, match="coordinator was not found: "):
+            consumer.commit({T0: 1}, timeout=0.2)
+        consumer.close(0.1)

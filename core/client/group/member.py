@@ -282,6 +282,8 @@ class Member:
             return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, text)
         if self._phase is Phase.JOINING:
             text = self._why_out or "its partitions have been given up; commit before, when the listener is told"
+            if self._finder.last_error is not None:
+                text += f"; the coordinator was not found: {self._finder.last_error}"
             return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"the consumer is joining {group}: {text}")
         return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the consumer is no member of {group}: {self._why_out}")
 

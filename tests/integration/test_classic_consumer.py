@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from support.etcd_server import EtcdServer
+from support.registry_kinds import WITH_BOTH, server_of
 from support.tcp_proxy import TcpProxy
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
@@ -23,7 +23,7 @@ from barnabas.core.classic.layout import BrokerPartition
 from barnabas.core.classic.streams import StreamMessage
 from barnabas.ports.coordination import Coordination
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
+pytestmark = pytest.mark.process
 
 SESSION_MS = 2000
 
@@ -71,11 +71,10 @@ class Reader:
         self._thread.join()
 
 
-@pytest.fixture(params=["zookeeper", "etcd"])
+@pytest.fixture(params=WITH_BOTH)
 def where(request: pytest.FixtureRequest) -> str:
     """Registries of this test alone."""
-    server: ZookeeperServer | EtcdServer = request.getfixturevalue(f"{request.param}_server")
-    return f"{request.param}://127.0.0.1:{server.port}/{uuid4().hex}"
+    return f"{request.param}://127.0.0.1:{server_of(request).port}/{uuid4().hex}"
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from support.etcd_server import EtcdServer
+from support.registry_kinds import WITH_BOTH, server_of
 from support.waiting import wait_for
-from support.zookeeper_server import ZookeeperServer
 
 from barnabas import Broker, Producer, SimpleConsumer
 from barnabas.app.clients.classic.producer import ClassicProducer
@@ -136,15 +135,13 @@ def test_a_broker_that_restarts(tmp_path: Path) -> None:
 # --- several brokers around a real service
 
 
-@pytest.fixture(params=["zookeeper", "etcd"])
+@pytest.fixture(params=WITH_BOTH)
 def service(request: pytest.FixtureRequest) -> str:
     """Where a coordination service runs, as host:port/path; the fixture's id is its kind."""
-    server: ZookeeperServer | EtcdServer = request.getfixturevalue(f"{request.param}_server")
-    return f"{request.param}://127.0.0.1:{server.port}/{uuid4().hex}"
+    return f"{request.param}://127.0.0.1:{server_of(request).port}/{uuid4().hex}"
 
 
 @pytest.mark.process
-@pytest.mark.xdist_group("zookeeper")
 def test_brokers_come_and_go(service: str) -> None:
     kind, _, place = service.partition("://")
     settings = {"coordination": service, "zookeeper_session_timeout_ms": 2000}

@@ -12,17 +12,16 @@ from uuid import uuid4
 
 import pytest
 from support.command import barnabas_here
-from support.etcd_server import EtcdServer
 from support.process import COMMAND, barnabas
+from support.registry_kinds import WITH_BOTH, server_of
 from support.waiting import wait_for
-from support.zookeeper_server import ZookeeperServer
 
 from barnabas import Broker
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.compose import client_coordination
 from barnabas.core.classic.registries import children
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
+pytestmark = pytest.mark.process
 
 LINES = [b"line %d" % number for number in range(200)]
 QUICK = ("--set", "fetcher.backoff.ms=10", "--set", "rebalance.backoff.ms=100", "--set", "zk.sessiontimeout.ms=2000")
@@ -56,10 +55,9 @@ class Cluster:
                 producer.send(topic, line)
 
 
-@pytest.fixture(scope="module", params=["zookeeper", "etcd"])
+@pytest.fixture(scope="module", params=WITH_BOTH)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    server: ZookeeperServer | EtcdServer = request.getfixturevalue(f"{request.param}_server")
-    url = f"{request.param}://127.0.0.1:{server.port}/{uuid4().hex}"
+    url = f"{request.param}://127.0.0.1:{server_of(request).port}/{uuid4().hex}"
     with ExitStack() as stack:
         yield Cluster(url, tmp_path_factory.mktemp("cluster"), stack)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.etcd_server import EtcdServer
 from support.process import broker_process
+from support.registry_kinds import WITH_BOTH
 from support.server_process import ServerProcess, free_ports
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
@@ -48,7 +49,7 @@ class Backend:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(kind, marks=pytest.mark.xdist_group(kind)) for kind in ("zookeeper", "etcd")],
+    params=WITH_BOTH,
 )
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     backend = Backend(request.param, tmp_path_factory.mktemp(request.param) / "server")

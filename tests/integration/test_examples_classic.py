@@ -18,13 +18,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from support.etcd_server import EtcdServer
+from support.registry_kinds import WITH_BOTH, WITH_ETCD, WITH_ZOOKEEPER, server_of
 from support.waiting import wait_for
-from support.zookeeper_server import ZookeeperServer
 
 from barnabas import Broker, Producer
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
+pytestmark = pytest.mark.process
 
 SESSION_MS = 2000
 QUICK = (
@@ -40,11 +39,10 @@ PACKED = 10
 """Pages in one request, every other time compressed."""
 
 
-@pytest.fixture(params=["zookeeper", "etcd"])
+@pytest.fixture(params=WITH_BOTH)
 def registries(request: pytest.FixtureRequest) -> str:
     """A tree of this test alone."""
-    server: ZookeeperServer | EtcdServer = request.getfixturevalue(f"{request.param}_server")
-    return f"{request.param}://127.0.0.1:{server.port}/{uuid4().hex}"
+    return f"{request.param}://127.0.0.1:{server_of(request).port}/{uuid4().hex}"
 
 
 class Site:
@@ -152,12 +150,12 @@ def kill_at_random(program: Program, site: Site, done: Callable[[], Collection[s
             site.view(PACKED)
 
 
-WITH_ZOOKEEPER = pytest.mark.parametrize("registries", ["zookeeper"], indirect=True)
-WITH_ETCD = pytest.mark.parametrize("registries", ["etcd"], indirect=True)
+zookeeper_shows_it = pytest.mark.parametrize("registries", [WITH_ZOOKEEPER], indirect=True)
+etcd_shows_it = pytest.mark.parametrize("registries", [WITH_ETCD], indirect=True)
 """Where one of them shows as much as both."""
 
 
-@WITH_ZOOKEEPER
+@zookeeper_shows_it
 def test_at_least_once_loses_nothing(example: Start, site: Site) -> None:
     program = example("at_least_once.py")
     kill_at_random(program, site, program.lines)
@@ -165,7 +163,7 @@ def test_at_least_once_loses_nothing(example: Start, site: Site) -> None:
     assert set(program.lines()) == set(site.viewed)
 
 
-@WITH_ZOOKEEPER
+@zookeeper_shows_it
 def test_at_most_once_gives_nothing_twice(example: Start, site: Site) -> None:
     program = example("at_most_once.py")
     kill_at_random(program, site, program.lines)
@@ -231,7 +229,7 @@ def counts(tmp_path: Path) -> Counts:
     return Counts(tmp_path / "views.db")
 
 
-@WITH_ETCD
+@etcd_shows_it
 def test_exactly_once_counts_every_view_once(example: Start, site: Site, counts: Counts, tmp_path: Path) -> None:
     program = example("exactly_once.py", str(tmp_path / "views.db"))
     kill_at_random(program, site, counts.views)

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: help install demo test lint format bench bench-peers sim clean
+.PHONY: help install demo test lint format bench bench-peers compatibility sim clean
 .DEFAULT_GOAL := help
 
 help:  ## show the commands
@@ -39,6 +39,10 @@ bench: $(STAMP)  ## measure, as ratios of one run
 
 bench-peers: $(STAMP)  ## the paper's experiments beside RabbitMQ and ActiveMQ, where they are installed
 	@$(BIN)/python benchmarks/peers.py $(ARGS)
+
+compatibility: $(STAMP)  ## what each Kafka client does with the broker; writes the table in the README
+	@$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/compatibility/test_compatibility.py $(ARGS)
+	@$(BIN)/python tools/compatibility_table.py
 
 sim: $(STAMP)  ## the whole broker under a seeded clock, network and disk; SEEDS=1000
 	@$(BIN)/pytest -n $(JOBS) -q tests/simulation --seeds $(or $(SEEDS),1000) $(ARGS)

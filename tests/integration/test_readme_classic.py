@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.process import COMMAND, BrokerProcess, barnabas, broker_process
+from support.command import barnabas_here
+from support.process import COMMAND, BrokerProcess, broker_process
 from support.server_process import free_ports
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
@@ -108,6 +109,6 @@ def test_the_section(
     (mirror,) = section.take("barnabas mirror")
     assert first_line(begin(mirror, tmp_path, stack)) == b"barnabas mirroring\n"
     copied = ("consume", "views", "-b", target.bootstrap, "--from", "beginning", "-e")
-    wait_for(lambda: b"views" in barnabas("topics", "list", "-b", target.bootstrap).stdout)
-    wait_for(lambda: len(barnabas(*copied).stdout.splitlines()) == len(LINES) + 1)
+    wait_for(lambda: b"views" in barnabas_here("topics", "list", "-b", target.bootstrap).stdout)
+    wait_for(lambda: len(barnabas_here(*copied).stdout.splitlines()) == len(LINES) + 1)
     assert section.commands == [], "every command was run"

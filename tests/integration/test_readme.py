@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.process import COMMAND, BrokerProcess, broker_process
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli")]
+pytestmark = pytest.mark.process
 
 ADDRESS = "127.0.0.1:9092"
 """The address that the examples use; a test has another."""

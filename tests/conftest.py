@@ -1,6 +1,7 @@
 """What every test may use."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("contracts")
 
 _CHECKOUT = Path(__file__).resolve().parents[1]
+
+# The tests start hundreds of Python processes; each would compile the package again where nothing is kept.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile(
     "quick", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False

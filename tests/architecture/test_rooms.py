@@ -1,6 +1,7 @@
 """The house stays in order: what the import contracts cannot see."""
 
 import ast
+import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -107,3 +108,16 @@ def test_no_paths_of_a_machine_in_the_project(checkout: Path) -> None:
         check=False,
     )
     assert not found.stdout, found.stdout
+
+
+def test_each_reference_to_the_facts_leads_to_a_section_of_them(checkout: Path) -> None:
+    facts = (checkout / "docs" / "facts.md").read_text(encoding="utf-8")
+    sections = set(re.findall(r"^## ([A-E]\d+)\.", facts, re.MULTILINE))
+    named = [
+        (str(path.relative_to(checkout)), section)
+        for path in _sources(checkout)
+        for sentence in re.findall(r"\bfacts ((?:[A-E]\d+(?:, |,? and )?)+)", path.read_text(encoding="utf-8"))
+        for section in re.findall(r"[A-E]\d+", sentence)
+    ]
+    assert named
+    assert [(path, section) for path, section in named if section not in sections] == []

@@ -16,13 +16,11 @@ from .schema import (
     I8,
     I32,
     I64,
-    NO_AUTHORIZED_OPERATIONS,
     NULLABLE_TEXT,
     TEXT,
     Array,
     ByTopic,
     Field,
-    Filler,
     Missing,
     Pairs,
     Struct,
@@ -33,7 +31,11 @@ DESCRIBE_CLUSTER = Api(
     versions=(0, 1),
     flexible_from=0,
     request_type=DescribeCluster,
-    request=Struct(DescribeCluster, Filler(BOOL, False), Field("endpoint_type", I8, since=1)),
+    request=Struct(
+        DescribeCluster,
+        Field("include_authorized_operations", BOOL),
+        Field("endpoint_type", I8, since=1),
+    ),
     result=Struct(
         DescribeClusterResult,
         Field("throttle_ms", I32),
@@ -54,7 +56,7 @@ DESCRIBE_CLUSTER = Api(
                 )
             ),
         ),
-        Filler(I32, NO_AUTHORIZED_OPERATIONS),
+        Field("authorized_operations", I32),
     ),
 )
 

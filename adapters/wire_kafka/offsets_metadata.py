@@ -20,14 +20,12 @@ from .schema import (
     I8,
     I32,
     I64,
-    NO_AUTHORIZED_OPERATIONS,
     NULLABLE_TEXT,
     TEXT,
     UUID,
     Array,
     ByTopic,
     Field,
-    Filler,
     Struct,
 )
 from .wire import Malformed, Reader, Writer
@@ -94,11 +92,17 @@ class MetadataRequest:
                 raise Malformed("a topic without a name")
             reader.skip_tags()
         allow_creation = version < 4 or BOOL.read(reader, version)
-        if version >= 8:
-            reader.span(2 if version <= 10 else 1)  # whether authorized operations are wanted
+        wants_cluster_operations = 8 <= version <= 10 and BOOL.read(reader, version)
+        wants_topic_operations = version >= 8 and BOOL.read(reader, version)
         reader.skip_tags()
         wants_all = count < 0 or (count == 0 and version == 0)
-        return Metadata(topics=None if wants_all else names, topic_ids=ids, allow_auto_topic_creation=allow_creation)
+        return Metadata(
+            topics=None if wants_all else names,
+            topic_ids=ids,
+            allow_auto_topic_creation=allow_creation,
+            include_cluster_authorized_operations=wants_cluster_operations,
+            include_topic_authorized_operations=wants_topic_operations,
+        )
 
     def write(self, writer: Writer, version: int, value: Metadata) -> None:
         if value.topics is None:
@@ -116,14 +120,18 @@ class MetadataRequest:
                 writer.end()
         if version >= 4:
             BOOL.write(writer, version, value.allow_auto_topic_creation)
+        if 8 <= version <= 10:
+            BOOL.write(writer, version, value.include_cluster_authorized_operations)
         if version >= 8:
-            writer.out += bytes(2 if version <= 10 else 1)
+            BOOL.write(writer, version, value.include_topic_authorized_operations)
         writer.end()
 
 
 def _least_metadata(request: Metadata) -> int:
     if request.topic_ids:
         return 12
+    if request.include_cluster_authorized_operations or request.include_topic_authorized_operations:
+        return 8
     if not request.allow_auto_topic_creation:
         return 4
     return 0 if request.topics is None or request.topics else 1
@@ -177,11 +185,11 @@ METADATA = Api(
                             )
                         ),
                     ),
-                    Filler(I32, NO_AUTHORIZED_OPERATIONS, since=8),
+                    Field("authorized_operations", I32, since=8),
                 )
             ),
         ),
-        Filler(I32, NO_AUTHORIZED_OPERATIONS, since=8, until=10),
+        Field("authorized_operations", I32, since=8, until=10),
     ),
     least_version=_least_metadata,
 )

@@ -1,6 +1,7 @@
 """DescribeCluster (facts C6)."""
 
 from ...ports.broker_api import Caller, DescribeCluster, DescribeClusterResult, Reply
+from ...ports.broker_api.operations import CLUSTER_OPERATIONS, NO_AUTHORIZED_OPERATIONS
 from ...ports.error_codes import ErrorCode
 from .state import BrokerState
 
@@ -16,6 +17,7 @@ class ClusterService:
     def describe(self, request: DescribeCluster, caller: Caller, reply: Reply[DescribeClusterResult]) -> None:
         state = self._state
         known = request.endpoint_type == _BROKERS
+        asked = request.include_authorized_operations
         reply(
             DescribeClusterResult(
                 cluster_id=state.cluster_id,
@@ -24,5 +26,6 @@ class ClusterService:
                 error=ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_VERSION,
                 error_message=None if known else "only the addresses of brokers (endpoint type 1) are told",
                 endpoint_type=request.endpoint_type,
+                authorized_operations=CLUSTER_OPERATIONS if asked and known else NO_AUTHORIZED_OPERATIONS,
             )
         )

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from attrs import evolve
+
 from ...core.cluster.topics import NO_LEADER, Topic, check_topic_name
 from ...ports.broker_api import Caller, Metadata, MetadataResult, PartitionMetadata, Reply, TopicMetadata
+from ...ports.broker_api.operations import CLUSTER_OPERATIONS, NO_AUTHORIZED_OPERATIONS, TOPIC_OPERATIONS
 from ...ports.broker_api.topics import NewTopic
 from ...ports.coordination import CoordinationError
 from ...ports.error_codes import ErrorCode
@@ -65,11 +68,14 @@ class MetadataService:
     def _result(self, request: Metadata, caller: Caller, errors: Mapping[str, ErrorCode]) -> MetadataResult:
         """`errors`: of topics that could not be created."""
         state = self._state
+        topics = self._answers(request, errors)
+        asked = request.include_cluster_authorized_operations
         return MetadataResult(
             brokers=state.endpoints.nodes(state.live_brokers, caller),
             cluster_id=state.cluster_id,
             controller_id=state.controller_id,
-            topics=self._answers(request, errors),
+            topics=_with_operations(topics) if request.include_topic_authorized_operations else topics,
+            authorized_operations=CLUSTER_OPERATIONS if asked else NO_AUTHORIZED_OPERATIONS,
         )
 
     def _answers(self, request: Metadata, errors: Mapping[str, ErrorCode]) -> Sequence[TopicMetadata]:
@@ -125,6 +131,14 @@ class MetadataService:
             offline_replicas=offline,
             error=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
         )
+
+
+def _with_operations(topics: Sequence[TopicMetadata]) -> Sequence[TopicMetadata]:
+    """Everything may be done with a topic that is there, since nobody forbids it."""
+    return [
+        evolve(topic, authorized_operations=TOPIC_OPERATIONS) if topic.error is ErrorCode.NONE else topic
+        for topic in topics
+    ]
 
 
 def _why_unknown(name: str) -> ErrorCode:

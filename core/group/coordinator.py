@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
+from attrs import evolve
+
 from ...ports.broker_api import (
     Caller,
     DeleteGroups,
@@ -32,6 +34,7 @@ from ...ports.broker_api import (
     SyncGroup,
     SyncGroupResult,
 )
+from ...ports.broker_api.operations import GROUP_OPERATIONS
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
@@ -225,6 +228,8 @@ class GroupCoordinator:
 
     def describe_groups(self, request: DescribeGroups, _caller: Caller, reply: Reply[DescribeGroupsResult]) -> None:
         groups = [self._describe(group_id) for group_id in request.group_ids]
+        if request.include_authorized_operations:
+            groups = [_with_operations(group) for group in groups]
         self._runtime.answer(reply, DescribeGroupsResult(groups=groups))
 
     def list_groups(self, request: ListGroups, _caller: Caller, reply: Reply[ListGroupsResult]) -> None:
@@ -359,3 +364,8 @@ class GroupCoordinator:
                 self.start()
 
         expire(0)
+
+
+def _with_operations(group: GroupDescription) -> GroupDescription:
+    """Everything may be done, since nobody forbids it."""
+    return group if group.error is not ErrorCode.NONE else evolve(group, authorized_operations=GROUP_OPERATIONS)

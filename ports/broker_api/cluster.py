@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from ..error_codes import ErrorCode
 from ..values import frozen
 from .envelope import Request
+from .operations import NO_AUTHORIZED_OPERATIONS
 
 
 @frozen(kw_only=True)
@@ -20,6 +21,7 @@ class BrokerNode:
 @frozen(kw_only=True)
 class DescribeCluster(Request["DescribeClusterResult"]):
     endpoint_type: int = 1
+    include_authorized_operations: bool = False
 
 
 @frozen(kw_only=True)
@@ -30,6 +32,8 @@ class DescribeClusterResult:
     error: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     endpoint_type: int = 1
+    authorized_operations: int = NO_AUTHORIZED_OPERATIONS
+    """Bits of what the caller may do with the cluster (see `operations`)."""
     throttle_ms: int = 0
 
 

@@ -10,6 +10,7 @@ from ..error_codes import ErrorCode
 from ..values import frozen
 from ..words import TopicPartition
 from .envelope import Request
+from .operations import NO_AUTHORIZED_OPERATIONS
 
 NO_GENERATION = -1
 """The generation of whoever commits without being a member, and of an answer that tells an error."""
@@ -312,8 +313,8 @@ class GroupDescription:
     members: Sequence[GroupMember] = ()
     error: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
-    authorized_operations: int = -(2**31)
-    """A bit per operation; -2147483648 = not asked for."""
+    authorized_operations: int = NO_AUTHORIZED_OPERATIONS
+    """Bits of what the caller may do with the group (see `operations`)."""
 
 
 @frozen(kw_only=True)

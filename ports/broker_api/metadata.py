@@ -6,6 +6,7 @@ from ..error_codes import ErrorCode
 from ..values import frozen
 from .cluster import BrokerNode
 from .envelope import Request
+from .operations import NO_AUTHORIZED_OPERATIONS
 
 NO_TOPIC_ID = bytes(16)
 
@@ -17,6 +18,9 @@ class Metadata(Request["MetadataResult"]):
     topics: Sequence[str] | None = None
     topic_ids: Sequence[bytes] = ()
     allow_auto_topic_creation: bool = True
+    include_cluster_authorized_operations: bool = False
+    """Version 8 to 10 only; DescribeCluster tells them since."""
+    include_topic_authorized_operations: bool = False
 
 
 @frozen(kw_only=True)
@@ -41,6 +45,8 @@ class TopicMetadata:
     error: ErrorCode = ErrorCode.NONE
     internal: bool = False
     partitions: Sequence[PartitionMetadata] = ()
+    authorized_operations: int = NO_AUTHORIZED_OPERATIONS
+    """Bits of what the caller may do with the topic (see `operations`)."""
 
 
 @frozen(kw_only=True)
@@ -51,4 +57,6 @@ class MetadataResult:
     cluster_id: str | None
     controller_id: int
     topics: Sequence[TopicMetadata]
+    authorized_operations: int = NO_AUTHORIZED_OPERATIONS
+    """Bits of what the caller may do with the cluster."""
     throttle_ms: int = 0

@@ -66,6 +66,19 @@ def topic(request: pytest.FixtureRequest, broker: Broker, ours: Admin) -> str:
     return name
 
 
+TOPIC_OPERATIONS = {"READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"}
+GROUP_OPERATIONS = {"READ", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"}
+CLUSTER_OPERATIONS = {
+    "CREATE",
+    "ALTER",
+    "DESCRIBE",
+    "CLUSTER_ACTION",
+    "DESCRIBE_CONFIGS",
+    "ALTER_CONFIGS",
+    "IDEMPOTENT_WRITE",
+}
+
+
 def outcome(asked: Future[Any]) -> Any:
     """The result, or the code of the error."""
     try:
@@ -118,6 +131,19 @@ def test_confluent_describes(confluent: Any, topic: str) -> None:
     assert [node.id for node in cluster.nodes] == [cluster.controller.id]
     described, unknown = outcomes(confluent.describe_topics(TopicCollection([topic, "nowhere"])))
     assert (len(described.partitions), unknown) == (2, KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+def test_confluent_is_told_what_may_be_done(confluent: Any, topic: str, ours: Admin) -> None:
+    cluster = confluent.describe_cluster(include_authorized_operations=True).result(PATIENCE_S)
+    assert {each.name for each in cluster.authorized_operations} == CLUSTER_OPERATIONS
+    (told,) = outcomes(confluent.describe_topics(TopicCollection([topic]), include_authorized_operations=True))
+    assert {each.name for each in told.authorized_operations} == TOPIC_OPERATIONS
+    member = IdleMember(ours, "ck-operations", [(topic, 0)])
+    (group,) = outcomes(confluent.describe_consumer_groups(["ck-operations"], include_authorized_operations=True))
+    assert {each.name for each in group.authorized_operations} == GROUP_OPERATIONS
+    (unasked,) = outcomes(confluent.describe_consumer_groups(["ck-operations"]))
+    assert not unasked.authorized_operations
+    member.leave()
 
 
 def test_confluent_administers_groups(confluent: Any, topic: str, ours: Admin) -> None:

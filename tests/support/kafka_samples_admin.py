@@ -1,6 +1,6 @@
 """Samples of the administrative APIs."""
 
-from support.kafka_sample import ID_A, ID_B, NO_ID, UNSET, Sample
+from support.kafka_sample import ID_A, ID_B, NO_ID, Sample
 
 from barnabas.ports.broker_api import (
     AlterConfigsResult,
@@ -396,8 +396,8 @@ CREATE_PARTITIONS = Sample(
 )
 
 DESCRIBE_CLUSTER = Sample(
-    DescribeCluster(),
-    {"include_cluster_authorized_operations": False, "endpoint_type": 1},
+    DescribeCluster(include_authorized_operations=True),
+    {"include_cluster_authorized_operations": True, "endpoint_type": 1},
     DescribeClusterResult(
         cluster_id="cluster",
         controller_id=3,
@@ -405,6 +405,7 @@ DESCRIBE_CLUSTER = Sample(
         throttle_ms=95,
         error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         error_message="not you",
+        authorized_operations=0b1100,
     ),
     {
         "throttle_time": 95,
@@ -414,6 +415,6 @@ DESCRIBE_CLUSTER = Sample(
         "cluster_id": "cluster",
         "controller_id": 3,
         "brokers": [{"broker_id": 3, "host": "three.example", "port": 9094, "rack": "r3"}],
-        "cluster_authorized_operations": UNSET,
+        "cluster_authorized_operations": 0b1100,
     },
 )

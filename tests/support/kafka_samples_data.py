@@ -273,12 +273,12 @@ LIST_OFFSETS = Sample(
 )
 
 METADATA = Sample(
-    Metadata(topics=["clicks", "views"]),
+    Metadata(topics=["clicks", "views"], include_topic_authorized_operations=True),
     {
         "topics": [{"topic_id": NO_ID, "name": "clicks"}, {"topic_id": NO_ID, "name": "views"}],
         "allow_auto_topic_creation": True,
         "include_cluster_authorized_operations": False,
-        "include_topic_authorized_operations": False,
+        "include_topic_authorized_operations": True,
     },
     MetadataResult(
         brokers=[
@@ -292,6 +292,7 @@ METADATA = Sample(
                 name="clicks",
                 topic_id=ID_A,
                 internal=True,
+                authorized_operations=0b1001,
                 partitions=[
                     PartitionMetadata(
                         partition=5, leader=1, leader_epoch=6, replicas=[1, 2], isr=[2], offline_replicas=[7]
@@ -344,7 +345,7 @@ METADATA = Sample(
                         "offline_replicas": [],
                     },
                 ],
-                "topic_authorized_operations": UNSET,
+                "topic_authorized_operations": 0b1001,
             },
             {
                 "error_code": 3,

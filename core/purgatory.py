@@ -8,16 +8,21 @@ from collections.abc import Callable, Hashable, Iterable
 
 from ..ports.errors import ApiError
 from ..ports.scheduler import Scheduler, Timer
+from ..ports.storage import StorageError
 from .partition import Partition
 
 
 class Delayed:
-    """One operation. `finish` is called once: when `check` says so, when its time is up, or when it is given up."""
+    """One operation. `finish` is called once: when `check` says so, when its time is up, or when it is given up.
 
-    __slots__ = ("_finish", "_keys", "_timer", "finished")
+    `failed` is called when `finish` has raised: whoever asked waits for an answer all the same.
+    """
 
-    def __init__(self, finish: Callable[[], None]) -> None:
+    __slots__ = ("_failed", "_finish", "_keys", "_timer", "finished")
+
+    def __init__(self, finish: Callable[[], None], failed: Callable[[], None]) -> None:
         self._finish = finish
+        self._failed = failed
         self._keys: tuple[Hashable, ...] = ()
         self._timer: Timer | None = None
         self.finished = False
@@ -30,7 +35,7 @@ class Delayed:
 class Purgatory:
     """The operations that wait. Owner thread only.
 
-    `report` is told of an operation whose `finish` raised: an event is another client's request, which must not suffer.
+    `report` is told of an operation that raised: an event is another client's request, which must not suffer.
     """
 
     def __init__(self, scheduler: Scheduler, report: Callable[[BaseException], None]) -> None:
@@ -56,8 +61,15 @@ class Purgatory:
         watched = self._watched.get(key)
         if watched:
             for operation in tuple(watched):
-                if not operation.finished and operation.check(key):
+                if not operation.finished and self._is_done(operation, key):
                     self._end(operation)
+
+    def _is_done(self, operation: Delayed, key: Hashable) -> bool:
+        try:
+            return operation.check(key)
+        except Exception as error:  # noqa: BLE001  reported; the event belongs to somebody else
+            self._report(error)
+            return True
 
     def finish_all(self, key: Hashable) -> None:
         """Finish whatever waits under `key`: the partition is gone, or the one who asked."""
@@ -86,6 +98,7 @@ class Purgatory:
             operation._finish()
         except Exception as error:  # noqa: BLE001  reported; the event belongs to somebody else
             self._report(error)
+            operation._failed()
 
 
 class DelayedProduce(Delayed):
@@ -96,8 +109,10 @@ class DelayedProduce(Delayed):
 
     __slots__ = ("pending",)
 
-    def __init__(self, pending: dict[Hashable, "Required"], finish: Callable[[], None]) -> None:
-        super().__init__(finish)
+    def __init__(
+        self, pending: dict[Hashable, "Required"], finish: Callable[[], None], failed: Callable[[], None]
+    ) -> None:
+        super().__init__(finish, failed)
         self.pending = pending
 
     def check(self, key: Hashable) -> bool:
@@ -159,8 +174,14 @@ class DelayedFetch(Delayed):
 
     __slots__ = ("_awaited", "_missing")
 
-    def __init__(self, awaited: dict[Hashable, AwaitedPartition], min_bytes: int, finish: Callable[[], None]) -> None:
-        super().__init__(finish)
+    def __init__(
+        self,
+        awaited: dict[Hashable, AwaitedPartition],
+        min_bytes: int,
+        finish: Callable[[], None],
+        failed: Callable[[], None],
+    ) -> None:
+        super().__init__(finish, failed)
         self._awaited = awaited
         self._missing = min_bytes - sum(entry.ready for entry in awaited.values())
 
@@ -172,7 +193,7 @@ class DelayedFetch(Delayed):
         try:
             partition.check_leader(entry.current_leader_epoch)
             ready = partition.ready_bytes(entry.offset, entry.max_bytes)
-        except ApiError:
+        except (ApiError, StorageError):
             return True
         self._missing -= ready - entry.ready
         entry.ready = ready

@@ -116,8 +116,9 @@ class _ServerConnection:
         else:
             try:
                 pieces = waiting.encode(result)
-            except ENCODE_ERRORS as error:
-                self._hang_up(f"the answer to {name} cannot be encoded: {error}")
+            except Exception as error:  # noqa: BLE001  reported; an answer that never came would be waited for
+                what = str(error) if isinstance(error, ENCODE_ERRORS) else f"{type(error).__name__}: {error}"
+                self._hang_up(f"the answer to {name} cannot be encoded: {what}")
                 return
             self._connection.send(pieces)
         if self._paused and self._open:

@@ -196,8 +196,9 @@ class _ServerConnection:
         else:
             try:
                 slot.pieces = slot.encode(result)
-            except ENCODE_ERRORS as error:
-                self._hang_up(f"the answer to {slot.name} cannot be encoded: {error}")
+            except Exception as error:  # noqa: BLE001  reported; an answer that never came would hold up all behind it
+                what = str(error) if isinstance(error, ENCODE_ERRORS) else f"{type(error).__name__}: {error}"
+                self._hang_up(f"the answer to {slot.name} cannot be encoded: {what}")
                 return
             self._flush()
 

@@ -38,6 +38,7 @@ from .classic.service import ClassicService
 from .cluster import ClusterService
 from .configs import ConfigService
 from .epochs import EpochService
+from .failures import broker_failed, failed_result
 from .fetch import FetchService
 from .groups import GroupService
 from .list_offsets import ListOffsetsService
@@ -102,16 +103,21 @@ class BrokerService:
         }
 
     def submit(self, request: Request[ResultT], caller: Caller, reply: Reply[ResultT]) -> None:
-        """Handle the request (see `BrokerApi`). One that raises is reported and answered with UNKNOWN_SERVER_ERROR."""
+        """Handle the request (see `BrokerApi`). One that raises is reported and answered with UNKNOWN_SERVER_ERROR, in
+        the form that its result has for errors."""
         counter = self._counters.get(type(request))
         if counter is None:
             reply(ApiError(ErrorCode.UNSUPPORTED_VERSION, f"this broker does not answer {type(request).__name__}"))
             return
         answered = False
+        # What waits must not hold on to the records of a produce: their memory is the connection's.
+        kept = None if type(request) is Produce else request
 
         def once(result: Any) -> None:
             nonlocal answered
             answered = True
+            if isinstance(result, ApiError) and kept is not None:
+                result = failed_result(kept, result)
             reply(result)
 
         counter.add()
@@ -120,4 +126,5 @@ class BrokerService:
         except Exception as error:  # noqa: BLE001  reported; one request must not take the broker with it
             self._state.failed(f"{type(request).__name__} from {caller.host or 'inside'}", error)
             if not answered:
-                reply(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says more"))
+                answer: Any = failed_result(request, broker_failed())
+                reply(answer)

@@ -10,6 +10,7 @@ from ...ports.coordination import Coordination, CoordinationError
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.scheduler import Outcome, Scheduler
+from .failures import broker_failed
 
 T = TypeVar("T")
 Settle = Callable[[], Coroutine[Any, Any, None]]
@@ -46,7 +47,7 @@ class Changes:
                 reply(as_api_error(error))
             else:
                 self._report(f"{what} failed: {type(error).__name__}: {error}")
-                reply(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says more"))
+                reply(broker_failed())
 
         self._queue.run(make, done)
 

@@ -9,6 +9,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import Region, StorageError, size_of
 from ...ports.words import Buffer
+from .failures import broker_failed
 from .state import BrokerState
 
 _ZSTD = 4
@@ -48,7 +49,8 @@ class FetchService:
             self._answer(results, reply)
 
         keys = [*awaited, *self._state.caller_keys(caller)]
-        self._purgatory.watch(DelayedFetch(awaited, min_bytes, finish), keys, request.max_wait_ms)
+        waiting = DelayedFetch(awaited, min_bytes, finish, lambda: reply(broker_failed()))
+        self._purgatory.watch(waiting, keys, request.max_wait_ms)
 
     def _answer(self, results: Sequence[FetchResultPartition], reply: Reply[FetchResult]) -> None:
         for result in results:
@@ -86,6 +88,9 @@ class FetchService:
         except StorageError as error:
             self._state.storage_failed(partition, error)
             return FetchResultPartition(entry.topic, entry.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
+            self._state.failed(f"reading {entry.topic}-{entry.partition}", error)
+            return FetchResultPartition(entry.topic, entry.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         return FetchResultPartition(
             entry.topic,
             entry.partition,

@@ -44,6 +44,11 @@ class ListOffsetsService:
             return ListOffsetsResultPartition(
                 topic=entry.topic, partition=entry.partition, error=ErrorCode.KAFKA_STORAGE_ERROR
             )
+        except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
+            self._state.failed(f"looking into {entry.topic}-{entry.partition}", error)
+            return ListOffsetsResultPartition(
+                topic=entry.topic, partition=entry.partition, error=ErrorCode.UNKNOWN_SERVER_ERROR
+            )
         return ListOffsetsResultPartition(
             topic=entry.topic, partition=entry.partition, timestamp=timestamp, offset=offset, leader_epoch=epoch
         )

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Sequence
 
 from ...core.cluster.topics import INTERNAL_TOPICS
+from ...core.message.record_check import InvalidRecords
 from ...core.partition import Partition
 from ...core.purgatory import DelayedProduce, Required
 from ...ports.broker_api import (
@@ -17,6 +18,7 @@ from ...ports.broker_api import (
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError
+from .failures import broker_failed
 from .internal_topics import ADMIN_CLIENT_ID, check_not_internal
 from .state import BrokerState
 
@@ -73,11 +75,17 @@ class ProduceService:
                     f"{len(partition.isr)} in sync, min.insync.replicas is {partition.log.config.min_insync_replicas}",
                 )
             appended = partition.append_as_leader(records, now_ms=now_ms, allows_zstd=request.allows_zstd)
+        except InvalidRecords as error:
+            return _failed(entry, error.code, error.message, error.record_errors)
         except ApiError as error:
-            return _failed(entry, error.code, error.message, getattr(error, "record_errors", ()))
+            return _failed(entry, error.code, error.message)
         except StorageError as error:
             self._state.storage_failed(partition, error)
             return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
+            self._state.failed(f"appending to {topic}-{number}", error)
+            failure = broker_failed()
+            return _failed(entry, failure.code, failure.message)
         stats = self._state.topic_stats(topic)
         if appended.messages:
             stats.messages_in.add(appended.messages)
@@ -104,7 +112,8 @@ class ProduceService:
         def finish() -> None:
             reply(ProduceResult(partitions=[_final(result, required, pending) for result in results]))
 
-        self._purgatory.watch(DelayedProduce(pending, finish), tuple(pending), timeout_ms)
+        waiting = DelayedProduce(pending, finish, lambda: reply(broker_failed()))
+        self._purgatory.watch(waiting, tuple(pending), timeout_ms)
 
 
 def _refusal(request: Produce) -> tuple[ErrorCode, str] | None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...ports.broker_api import RecordError
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import Buffer
@@ -15,11 +16,11 @@ RECORD_ERRORS_MAX = 100
 
 
 class InvalidRecords(ApiError):
-    """Some records break a rule of the topic: `record_errors` has (index in the batch, text) of the first of them."""
+    """Some records break a rule of the topic: `record_errors` names the first of them, one at least."""
 
-    def __init__(self, code: ErrorCode, record_errors: Sequence[tuple[int, str]]) -> None:
-        index, text = record_errors[0]
-        super().__init__(code, f"record {index}: {text}")
+    def __init__(self, code: ErrorCode, record_errors: Sequence[RecordError]) -> None:
+        first = record_errors[0]
+        super().__init__(code, f"record {first.index}: {first.message}")
         self.record_errors = tuple(record_errors)
 
 
@@ -89,5 +90,6 @@ def validate_records(
             if delta != index
         )
     if errors:
-        raise InvalidRecords(code, sorted(errors.items())[:RECORD_ERRORS_MAX])
+        first = sorted(errors.items())[:RECORD_ERRORS_MAX]
+        raise InvalidRecords(code, [RecordError(index=index, message=text) for index, text in first])
     return CheckedRecords(largest, deltas.index(largest - base), consecutive)

@@ -325,10 +325,14 @@ def test_a_read_only_disk_is_reported_and_the_broker_stays_readable() -> None:
 
 def test_a_handler_that_fails_is_answered_and_reported(broker: SimulatedBroker) -> None:
     broker.node.state.partitions[("t", 0)].log = _Untouchable([])  # type: ignore[assignment]  # a fault
-    with pytest.raises(ApiError, match="UNKNOWN_SERVER_ERROR"):
-        broker.produce("t", b"a")
-    assert any("RuntimeError" in line for line in broker.reports)
-    assert broker.produce("t", b"a", partition=1).error is ErrorCode.NONE
+    both = [ProducePartition("t", number, batch(b"a")) for number in (0, 1)]
+    produced = broker.ask(Produce(partitions=both, acks=-1)).partitions
+    assert [result.error for result in produced] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+    assert produced[0].error_message
+    (line,) = [line for line in broker.reports if "RuntimeError" in line]
+    assert "t-0" in line
+    fetched = broker.ask(Fetch(partitions=[FetchPartition("t", number, 0, 1000) for number in (0, 1)]))
+    assert [result.error for result in fetched.partitions] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
 
 
 def test_an_unknown_request_is_refused(broker: SimulatedBroker) -> None:

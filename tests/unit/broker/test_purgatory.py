@@ -11,8 +11,8 @@ from barnabas.core.purgatory import Delayed, Purgatory
 class Countdown(Delayed):
     """Finishes after so many events."""
 
-    def __init__(self, events: int, finish: Callable[[], None]) -> None:
-        super().__init__(finish)
+    def __init__(self, events: int, finish: Callable[[], None], failed: Callable[[], None] = lambda: None) -> None:
+        super().__init__(finish, failed)
         self.events = events
         self.checked: list[Hashable] = []
 

@@ -85,7 +85,7 @@ def test_compacted_topics_need_keys(folder: Folder) -> None:
     log = open_log(folder, config=LogConfig(cleanup_policy=frozenset({"compact"})))
     error = _refused(log, batch(b"a", b"b", b"c", keys=[b"k", None, None]))
     assert isinstance(error, InvalidRecords)
-    assert [index for index, _ in error.record_errors] == [1, 2]
+    assert [refused.index for refused in error.record_errors] == [1, 2]
     log.append(batch(b"a", keys=[b"k"]), leader_epoch=0, now_ms=1)
 
 

@@ -52,7 +52,7 @@ def test_records_without_a_key_are_named_on_a_compacted_topic() -> None:
     with pytest.raises(InvalidRecords) as caught:
         validate_records(batch, CODECS, max_bytes=BOUND, need_keys=True)
     assert caught.value.code is ErrorCode.INVALID_RECORD
-    assert [index for index, _ in caught.value.record_errors] == [1, 2]
+    assert [refused.index for refused in caught.value.record_errors] == [1, 2]
 
 
 def test_an_empty_key_is_a_key() -> None:
@@ -65,7 +65,7 @@ def test_timestamps_outside_the_window_are_named() -> None:
     with pytest.raises(InvalidRecords) as caught:
         validate_records(batch, CODECS, max_bytes=BOUND, now_ms=NOW_MS, before_max_ms=10, after_max_ms=5)
     assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
-    assert [index for index, _ in caught.value.record_errors] == [1, 3]
+    assert [refused.index for refused in caught.value.record_errors] == [1, 3]
     good = encode_columns([b"v"] * 4, timestamps=[times[i] for i in (0, 2, 4, 5)], now_ms=0)
     validate_records(good, CODECS, max_bytes=BOUND, now_ms=NOW_MS, before_max_ms=10, after_max_ms=5)
 
@@ -74,13 +74,13 @@ def test_only_the_first_complaints_are_kept() -> None:
     batch = encode_columns([b""] * 1000, now_ms=NOW_MS)
     with pytest.raises(InvalidRecords) as caught:
         validate_records(batch, CODECS, max_bytes=BOUND, need_keys=True)
-    assert [index for index, _ in caught.value.record_errors] == list(range(RECORD_ERRORS_MAX))
+    assert [refused.index for refused in caught.value.record_errors] == list(range(RECORD_ERRORS_MAX))
 
 
 def test_misnumbered_records_are_refused_plain_and_renumbered_compressed() -> None:
     with pytest.raises(InvalidRecords) as caught:
         validate_records(misnumbered("none"), CODECS, max_bytes=BOUND)
-    assert [index for index, _ in caught.value.record_errors] == [0]
+    assert [refused.index for refused in caught.value.record_errors] == [0]
     batch = misnumbered("lz4")
     assert not validate_records(batch, CODECS, max_bytes=BOUND).consecutive
     anew = renumber_batch(batch, CODECS, CODECS.by_name("lz4"), max_bytes=BOUND)

@@ -17,6 +17,7 @@ from ..core.message.batch_reader import decode_columns, whole_batches
 from ..core.message.message import Message
 from ..plugins.host import PluginHost
 from ..ports.broker_api import TopicMetadata
+from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError
 from ..ports.transport import TransportError
 from ..ports.words import Buffer, TopicPartition
@@ -59,7 +60,7 @@ class ClientCluster:
         self._plugins = PluginHost()
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicInfo]:
-        described = {topic.name: topic for topic in self._ask().describe_topics() if not topic.internal}
+        described = {topic.name: topic for topic in self._described(names) if not topic.internal}
         return {name: _info(topic) for name, topic in described.items() if name and (names is None or name in names)}
 
     def offsets(self, places: Iterable[Place], timestamp_ms: int) -> Mapping[Place, int]:
@@ -100,6 +101,16 @@ class ClientCluster:
         for client in (self._admin, self._consumer):
             if client is not None:
                 client.close()
+
+    def _described(self, names: Collection[str] | None) -> Sequence[TopicMetadata]:
+        """Only these topics, if they are all there: a task need not be told thousands of others."""
+        if names is not None:
+            try:
+                return self._ask().describe_topics(sorted(names))
+            except ApiError as error:
+                if error.code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
+                    raise
+        return self._ask().describe_topics()
 
     def _ask(self) -> Admin:
         if self._admin is None:

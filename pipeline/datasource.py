@@ -1,7 +1,9 @@
 """The Spark data source `barnabas`: topics as a table and as a stream, straight from the brokers."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -16,7 +18,13 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -33,12 +41,15 @@ from ..ports.errors import ApiError, ConfigError
 from .arrow import arrow_batches
 from .cluster import EARLIEST, LATEST, Cluster, Columns, Place, Where
 from .group_offsets import GroupProgress, commit_to_group
-from .options import ReadOptions, parse_partitions_json, partitions_json, read_options, write_options
-from .ranges import OffsetRange, data_loss, plan_ranges, resolve, select, slices, within
+from .options import ReadOptions, read_options, write_options
+from .ranges import OffsetRange, data_loss, plan_ranges, resolve, selected, slices
+from .stream_plan import Pace, StreamOffsets, batch_ranges, falls_short, limited, log_ends, next_step
 from .writer import ArrowWriter, StreamArrowWriter
 
 FORMAT = "barnabas"
 _log = logging.getLogger("barnabas.pipeline")
+_END_TRIES = 3
+_END_PAUSE_S = 0.5
 
 _COLUMNS = (
     ("key", BinaryType()),
@@ -120,8 +131,14 @@ class _SliceReader:
         self.options = options
         self.connect = connect
 
-    def open(self) -> Cluster:
-        return self.connect(self.options.where, self.options.client)
+    @contextmanager
+    def opened(self) -> Iterator[Cluster]:
+        """A connection for planning."""
+        cluster = self.connect(self.options.where, self.options.client)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
 
     def split(self, cluster: Cluster, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
         """One slice per range, or more of one that counts records; the registries are not for the tasks."""
@@ -137,6 +154,7 @@ class _SliceReader:
         try:
             pieces = _read_range(cluster, partition.part, self.options)
             yield from arrow_batches(partition.part.place, pieces, schema)
+            _check_same_topic(cluster, partition.part, self.options)
         finally:
             cluster.close()
 
@@ -145,107 +163,80 @@ class BatchReader(_SliceReader, DataSourceReader):
     """A read of what the topics have when the query is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        cluster = self.open()
-        try:
+        with self.opened() as cluster:
             return self.split(cluster, plan_ranges(cluster, self.options, _log.warning))
-        finally:
-            cluster.close()
 
 
 class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream over the topics. Its offsets are {"offsets": JSON as in the option startingOffsets}; they are kept by
-    Spark in the checkpoint, and told to a group on request. New partitions are read from their beginning."""
+    """A stream over the topics. Its offsets are those of `StreamOffsets`; they are kept by Spark in the checkpoint, and
+    told to a group on request. New partitions are read from their beginning."""
 
-    def __init__(self, options: ReadOptions, connect: Connect) -> None:
+    def __init__(self, options: ReadOptions, connect: Connect, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(options, connect)
-        self._target: dict[Place, int] | None = None
+        self._target: StreamOffsets | None = None
+        self._latest: StreamOffsets | None = None
+        self._pace = Pace(options.min_offsets_per_trigger, options.max_trigger_delay_s, clock)
         self._progress = _progress(options)
 
-    def initialOffset(self) -> dict[str, str]:
-        cluster = self.open()
-        try:
-            partitions = select(cluster, self.options.selection)
+    def initialOffset(self) -> dict[str, Any]:
+        with self.opened() as cluster:
+            infos = selected(cluster, self.options.selection)
+            partitions = [place for info in infos for place in info.places]
             strict = not self.options.latest_when_no_timestamp
             starts = resolve(cluster, self.options.starting, partitions, "starting", strict=strict)
             if self._progress is not None:
                 self._progress.begin(starts)
-            return _pack(starts)
-        finally:
-            cluster.close()
+            return StreamOffsets(starts, {info.name: info.topic_id for info in infos}).packed()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        limit = self.options.max_offsets_per_trigger
-        return ReadMaxRows(limit) if limit is not None else ReadAllAvailable()
+        """`minOffsetsPerTrigger` beside a maximum is looked after here: Python has no limit of two."""
+        most, least = self.options.max_offsets_per_trigger, self.options.min_offsets_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadMinRows(least) if least is not None else ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
-        before = _unpack(start)
-        self._reached(before)
-        target = self._target if self._target is not None else self._latest()
-        new = sorted(set(target) - set(before))
-        if new:
-            before.update(self._earliest(new))
-        end = {p: max(offset, before[p]) for p, offset in target.items()}
-        end.update({p: offset for p, offset in before.items() if p not in end})
-        if isinstance(limit, ReadMaxRows):
-            end = self._whole(before, end, _limited(before, end, limit.max_rows))
-        return _pack(end)
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        before = StreamOffsets.unpacked(start)
+        self._reached(before.positions)
+        with self.opened() as cluster:
+            self._latest = target = self._target or self._ends(cluster, before)
+            step = next_step(cluster, self.options, before, target, _log.warning)
+            # What is there when a stream of availableNow begins is all that will come: waiting for more would not end.
+            if self._target is None and not isinstance(limit, ReadAllAvailable) and self._pace.waits(step.size):
+                return start
+            if isinstance(limit, ReadMaxRows):
+                return limited(cluster, self.options, step, limit.max_rows).packed()
+            return step.end.packed()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return None if self._latest is None else self._latest.packed()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._latest()
+        with self.opened() as cluster:
+            self._target = log_ends(cluster, self.options)
 
-    def commit(self, end: dict[str, str]) -> None:
-        self._reached(_unpack(end))
+    def commit(self, end: dict[str, Any]) -> None:
+        self._reached(StreamOffsets.unpacked(end).positions)
 
-    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        before, after = _unpack(start), _unpack(end)
-        new = sorted(set(after) - set(before))
-        if new:
-            before.update(self._earliest(new))
-        wanted = [OffsetRange.of(p, before[p], offset) for p, offset in sorted(after.items())]
-        wanted = [part for part in wanted if part.size]
-        if not wanted:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        before, after = StreamOffsets.unpacked(start), StreamOffsets.unpacked(end)
+        if before.positions == after.positions and before.topic_ids == after.topic_ids:
             return []
-        cluster = self.open()
-        try:
-            involved = [part.place for part in wanted]
-            first, last = cluster.offsets(involved, EARLIEST), cluster.offsets(involved, LATEST)
-            fail = self.options.fail_on_data_loss
-            return self.split(cluster, within(wanted, first, last, fail_on_data_loss=fail, report=_log.warning))
-        finally:
-            cluster.close()
+        with self.opened() as cluster:
+            return self.split(cluster, batch_ranges(cluster, self.options, before, after, _log.warning))
 
     def _reached(self, offsets: Mapping[Place, int]) -> None:
         if self._progress is not None:
             self._progress.reached(offsets)
 
-    def _whole(
-        self, before: Mapping[Place, int], end: Mapping[Place, int], limited: dict[Place, int]
-    ) -> dict[Place, int]:
-        """A limit may fall into a message: then before that one, if the log has still got what is before it."""
-        cut = [p for p, offset in limited.items() if offset < end[p]]
-        if not self.options.where.classic or not cut:
-            return limited
-        cluster = self.open()
-        try:
-            first = cluster.offsets(cut, EARLIEST)
-            starts = {p: max(before[p], first[p]) for p in cut}
-            return {**limited, **{p: cluster.boundary(p, starts[p], max(starts[p], limited[p])) for p in cut}}
-        finally:
-            cluster.close()
-
-    def _latest(self) -> dict[Place, int]:
-        cluster = self.open()
-        try:
-            return dict(cluster.offsets(select(cluster, self.options.selection), LATEST))
-        finally:
-            cluster.close()
-
-    def _earliest(self, partitions: Sequence[Place]) -> Mapping[Place, int]:
-        cluster = self.open()
-        try:
-            return cluster.offsets(partitions, EARLIEST)
-        finally:
-            cluster.close()
+    def _ends(self, cluster: Cluster, before: StreamOffsets) -> StreamOffsets:
+        """Asked again when they lie before the stream's position: a new leader may know an older end for a moment."""
+        for _ in range(_END_TRIES - 1):
+            found = log_ends(cluster, self.options)
+            if not falls_short(before, found):
+                return found
+            time.sleep(_END_PAUSE_S)
+        return log_ends(cluster, self.options)
 
 
 def _progress(options: ReadOptions) -> GroupProgress | None:
@@ -283,20 +274,14 @@ def _read_range(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> It
             position = max(position, first)
 
 
-def _limited(start: Mapping[Place, int], end: Mapping[Place, int], max_rows: int) -> dict[Place, int]:
-    """The share of `max_rows` that each partition's backlog has, at least one record where there is any."""
-    total = sum(end[p] - start[p] for p in end)
-    if total <= max_rows:
-        return dict(end)
-    return {p: start[p] + min(end[p] - start[p], -(-(end[p] - start[p]) * max_rows // total)) for p in end}
-
-
-def _pack(offsets: Mapping[Place, int]) -> dict[str, str]:
-    return {"offsets": partitions_json(offsets)}
-
-
-def _unpack(offset: Mapping[str, Any]) -> dict[Place, int]:
-    return parse_partitions_json(str(offset["offsets"]), "the offsets in the checkpoint")
+def _check_same_topic(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> None:
+    """A topic that was created anew while its slice was read may have given rows of both."""
+    if not part.topic_id:
+        return
+    info = cluster.topics([part.topic]).get(part.topic)
+    if info is None or info.topic_id != part.topic_id:
+        text = f"topic {part.topic!r} was deleted or created again while offsets {part.start} to {part.end} were read"
+        data_loss(f"{text} of {part.place}", fail_on_data_loss=options.fail_on_data_loss, report=_log.warning)
 
 
 def _schema(options: ReadOptions) -> StructType:

@@ -15,7 +15,7 @@ from ..ports.errors import ConfigError
 from .cluster import PLACE_SETTINGS, Cluster, Place, Where
 from .commits import Commit, CommitLog, Range, TableError, plain_os_errors
 from .group_offsets import check_group, commit_to_group
-from .load_plan import LoadPlan, plan_load, task_count
+from .load_plan import LoadPlan, TopicRecreated, plan_load, task_count
 from .options import partitions_json
 from .session import local_session, register, require_spark, session_settings
 from .spark_errors import plain_spark_errors
@@ -162,8 +162,27 @@ def _carry_out(
         number, staging = log.begin()
         with plain_spark_errors(), _watched(session, progress, plan.rows):
             _write(session, plan, source, log.folder, affected, staging)
+        _check_same_topics(plan, source)
         progress(LoadProgress(step="commit", rows=plan.rows))
         return _commit(log, plan, affected, number, staging)
+
+
+def _check_same_topics(plan: LoadPlan, source: _Source) -> None:
+    """What was read under a topic's name may be of another one, made since the plan. Raises `TopicRecreated`."""
+    from .connect import connect_cluster
+
+    known = {part.topic: plan.topics[part.topic].topic_id for part in plan.ranges}
+    if not any(known.values()):
+        return
+    cluster: Cluster = connect_cluster(source.where, source.client)
+    try:
+        found = cluster.topics(list(known))
+    finally:
+        cluster.close()
+    for topic, topic_id in known.items():
+        if topic_id and (topic not in found or found[topic].topic_id != topic_id):
+            text = f"topic {topic!r} was deleted or created again during the load; nothing is committed, load once more"
+            raise TopicRecreated(text)
 
 
 def _tell(group: str, source: _Source, plan: LoadPlan, topics: Sequence[str]) -> str | None:

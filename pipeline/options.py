@@ -30,6 +30,8 @@ _READ = (
     "minPartitions",
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "failOnDataLoss",
     "includeHeaders",
     COMMIT_TO_GROUP,
@@ -59,6 +61,8 @@ _WITHOUT_MEANING = frozenset(
 """Options of Spark's source that tune its Java client, accepted so that a job can be moved by changing its format; and
 those that Spark itself reads from the options of a stream."""
 
+_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
 
 @frozen(kw_only=True)
 class Selection:
@@ -67,6 +71,12 @@ class Selection:
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
     partitions: tuple[Place, ...] | None = None
+
+    def wants(self, place: Place) -> bool:
+        """True if the partition is of those, were it there."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, place.topic) is not None
+        return place.topic in self.topics if self.topics is not None else place in (self.partitions or ())
 
 
 @frozen(kw_only=True)
@@ -92,6 +102,9 @@ class ReadOptions:
     max_records_per_partition: int | None = None
     max_offsets_per_trigger: int | None = None
     """Records; of a classic cluster bytes, like all its offsets."""
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_s: float = 900.0
+    """A batch of fewer than the minimum is held back for at most so long."""
     fail_on_data_loss: bool = True
     include_headers: bool = False
     commit_to_group: str | None = None
@@ -129,6 +142,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = False) 
         min_partitions=_positive(given, "minPartitions"),
         max_records_per_partition=_positive(given, "maxRecordsPerPartition"),
         max_offsets_per_trigger=_positive(given, "maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=_least(given),
+        max_trigger_delay_s=_duration_s(given.get("maxTriggerDelay", "15m"), "maxTriggerDelay"),
         fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
         include_headers=_boolean(given, "includeHeaders", default=False),
         commit_to_group=_group(given, batch=streaming is False),
@@ -314,6 +329,21 @@ def _positive(given: Mapping[str, str], name: str) -> int | None:
     if number < 1:
         raise ConfigError(f"{name} must be at least 1, not {number}")
     return number
+
+
+def _least(given: Mapping[str, str]) -> int | None:
+    least, most = _positive(given, "minOffsetsPerTrigger"), _positive(given, "maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise ConfigError(f"minOffsetsPerTrigger ({least}) must not be more than maxOffsetsPerTrigger ({most})")
+    return least
+
+
+def _duration_s(text: str, name: str) -> float:
+    """A time as Spark writes it: 250ms, 30s, 15m (or min), 2h, 1d; a bare number is of milliseconds."""
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    if match is None or (match[2] or "ms") not in _UNITS_S:
+        raise ConfigError(f"{name} must be a time like 250ms, 30s, 15m or 2h, not {text!r}")
+    return int(match[1]) * _UNITS_S[match[2] or "ms"]
 
 
 def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:

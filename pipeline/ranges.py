@@ -24,6 +24,8 @@ class OffsetRange:
     start: int
     end: int
     broker: int = NO_BROKER
+    topic_id: str = ""
+    """Of the topic for which this was planned; "" = unknown."""
 
     @property
     def size(self) -> int:
@@ -35,37 +37,42 @@ class OffsetRange:
         return Place(self.topic, self.partition, self.broker)
 
     @classmethod
-    def of(cls, place: Place, start: int, end: int) -> "OffsetRange":
-        return cls(place.topic, place.partition, start, end, place.broker)
+    def of(cls, place: Place, start: int, end: int, topic_id: str = "") -> "OffsetRange":
+        return cls(place.topic, place.partition, start, end, place.broker, topic_id)
 
 
 def plan_ranges(cluster: Cluster, options: ReadOptions, report: Report) -> list[OffsetRange]:
     """What a batch read covers, empty ranges left out. Raises `BarnabasError`; data loss as `failOnDataLoss` says."""
-    partitions = select(cluster, options.selection)
+    infos = selected(cluster, options.selection)
+    ids = {info.name: info.topic_id for info in infos}
+    partitions = [place for info in infos for place in info.places]
     first = cluster.offsets(partitions, EARLIEST)
     last = cluster.offsets(partitions, LATEST)
     starts = resolve(cluster, options.starting, partitions, "starting", strict=not options.latest_when_no_timestamp)
     ends = resolve(cluster, options.ending, partitions, "ending", strict=False)
-    wanted = [OffsetRange.of(p, starts[p], ends[p]) for p in partitions]
+    wanted = [OffsetRange.of(p, starts[p], ends[p], ids[p.topic]) for p in partitions]
     return within(wanted, first, last, fail_on_data_loss=options.fail_on_data_loss, report=report)
 
 
-def select(cluster: Cluster, selection: Selection) -> list[Place]:
-    """The partitions that a selection means now. Raises `ApiError` for a topic or partition that there is not."""
+def selected(cluster: Cluster, selection: Selection) -> list[TopicInfo]:
+    """The topics that a selection means now, with those of their partitions that it means.
+
+    Raises `ApiError` for a topic or partition that there is not.
+    """
     if selection.pattern is not None:
-        matches = {name: info for name, info in cluster.topics().items() if re.fullmatch(selection.pattern, name)}
-        return [place for name in sorted(matches) for place in matches[name].places]
+        infos = cluster.topics()
+        return [infos[name] for name in sorted(infos) if re.fullmatch(selection.pattern, name)]
     if selection.topics is not None:
-        return [place for info in known_topics(cluster, selection.topics) for place in info.places]
+        return known_topics(cluster, selection.topics)
     wanted = sorted(selection.partitions or ())
-    known = {info.name: info.places for info in known_topics(cluster, [place.topic for place in wanted])}
+    known = {info.name: info for info in known_topics(cluster, [place.topic for place in wanted])}
     for place in wanted:
-        there = known[place.topic]
+        there = known[place.topic].places
         if place not in there:
             listed = ", ".join(each.key for each in there)
             text = f"{place}: the topic has {len(there)} partition(s): {listed}"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    return wanted
+    return [evolve(info, places=[place for place in wanted if place.topic == name]) for name, info in known.items()]
 
 
 def known_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicInfo]:
@@ -125,10 +132,11 @@ def within(
     return result
 
 
-def data_loss(text: str, *, fail_on_data_loss: bool, report: Report) -> None:
+def data_loss(
+    text: str, *, fail_on_data_loss: bool, report: Report, hint: str = "set failOnDataLoss=false to read what there is"
+) -> None:
     """Data is not there any more: raise, or tell and go on."""
     if fail_on_data_loss:
-        hint = "set failOnDataLoss=false to read what there is"
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{text} ({hint})")
     report(text)
 

@@ -6,16 +6,17 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
 from support.killed_load import begin_load, killed_at
 
 from barnabas import Admin, Broker, Message, Producer
+from barnabas.pipeline import load as load_module
 from barnabas.pipeline.commits import CommitLog, TableError
 from barnabas.pipeline.load import LoadProgress, load
-from barnabas.pipeline.load_plan import TopicRecreated
+from barnabas.pipeline.load_plan import LoadPlan, TopicRecreated
 from barnabas.pipeline.lock import TableLocked
 from barnabas.pipeline.report import report
 from barnabas.pipeline.table import read_table
@@ -127,6 +128,29 @@ def test_deleted_and_recreated_topics(spark: "SparkSession", broker: Broker, tmp
     replaced = load(broker.bootstrap, ["lost"], tmp_path, spark=spark, recreated="replace")
     assert (replaced.rows, replaced.replaced_rows) == (40, 15)
     assert _rows(tmp_path) == _expected("lost", 40)
+
+
+def test_a_topic_that_is_created_anew_during_a_load(
+    spark: "SparkSession", broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _create(broker, "during", 1)
+    _send(broker, "during", 0, 10)
+    plan = load_module._plan
+
+    def plan_then_recreate(*arguments: Any) -> LoadPlan:
+        made = plan(*arguments)
+        with Admin(broker) as admin:
+            admin.delete_topics(["during"])
+        _create(broker, "during", 1)
+        _send(broker, "during", 0, 20)
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(load_module, "_plan", plan_then_recreate)
+        with pytest.raises(TopicRecreated, match="during the load; nothing is committed"):
+            load(broker.bootstrap, ["during"], tmp_path, spark=spark)
+    assert load(broker.bootstrap, ["during"], tmp_path, spark=spark).rows == 20
+    assert _rows(tmp_path) == _expected("during", 20)
 
 
 def test_two_at_once(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:

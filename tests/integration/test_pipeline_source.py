@@ -189,3 +189,28 @@ def test_a_stream_is_written_to_a_topic(spark: "SparkSession", broker: Broker, t
     assert query.awaitTermination(120)
     values = [bytes(row.value) for row in _read(spark, broker, subscribe="to").orderBy("offset").collect()]
     assert values == [b"0-%d" % i for i in range(20)]
+
+
+def test_a_stream_stops_at_a_topic_that_was_created_anew(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
+    _fill(broker, "anew", [4])
+    seen: list[int] = []
+
+    def run(**options: str) -> None:
+        source = spark.readStream.format("barnabas").options(
+            **{"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "anew", "startingOffsets": "earliest"},
+            **options,
+        )
+        writer = source.load().writeStream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        query = writer.foreachBatch(lambda rows, _: seen.extend(row.offset for row in rows.select("offset").collect()))
+        assert query.start().awaitTermination(120)
+
+    run()
+    with Admin(broker) as admin:
+        admin.delete_topics(["anew"])
+    _fill(broker, "anew", [9])
+    with pytest.raises(Exception, match="was deleted and created again") as raised:
+        run()
+    assert "its id was" in summary(str(raised.value))
+    assert seen == [0, 1, 2, 3]
+    run(failOnDataLoss="false")
+    assert sorted(seen[4:]) == list(range(9))

@@ -1,0 +1,210 @@
+"""What a stream reads next: from the offsets that Spark keeps in its checkpoint and the logs as they are now."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from attrs import define, evolve, field, frozen
+
+from ..ports.errors import ConfigError
+from .cluster import EARLIEST, LATEST, Cluster, Place
+from .options import ReadOptions, parse_partitions_json, partitions_json
+from .ranges import OffsetRange, Report, data_loss, selected, within
+
+_OFFSETS = "offsets"
+_TOPIC_IDS = "topicIds"
+_NEW_TOPIC = (
+    "failOnDataLoss=false goes on with the new topic from its beginning; another checkpointLocation begins anew"
+)
+
+_TOLD_MAX = 5
+"""Partitions in one text."""
+
+
+@frozen
+class StreamOffsets:
+    """Where a stream is: the next offset per partition, and of which topic, as far as the cluster has ids."""
+
+    positions: Mapping[Place, int]
+    topic_ids: Mapping[str, str] = field(factory=dict)
+
+    def packed(self) -> dict[str, Any]:
+        """As Spark keeps it: {"offsets": JSON as in the option startingOffsets, "topicIds": {topic: id}}.
+
+        The second one is missing where there are no ids, and in checkpoints of before.
+        """
+        ids = {name: self.topic_ids[name] for name in sorted(self.topic_ids) if self.topic_ids[name]}
+        return {_OFFSETS: partitions_json(self.positions), **({_TOPIC_IDS: ids} if ids else {})}
+
+    @classmethod
+    def unpacked(cls, offset: Mapping[str, Any]) -> "StreamOffsets":
+        """The reverse of `packed`. Raises `ConfigError`."""
+        ids = offset.get(_TOPIC_IDS, {})
+        if _OFFSETS not in offset or not isinstance(ids, Mapping):
+            raise ConfigError(f"the offsets in the checkpoint are none of format 'barnabas': {json.dumps(offset)}")
+        positions = parse_partitions_json(str(offset[_OFFSETS]), "the offsets in the checkpoint")
+        return cls(positions, {str(name): str(topic_id) for name, topic_id in ids.items()})
+
+    def another(self, topic: str, topic_id: str) -> bool:
+        """True if the topic with that id is certainly not the one of these offsets; "" = unknown."""
+        known = self.topic_ids.get(topic, "")
+        return bool(known and topic_id and known != topic_id)
+
+
+@frozen
+class Step:
+    """From `begin`, per partition, to `end`."""
+
+    begin: Mapping[Place, int]
+    end: StreamOffsets
+
+    @property
+    def size(self) -> int:
+        """Offsets; of a classic cluster they are bytes."""
+        return sum(offset - self.begin[place] for place, offset in self.end.positions.items())
+
+
+@define
+class Pace:
+    """Holds a batch back until there are `least` offsets, or `delay_s` have passed since the last one.
+
+    The first batch is not held back, as with Spark's Kafka source. `clock` gives seconds.
+    """
+
+    least: int | None
+    delay_s: float
+    clock: Callable[[], float]
+    _last: float | None = None
+
+    def waits(self, size: int) -> bool:
+        """True if a batch of that size is to wait."""
+        now = self.clock()
+        late = self._last is None or now - self._last >= self.delay_s
+        if self.least is not None and size < self.least and not late:
+            return True
+        self._last = now
+        return False
+
+
+def log_ends(cluster: Cluster, options: ReadOptions) -> StreamOffsets:
+    """Where the logs of what the options select end now."""
+    infos = selected(cluster, options.selection)
+    places = [place for info in infos for place in info.places]
+    return StreamOffsets(cluster.offsets(places, LATEST), {info.name: info.topic_id for info in infos if info.topic_id})
+
+
+def falls_short(before: StreamOffsets, target: StreamOffsets) -> bool:
+    """True if a log ends before the stream's position, although nothing says that it is another topic's."""
+    return any(
+        target.positions.get(place, position) < position
+        for place, position in before.positions.items()
+        if not before.another(place.topic, target.topic_ids.get(place.topic, ""))
+    )
+
+
+def next_step(
+    cluster: Cluster, options: ReadOptions, before: StreamOffsets, target: StreamOffsets, report: Report
+) -> Step:
+    """Everything from `before` to `target`. What is lost between is an error, or reported, as `failOnDataLoss` says."""
+
+    def lost(text: str, hint: str = "") -> None:
+        hint = hint or "set failOnDataLoss=false to go on with what there is"
+        data_loss(text, fail_on_data_loss=options.fail_on_data_loss, report=report, hint=hint)
+
+    begin = dict(before.positions)
+    for topic in sorted({place.topic for place in begin}):
+        topic_id = target.topic_ids.get(topic, "")
+        if before.another(topic, topic_id):
+            lost(_recreated(before, topic, topic_id), _NEW_TOPIC)
+            begin = {place: position for place, position in begin.items() if place.topic != topic}
+    for place, position in sorted(begin.items()):
+        if place not in target.positions and options.selection.wants(place) and not options.where.classic:
+            lost(f"{place} is gone; the stream was at offset {position} of it")
+            del begin[place]
+        elif target.positions.get(place, position) < position:
+            end = target.positions[place]
+            lost(f"{place} ends at {end}, before the stream's offset {position}: it was cut off, or created anew")
+            if before.topic_ids.get(place.topic) and target.topic_ids.get(place.topic):
+                begin[place] = end  # the same topic
+            else:
+                del begin[place]
+    kept = {place: position for place, position in begin.items() if place not in target.positions}
+    new = sorted(set(target.positions) - set(begin))
+    begin.update(cluster.offsets(new, EARLIEST) if new else {})
+    ends = {place: max(offset, begin[place]) for place, offset in target.positions.items()} | kept
+    kept_ids = {place.topic: before.topic_ids[place.topic] for place in kept if place.topic in before.topic_ids}
+    return Step(begin, StreamOffsets(ends, {**kept_ids, **target.topic_ids}))
+
+
+def limited(cluster: Cluster, options: ReadOptions, step: Step, max_rows: int) -> StreamOffsets:
+    """The end of a step of at most about `max_rows`: the share of it that each partition's backlog has, at least one
+    record where there is any. The limit may fall into a classic message: then before that one, if the log has still
+    got what is before it."""
+    if step.size <= max_rows:
+        return step.end
+    ends = {
+        place: step.begin[place] + min(end - step.begin[place], -(-(end - step.begin[place]) * max_rows // step.size))
+        for place, end in step.end.positions.items()
+    }
+    cut = [place for place, offset in ends.items() if offset < step.end.positions[place]]
+    if options.where.classic and cut:
+        first = cluster.offsets(cut, EARLIEST)
+        starts = {place: max(step.begin[place], first[place]) for place in cut}
+        ends |= {place: cluster.boundary(place, starts[place], max(starts[place], ends[place])) for place in cut}
+    return evolve(step.end, positions=ends)
+
+
+def batch_ranges(
+    cluster: Cluster, options: ReadOptions, before: StreamOffsets, after: StreamOffsets, report: Report
+) -> list[OffsetRange]:
+    """What a batch reads that was planned from `before` to `after`, perhaps by an earlier run of the stream."""
+    anew = {topic for topic, topic_id in after.topic_ids.items() if before.another(topic, topic_id)}
+    begin = {place: position for place, position in before.positions.items() if place.topic not in anew}
+    for place, end in after.positions.items():
+        known = before.topic_ids.get(place.topic) and after.topic_ids.get(place.topic)
+        if end < begin.get(place, 0) and not known:
+            del begin[place]  # its log was shorter than the position: another one
+    there = _still_there(cluster, options, after, {place.topic for place in after.positions}, report)
+    new = sorted(place for place in set(after.positions) - set(begin) if place.topic in there)
+    begin.update(cluster.offsets(new, EARLIEST) if new else {})
+    wanted = [
+        OffsetRange.of(place, begin[place], end, there[place.topic])
+        for place, end in sorted(after.positions.items())
+        if place.topic in there and begin[place] < end
+    ]
+    places = [part.place for part in wanted]
+    first, last = cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
+    return within(wanted, first, last, fail_on_data_loss=options.fail_on_data_loss, report=report)
+
+
+def _still_there(
+    cluster: Cluster, options: ReadOptions, planned: StreamOffsets, topics: Iterable[str], report: Report
+) -> dict[str, str]:
+    """The ids of those topics that are still the planned ones; "" = unknown."""
+    names = sorted(topics)
+    if options.where.classic:
+        return dict.fromkeys(names, "")
+    found = cluster.topics(names)
+    there = {}
+    for name in names:
+        topic_id = found[name].topic_id if name in found else ""
+        if name not in found or planned.another(name, topic_id):
+            text = _recreated(planned, name, topic_id) if name in found else f"topic {name!r} is gone"
+            text = f"{text}; a batch up to {_told(planned, name)} was planned"
+            data_loss(text, fail_on_data_loss=options.fail_on_data_loss, report=report, hint=_NEW_TOPIC)
+        else:
+            there[name] = topic_id
+    return there
+
+
+def _recreated(before: StreamOffsets, topic: str, topic_id: str) -> str:
+    return (
+        f"topic {topic!r} was deleted and created again: its id was {before.topic_ids[topic]} and is {topic_id}; "
+        f"what the old one had after {_told(before, topic)} is lost"
+    )
+
+
+def _told(offsets: StreamOffsets, topic: str) -> str:
+    mine: Sequence[Place] = sorted(place for place in offsets.positions if place.topic == topic)
+    more = ", ..." if len(mine) > _TOLD_MAX else ""
+    return ", ".join(f"{place}@{offsets.positions[place]}" for place in mine[:_TOLD_MAX]) + more

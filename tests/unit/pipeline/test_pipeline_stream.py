@@ -1,0 +1,249 @@
+"""What a stream reads next, over a cluster of lists: topics that are made anew, logs that end too early, its pace."""
+
+import logging
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from support.memory_cluster import MemoryCluster
+
+from barnabas.pipeline import datasource
+from barnabas.pipeline.datasource import StreamReader
+from barnabas.pipeline.options import read_options
+from barnabas.pipeline.ranges import OffsetRange
+from barnabas.ports.errors import ApiError, ConfigError
+
+OPTIONS = {"bootstrap.servers": "h:1", "subscribe": "t", "startingOffsets": "earliest"}
+
+
+def _cluster(records: int = 10, topic_id: str = "one", *, partitions: int = 1) -> MemoryCluster:
+    cluster = MemoryCluster()
+    _create(cluster, records, topic_id, partitions=partitions)
+    return cluster
+
+
+def _create(cluster: MemoryCluster, records: int, topic_id: str, *, partitions: int = 1) -> None:
+    for log in cluster.create("t", partitions, topic_id):
+        for i in range(records):
+            log.add(1000 + i, b"v")
+
+
+def _reader(cluster: MemoryCluster, clock: Any = lambda: 0.0, **options: str) -> StreamReader:
+    return StreamReader(read_options(OPTIONS | options, streaming=True), lambda where, client: cluster, clock)
+
+
+def _next(reader: StreamReader, start: dict[str, Any]) -> dict[str, Any]:
+    return reader.latestOffset(start, reader.getDefaultReadLimit())
+
+
+def _ranges(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int, int]]:
+    parts = [slice_.part for slice_ in reader.partitions(start, end)]  # type: ignore[attr-defined]  # slices
+    assert all(isinstance(part, OffsetRange) for part in parts)
+    return [(part.partition, part.start, part.end) for part in parts]
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasource, "_END_PAUSE_S", 0)
+
+
+def test_offsets_say_of_which_topic_they_are() -> None:
+    reader = _reader(_cluster())
+    start = reader.initialOffset()
+    assert start == {"offsets": '{"t": {"0": 0}}', "topicIds": {"t": "one"}}
+    end = _next(reader, start)
+    assert end == {"offsets": '{"t": {"0": 10}}', "topicIds": {"t": "one"}}
+    assert _next(reader, end) == end
+    assert reader.partitions(end, end) == []
+    assert reader.reportLatestOffset() == end
+
+
+def test_a_recreated_topic_stops_the_stream() -> None:
+    cluster = _cluster()
+    reader = _reader(cluster)
+    end = _next(reader, reader.initialOffset())
+    _create(cluster, 25, "two")
+    with pytest.raises(
+        ApiError, match=r"'t' was deleted and created again: its id was one and is two; .*t-0@10"
+    ) as told:
+        _next(reader, end)
+    assert "failOnDataLoss=false goes on with the new topic from its beginning" in str(told.value)
+    with pytest.raises(ApiError, match="created again"):
+        _next(_reader(cluster), end)  # another run of the stream
+
+
+def test_the_new_topic_is_read_from_its_beginning_on_request(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = _cluster(partitions=2)
+    reader = _reader(cluster, failOnDataLoss="false")
+    before = _next(reader, reader.initialOffset())
+    _create(cluster, 25, "two", partitions=1)
+    cluster.logs["t"][0].delete_before(3)
+    with caplog.at_level(logging.WARNING, "barnabas.pipeline"):
+        after = _next(reader, before)
+    assert "was deleted and created again" in caplog.text
+    assert after == {"offsets": '{"t": {"0": 25}}', "topicIds": {"t": "two"}}
+    assert _ranges(reader, before, after) == [(0, 3, 25)]
+    assert reader.latestOffset(before, ReadMaxRows(5))["offsets"] == '{"t": {"0": 8}}'
+    assert _next(reader, after) == after
+
+
+def test_a_topic_that_is_recreated_after_a_batch_was_planned(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = _cluster()
+    reader = _reader(cluster)
+    start = reader.initialOffset()
+    end = _next(reader, start)
+    _create(cluster, 25, "two")
+    with pytest.raises(ApiError, match=r"its id was one and is two.*a batch up to t-0@10 was planned"):
+        reader.partitions(start, end)
+    calm = _reader(cluster, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING, "barnabas.pipeline"):
+        assert calm.partitions(start, end) == []
+    assert "a batch up to t-0@10 was planned" in caplog.text
+    assert _ranges(calm, end, _next(calm, end)) == [(0, 0, 25)]
+    del cluster.logs["t"]
+    with pytest.raises(ApiError, match="topic 't' is gone"):
+        reader.partitions(start, end)
+    assert calm.partitions(start, end) == []
+
+
+def test_a_topic_that_is_recreated_while_a_slice_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = _cluster()
+    reader = _reader(cluster)
+    start = reader.initialOffset()
+    (slice_,) = reader.partitions(start, _next(reader, start))
+    assert [batch.num_rows for batch in reader.read(slice_)] == [10]
+    rows = reader.read(slice_)
+    assert next(rows).num_rows == 10
+    _create(cluster, 25, "two")
+    with pytest.raises(ApiError, match=r"created again while offsets 0 to 10 were read of t-0"):
+        next(rows)
+    with caplog.at_level(logging.WARNING, "barnabas.pipeline"):
+        assert [batch.num_rows for batch in _reader(cluster, failOnDataLoss="false").read(slice_)] == [10]
+    assert "created again while" in caplog.text
+
+
+def test_checkpoints_of_before_have_no_ids() -> None:
+    cluster = _cluster()
+    reader = _reader(cluster)
+    old = {"offsets": '{"t": {"0": 10}}'}
+    new = _next(reader, old)
+    assert new == old | {"topicIds": {"t": "one"}}
+    assert reader.partitions(old, new) == []
+    _create(cluster, 25, "two")
+    assert _ranges(reader, old, _next(reader, old)) == [(0, 10, 25)]  # nobody can know
+    _create(cluster, 4, "three")
+    with pytest.raises(ApiError, match="t-0 ends at 4, before the stream's offset 10: it was cut off, or created anew"):
+        _next(reader, old)
+
+
+def test_without_ids_a_log_that_is_shorter_is_another_one() -> None:
+    cluster = _cluster(topic_id="")
+    reader = _reader(cluster, failOnDataLoss="false")
+    before = _next(reader, reader.initialOffset())
+    assert before == {"offsets": '{"t": {"0": 10}}'}
+    _create(cluster, 4, "")
+    with pytest.raises(ApiError, match="t-0 ends at 4, before the stream's offset 10"):
+        _next(_reader(cluster), before)
+    after = _next(reader, before)
+    assert after == {"offsets": '{"t": {"0": 4}}'}
+    assert _ranges(reader, before, after) == [(0, 0, 4)]
+
+
+def test_a_log_of_the_same_topic_that_was_cut_off_is_not_read_again() -> None:
+    cluster = _cluster()
+    reader = _reader(cluster, failOnDataLoss="false")
+    before = _next(reader, reader.initialOffset())
+    _create(cluster, 4, "one")
+    with pytest.raises(ApiError, match="ends at 4"):
+        _next(_reader(cluster), before)
+    after = _next(reader, before)
+    assert after["offsets"] == '{"t": {"0": 4}}'
+    assert _ranges(reader, before, after) == []
+    cluster.logs["t"][0].add(1, b"v")
+    assert _ranges(reader, after, _next(reader, after)) == [(0, 4, 5)]
+
+
+def test_an_end_that_a_new_leader_does_not_know_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = _cluster(4)
+    before = {"offsets": '{"t": {"0": 10}}', "topicIds": {"t": "one"}}
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        _create(cluster, 12, "one")
+
+    monkeypatch.setattr(datasource.time, "sleep", pause)
+    assert _next(_reader(cluster), before)["offsets"] == '{"t": {"0": 12}}'
+    assert len(pauses) == 1
+
+
+def test_partitions_that_are_gone_are_data_loss_unless_nobody_asks_for_them() -> None:
+    cluster = _cluster(partitions=2, topic_id="")
+    reader = _reader(cluster)
+    before = _next(reader, reader.initialOffset())
+    cluster.logs["t"].pop()
+    with pytest.raises(ApiError, match="t-1 is gone; the stream was at offset 10 of it"):
+        _next(reader, before)
+    assert _next(_reader(cluster, failOnDataLoss="false"), before)["offsets"] == '{"t": {"0": 10}}'
+    cluster.create("u", 1, "other")
+    other = _next(_reader(cluster, subscribe="u"), before)
+    assert other == {"offsets": '{"t": {"0": 10, "1": 10}, "u": {"0": 0}}', "topicIds": {"u": "other"}}
+
+
+def test_new_partitions_are_read_from_their_beginning() -> None:
+    cluster = _cluster()
+    reader = _reader(cluster)
+    before = _next(reader, reader.initialOffset())
+    _create(cluster, 10, "one", partitions=2)
+    after = _next(reader, before)
+    assert _ranges(reader, before, after) == [(1, 0, 10)]
+
+
+def test_damaged_offsets_are_told() -> None:
+    with pytest.raises(ConfigError, match="none of format 'barnabas'"):
+        _next(_reader(_cluster()), {"elsewhere": 1})
+
+
+def test_few_offsets_wait_for_more_but_not_for_ever() -> None:
+    now = [0.0]
+    cluster = _cluster(3)
+    reader = _reader(cluster, lambda: now[0], minOffsetsPerTrigger="5", maxTriggerDelay="30s")
+    assert reader.getDefaultReadLimit() == ReadMinRows(5)
+    start = reader.initialOffset()
+    end = _next(reader, start)
+    assert end["offsets"] == '{"t": {"0": 3}}'  # the first batch waits for nothing
+    cluster.logs["t"][0].add(1, b"v")
+    assert _next(reader, end) == end
+    assert reader.latestOffset(end, ReadAllAvailable())["offsets"] == '{"t": {"0": 4}}'
+    for _ in range(4):
+        cluster.logs["t"][0].add(1, b"v")
+    enough = _next(reader, end)
+    assert enough["offsets"] == '{"t": {"0": 8}}'
+    cluster.logs["t"][0].add(1, b"v")
+    assert _next(reader, enough) == enough
+    now[0] = 30.0
+    assert _next(reader, enough)["offsets"] == '{"t": {"0": 9}}'
+
+
+def test_a_minimum_beside_a_maximum() -> None:
+    cluster = _cluster(20)
+    reader = _reader(cluster, minOffsetsPerTrigger="5", maxOffsetsPerTrigger="8")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(8)
+    end = reader.initialOffset()
+    reached = []
+    for _ in range(4):
+        end = _next(reader, end)
+        reached.append(end["offsets"])
+    assert reached == [f'{{"t": {{"0": {offset}}}}}' for offset in (8, 16, 16, 16)]
+
+
+def test_all_that_was_there_comes_at_once_when_only_that_is_asked_for() -> None:
+    cluster = _cluster(12)
+    reader = _reader(cluster, minOffsetsPerTrigger="10", maxOffsetsPerTrigger="10")
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    cluster.logs["t"][0].add(1, b"v")
+    first = _next(reader, start)
+    second = _next(reader, first)
+    assert [first["offsets"], second["offsets"]] == ['{"t": {"0": 10}}', '{"t": {"0": 12}}']
+    assert _next(reader, second) == second

@@ -116,9 +116,10 @@ class ClassicConsumer:
         return tuple(self._readers_of[topic])
 
     def start(self, started: Callable[[BaseException | None], None]) -> None:
-        """Join the group. `started` is told when the first rebalance has ended, also if it failed, which the readers
-        tell; or the error for which the consumer could not register: `ConfigError`, `CoordinationError`. It is of no
-        use then; the coordination session stays open."""
+        """Join the group. `started` is told when the first rebalance has ended, with `ConsumerRebalanceFailed` if it
+        failed: the readers tell that too, and the next change makes the consumer try again until it is stopped. Or with
+        the error for which it could not register, `ConfigError`, `CoordinationError`: it is of no use then; the
+        coordination session stays open."""
         if self._started:
             raise ClosedError("a consumer starts once")
         self._started = True
@@ -129,7 +130,7 @@ class ClassicConsumer:
             elif self.settings.autocommit_enable:
                 self._commit_later()
 
-        self._membership.open(opened, lambda: started(None))
+        self._membership.open(opened, started)
 
     def stop(self, stopped: Callable[[BaseException | None], None]) -> None:
         """Stop fetching, end the streams, commit if that is automatic, leave the group, close the session.

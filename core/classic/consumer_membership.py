@@ -18,6 +18,9 @@ _EARLY = 0.05
 """Of the back-off: how soon to try again when what was in the way is gone. Its owner may have more to release."""
 
 
+FirstEnded = Callable[[ConsumerRebalanceFailed | None], None]
+
+
 class Reading(Protocol):
     """What reads the partitions that a membership brings in."""
 
@@ -91,10 +94,10 @@ class Membership:
         self._open = False
         self._closed = False
         self._idle: tuple[str, ...] = ()
-        self._first: Callable[[], None] | None = None
+        self._first: FirstEnded | None = None
 
-    def open(self, opened: Callable[[BaseException | None], None], first: Callable[[], None]) -> None:
-        """Register; `opened` is told how it went, `first` when the first rebalance has ended, well or not."""
+    def open(self, opened: Callable[[BaseException | None], None], first: FirstEnded) -> None:
+        """Register; `opened` is told how it went, `first` when the first rebalance has ended, and with what failure."""
 
         def done(outcome: Outcome[None]) -> None:
             opened(outcome.error)
@@ -267,7 +270,7 @@ class Membership:
         failure = ConsumerRebalanceFailed(f"no share of the topics after {attempts} attempts; the last: {error}")
         failure.__cause__ = error
         self._reading.rebalance_failed(failure)
-        self._ended()
+        self._ended(failure)
 
     def _conflict_gone(self) -> None:
         self._freed = True
@@ -286,11 +289,11 @@ class Membership:
         self._running = False
         self._go_on()
 
-    def _ended(self) -> None:
+    def _ended(self, failure: ConsumerRebalanceFailed | None = None) -> None:
         self._running = False
         first, self._first = self._first, None
         if first is not None:
-            first()
+            first(failure)
         self._go_on()
 
     def _cancel_timer(self) -> None:

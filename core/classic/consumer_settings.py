@@ -20,7 +20,8 @@ class ConsumerTimeout(BarnabasError):
 class ConsumerRebalanceFailed(BarnabasError):
     """The group did not agree within `rebalance.retries.max` attempts, or the registries could not be reached.
 
-    Every stream raises it once. The consumer stays in its group and goes on reading what it still owns; the next
+    Making the message streams raises it when the first rebalance fails: the connector is shut down then. Later every
+    stream raises it once. The consumer stays in its group and goes on reading what it still owns; the next
     change that it is told makes it try again: of the group, a topic, the brokers, its session, or of the owner that was
     in its way.
     """

@@ -13,7 +13,7 @@ from barnabas.app.clients.classic.streams import MessageStream
 from barnabas.app.compose import client_coordination
 from barnabas.core.classic.consumer_settings import ConsumerRebalanceFailed
 from barnabas.ports.coordination import Coordination, NoNode
-from barnabas.ports.errors import ConfigError
+from barnabas.ports.errors import ClosedError, ConfigError
 
 VALUES = [b"value %d" % number for number in range(20)]
 
@@ -104,17 +104,19 @@ def test_garbage_that_comes_later_does_not_disturb(
         assert _take(stream) == sorted(VALUES)
 
 
-def test_a_foreign_owner_is_named_and_the_partition_taken_when_it_goes(broker: Broker, session: Coordination) -> None:
+def test_a_foreign_owner_is_named_and_the_group_left_to_others(broker: Broker, session: Coordination) -> None:
     _produce(broker)
     path = f"/consumers/g/owners/events/{_own_place(session)}"
     session.create(path, b"somebody-0")
     with _connector(broker, rebalance_retries_max=2) as connector:
-        (stream,) = connector.create_message_streams({"events": 1})["events"]
         with pytest.raises(ConsumerRebalanceFailed, match=f"{path} is owned by 'somebody-0'"):
-            next(stream)
-        assert connector.owned() == {}
-        session.delete(path)
-        session.create("/consumers/g/ids/nudge", b"{  }")
+            connector.create_message_streams({"events": 1})
+        assert session.children("/consumers/g/ids") == []
+        with pytest.raises(ClosedError):
+            connector.create_message_streams({"events": 1})
+    session.delete(path)
+    with _connector(broker) as connector:
+        (stream,) = connector.create_message_streams({"events": 1})["events"]
         assert _take(stream) == sorted(VALUES)
 
 

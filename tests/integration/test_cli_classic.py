@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,6 +20,7 @@ from barnabas import Broker
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.compose import client_coordination
 from barnabas.core.classic.registries import children
+from barnabas.ports.coordination import NodeExists
 
 pytestmark = pytest.mark.process
 
@@ -65,6 +66,21 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def consume(cluster: Cluster, *arguments: str) -> list[bytes]:
     done = barnabas_here("consume", *arguments, *cluster.option, *QUICK)
     return done.stdout.splitlines()
+
+
+def test_a_group_that_cannot_agree_ends_consume_with_an_error(cluster: Cluster) -> None:
+    cluster.fill("taken")
+    path = "/consumers/taken/owners/taken/1-0"
+    with closing(client_coordination(cluster.url)) as session:
+        for parent in ("/consumers", "/consumers/taken", "/consumers/taken/owners", "/consumers/taken/owners/taken"):
+            with suppress(NodeExists):
+                session.create(parent, b"")
+        session.create(path, b"somebody-0")
+        options = ("taken", "-g", "taken", "--from-beginning", "--set", "rebalance.retries.max=2")
+        failed = barnabas_here("consume", *options, *cluster.option, *QUICK, expect=1)
+        assert failed.stdout == b""
+        assert f"{path} is owned by 'somebody-0'".encode() in failed.stderr.splitlines()[-1]
+        assert children(session, "/consumers/taken/ids") == []
 
 
 def test_produce_by_registries_and_consume_in_a_group(cluster: Cluster) -> None:

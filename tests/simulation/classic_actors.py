@@ -249,7 +249,7 @@ class Member(Machine):
         self.world.report(text)
 
     def _started(self, error: BaseException | None) -> None:
-        if error is not None:
+        if error is not None and not isinstance(error, ConsumerRebalanceFailed):  # that is tried again
             assert isinstance(error, CoordinationError) or self.leaving, error
             if not self.leaving:
                 self.cut_power()

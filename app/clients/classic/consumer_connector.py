@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ....core.classic.consumer import ClassicConsumer, ConsumerOutside, make_consumer_id
+from ....core.classic.consumer_settings import ConsumerRebalanceFailed
 from ....core.classic.layout import BrokerPartition
 from ....core.classic.subscription import Subscription
 from ....core.classic.topic_filter import TopicFilter
@@ -100,7 +101,8 @@ class ConsumerConnector:
     def create_message_streams(self, topics: Mapping[str, int]) -> dict[str, list[MessageStream]]:
         """So many streams of each topic; once per connector. The topics need not exist yet.
 
-        Returns when the group has been joined and the first rebalance has ended; if that failed, the streams tell.
+        Returns when the group has been joined and the first rebalance has ended. Raises `ConsumerRebalanceFailed` when
+        that failed `rebalance.retries.max` times, as 0.7 does; the connector has then left the group and is shut down.
         Raises `ConfigError`, `CoordinationError`; it may be called again then.
         """
         if not topics:
@@ -225,12 +227,21 @@ class ConsumerConnector:
             self._consumer = consumer
         try:
             self._ask(lambda done: consumer.start(lambda error: done(Outcome(error=error))))
+        except ConsumerRebalanceFailed:
+            self._leave()  # else the group would count on a member that nobody reads from
+            raise
         except BarnabasError:
             with self._begun:
                 if not self._shutting:
                     self._consumer = None
             raise
         return consumer
+
+    def _leave(self) -> None:
+        try:
+            self.shutdown()
+        except BarnabasError as error:
+            logger.warning("consumer %s: leaving the group failed: %s", self.consumer_id, error)
 
     def _outside(self) -> ConsumerOutside:
         link = self._shell.connector

@@ -225,6 +225,7 @@ def test_a_conflict_that_stays_is_told_to_every_stream_and_healed_by_a_change(
     began = world.clock.monotonic_ms()
     world.run_until(lambda: bool(member.started))
     assert 200 <= world.clock.monotonic_ms() - began < 300
+    assert isinstance(member.started[0], ConsumerRebalanceFailed)
     for number in range(2):
         with pytest.raises(ConsumerRebalanceFailed, match="somebody-0"):
             member.poll(number)

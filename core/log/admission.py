@@ -2,10 +2,10 @@
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ..message.batch_header import BatchHeader, check_batch, check_timestamps, parse_header, stamp_time
+from ..message.batch_header import NO_TIMESTAMP, BatchHeader, check_batch, check_timestamps, parse_header, stamp_time
 from ..message.batch_rebuild import rebuild_batch, renumber_batch
 from ..message.codec import DECOMPRESSED_BYTES_MAX, Codecs
-from ..message.record_check import validate_records
+from ..message.record_check import largest_timestamp, validate_records
 from .config import LONG_MAX, LogConfig
 from .format import Admitted
 
@@ -22,13 +22,16 @@ def admit(records: memoryview, config: LogConfig, codecs: Codecs, *, now_ms: int
     header = check_batch(records, codecs=codecs, max_bytes=config.max_message_bytes, allows_zstd=allows_zstd)
     if header.size > config.segment_bytes:
         raise _too_large_for_segment(header.size, config)
+    max_timestamp, consecutive = header.max_timestamp, True
     append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
     before_max, after_max = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     if append_time >= 0:
         before_max = after_max = LONG_MAX
-    elif before_max != LONG_MAX or after_max != LONG_MAX:
-        check_timestamps(header, now_ms=now_ms, before_max_ms=before_max, after_max_ms=after_max)
-    max_timestamp, consecutive = header.max_timestamp, True
+    elif header.base_timestamp == NO_TIMESTAMP != max_timestamp:
+        max_timestamp = largest_timestamp(records, header, codecs)
+    if before_max != LONG_MAX or after_max != LONG_MAX:
+        bounds = {"before_max_ms": before_max, "after_max_ms": after_max}
+        check_timestamps(header.base_timestamp, max_timestamp, now_ms=now_ms, **bounds)
     if config.compacted or config.record_validation:
         checked = validate_records(
             records,

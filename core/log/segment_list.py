@@ -148,7 +148,8 @@ class SegmentList:
                     base_offset=segment.base_offset,
                     next_offset=self.next_offset(index, end),
                     size_bytes=segment.size,
-                    largest_timestamp_ms=largest if largest != NO_TIMESTAMP else segment.modified_ms,
+                    # 0 stands for none where librdkafka's header was taken at its word.
+                    largest_timestamp_ms=largest if largest > 0 else segment.modified_ms,
                     active=segment is self.active,
                 )
             )

@@ -157,12 +157,12 @@ def _check_attributes(header: BatchHeader, codecs: Codecs | None, allows_zstd: b
         codecs.by_id(header.codec_id)
 
 
-def check_timestamps(header: BatchHeader, *, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
-    """Check the first and the largest timestamp that the header claims against the window of a CreateTime topic.
+def check_timestamps(first: int, largest: int, *, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
+    """Check the first and the largest timestamp of a batch against the window of a CreateTime topic.
 
     Raises `ApiError` INVALID_TIMESTAMP. What stands in the records is checked by `validate_records`.
     """
-    for timestamp in (header.base_timestamp, header.max_timestamp):
+    for timestamp in (first, largest):
         if timestamp != NO_TIMESTAMP and not now_ms - before_max_ms <= timestamp <= now_ms + after_max_ms:
             raise ApiError(
                 ErrorCode.INVALID_TIMESTAMP,

@@ -1,4 +1,5 @@
-"""The checks of a client's batch that open every record (facts B2): compacted topics, and `record.validation=true`."""
+"""The checks of a client's batch that open every record (facts B2): compacted topics, `record.validation=true`, and
+batches whose header cannot be right about timestamps."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,12 +8,17 @@ from ...ports.broker_api import RecordError
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import Buffer
-from .batch_header import LONG_MAX, NO_TIMESTAMP, parse_header
+from .batch_header import LONG_MAX, NO_TIMESTAMP, BatchHeader, parse_header
 from .batch_reader import open_records, timestamp_range
 from .codec import Codecs
 
 RECORD_ERRORS_MAX = 100
 """How many records of a batch are complained about one by one."""
+
+_LOOKED_AT_RECORDS_MAX = 10_000
+_LOOKED_AT_BYTES_MAX = 8 * 1024 * 1024
+"""What a batch may unpack to where only its timestamps are wanted: what librdkafka puts into one by default, and more.
+Whoever packs more than that would make the others wait."""
 
 
 class InvalidRecords(ApiError):
@@ -93,3 +99,24 @@ def validate_records(
         first = sorted(errors.items())[:RECORD_ERRORS_MAX]
         raise InvalidRecords(code, [RecordError(index=index, message=text) for index, text in first])
     return CheckedRecords(largest, deltas.index(largest - base), consecutive)
+
+
+def largest_timestamp(buf: Buffer, header: BatchHeader, codecs: Codecs) -> int:
+    """The largest timestamp of a batch whose first record has none (base timestamp -1); -1 when no record has one.
+
+    Its header need not be right: librdkafka says 0 where no message has a timestamp. Of a batch that unpacks to more
+    than a producer sends by default the header counts, its 0 meaning none. Raises `ApiError` INVALID_RECORD when the
+    records cannot be read.
+    """
+    claimed = header.max_timestamp or NO_TIMESTAMP
+    if header.count > _LOOKED_AT_RECORDS_MAX:
+        return claimed
+    try:
+        records = open_records(buf, header, codecs, max_bytes=_LOOKED_AT_BYTES_MAX, with_headers=False)
+        return timestamp_range(header, records)[1]
+    except ApiError as error:
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+            return claimed
+        if error.code is ErrorCode.CORRUPT_MESSAGE:
+            raise ApiError(ErrorCode.INVALID_RECORD, error.message) from error
+        raise

@@ -1,5 +1,7 @@
 """Appending (facts B2) and rolling (facts B3)."""
 
+from collections.abc import Sequence
+
 import pytest
 from support.batches import batch, bytes_of, messages_in, open_log, put, read_all
 
@@ -7,8 +9,8 @@ from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.log.segment import Segment
-from barnabas.core.message.batch_header import crc_valid, parse_header
-from barnabas.core.message.codec import Codecs
+from barnabas.core.message.batch_header import crc_valid, parse_header, stamp_time, write_crc
+from barnabas.core.message.codec import Codec, Codecs
 from barnabas.core.message.record_check import InvalidRecords
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
@@ -91,8 +93,6 @@ def test_compacted_topics_need_keys(folder: Folder) -> None:
 
 def test_records_are_opened_only_where_asked(folder: Folder) -> None:
     """The largest timestamp of a header is trusted, unless record.validation corrects it."""
-    from barnabas.core.message.batch_header import stamp_time
-
     for validated, expected in ((False, 9999), (True, 1000)):
         log = open_log(MemoryLogDir().folder("t-0"), config=LogConfig(record_validation=validated))
         records = batch(b"x", at=1000)
@@ -110,6 +110,53 @@ def test_timestamp_window(folder: Folder) -> None:
         assert _refused(log, batch(b"x", at=at), now_ms=1000).code is ErrorCode.INVALID_TIMESTAMP
     for at in (900, 1010, -1):
         put(log, b"x", at=at, now_ms=1000)
+
+
+def untimed(*values: bytes, claims: int = 0, codec: Codec | None = None, times: Sequence[int] = ()) -> memoryview:
+    """What librdkafka sends of messages without a timestamp: base -1, and a largest one that is not in the records."""
+    records = batch(*values, timestamps=times or [-1] * len(values), codec=codec)
+    stamp_time(records, claims, log_append_time=False)
+    return records
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("validated", [False, True])
+def test_the_largest_timestamp_of_a_batch_that_begins_without_one(
+    folder: Folder, codecs: Codecs, codec: str, validated: bool
+) -> None:
+    window = LogConfig(message_timestamp_before_max_ms=100, record_validation=validated)
+    log = open_log(folder, codecs=codecs, config=window)
+    packed = codecs.by_name(codec)
+    for claims, times, expected in ((0, [-1, -1], -1), (7777, [-1, -1], -1), (0, [-1, 950], 950), (-5, [-1, -1], -1)):
+        records = untimed(b"a", b"b", claims=claims, codec=packed, times=times)
+        at = log.append(records, leader_epoch=3, now_ms=1000).base_offset
+        header = parse_header(bytes_of(log, at))
+        assert (header.base_timestamp, header.max_timestamp) == (-1, expected)
+        assert crc_valid(bytes_of(log, at), header)
+    assert log.segments[0].largest_timestamp == 950
+    found = log.offset_for_timestamp(0)
+    assert found is not None
+    assert found[:2] == (950, 5)
+    too_old = untimed(b"a", b"b", times=[-1, 800])
+    assert _refused(log, too_old, now_ms=1000).code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_a_batch_that_unpacks_to_too_much_is_taken_at_its_word(folder: Folder, codecs: Codecs) -> None:
+    log = open_log(folder, codecs=codecs)
+    packed = codecs.by_name("zstd")
+    large = untimed(*[bytes(1_000_000)] * 9, claims=0, codec=packed)
+    many = untimed(*[b""] * 10_001, claims=500, codec=packed, times=[-1] * 10_000 + [600])
+    for records, expected in ((large, -1), (many, 500)):
+        at = log.append(records, leader_epoch=0, now_ms=1000).base_offset
+        assert parse_header(bytes_of(log, at)).max_timestamp == expected
+
+
+def test_records_that_cannot_be_read_are_refused_where_their_timestamps_are_wanted(folder: Folder) -> None:
+    log = open_log(folder)
+    records = untimed(b"a", b"b")
+    records[61] = 2  # the length of the first record
+    write_crc(records, 0, len(records))
+    assert _refused(log, records).code is ErrorCode.INVALID_RECORD
 
 
 def test_log_append_time(folder: Folder) -> None:

@@ -10,6 +10,7 @@ from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.log.retention import DeletionPolicy, SegmentInfo
+from barnabas.core.message.batch_header import stamp_time
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder, StorageError, StorageFull
@@ -77,6 +78,33 @@ def test_by_age_of_the_file_without_timestamps() -> None:
     log = open_log(folder, config=CONFIG, recover=False)
     assert _retain(log, now_ms=600, retention_ms=100) == 0
     assert _retain(log, now_ms=601, retention_ms=100) == 1
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_what_librdkafka_sends_without_timestamps_is_aged_by_the_file(orderly: bool) -> None:
+    folder = MemoryLogDir(MemoryDisk(now_ms=lambda: 5000)).folder("t-0")
+    log = open_log(folder, config=CONFIG)
+    for _ in range(5):
+        records = batch(b"12345678", at=-1)
+        stamp_time(records, 0, log_append_time=False)
+        log.append(records, leader_epoch=0, now_ms=5000)
+    assert _retain(log, now_ms=5100, retention_ms=100) == 0
+    if orderly:
+        log.close()
+    log = open_log(folder, config=CONFIG, recover=not orderly, now_ms=9000)
+    assert [segment.largest_timestamp for segment in log.segments] == [-1, -1, -1]
+    assert log.offset_for_timestamp(0) is None
+    assert _retain(log, now_ms=5100, retention_ms=100) == 0
+    assert _retain(log, now_ms=5101, retention_ms=100) == 3
+
+
+def test_a_header_that_was_taken_at_its_word_before_is_no_reason_to_delete() -> None:
+    folder = MemoryLogDir(MemoryDisk(now_ms=lambda: 5000)).folder("t-0")
+    log = open_log(folder, config=CONFIG)
+    for _ in range(3):
+        put(log, b"12345678", at=0, now_ms=5000)
+    assert _retain(log, now_ms=5100, retention_ms=100) == 0
+    assert _retain(log, now_ms=5101, retention_ms=100) == 2
 
 
 @pytest.mark.parametrize(("high_watermark", "expected"), [(0, []), (1, []), (2, [0]), (5, [0, 2]), (7, [0, 2, 4])])

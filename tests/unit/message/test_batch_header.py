@@ -105,14 +105,14 @@ def test_zstd_needs_a_client_that_knows_it() -> None:
 def test_timestamps_of_the_header_must_be_in_the_window(timestamp: int) -> None:
     header = parse_header(encode_batch([Message(b"", timestamp_ms=timestamp)], now_ms=NOW_MS))
     with pytest.raises(ApiError) as caught:
-        check_timestamps(header, now_ms=NOW_MS, before_max_ms=10, after_max_ms=5)
+        check_timestamps(header.base_timestamp, header.max_timestamp, now_ms=NOW_MS, before_max_ms=10, after_max_ms=5)
     assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
 
 
 @pytest.mark.parametrize("timestamp", [NOW_MS - 10, NOW_MS + 5, -1])
 def test_timestamps_in_the_window_and_no_timestamp_pass(timestamp: int) -> None:
     header = parse_header(encode_batch([Message(b"", timestamp_ms=timestamp)], now_ms=NOW_MS))
-    check_timestamps(header, now_ms=NOW_MS, before_max_ms=10, after_max_ms=5)
+    check_timestamps(header.base_timestamp, header.max_timestamp, now_ms=NOW_MS, before_max_ms=10, after_max_ms=5)
 
 
 def test_offset_and_epoch_are_stamped_in_place_without_touching_the_crc() -> None:

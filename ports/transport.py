@@ -15,6 +15,11 @@ Address = tuple[str, int]
 Piece = Buffer | Region
 
 
+def memory_bytes(pieces: Sequence[Piece]) -> int:
+    """Bytes of those pieces that are in memory; regions are in files."""
+    return sum(len(piece) for piece in pieces if isinstance(piece, bytes | bytearray | memoryview))
+
+
 class TransportError(BarnabasError):
     """The network failed: cannot listen, cannot connect, connection lost. The text names the address and the reason."""
 
@@ -29,8 +34,15 @@ class Limits:
     """Further connections are accepted and closed at once, with one log line."""
     idle_ms: int = 600_000
     """A connection on which nothing was read or written for so long, and nothing is in flight, is closed; 0 = never."""
-    unsent_bytes_max: int = 104_857_600
-    """Reading from a connection pauses while more than this waits to be sent to it."""
+    held_bytes_max: int = 104_857_600
+    """Reading from a connection pauses while more than this of it is in memory: what waits to be sent to it, without
+    the regions of files, and what its handler keeps. Two ends that both pause can wait for each other: an end that
+    asks leaves it high."""
+    unsent_regions_max: int = 1000
+    """The same for the number of file regions that wait to be sent."""
+    all_held_bytes_max: int = 0
+    """A bound on what all connections of the transport have in memory, long frames that have come in part included.
+    Above it nothing is read from those that hold more than an equal share; 0 = no bound."""
 
 
 class Connection(Protocol):
@@ -55,6 +67,11 @@ class Connection(Protocol):
         """
         ...
 
+    def keep(self, change: int) -> None:
+        """The handler keeps so many bytes more for this connection than before, or less (a negative number): requests
+        that wait for their answers, answers that wait for their turn. They count as what waits to be sent does."""
+        ...
+
     def pause(self) -> None:
         """Deliver no more frames until `resume`: how a handler bounds what is in flight. Takes effect at once."""
         ...
@@ -72,7 +89,11 @@ class Connection(Protocol):
 
 
 class ConnectionHandler(Protocol):
-    """What the user of a connection provides."""
+    """What the user of a connection provides.
+
+    Frames of one connection that have come together are delivered a few at a time, so that others get their turn
+    between them.
+    """
 
     def frame(self, content: memoryview) -> None:
         """One whole frame, without its length. The memory is writable and is the handler's until it returns: what must

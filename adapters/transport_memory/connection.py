@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ...core.memory_budget import Account
 from ...ports.errors import BarnabasError
 from ...ports.scheduler import Timer
 from ...ports.transport import Address, ConnectionHandler, Limits, Piece, TransportError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 _GARBAGE = b"\xdd"
 """What a frame's memory is filled with after the handler returned: who keeps a view of it notices."""
+_FRAMES_PER_TURN = 32
 
 
 class Pipe:
@@ -20,15 +22,21 @@ class Pipe:
 
     def __init__(self) -> None:
         self.frames: deque[bytearray] = deque()
+        self._weights: deque[tuple[int, int]] = deque()
+        self.memory_bytes = self.regions = 0
+        """Of the frames: their bytes without those of regions, and how many regions they had."""
         self.arrived = 0
         """How many of `frames` have made the way; the network may have slowed the rest."""
         self.ended = False
         self.bytes = 0
 
-    def add(self, content: bytearray) -> None:
+    def add(self, content: bytearray, region_bytes: int, regions: int) -> None:
         """Send a frame on its way."""
         self.frames.append(content)
         self.bytes += len(content) + 4
+        self._weights.append((len(content) + 4 - region_bytes, regions))
+        self.memory_bytes += len(content) + 4 - region_bytes
+        self.regions += regions
 
     def take(self) -> bytearray | None:
         """The next frame that has arrived."""
@@ -37,12 +45,16 @@ class Pipe:
         self.arrived -= 1
         content = self.frames.popleft()
         self.bytes -= len(content) + 4
+        memory_bytes, regions = self._weights.popleft()
+        self.memory_bytes -= memory_bytes
+        self.regions -= regions
         return content
 
     def clear(self) -> None:
         """Forget what is on the way."""
         self.frames.clear()
-        self.arrived = self.bytes = 0
+        self._weights.clear()
+        self.arrived = self.bytes = self.memory_bytes = self.regions = 0
 
 
 class MemoryConnection:
@@ -63,6 +75,8 @@ class MemoryConnection:
         self._in = into
         self._handler: ConnectionHandler | None = None
         self._forget: Callable[[], None] | None = None
+        self._kept_bytes = 0
+        self._account = Account(network.memory_of(node), limits.all_held_bytes_max, self.ask_pump)
         self._paused = False
         self._delivering = False
         self._pump_asked = False
@@ -92,13 +106,22 @@ class MemoryConnection:
         if self.closed or (self.other is not None and self.other.closed):
             return
         try:
-            content = _joined(pieces)
+            content, region_bytes, regions = _joined(pieces)
         except BarnabasError as error:
             self._fail(error)
             return
         self._used = True
-        self._out.add(content)
+        self._out.add(content, region_bytes, regions)
+        self._count_memory()
         self._network.carry(self, self._arrive)
+
+    def keep(self, change: int) -> None:
+        """The handler keeps so many bytes more, or less."""
+        held_back = self._holds_too_much
+        self._kept_bytes += change
+        self._count_memory()
+        if held_back and not self._holds_too_much:
+            self.ask_pump()
 
     def pause(self) -> None:
         """Deliver no more frames until `resume`."""
@@ -120,6 +143,17 @@ class MemoryConnection:
         self._end(None)
         if self.other is not None:
             self.other.ask_pump()
+
+    # --- memory
+
+    @property
+    def _holds_too_much(self) -> bool:
+        out, limits = self._out, self._limits
+        return out.memory_bytes + self._kept_bytes > limits.held_bytes_max or out.regions > limits.unsent_regions_max
+
+    def _count_memory(self) -> None:
+        if self._account.bytes_max and not self.closed:
+            self._account.set(self._out.memory_bytes + self._kept_bytes)
 
     # --- the network's side
 
@@ -148,21 +182,30 @@ class MemoryConnection:
         handler = self._handler
         if handler is None or self.closed or self._network.is_cut(self):
             return
-        took = False
+        took = 0
         self._delivering = True
         try:
-            while not (self._paused or self.closed or self._out.bytes > self._limits.unsent_bytes_max):
+            while took < _FRAMES_PER_TURN and not (self._paused or self.closed or self._holds_too_much):
+                if self._account.must_wait():
+                    break
                 content = self._in.take()
                 if content is None:
                     break
-                took = True
+                took += 1
                 self._deliver(handler, content)
         finally:
             self._delivering = False
+        if took == _FRAMES_PER_TURN:
+            self.ask_pump()
         if took and self.other is not None:
-            self.other.ask_pump()  # it may have waited for its frames to be taken
+            self.other.frames_taken()
         if self._in.ended and not self._in.frames and not self.closed:
             self._end(None)
+
+    def frames_taken(self) -> None:
+        """The other end has taken some, for which this one may have waited."""
+        self._count_memory()
+        self.ask_pump()
 
     def _deliver(self, handler: ConnectionHandler, content: bytearray) -> None:
         self._used = True
@@ -190,6 +233,7 @@ class MemoryConnection:
 
     def _end(self, error: TransportError | None) -> None:
         self.closed = True
+        self._account.close()
         self._in.clear()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -213,8 +257,10 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def _joined(pieces: Sequence[Piece]) -> bytearray:
+def _joined(pieces: Sequence[Piece]) -> tuple[bytearray, int, int]:
+    """The frame; how much of it were regions, and how many."""
     content = bytearray()
+    region_bytes = regions = 0
     for piece in pieces:
         if isinstance(piece, (bytes, bytearray, memoryview)):
             content += piece
@@ -223,4 +269,6 @@ def _joined(pieces: Sequence[Piece]) -> bytearray:
             if len(part) != piece.size:
                 raise TransportError(f"a file region of {piece.size} bytes ended after {len(part)}")
             content += part
-    return content
+            region_bytes += len(part)
+            regions += 1
+    return content, region_bytes, regions

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from ...core.memory_budget import MemoryBudget
 from ...ports.entropy import Entropy
 from ...ports.scheduler import Scheduler
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, TransportError
@@ -93,6 +94,7 @@ class MemoryNetwork:
         self.connections: dict[MemoryConnection, None] = {}  # a set, in the order of their making
         self.attempts: dict[_Attempt, None] = {}
         self._entropy = entropy
+        self._memory: dict[str, MemoryBudget] = {}
         self._cuts: set[frozenset[str]] = set()
         self._last_port = _FIRST_FREE_PORT
 
@@ -136,6 +138,10 @@ class MemoryNetwork:
         self.lose_connections(node)
 
     # --- for transports and connections
+
+    def memory_of(self, node: str) -> MemoryBudget:
+        """What the connections of a node hold."""
+        return self._memory.setdefault(node, MemoryBudget())
 
     def is_cut(self, connection: MemoryConnection) -> bool:
         """True if nothing passes on the way of this connection."""

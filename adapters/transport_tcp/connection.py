@@ -4,8 +4,10 @@ import errno
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING
 
+from ...core.memory_budget import Account, MemoryBudget
 from ...ports.errors import BarnabasError
 from ...ports.transport import Address, ConnectionHandler, Limits, Piece, TransportError
 from .inbound import Inbound, ReceiveBuffers
@@ -19,10 +21,18 @@ if TYPE_CHECKING:
 
 # Why no frames are delivered at present; any of them also stops reading.
 _PAUSED = 1  # the handler asked for it
-_UNSENT = 2  # too much waits to be sent
+_HELD_BYTES = 2  # too much of it is in memory, or too many regions wait
 _RESUMING = 4  # what was received meanwhile is delivered on the next turn
 _CLOSING = 8  # closes when what was sent has gone out
 _GONE = 16
+_SHORT = 32  # too much is in memory altogether, and much of it is this connection's
+
+_SLICE_SECONDS = 0.001
+"""One frame of a connection is delivered on a turn, and others behind it while no more time than this has passed.
+Many small ones are cheaper together: their answers share a call to the system, their records a batch."""
+_TURN_SECONDS = 0.01
+"""When so much of a turn has passed, each connection has only the one."""
+_STALLED_MS = 10_000.0
 
 _FLUSH_EARLY_BYTES = 1_048_576
 """Answers to frames received together leave together, unless they come to more than this."""
@@ -52,6 +62,7 @@ class Shared:
         self.reactor = reactor
         self.report = report
         self.buffers = ReceiveBuffers()
+        self.memory = MemoryBudget()
         self.connections: set[TcpConnection] = set()
         self.attempts: set[Connecting] = set()
 
@@ -60,6 +71,7 @@ class TcpConnection:
     """Fulfils `Connection`. Delayed answers hold this object: its descriptor may long belong to another connection."""
 
     __slots__ = (
+        "_account",
         "_delivering",
         "_forget",
         "_handler",
@@ -68,6 +80,7 @@ class TcpConnection:
         "_inbound",
         "_interest",
         "_is_gathering",
+        "_kept_bytes",
         "_last_active",
         "_limits",
         "_local",
@@ -96,6 +109,8 @@ class TcpConnection:
         self._handler: ConnectionHandler | None = None
         self._inbound = Inbound(shared.buffers, limits.frame_bytes_max)
         self._outbound = Outbound()
+        self._kept_bytes = 0
+        self._account = Account(shared.memory, limits.all_held_bytes_max, self._memory_is_free)
         self._held = 0
         self._interest = 0
         self._delivering = False
@@ -140,11 +155,10 @@ class TcpConnection:
         except BarnabasError as error:
             self._fail(error)
             return
-        unsent = self._outbound.unsent_bytes
-        if self._must_flush(unsent):
+        if self._must_flush(self._outbound.unsent_bytes):
             self._flush()
-        elif unsent > self._limits.unsent_bytes_max:
-            self._held |= _UNSENT
+        else:
+            self._count_memory()
 
     def _must_flush(self, unsent: int) -> bool:
         """False when something else will."""
@@ -161,6 +175,12 @@ class TcpConnection:
         self._is_gathering = False
         if self._outbound.unsent_bytes and not self._held & _GONE and not self._interest & WRITE:
             self._flush()
+
+    def keep(self, change: int) -> None:
+        """The handler keeps so many bytes more, or less."""
+        self._kept_bytes += change
+        if not self._held & _GONE:
+            self._count_memory()
 
     def pause(self) -> None:
         """Deliver no more frames until `resume`."""
@@ -190,6 +210,7 @@ class TcpConnection:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._outbound.clear()
+        self._account.close()
         if not self._delivering:
             self._inbound.clear()
         self._shared.connections.discard(self)
@@ -207,10 +228,10 @@ class TcpConnection:
     def on_ready(self, events: int) -> None:
         """The reactor found the socket readable or writable."""
         if events & READ:
-            if self._held:
-                self._set_interest(self._interest & ~READ)
-            else:
+            if not self._held:
                 self._receive()
+            elif self._held != _RESUMING:  # that is over within this turn
+                self._set_interest(self._interest & ~READ)
         if events & WRITE and not self._held & _GONE:
             self._flush()
 
@@ -230,17 +251,20 @@ class TcpConnection:
         self._deliver()
 
     def _deliver(self) -> None:
-        """Hand out the frames that are whole, then send the answers to them together."""
+        """Hand out a turn's share of the frames that are whole, then send the answers to them together."""
         handler, inbound = self._handler, self._inbound
         if handler is None:
             return
         self._delivering = True
+        until = min(monotonic() + _SLICE_SECONDS, self._reactor.turn_time + _TURN_SECONDS)
         try:
             while not self._held:
                 content = inbound.next_frame()
                 if content is None:
                     break
                 handler.frame(content)
+                if monotonic() >= until:
+                    self._go_on_later()
         except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
             self._fail(error)
         finally:
@@ -249,10 +273,12 @@ class TcpConnection:
                 inbound.clear()
             else:
                 inbound.settle()
-        if self._held & _GONE or self._interest & WRITE:
+        if self._held & _GONE:
             return
-        if self._outbound.unsent_bytes or self._held & _CLOSING:
+        if not self._interest & WRITE and (self._outbound.unsent_bytes or self._held & _CLOSING):
             self._flush()
+        else:
+            self._count_memory()
 
     def _flush(self) -> None:
         before = self._outbound.unsent_bytes
@@ -264,17 +290,52 @@ class TcpConnection:
         except BarnabasError as error:
             self._fail(error)
             return
-        unsent = self._outbound.unsent_bytes
-        if unsent != before:
+        if self._outbound.unsent_bytes != before:
             self._last_active = self._reactor.turn_time
         if done and self._held & _CLOSING:
             self._close_in_order()
             return
         self._set_interest(self._interest & ~WRITE if done else self._interest | WRITE)
-        if unsent > self._limits.unsent_bytes_max:
-            self._held |= _UNSENT
-        else:
-            self._release(_UNSENT)
+        self._count_memory()
+
+    def _count_memory(self) -> None:
+        """Hold frames back while too much is in memory."""
+        outbound, limits, account = self._outbound, self._limits, self._account
+        held = outbound.memory_bytes + self._kept_bytes
+        if held > limits.held_bytes_max or outbound.regions > limits.unsent_regions_max:
+            self._held |= _HELD_BYTES
+        elif self._held & _HELD_BYTES:
+            self._release(_HELD_BYTES)
+        if not account.bytes_max:
+            return
+        long_frame = self._inbound.long_frame_bytes
+        if held + long_frame != account.held:
+            account.set(held + long_frame)
+        led = account.leads
+        if (account.held or led) and not self._held & _SHORT:
+            if account.must_wait(in_a_request=long_frame > 0):
+                self._held |= _SHORT
+            elif account.leads and not led:
+                self._watch_for_stall(self._inbound.pending_bytes)
+
+    def _memory_is_free(self) -> None:
+        self._release(_SHORT)
+        if self._account.leads:
+            self._watch_for_stall(self._inbound.pending_bytes)
+
+    def _watch_for_stall(self, pending_bytes: int) -> None:
+        """Others wait for memory until this one's request has come wholly: it must go on coming."""
+
+        def check() -> None:
+            if self._held & _GONE or not self._account.leads:
+                return
+            if self._inbound.pending_bytes == pending_bytes:
+                late = f"no more within {_STALLED_MS:.0f} ms, while memory is short"
+                self._fail(TransportError(f"{pending_bytes} bytes of a request, and {late}"))
+            else:
+                self._watch_for_stall(self._inbound.pending_bytes)
+
+        self._reactor.call_later(_STALLED_MS, check)
 
     def _release(self, why: int) -> None:
         """One reason less to hold frames back."""
@@ -282,7 +343,11 @@ class TcpConnection:
             return
         self._held &= ~why
         if not self._held and not self._delivering:
-            self._held = _RESUMING
+            self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        if not self._held & _RESUMING:
+            self._held |= _RESUMING
             self._reactor.call_soon(self._go_on)
 
     def _go_on(self) -> None:

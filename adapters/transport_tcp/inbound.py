@@ -69,6 +69,11 @@ class Inbound:
         """Bytes received and not yet handed out."""
         return self._end - self._start
 
+    @property
+    def long_frame_bytes(self) -> int:
+        """The memory that a long frame takes which has come in part."""
+        return len(self._buffer) if self._limit else 0
+
     def receive(self, sock: Receives) -> int:
         """Receive once; returns the number of bytes, 0 at the end of the stream. Raises what the socket raises."""
         if self._limit:

@@ -44,12 +44,20 @@ class _RegionTail:
 class Outbound:
     """The sending side of one connection."""
 
-    __slots__ = ("_items", "_may_sendfile", "unsent_bytes")
+    __slots__ = ("_items", "_may_sendfile", "_region_bytes", "regions", "unsent_bytes")
 
     def __init__(self, *, may_sendfile: bool = _SENDFILE) -> None:
         self._items: deque[Buffer | _RegionTail] = deque()
         self._may_sendfile = may_sendfile
+        self._region_bytes = 0
+        self.regions = 0
+        """Regions that have not gone out wholly."""
         self.unsent_bytes = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """Those of the unsent bytes that are in memory."""
+        return self.unsent_bytes - self._region_bytes
 
     def add(self, pieces: Sequence[Piece]) -> None:
         """Queue one frame. Raises `StorageError` or `TransportError` when a small region cannot be read whole."""
@@ -64,6 +72,8 @@ class Outbound:
                 size = piece.size
                 if size > _INLINE_BYTES:
                     frame.append(_RegionTail(piece, may_sendfile=self._may_sendfile))
+                    self.regions += 1
+                    self._region_bytes += size
                 elif size:
                     frame.append(_read_whole(piece, size))
             content_bytes += size
@@ -95,7 +105,7 @@ class Outbound:
     def clear(self) -> None:
         """Forget what has not gone out, and let go of its files."""
         self._items.clear()
-        self.unsent_bytes = 0
+        self.unsent_bytes = self._region_bytes = self.regions = 0
 
     def _send_buffers(self, sock: socket.socket) -> int:
         items, batch, flags = self._items, [], 0
@@ -125,8 +135,10 @@ class Outbound:
         if not sent:
             raise tail.cut_short()
         tail.sent += sent
+        self._region_bytes -= sent
         if tail.sent == tail.size:
             self._items.popleft()
+            self.regions -= 1
         return sent
 
     def _read_ahead(self, tail: _RegionTail) -> None:
@@ -135,8 +147,10 @@ class Outbound:
         if not part:
             raise tail.cut_short()
         tail.sent += len(part)
+        self._region_bytes -= len(part)
         if tail.sent >= tail.size:
             self._items[0] = part
+            self.regions -= 1
         else:
             self._items.appendleft(part)
 

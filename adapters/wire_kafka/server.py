@@ -12,7 +12,7 @@ from attrs import evolve
 from ...ports.broker_api import BrokerApi, Caller, Produce, ProduceResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError
-from ...ports.transport import Connection, ConnectionHandler, Piece, TransportError
+from ...ports.transport import Connection, ConnectionHandler, Piece, TransportError, memory_bytes
 from . import versions, wire
 from .api import Api
 from .hot import Answered
@@ -25,6 +25,8 @@ ITEMS_MAX = 100_000
 
 _HEADER = Struct(">hhih")
 _NO_ANSWER: Sequence[Piece] = ()
+_DECODED = 8
+"""So many times the bytes of its frame a request takes that waits: it consists of objects, one for a few bytes each."""
 _numbers = count(1)
 """Of connections, for `Caller.connection`."""
 
@@ -108,6 +110,8 @@ class _ServerConnection:
         self._in_flight.append(slot)
         if request is not None:
             self._api.submit(request, self._caller, slot.reply)
+            if slot.pieces is None and self._open and type(request) is not Produce:  # records are not kept
+                self._keep(slot, _DECODED * len(content))
         else:
             self._flush()
         if not self._paused and len(self._in_flight) >= self._max_in_flight and self._open:
@@ -201,17 +205,29 @@ class _ServerConnection:
                 self._hang_up(f"the answer to {slot.name} cannot be encoded: {what}")
                 return
             self._flush()
+            if not slot.is_sent:
+                self._keep(slot, memory_bytes(slot.pieces))
+
+    def _keep(self, slot: "_InFlight", size: int) -> None:
+        """What waits in this place takes so many bytes now."""
+        before, slot.kept_bytes = slot.kept_bytes, size
+        self._connection.keep(size - before)
 
     def _flush(self) -> None:
         """Send the answers whose turn it is."""
-        waiting = self._in_flight
+        waiting, freed = self._in_flight, 0
         while waiting:
-            pieces = waiting[0].pieces
+            slot = waiting[0]
+            pieces = slot.pieces
             if pieces is None:
                 break
             waiting.popleft()
+            slot.is_sent = True
+            freed += slot.kept_bytes
             if pieces:
                 self._connection.send(pieces)
+        if freed:
+            self._connection.keep(-freed)
         if self._paused and len(waiting) < self._max_in_flight:
             self._paused = False
             self._connection.resume()
@@ -227,7 +243,7 @@ class _ServerConnection:
 class _InFlight:
     """A request that waits for its answer, or for its turn."""
 
-    __slots__ = ("_api", "_connection", "_correlation_id", "_version", "pieces", "silent")
+    __slots__ = ("_api", "_connection", "_correlation_id", "_version", "is_sent", "kept_bytes", "pieces", "silent")
 
     def __init__(self, connection: _ServerConnection, api: Api | None, version: int, correlation_id: int) -> None:
         self._connection = connection
@@ -236,6 +252,8 @@ class _InFlight:
         self._correlation_id = correlation_id
         self.silent = False
         self.pieces: Sequence[Piece] | None = None
+        self.is_sent = False
+        self.kept_bytes = 0
 
     @property
     def name(self) -> str:

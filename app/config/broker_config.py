@@ -47,7 +47,16 @@ class BrokerConfig:
         "socket.request.max.bytes", 104_857_600, 1, doc="The largest request; a larger one closes its connection."
     )
     socket_unsent_max_bytes: int = int_key(
-        "socket.unsent.max.bytes", 104_857_600, 1, doc="Ours. No more is read from a connection while so much waits."
+        "socket.unsent.max.bytes",
+        4_194_304,
+        1,
+        doc="Ours. No more is read from a connection while so much of its requests and answers is in memory.",
+    )
+    queued_max_request_bytes: int = long_key(
+        "queued.max.request.bytes",
+        268_435_456,
+        -1,
+        doc="The same for all connections together: who has more than an equal share is not read from; -1: no bound.",
     )
     max_in_flight_requests_per_connection: int = int_key(
         "max.in.flight.requests.per.connection", 1000, 1, doc="Ours. Requests of one connection without an answer yet."
@@ -241,14 +250,6 @@ class BrokerConfig:
     )
     topic_flush_intervals_ms: str = text_key(
         "topic.flush.intervals.ms", "", doc="log.flush.interval.ms of single classic topics: TOPIC:MS,..."
-    )
-    logging_level: tuple[str, ...] = list_key(
-        "logging.level",
-        ("info",),
-        doc="Ours. Of `barnabas serve`: LEVEL for all loggers, LOGGER=LEVEL for one.",
-    )
-    logging_format: str = text_key(
-        "logging.format", "text", ("text", "json"), doc="Ours. Of `barnabas serve`: how a line of its log looks."
     )
     metrics_listen: str | None = text_key(
         "metrics.listen", None, doc="Ours. HOST:PORT where Prometheus finds the metrics."

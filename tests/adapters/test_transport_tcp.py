@@ -414,3 +414,46 @@ def test_a_close_in_a_handler_of_another_connection_leaves_the_frame_alone(harne
 def region_protocol_check(region: FileRegion, other: Bytes) -> tuple[Region, Region]:
     """Both kinds of test regions fulfil the port (for the type checker)."""
     return region, other
+
+
+# --- memory that all connections share
+
+
+def _halves(harness: TcpHarness, server: Server, count: int, size: int) -> list[socket.socket]:
+    """Peers that have sent a frame of `size` but for its last byte, or as much of that as is read from them."""
+    peers = [socket.create_connection(server.listener.address) for _ in range(count)]
+    for peer in peers:
+        peer.setblocking(False)
+        content = struct.pack(">i", size) + bytes(size - 1)
+        sent = 0
+        still = time.monotonic() + 0.2
+        while sent < len(content) and time.monotonic() < still:
+            with suppress(BlockingIOError):
+                sent += peer.send(content[sent:])
+                still = time.monotonic() + 0.2
+            harness.reactor.turn(0)
+    return peers
+
+
+def test_one_half_frame_at_a_time_goes_on_when_memory_is_short(harness: TcpHarness) -> None:
+    server = Server(harness, limits=Limits(all_held_bytes_max=1_000_000))
+    clients = [connect(harness, server.listener.address) for _ in range(8)]
+    for client in clients:
+        client.connection.send([bytes(9_000_000)])
+    harness.run_until(lambda: len(server.handlers) == 8 and all(handler.frames for handler in server.handlers))
+    assert harness.reports == []
+
+
+def test_who_stops_in_the_middle_of_a_frame_while_memory_is_short_is_closed(
+    harness: TcpHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.adapters.transport_tcp.connection._STALLED_MS", 50.0)
+    server = Server(harness, limits=Limits(all_held_bytes_max=1_000_000))
+    stalled = _halves(harness, server, 3, 20_000_000)
+    client = connect(harness, server.listener.address)
+    client.connection.send([b"small"])
+    client.connection.send([bytes(5_000_000)])
+    harness.run_until(lambda: any(len(handler.frames) == 2 for handler in server.handlers))
+    assert any("memory is short" in line for line in harness.reports)
+    for peer in stalled:
+        peer.close()

@@ -66,6 +66,22 @@ def test_requests_in_flight_are_bounded() -> None:
     assert [correlation_id_of(answer) for answer in end.answers] == [0, 1]
 
 
+def test_the_transport_is_told_what_waits() -> None:
+    end = ServerEnd()
+    frames = [request_frame(key, 4, 1, SAMPLES[key].request) for key in (FETCH, METADATA)]
+    end.send(frames[0])
+    kept = end.connection.kept_bytes
+    assert kept > len(frames[0])
+    end.send(frames[1])
+    asked = end.connection.kept_bytes
+    assert asked > kept
+    end.broker.replies[1](SAMPLES[METADATA].result)
+    assert kept < end.connection.kept_bytes != asked, "an answer that waits for its turn"
+    end.broker.replies[0](SAMPLES[FETCH].result)
+    assert len(end.answers) == 2
+    assert end.connection.kept_bytes == 0
+
+
 def test_the_bound_is_at_least_one() -> None:
     with pytest.raises(ValueError, match="max_in_flight"):
         KafkaServer(ServerEnd().broker, listener="x", report=print, max_in_flight=0)

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import Protocol
 
 import pytest
@@ -299,7 +300,7 @@ class TransportContract:
         assert client.frames == [b"news"]
 
     def test_reading_stops_while_too_much_is_unsent(self, harness: TransportHarness) -> None:
-        limits = Limits(unsent_bytes_max=1_000_000)
+        limits = Limits(held_bytes_max=1_000_000)
         answer = b"a" * 400_000
         client, server = pair(harness, lambda recorder, _content: recorder.connection.send([answer]), limits)
         client.connection.pause()
@@ -312,6 +313,78 @@ class TransportContract:
         client.connection.resume()
         harness.run_until(lambda: len(client.frames) == 200)
         assert server.connection.unsent_bytes == 0
+
+    def test_frames_that_came_together_keep_no_other_connection_waiting(self, harness: TransportHarness) -> None:
+        order: list[bytes] = []
+
+        def each(_recorder: Recorder, content: memoryview) -> None:
+            order.append(bytes(content))
+            until = monotonic() + 0.001
+            while b"other" not in order and monotonic() < until:
+                pass
+
+        server = Server(harness, each)
+        first, second = (connect(harness, server.listener.address) for _ in range(2))
+        harness.run_until(lambda: len(server.handlers) == 2)
+        for handler in server.handlers:
+            handler.connection.pause()
+        for _ in range(500):
+            first.connection.send([b"one of many"])
+        second.connection.send([b"other"])
+        harness.pass_ms(50)
+        for handler in server.handlers:
+            handler.connection.resume()
+        harness.run_until(lambda: len(order) == 501)
+        assert order.index(b"other") < 100
+
+    def test_what_the_handler_keeps_counts_as_unsent(self, harness: TransportHarness) -> None:
+        client, server = pair(harness, lambda recorder, _: recorder.connection.keep(400), Limits(held_bytes_max=1000))
+        for _ in range(10):
+            client.connection.send([b"q"])
+        harness.run_until(lambda: len(server.frames) == 3)
+        harness.pass_ms(5)
+        assert len(server.frames) == 3
+        server.connection.keep(-400)
+        harness.run_until(lambda: len(server.frames) == 4)
+        server.connection.keep(-1200)
+        assert len(server.frames) == 4, "delivered within keep"
+        harness.run_until(lambda: len(server.frames) == 7)
+
+    def test_regions_take_no_memory_but_their_number_is_bounded(self, harness: TransportHarness) -> None:
+        region = harness.region(bytes(3_000_000))
+        limits = Limits(held_bytes_max=1_000_000, unsent_regions_max=5)
+        client, server = pair(harness, lambda recorder, _content: recorder.connection.send([region]), limits)
+        client.connection.pause()
+        for _ in range(50):
+            client.connection.send([b"q"])
+        harness.run_until(lambda: server.connection.unsent_bytes > 12_000_000)
+        harness.pass_ms(20)
+        assert 5 < len(server.frames) < 20
+        client.connection.resume()
+        harness.run_until(lambda: len(client.frames) == 50)
+
+    def test_too_much_in_memory_altogether_stops_those_who_have_most_of_it(self, harness: TransportHarness) -> None:
+        def each(recorder: Recorder, content: memoryview) -> None:
+            recorder.connection.send([bytes(700_000) if bytes(content) == b"much" else b"little"])
+
+        server = Server(harness, each, Limits(held_bytes_max=100_000_000, all_held_bytes_max=4_000_000))
+        hogs = [connect(harness, server.listener.address) for _ in range(3)]
+        modest = connect(harness, server.listener.address)
+        for hog in hogs:
+            hog.connection.pause()
+            for _ in range(60):
+                hog.connection.send([b"much"])
+        harness.run_until(lambda: sum(each.connection.unsent_bytes for each in server.handlers) > 4_000_000)
+        for turn in range(50):
+            modest.connection.send([b"question"])
+            harness.run_until(partial(has_frames, modest, turn + 1))
+        held = [handler.connection.unsent_bytes for handler in server.handlers if handler.connection.unsent_bytes]
+        assert len(held) == 3
+        assert sum(held) < 4_000_000 + 3 * 1_048_576 + 3 * 700_004  # TCP gathers a megabyte before it looks
+        assert min(held) > 0.2 * max(held)
+        for hog in hogs:
+            hog.connection.resume()
+        harness.run_until(lambda: all(len(hog.frames) == 60 for hog in hogs))
 
     def test_nothing_is_unsent_in_the_end(self, harness: TransportHarness) -> None:
         client, server = pair(harness)

@@ -121,10 +121,14 @@ class PairConnection:
         self.paused = False
         self.is_closed = False
         self.close_reason = ""
+        self.kept_bytes = 0
 
     @property
     def unsent_bytes(self) -> int:
         return 0
+
+    def keep(self, change: int) -> None:
+        self.kept_bytes += change
 
     def send(self, pieces: Sequence[Piece]) -> None:
         if self.is_closed:

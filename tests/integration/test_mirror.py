@@ -3,7 +3,7 @@
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,13 @@ from support.zookeeper_server import ZookeeperServer
 from barnabas import Admin, Broker, Consumer, Message, Producer
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
+from barnabas.app.compose import remote_coordination
 from barnabas.app.mirror import MirrorMaker
 from barnabas.app.mirror.sources import ClassicSource
+from barnabas.core.classic.layout import BrokerPartition, offset_path
 from barnabas.core.message.classic.message_set import ClassicMessageSet
+from barnabas.ports.broker_api.offsets import LATEST
+from barnabas.ports.coordination import Coordination, NoNode
 from barnabas.ports.errors import BarnabasError, ConfigError
 
 FAST = {"fetcher.backoff.ms": 20, "rebalance.backoff.ms": 100}
@@ -205,6 +209,15 @@ def _has_copied(mirror: MirrorMaker, messages: int) -> bool:
     return mirror.copied >= messages
 
 
+def _has_committed_all(tree: Coordination, source: Broker) -> bool:
+    with ClassicSimpleConsumer(f"classic://{source.bootstrap}") as consumer:
+        end = consumer.offset_at("views", 0, LATEST)
+    try:
+        return tree.get(offset_path("mirror", "views", BrokerPartition(1, 0))).data == b"%d" % end
+    except NoNode:
+        return False
+
+
 def _write_on(producer: Producer, sent: list[bytes], more: threading.Event) -> Callable[[], None]:
     def run() -> None:
         number = 0
@@ -264,13 +277,14 @@ def test_the_source_restarts_while_it_is_mirrored(zookeeper: str, tmp_path: Path
     source = started()
     address = source.bootstrap
     config = {"coordination": where, "groupid": "mirror", **FAST}
-    with classic_broker() as target:
+    with classic_broker() as target, closing(remote_coordination(where)) as tree:
         with mirroring([config], {"broker.list": f"0:{target.bootstrap}"}, 400) as mirror:
             for turn in range(2):
                 with ClassicProducer(zk_connect=where) as producer:
                     producer.send_many("views", [b"%d" % n for n in range(turn * 200, turn * 200 + 200)])
                     producer.confirm()
                 wait_for(partial(_has_copied, mirror, 200 * turn + 200))
+                wait_for(partial(_has_committed_all, tree, source))  # else those 200 are copied once more
                 source.close()
                 source = started(f"classic://{address}")
         assert classic_values(target, "views") == [b"%d" % n for n in range(400)]

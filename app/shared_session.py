@@ -1,9 +1,18 @@
 """A session of its own for each user of one coordination in the same process: a broker, and clients beside it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
-from ..ports.coordination import Cancel, Coordination, CoordinationError, Node, NoNode, SessionState
+from ..ports.coordination import (
+    Cancel,
+    Coordination,
+    CoordinationError,
+    DeleteNode,
+    Node,
+    NodeChange,
+    NoNode,
+    SessionState,
+)
 from ..ports.errors import ClosedError
 
 
@@ -43,6 +52,13 @@ class SharedSession:
         self._check_open()
         self._session.delete(path, version=version)
         self._owners.pop(path, None)
+
+    def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+        self._check_open()
+        self._session.commit(changes, guards=guards)
+        for change in changes:
+            if isinstance(change, DeleteNode):
+                self._owners.pop(change.path, None)
 
     def children(self, path: str) -> list[str]:
         self._check_open()

@@ -5,7 +5,7 @@ Methods may block on the network: callers on the reactor go through `Scheduler.o
 `blocking = False`. Every method is callable from any thread. No exception of the technology behind escapes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -56,6 +56,36 @@ class Node:
     ephemeral: bool = False
 
 
+@frozen
+class CreateNode:
+    """A persistent node that is to be there; missing parents are made, too."""
+
+    path: str
+    data: bytes = b""
+
+
+@frozen
+class SetNode:
+    """New data for a node; `version` None: whatever version it has."""
+
+    path: str
+    data: bytes
+    version: int | None = None
+
+
+@frozen
+class DeleteNode:
+    """The end of a node without children; `version` as in `SetNode`."""
+
+    path: str
+    version: int | None = None
+
+
+NodeChange = CreateNode | SetNode | DeleteNode
+
+CHANGES_MAX = 40
+"""Changes and guards of one `commit` together."""
+
 Cancel = Callable[[], None]
 
 
@@ -87,6 +117,18 @@ class Coordination(Protocol):
 
     def delete(self, path: str, *, version: int | None = None) -> None:
         """Remove the node. Raises `NoNode`, `NotEmpty`, and `BadVersion` as `set` does."""
+        ...
+
+    def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+        """Make all of these changes, or none. Durable on return.
+
+        `guards`: nodes, and the versions that they still have to have. Guards and changes are about different nodes, no
+        change is about a node above that of another, and all data together is as much as one node may hold:
+        `ValueError` else, and beyond `CHANGES_MAX`.
+
+        Raises for the first guard, then the first change, that is refused: `NoNode`, `BadVersion`, `NodeExists`,
+        `NotEmpty` as the single calls do; nothing is changed then, but parents made for a node may stay.
+        """
         ...
 
     def children(self, path: str) -> list[str]:

@@ -1,7 +1,7 @@
 """One broker's tree: nodes in memory, persistent ones also in the file."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import RLock
 from traceback import format_exception
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...core.cluster.delivery import Delivery
 from ...core.cluster.tree import Change, Put, Remove, Tree, check_path
-from ...ports.coordination import Cancel, CoordinationError, Node, SessionState
+from ...ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionState
 from ...ports.errors import ClosedError
 from .store import NodeStore
 
@@ -76,6 +76,11 @@ class EmbeddedCoordination:
             self._check_open()
             self._change(self._nodes.plan_delete(path, version))
 
+    def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+        with self._lock:
+            self._check_open()
+            self._change(self._nodes.plan_commit(changes, guards or {}))
+
     def children(self, path: str) -> list[str]:
         with self._lock:
             self._check_open()
@@ -103,7 +108,7 @@ class EmbeddedCoordination:
         if self._callbacks is not None:
             self._callbacks.shutdown(wait=False)  # a callback may be waiting for the caller
 
-    def _change(self, changes: Sequence[Put] | Sequence[Remove]) -> None:
+    def _change(self, changes: Sequence[Put] | Sequence[Remove] | Sequence[Change]) -> None:
         plan: list[Change] = [*changes]
         self._store.save(plan)
         self._delivery.touch(self._nodes.apply(plan))

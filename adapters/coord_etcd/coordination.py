@@ -1,8 +1,9 @@
 """One session with etcd as a `Coordination`."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from threading import Lock
 from traceback import format_exception
@@ -16,6 +17,7 @@ from ...ports.coordination import (
     Cancel,
     CoordinationError,
     Node,
+    NodeChange,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -23,6 +25,7 @@ from ...ports.coordination import (
     SessionState,
 )
 from ...ports.errors import ClosedError
+from .commit import Commit
 from .keeper import SessionKeeper
 from .tree_requests import (
     KeySpace,
@@ -140,6 +143,17 @@ class EtcdCoordination:
             if pairs(answer.responses[1]):
                 raise NotEmpty(path)
         raise self._too_busy(path)
+
+    def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+        attempt = Commit(self._keys, changes, guards or {})
+        for _ in range(ATTEMPTS):
+            answer = self._transact("a commit", attempt.request())
+            if answer.succeeded:
+                return
+            for parent in attempt.missing_parents(answer):
+                with suppress(NodeExists):
+                    self.create(parent)
+        raise self._too_busy("a commit")
 
     def children(self, path: str) -> list[str]:
         check_path(path)

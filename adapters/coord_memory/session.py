@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from traceback import format_exception
 from typing import TYPE_CHECKING
 
 from ...core.cluster.delivery import Delivery
 from ...core.cluster.tree import check_path
-from ...ports.coordination import Cancel, CoordinationError, Node, SessionState
+from ...ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionState
 from ...ports.errors import ClosedError
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ class MemorySession:
         with self._tree.lock:
             self._check_usable()
             self._tree.change(self._tree.nodes.plan_delete(path, version))
+
+    def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+        with self._tree.lock:
+            self._check_usable()
+            self._tree.change(self._tree.nodes.plan_commit(changes, guards or {}))
 
     def children(self, path: str) -> list[str]:
         with self._tree.lock:

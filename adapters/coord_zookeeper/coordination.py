@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Event, Lock
@@ -15,8 +15,18 @@ from kazoo.protocol.states import KeeperState
 
 from ...core.cluster.delivery import Delivery
 from ...core.cluster.service_url import parse_service_url
-from ...core.cluster.tree import check_data, check_path, parent_of
-from ...ports.coordination import BadVersion, Cancel, CoordinationError, Node, NoNode, SessionState
+from ...core.cluster.tree import check_commit, check_data, check_path, parent_of
+from ...ports.coordination import (
+    BadVersion,
+    Cancel,
+    CoordinationError,
+    CreateNode,
+    Node,
+    NodeChange,
+    NoNode,
+    SessionState,
+    SetNode,
+)
 from ...ports.errors import ClosedError
 from .translate import FAILURES, to_coordination_error, to_node
 from .watches import Watches
@@ -26,6 +36,8 @@ CREATE_ATTEMPTS = 20
 """How often missing parents are made again when others delete them in between."""
 _VERSION_MAX = 2**31 - 1
 _ANY_VERSION = -1
+_NOT_TO_BLAME = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
+"""What the other operations of a refused transaction are answered with."""
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
 """Seconds. kazoo's own pause grows to a minute, far beyond a session."""
 
@@ -110,6 +122,47 @@ class ZookeeperCoordination:
         self._check_version(path, version)
         self._call(path, self._client.delete_async, _ANY_VERSION if version is None else version)
 
+    def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+        guards = guards or {}
+        check_commit(changes, guards)
+        for path, version in (
+            *guards.items(),
+            *((c.path, c.version) for c in changes if not isinstance(c, CreateNode)),
+        ):
+            self._check_version(path, version)
+        for _ in range(CREATE_ATTEMPTS):
+            orphan = self._commit_once(changes, guards)
+            if orphan is None:
+                return
+            for change in changes:  # what else lacks a parent would only be told by the next attempts
+                if isinstance(change, CreateNode):
+                    self._create_parents(change.path)
+        raise CoordinationError(f"{orphan}: its parents are deleted as often as they are made")
+
+    def _commit_once(self, changes: Sequence[NodeChange], guards: Mapping[str, int]) -> str | None:
+        """None: done. Else the path of a node to create whose parent is missing. Raises the first refusal."""
+        self._check_connected("a commit")
+        request, prefix = self._client.transaction(), self._where.prefix
+        for path, version in guards.items():
+            request.check(prefix + path, version)
+        for change in changes:
+            if isinstance(change, CreateNode):
+                request.create(prefix + change.path, change.data)
+            elif isinstance(change, SetNode):
+                request.set_data(
+                    prefix + change.path, change.data, _ANY_VERSION if change.version is None else change.version
+                )
+            else:
+                request.delete(prefix + change.path, _ANY_VERSION if change.version is None else change.version)
+        answers = self._ask("a commit", request.commit_async())
+        for subject, answer in zip((*guards, *changes), answers, strict=True):
+            if not isinstance(answer, Exception) or isinstance(answer, _NOT_TO_BLAME):
+                continue
+            if isinstance(subject, CreateNode) and isinstance(answer, kazoo.NoNodeError):
+                return subject.path
+            self._fail(answer, subject if isinstance(subject, str) else subject.path)
+        return None
+
     def children(self, path: str) -> list[str]:
         check_path(path)
         return sorted(self._call(path, self._client.get_children_async))
@@ -163,10 +216,13 @@ class ZookeeperCoordination:
         if version is not None and not 0 <= version <= _VERSION_MAX:
             raise BadVersion(f"{path} has version {self.get(path).version}, not {version}")
 
-    def _call(self, path: str, request: Callable[..., Any], *arguments: object) -> Any:
+    def _check_connected(self, path: str) -> None:
         self._check_open()
         if not self._connected.is_set():
             raise CoordinationError(f"{path}: not connected to ZooKeeper at {self._where.servers}")
+
+    def _call(self, path: str, request: Callable[..., Any], *arguments: object) -> Any:
+        self._check_connected(path)
         return self._ask(path, request(self._where.prefix + path, *arguments))
 
     def _ask(self, path: str, result: Any) -> Any:

@@ -4,11 +4,23 @@ A change is planned first, which checks it and changes nothing, and then applied
 changes durable in between. No locks, no threads: the adapter brings them.
 """
 
-from collections.abc import Iterable, KeysView, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 
 from attrs import define
 
-from ...ports.coordination import BadVersion, CoordinationError, Node, NodeExists, NoNode, NotEmpty
+from ...ports.coordination import (
+    CHANGES_MAX,
+    BadVersion,
+    CoordinationError,
+    CreateNode,
+    DeleteNode,
+    Node,
+    NodeChange,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SetNode,
+)
 from ...ports.values import frozen
 
 DATA_BYTES_MAX = 1_048_576
@@ -34,6 +46,25 @@ def check_data(data: bytes) -> None:
     """Raise `ValueError` when the data is longer than a node may hold."""
     if len(data) > DATA_BYTES_MAX:
         raise ValueError(f"a node holds at most {DATA_BYTES_MAX} bytes, not {len(data)}")
+
+
+def check_commit(changes: Sequence[NodeChange], guards: Mapping[str, int]) -> None:
+    """Raise `ValueError` for what `Coordination.commit` does not take."""
+    if len(changes) + len(guards) > CHANGES_MAX:
+        raise ValueError(f"a commit has at most {CHANGES_MAX} changes and guards, not {len(changes) + len(guards)}")
+    changed = [change.path for change in changes]
+    for path in (*guards, *changed):
+        check_path(path)
+    named = set(guards).union(changed)
+    if len(named) < len(guards) + len(changed):
+        raise ValueError("the guards and changes of a commit are about different nodes")
+    for path in changed:
+        parent = parent_of(path)
+        while parent:
+            if parent in changed:
+                raise ValueError(f"a commit changes {parent}, and {path} below it")
+            parent = parent_of(parent)
+    check_data(b"".join(change.data for change in changes if not isinstance(change, DeleteNode)))
 
 
 def parent_of(path: str) -> str:
@@ -105,6 +136,25 @@ class Tree:
         if self._checked(path, version).children:
             raise NotEmpty(path)
         return [Remove(path=path)]
+
+    def plan_commit(self, changes: Sequence[NodeChange], guards: Mapping[str, int]) -> list[Change]:
+        """All of the changes. Raises for the first guard or change that is refused, as `Coordination.commit` does."""
+        check_commit(changes, guards)
+        for path, version in guards.items():
+            self._checked(path, version)
+        plan: dict[str, Change] = {}
+        for change in changes:
+            # They are about nodes that do not lie above one another: each can be planned on the tree as it is.
+            for step in self._plan_change(change):
+                plan.setdefault(step.path, step)  # a parent that two of them miss is made once
+        return list(plan.values())
+
+    def _plan_change(self, change: NodeChange) -> Sequence[Change]:
+        if isinstance(change, CreateNode):
+            return self.plan_create(change.path, change.data)
+        if isinstance(change, SetNode):
+            return self.plan_set(change.path, change.data, change.version)
+        return self.plan_delete(change.path, change.version)
 
     def plan_end(self, owner: int) -> list[Remove]:
         """The removal of everything a session owns."""

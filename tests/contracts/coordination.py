@@ -7,6 +7,7 @@ An adapter's test file subclasses `CoordinationContract` with a fixture `harness
 from collections.abc import Callable
 from functools import partial
 
+from contracts.coordination_commits import CommitSuite
 from contracts.coordination_harness import Harness
 from contracts.coordination_nodes import NodeSuite
 from contracts.coordination_sessions import SessionSuite
@@ -14,18 +15,35 @@ from contracts.coordination_watches import WatchSuite
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from barnabas.ports.coordination import BadVersion, Coordination, CoordinationError, NodeExists, NoNode, NotEmpty
+from barnabas.ports.coordination import (
+    BadVersion,
+    Coordination,
+    CoordinationError,
+    CreateNode,
+    DeleteNode,
+    NodeChange,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SetNode,
+)
 
 __all__ = ["CoordinationContract", "Harness", "Opened", "machine_for"]
 
 
-class CoordinationContract(NodeSuite, WatchSuite, SessionSuite):
+class CoordinationContract(NodeSuite, CommitSuite, WatchSuite, SessionSuite):
     """All of it."""
 
 
 PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
 TOPS: list[str] = ["/a", "/b", "/c"]
 VERSIONS = st.none() | st.integers(0, 3)
+GUARDS = st.tuples(PATHS, st.integers(0, 3))
+CHANGES: st.SearchStrategy[NodeChange] = st.one_of(
+    st.builds(CreateNode, PATHS, st.binary(max_size=4)),
+    st.builds(SetNode, PATHS, st.binary(max_size=4), VERSIONS),
+    st.builds(DeleteNode, PATHS, VERSIONS),
+)
 
 
 class Opened:
@@ -41,8 +59,8 @@ class Opened:
 class _Expected:
     """The tree as a plain dict: path to (data, version, ephemeral)."""
 
-    def __init__(self) -> None:
-        self.nodes: dict[str, tuple[bytes, int, bool]] = {}
+    def __init__(self, nodes: dict[str, tuple[bytes, int, bool]] | None = None) -> None:
+        self.nodes = dict(nodes or {})
 
     def children(self, path: str) -> list[str]:
         depth = path.count("/") + 1
@@ -64,6 +82,37 @@ class _Expected:
         if path not in self.nodes:
             return NoNode
         return BadVersion if version not in (None, self.nodes[path][1]) else None
+
+    def set(self, path: str, data: bytes, version: int | None) -> type[CoordinationError] | None:
+        refusal = self.refusal(path, version)
+        if refusal is None:
+            _, old_version, ephemeral = self.nodes[path]
+            self.nodes[path] = (data, old_version + 1, ephemeral)
+        return refusal
+
+    def delete(self, path: str, version: int | None) -> type[CoordinationError] | None:
+        refusal = self.refusal(path, version)
+        if refusal is None and self.children(path):
+            refusal = NotEmpty
+        if refusal is None:
+            del self.nodes[path]
+        return refusal
+
+    def change(self, change: NodeChange) -> type[CoordinationError] | None:
+        if isinstance(change, CreateNode):
+            return self.create(change.path, change.data, ephemeral=False)
+        if isinstance(change, SetNode):
+            return self.set(change.path, change.data, change.version)
+        return self.delete(change.path, change.version)
+
+    def has_parents(self, changes: list[NodeChange]) -> bool:
+        parents = [change.path.rpartition("/")[0] for change in changes if isinstance(change, CreateNode)]
+        return all(not parent or parent in self.nodes for parent in parents)
+
+
+def _is_commit(changes: list[NodeChange], guards: dict[str, int]) -> bool:
+    paths = [change.path for change in changes]
+    return not any(path in guards or any(path.startswith(f"{other}/") for other in paths) for path in paths)
 
 
 def machine_for(open_fresh: Callable[[], Opened]) -> type[RuleBasedStateMachine]:
@@ -94,20 +143,26 @@ def machine_for(open_fresh: Callable[[], Opened]) -> type[RuleBasedStateMachine]
 
         @rule(path=PATHS, data=st.binary(max_size=4), version=VERSIONS)
         def set(self, path: str, data: bytes, version: int | None) -> None:
-            refusal = self.expected.refusal(path, version)
+            refusal = self.expected.set(path, data, version)
             self.check(lambda: self.session.set(path, data, version=version), refusal)
-            if refusal is None:
-                _, old_version, ephemeral = self.expected.nodes[path]
-                self.expected.nodes[path] = (data, old_version + 1, ephemeral)
 
         @rule(path=PATHS, version=VERSIONS)
         def delete(self, path: str, version: int | None) -> None:
-            refusal = self.expected.refusal(path, version)
-            if refusal is None and self.expected.children(path):
-                refusal = NotEmpty
+            refusal = self.expected.delete(path, version)
             self.check(lambda: self.session.delete(path, version=version), refusal)
+
+        @rule(changes=st.lists(CHANGES, max_size=3, unique_by=lambda change: change.path), guard=st.none() | GUARDS)
+        def commit(self, changes: list[NodeChange], guard: tuple[str, int] | None) -> None:
+            guards = dict([guard]) if guard is not None else {}
+            refusal = next(filter(None, (self.expected.refusal(*each) for each in guards.items())), None)
+            after = _Expected(self.expected.nodes)
+            for change in changes:
+                refusal = refusal or after.change(change)
+            if not _is_commit(changes, guards) or (refusal and not self.expected.has_parents(changes)):
+                return  # no commit, or one that may leave parents behind
+            self.check(lambda: self.session.commit(changes, guards=guards), refusal)
             if refusal is None:
-                del self.expected.nodes[path]
+                self.expected = after
 
         @rule()
         def reopen(self) -> None:

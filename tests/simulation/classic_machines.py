@@ -1,13 +1,21 @@
 """Computers of the classic story: their power, the calls that wait for the coordination service, their network."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.adapters.coord_memory import MemorySession
 from barnabas.adapters.system import ManualScheduler, SeededEntropy
-from barnabas.ports.coordination import Cancel, Coordination, CoordinationError, Node, SessionState
+from barnabas.ports.coordination import (
+    Cancel,
+    Coordination,
+    CoordinationError,
+    DeleteNode,
+    Node,
+    NodeChange,
+    SessionState,
+)
 from barnabas.ports.errors import ClosedError
 from barnabas.ports.scheduler import Outcome, Timer
 from barnabas.ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, Transport, TransportError
@@ -246,6 +254,12 @@ class RemoteSession:
 
     def delete(self, path: str, *, version: int | None = None) -> None:
         self._call(lambda: self._session.delete(path, version=version))
+
+    def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+        for change in changes:
+            if not isinstance(change, DeleteNode):
+                self._world.writes(change.path, change.data)
+        self._call(lambda: self._session.commit(changes, guards=guards))
 
     def children(self, path: str) -> list[str]:
         return self._call(lambda: self._session.children(path))

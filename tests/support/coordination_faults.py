@@ -1,9 +1,9 @@
 """A coordination session whose calls fail, or are overtaken by others, where a test says so."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from barnabas.ports.coordination import Cancel, Coordination, CoordinationError, Node, SessionState
+from barnabas.ports.coordination import Cancel, Coordination, CoordinationError, Node, NodeChange, SessionState
 
 T = TypeVar("T")
 
@@ -56,6 +56,10 @@ class FaultyCoordination:
     def delete(self, path: str, *, version: int | None = None) -> None:
         self._run("delete", path, lambda: self._inner.delete(path, version=version))
 
+    def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+        paths = " ".join(change.path for change in changes)
+        self._run("commit", paths, lambda: self._inner.commit(changes, guards=guards))
+
     def children(self, path: str) -> list[str]:
         return self._run("children", path, lambda: self._inner.children(path))
 
@@ -86,6 +90,6 @@ class BlockingCoordination(FaultyCoordination):
         if self.down:
             raise CoordinationError(f"{path}: not connected")
         result = super()._run(name, path, work)
-        if self.deaf and name in ("create", "set", "delete"):
+        if self.deaf and name in ("create", "set", "delete", "commit"):
             raise CoordinationError(f"{path}: the connection is lost, and the answer with it")
         return result

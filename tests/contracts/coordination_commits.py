@@ -31,7 +31,12 @@ class CommitSuite:
         session.create("/gone")
         session.create("/any")
         session.set("/any", b"1")
-        changes = [CreateNode("/new", b"x"), SetNode("/old", b"2", 0), DeleteNode("/gone", 0), SetNode("/any", b"2")]
+        changes: list[NodeChange] = [
+            CreateNode("/new", b"x"),
+            SetNode("/old", b"2", 0),
+            DeleteNode("/gone", 0),
+            SetNode("/any", b"2"),
+        ]
         session.commit(changes)
         assert session.get("/new") == Node(data=b"x", version=0)
         assert session.get("/old") == Node(data=b"2", version=1)

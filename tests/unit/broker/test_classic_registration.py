@@ -23,7 +23,8 @@ class Blocking:
     def __init__(self, session: MemorySession) -> None:
         self.session = session
         self.create, self.get, self.set, self.delete = session.create, session.get, session.set, session.delete
-        self.children, self.watch, self.listen, self.close = (
+        self.commit, self.children, self.watch, self.listen, self.close = (
+            session.commit,
             session.children,
             session.watch,
             session.listen,

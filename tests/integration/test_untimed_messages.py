@@ -1,6 +1,7 @@
 """Messages without a timestamp from librdkafka: kept as long as their file is young, and no limit of time counts."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,10 @@ def start_of(consumer: Consumer, topic: str) -> int:
     return int(low)
 
 
+def _starts_at(consumer: Consumer, topic: str, offset: int) -> bool:
+    return start_of(consumer, topic) == offset
+
+
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_retention_and_limits_leave_them_alone(broker: Broker, codec: str) -> None:
     with Admin(broker) as admin:
@@ -53,7 +58,7 @@ def test_retention_and_limits_leave_them_alone(broker: Broker, codec: str) -> No
         assert produce(broker, "untimed", -1, codec=codec) == []
         for passes in (1, 2):  # when the second lot has gone, a whole check lies between
             assert produce(broker, "old", 1000) == []
-            wait_for(lambda gone=10 * passes: start_of(consumer, "old") == gone)
+            wait_for(partial(_starts_at, consumer, "old", 10 * passes))
         assert start_of(consumer, "untimed") == 0
         (found,) = consumer.offsets_for_times([TopicPartition("untimed", 0, 1)], PATIENCE_S)
         assert found.offset == -1, "no message is so late: none has a time"

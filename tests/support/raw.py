@@ -3,6 +3,7 @@
 import socket
 import struct
 from types import TracebackType
+from typing import Self
 
 
 def frame(api_key: int, version: int, body: bytes, correlation_id: int = 7) -> bytes:
@@ -47,7 +48,7 @@ class RawConnection:
         host, _, port = bootstrap.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=20)
 
-    def __enter__(self) -> "RawConnection":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

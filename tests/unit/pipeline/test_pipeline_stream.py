@@ -172,7 +172,7 @@ def test_an_end_that_a_new_leader_does_not_know_yet_is_asked_again(monkeypatch: 
         pauses.append(seconds)
         _create(cluster, 12, "one")
 
-    monkeypatch.setattr(datasource.time, "sleep", pause)
+    monkeypatch.setattr("barnabas.pipeline.datasource.time.sleep", pause)
     assert _next(_reader(cluster), before)["offsets"] == '{"t": {"0": 12}}'
     assert len(pauses) == 1
 

@@ -180,7 +180,8 @@ class Broker:
 
         Raises `ClosedError` before `start`, `CoordinationError`.
         """
-        from .compose import REMOTE_COORDINATION, configured_coordination, log_report
+        from .compose import REMOTE_COORDINATION, configured_coordination
+        from .logs import log_report
         from .shared_session import SharedSession
 
         if self.config.coordination_choice[0] in REMOTE_COORDINATION:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from ..ports.errors import BarnabasError, ClosedError, ConfigError
+from ..ports.report import Report, in_room
 from ..ports.transport import Address, TransportError
+from .logs import log_report
 
 if TYPE_CHECKING:
     from ..adapters.transport_tcp import Reactor
@@ -30,15 +32,6 @@ COORDINATION_FILE = "coordination.db"
 """In the first data folder, unless the configuration names another."""
 REMOTE_COORDINATION = ("zookeeper", "etcd")
 _SWITCH_INTERVAL_MS = 0.5
-
-Report = Callable[[str], None]
-
-
-def log_report(text: str) -> None:
-    """One line into the log named `barnabas`."""
-    import logging
-
-    logging.getLogger("barnabas").warning(text)
 
 
 # --- the broker
@@ -62,7 +55,11 @@ def build_broker(
     from .services.node import BrokerNode
 
     made = (outside or outside_of)(
-        config, scheduler=reactor, transport=TcpTransport(reactor, report), metrics=metrics, report=report
+        config,
+        scheduler=reactor,
+        transport=TcpTransport(reactor, in_room(report, "adapters.transport_tcp")),
+        metrics=metrics,
+        report=report,
     )
     return BrokerNode(config, made, plugin_host(config, plugins))
 
@@ -89,7 +86,7 @@ def outside_of(
         entropy=entropy or SystemEntropy(),
         scheduler=scheduler,
         transport=transport,
-        metrics=metrics or PrometheusMetrics(report=report),
+        metrics=metrics or PrometheusMetrics(report=in_room(report, "adapters.metrics_prometheus")),
         expose_metrics=_metrics_endpoint(config),
         open_log_dirs=open_log_dirs or (lambda: _log_dirs(config)),
         open_coordination=open_coordination or (lambda: configured_coordination(config, report)),
@@ -159,6 +156,7 @@ def _log_dirs(config: BrokerConfig) -> list[LogDir]:
 def configured_coordination(config: BrokerConfig, report: Report) -> Coordination:
     """A session with what the configuration names. Raises `CoordinationError`."""
     kind, place = config.coordination_choice
+    report = in_room(report, f"adapters.coord_{kind}")
     if kind in REMOTE_COORDINATION and place is not None:
         return remote_coordination(
             place,
@@ -199,7 +197,8 @@ def _classic_server(report: Report) -> MakeServer:
     def make(api: BrokerApi, *, listener: str, max_in_flight: int, gone: Callable[[int], None]) -> Server:
         from ..adapters.wire_classic.server import ClassicServer
 
-        return ClassicServer(api, listener=listener, max_in_flight=max_in_flight, gone=gone, report=report)
+        told = in_room(report, "adapters.wire_classic")
+        return ClassicServer(api, listener=listener, max_in_flight=max_in_flight, gone=gone, report=told)
 
     return make
 
@@ -209,7 +208,7 @@ def _kafka_server(report: Report) -> MakeServer:
 
     from ..adapters.wire_kafka.server import KafkaServer
 
-    return partial(KafkaServer, report=report)
+    return partial(KafkaServer, report=in_room(report, "adapters.wire_kafka"))
 
 
 def _metrics_endpoint(config: BrokerConfig) -> Callable[[Metrics], Callable[[], None]] | None:
@@ -292,7 +291,7 @@ def make_reactor(config: BrokerConfig, report: Report = log_report) -> Reactor:
     """The loop that a broker runs on."""
     from ..adapters.transport_tcp import Reactor
 
-    return Reactor(report, workers=config.background_threads)
+    return Reactor(in_room(report, "adapters.transport_tcp"), workers=config.background_threads)
 
 
 # --- clients

@@ -1,13 +1,11 @@
 """`barnabas serve`: run a broker."""
 
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ...ports.errors import ConfigError
 from .options import Settings, parse_settings
 
 
@@ -23,27 +21,37 @@ def serve(
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Configuration (TOML).")] = None,
     settings: Settings = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error; logs go to standard error.")] = "info",
+    log_level: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="debug, info (default), warning, error; LOGGER=LEVEL for one of them; repeatable.",
+        ),
+    ] = None,
+    log_format: Annotated[
+        str | None, typer.Option(metavar="FORM", help="text or json: how a line of the log on standard error looks.")
+    ] = None,
 ) -> None:
     """Run a broker until it is told to stop (Ctrl-C or SIGTERM).
 
     Prints "barnabas ready URL..." on standard output once it accepts connections.
     """
-    levels = logging.getLevelNamesMapping()
-    if log_level.upper() not in levels:
-        raise ConfigError(f"--log-level {log_level!r}: choose one of debug, info, warning, error")
-    logging.basicConfig(
-        level=levels[log_level.upper()], stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
     from ..compose import serve as run
     from ..config import read_config
+    from .log_setup import set_up
 
     given = parse_settings(settings)
     if data is not None:
         given["log.dirs"] = str(data)
     if listen:
         given["listeners"] = ",".join(listen)
-    run(read_config(config, given), ready=_announce)
+    if log_level:
+        given["logging.level"] = ",".join(log_level)
+    if log_format is not None:
+        given["logging.format"] = log_format
+    read = read_config(config, given)
+    set_up(read.logging_level, read.logging_format)
+    run(read, ready=_announce)
 
 
 def _announce(listeners: list[str]) -> None:

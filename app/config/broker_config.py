@@ -251,6 +251,14 @@ class BrokerConfig:
     topic_flush_intervals_ms: str = text_key(
         "topic.flush.intervals.ms", "", doc="log.flush.interval.ms of single classic topics: TOPIC:MS,..."
     )
+    logging_level: tuple[str, ...] = list_key(
+        "logging.level",
+        ("info",),
+        doc="Ours. Of `barnabas serve`: LEVEL for all loggers, LOGGER=LEVEL for one.",
+    )
+    logging_format: str = text_key(
+        "logging.format", "text", ("text", "json"), doc="Ours. Of `barnabas serve`: how a line of its log looks."
+    )
     metrics_listen: str | None = text_key(
         "metrics.listen", None, doc="Ours. HOST:PORT where Prometheus finds the metrics."
     )

@@ -34,6 +34,7 @@ from ...ports.broker_api.topics import NewTopic
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError
 from ...ports.metrics import Metrics
+from ...ports.report import in_room
 from ...ports.words import TopicPartition
 from ..config import BrokerConfig
 from .internal_topics import OFFSETS_TOPIC
@@ -66,7 +67,7 @@ class GroupService:
             entropy=state.entropy,
             append=self._writer.append,
             knows=self._knows,
-            report=state.report,
+            report=in_room(state.report, "core.group"),
             counters=_counters(state.metrics),
         )
         self._loader = OffsetsLoader(state, self.coordinator, self._loaded)

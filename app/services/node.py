@@ -19,6 +19,7 @@ from ...ports.coordination import Coordination
 from ...ports.entropy import Entropy
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from ...ports.metrics import Metrics
+from ...ports.report import Report, in_room, info
 from ...ports.scheduler import Scheduler
 from ...ports.storage import LogDir
 from ...ports.transport import Connection, ConnectionHandler, Limits, Transport
@@ -32,6 +33,7 @@ from .registration import KAFKA, check_alone, current_broker, follow_topics, id_
 from .settings import BrokerSettings
 from .state import BrokerState
 
+ROOM = "app.services"
 _DRAIN_MS = 1000.0
 _DRAIN_STEP_MS = 5.0
 
@@ -67,7 +69,8 @@ class Outside:
     open_coordination: Callable[[], Coordination]
     servers: Mapping[str, MakeServer]
     """By protocol, the word before `://` in a listener."""
-    report: Callable[[str], None]
+    report: Report
+    """Takes the lines for the log."""
     expose_metrics: Callable[[Metrics], Callable[[], None]] | None = None
     """Lets the metrics be seen from elsewhere; returns how to end that."""
     host_name: str = "localhost"
@@ -95,6 +98,8 @@ class BrokerNode:
         self._config = config
         self._outside = outside
         self._plugins = plugins
+        self._report = in_room(outside.report, ROOM)
+        self._began_ms = 0.0
         self._closing = ExitStack()
         self._opened: list[OpenPort] = []
         self._servers: list[Server] = []
@@ -143,34 +148,35 @@ class BrokerNode:
             raise
 
     def _start(self) -> None:
-        outside, closing = self._outside, self._closing
+        outside, closing, config = self._outside, self._closing, self._config
+        self._began_ms = outside.clock.monotonic_ms()
+        folders = ", ".join(config.data_dirs) if config.storage == "fs" else "memory"
+        self._report(info(f"broker {config.broker_id} starts: logs in {folders}, coordination {config.coordination}"))
         log_dirs = []
         for log_dir in outside.open_log_dirs():
             closing.callback(log_dir.close)
             log_dirs.append(log_dir)
         coordination = self._coordination = outside.open_coordination()
         closing.callback(coordination.close)
-        check_alone(self._config, coordination, outside.report)
-        settings = BrokerSettings(self._config, coordination, outside.report, self._plugins.deletion_policy)
-        registry = TopicRegistry(coordination, outside.entropy, outside.report)
+        check_alone(config, coordination, self._report)
+        settings = BrokerSettings(config, coordination, self._report, self._plugins.deletion_policy)
+        registry = TopicRegistry(coordination, outside.entropy, in_room(outside.report, "core.cluster"))
         registry.load()
         logs = self._open_logs(log_dirs, registry, settings)
         closing.callback(logs.close)
-        for listener in self._config.listener_list:
+        for listener in config.listener_list:
             self._listen(listener)
         state = self._state = BrokerState(
             cluster_id=cluster_id(coordination, outside.entropy),
             settings=settings,
-            endpoints=Endpoints(
-                self._config.broker_id, self.listeners, self._config.advertised_listener_list, outside.host_name
-            ),
+            endpoints=Endpoints(config.broker_id, self.listeners, config.advertised_listener_list, outside.host_name),
             clock=outside.clock,
             entropy=outside.entropy,
             scheduler=outside.scheduler,
             registry=registry,
             logs=logs,
             metrics=outside.metrics,
-            report=outside.report,
+            report=self._report,
         )
         self._api = BrokerService(state)
         closing.callback(self._api.groups.close)
@@ -194,7 +200,7 @@ class BrokerNode:
             config_for=config_for,
             codecs=self._plugins.codecs(),
             policy_for=lambda config: self._plugins.deletion_policy(config.deletion_policy),
-            report=self._outside.report,
+            report=in_room(self._outside.report, "core.log"),
             entropy=self._outside.entropy,
             retention_check_ms=self._config.log_retention_check_interval_ms,
             flush_check_ms=self._config.flush_check_interval_ms,
@@ -258,7 +264,7 @@ class BrokerNode:
             broker_id=state.node_id,
             ids=id_nodes(state, self._config, self.listeners, own),
             predecessor_ms=predecessor_ms(self._config),
-            report=state.report,
+            report=in_room(self._outside.report, "core.classic"),
             ready=self._became_ready,
             failed=self._fail,
         )
@@ -273,7 +279,16 @@ class BrokerNode:
         held, self._held = self._held, []
         for connection in held:
             connection.resume()
+        self._tell_started()
         self._tell_ready(None)
+
+    def _tell_started(self) -> None:
+        state, took_ms = self.state, self._outside.clock.monotonic_ms() - self._began_ms
+        where = " ".join(str(listener) for listener in self.listeners)
+        topics, partitions = len(state.registry.topics), len(state.logs.logs())
+        text = f"broker {state.node_id} of cluster {state.cluster_id} is ready at {where} after {took_ms:.0f} ms"
+        text += f": {topics} topics, {partitions} partitions here"
+        self._report(info(text, broker=state.node_id, topics=topics, partitions=partitions, took_ms=round(took_ms)))
 
     def _tell_ready(self, error: BarnabasError | None) -> None:
         waiting, self._when_ready = self._when_ready, []
@@ -282,7 +297,7 @@ class BrokerNode:
 
     def _fail(self, error: BarnabasError) -> None:
         """The broker cannot go on."""
-        self._outside.report(f"broker {self._config.broker_id} stops: {error}")
+        self._report(f"broker {self._config.broker_id} stops: {error}")
         self._tell_ready(error)
         if self.failed is not None:
             self.failed(error)
@@ -313,6 +328,8 @@ class BrokerNode:
         if self._stopping:
             return
         self._stopping = True
+        self._began_ms = self._outside.clock.monotonic_ms()
+        self._report(info(f"broker {self._config.broker_id} stops"))
         self._tell_ready(ClosedError("the broker was stopped before it was ready"))
         for opened in self._opened:
             opened.close()
@@ -331,6 +348,8 @@ class BrokerNode:
             self._closing.close()
         finally:
             self._is_stopped = True
+            took_ms = self._outside.clock.monotonic_ms() - self._began_ms
+            self._report(info(f"broker {self._config.broker_id} has stopped, in {took_ms:.0f} ms"))
             for stopped in self._when_stopped:
                 stopped()
 

@@ -7,6 +7,7 @@ from attrs import evolve
 
 from ...core.cluster.brokers import broker_configs, set_broker_configs
 from ...core.cluster.change_queue import elsewhere
+from ...core.cluster.telling import configured
 from ...core.cluster.topics import INTERNAL_TOPICS
 from ...core.log.config import LogConfig
 from ...ports.broker_api import ConfigAlteration, ConfigEntry
@@ -161,7 +162,12 @@ class BrokerSettings:
 
     async def store(self, change: "BrokerChange") -> None:
         """Raises `CoordinationError`; nothing counts here then."""
+        before = self.stored_broker_configs(everywhere=change.broker_id is None)
         await elsewhere(partial(set_broker_configs, self._coordination, change.broker_id, change.configs))
+        what = "all brokers" if change.broker_id is None else f"broker {change.broker_id}"
+        told = configured(what, before, change.configs)
+        if told is not None:
+            self._report(told)
         self._layers = change.applied_to(self._layers)
 
     async def reread(self, *, everywhere: bool) -> None:

@@ -15,7 +15,7 @@ from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import TopicPartition
-from . import layout, topic_nodes
+from . import layout, telling, topic_nodes
 from .assignment import Racks, Replicas, assign_added, assign_new_topic, check_counts, check_manual
 from .brokers import children, random_uuid
 from .change_queue import elsewhere
@@ -27,7 +27,7 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 
 
 class TopicRegistry:
-    """The topics. `report` is told of nodes that make no sense; they are skipped."""
+    """The topics. `report` is told of their changes, and of nodes that make no sense; these are skipped."""
 
     def __init__(self, coordination: Coordination, entropy: Entropy, report: Callable[[str], None]) -> None:
         self._coordination = coordination
@@ -119,6 +119,7 @@ class TopicRegistry:
         await elsewhere(partial(topic_nodes.create_topic, self._coordination, topic))
         self._forget_states(topic.name)
         self._know(topic)
+        self._report(telling.made(topic))
 
     def plan_partitions(
         self, name: str, count: int, racks: Racks, *, assignments: Sequence[Sequence[int]] | None = None
@@ -148,15 +149,20 @@ class TopicRegistry:
 
     async def resize(self, topic: Topic) -> None:
         """Store a topic that `plan_partitions` gave, or with fewer partitions the one it was before."""
-        self.topic(topic.name)
+        before = self.topic(topic.name)
         await elsewhere(partial(topic_nodes.write_topic, self._coordination, topic))
         self._know(topic)
+        self._report(telling.resized(before, topic))
 
     async def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace the overrides of a topic. Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG."""
-        topic = self.topic(name).with_configs(configs)
+        before = self.topic(name)
+        topic = before.with_configs(configs)
         await elsewhere(partial(topic_nodes.write_configs, self._coordination, topic))
         self._know(topic)
+        told = telling.configured(f"topic {name}", before.configs, topic.configs)
+        if told is not None:
+            self._report(told)
 
     async def begin_delete(self, name: str) -> Topic:
         """Mark a topic as going: from now on it is unknown, also after a crash, but its name is not free yet.
@@ -167,6 +173,7 @@ class TopicRegistry:
         await elsewhere(partial(topic_nodes.write_topic, self._coordination, topic, deleting=True))
         del self._topics[name], self._by_id[topic.topic_id]
         self._deleting[name] = topic
+        self._report(telling.deleted(topic))
         return topic
 
     async def finish_delete(self, name: str) -> None:

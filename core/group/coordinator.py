@@ -38,6 +38,7 @@ from ...ports.broker_api.operations import GROUP_OPERATIONS
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
+from ...ports.report import info
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.words import TopicPartition
 from .config import GroupConfig
@@ -342,6 +343,7 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE or entry is None:
             done(group_id, error)
             return
+        self._runtime.report(info(f"group {group_id} was deleted", group=group_id))
         records = tombstones(entry, entry.offsets.forget_all()) + end_of(entry)
         self._runtime.end(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

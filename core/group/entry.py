@@ -17,6 +17,8 @@ class Entry:
     partition: int
     state_since_ms: int
     state: GroupState = GroupState.EMPTY
+    """As last seen, like its generation: what has changed since is told to the log."""
+    generation: int = 0
     size_bytes: int = 0
     """Of its members, as counted so far."""
     timer: Timer | None = None

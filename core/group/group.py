@@ -27,6 +27,7 @@ from .states import GroupState
 
 _EMPTY, _PREPARING, _COMPLETING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
 _STABLE, _DEAD = GroupState.STABLE, GroupState.DEAD
+_REASON_MAX = 200
 
 
 class Group(Membership):
@@ -64,7 +65,7 @@ class Group(Membership):
             self._deadlines.set((Due.PROMISED, fresh_id), now_ms + request.session_timeout_ms)
             out.append(Answer(to, JoinGroupResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=fresh_id)))
         else:
-            self._add(Member.joined(fresh_id, request, caller), request.protocol_type, to, now_ms, out)
+            self._add(Member.joined(fresh_id, request, caller), request, to, now_ms, out)
         return out
 
     def sync(self, request: SyncGroup, to: To, now_ms: float) -> Effects:
@@ -140,12 +141,12 @@ class Group(Membership):
         due = self._deadlines.due(now_ms)
         for kind, member_id in due:
             if kind == Due.SESSION:
-                self._remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID, out)
+                self._remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, "was not heard of in its session")
             elif kind == Due.PROMISED:
                 self.promised.discard(member_id)
             elif kind == Due.SYNC:
                 for late in sorted(self._unsynced):
-                    self._remove(late, ErrorCode.UNKNOWN_MEMBER_ID, out)
+                    self._remove(late, ErrorCode.UNKNOWN_MEMBER_ID, out, "did not synchronize in time")
         if self.state is _PREPARING and REBALANCE in due:
             self._rebalance_due(now_ms, out)
         elif due:
@@ -171,6 +172,7 @@ class Group(Membership):
                 for member in self.roster:
                     if answer_sync(member, error, out):
                         self._refresh(member, now_ms)
+                self._because(f"the assignment could not be written: {error.name}")
                 self._prepare(now_ms, out)
         elif store.reason is StoreReason.REPLACED and store.answer is not None:
             replaced = self.roster.get(store.member_id)
@@ -199,6 +201,7 @@ class Group(Membership):
         """Let the members join anew if there are more than `group.max.size` allows (it may have been lowered)."""
         out: Effects = []
         if len(self.roster) > self.config.group_max_size:
+            self._because(f"group.max.size is {self.config.group_max_size} now")
             self._prepare(now_ms, out)
         return out
 
@@ -213,7 +216,7 @@ class Group(Membership):
             # After the limit was lowered, the first to join anew stay.
             if roster.waiting >= full and (member is None or member.joining is None):
                 if member is not None:
-                    self._remove(member.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED, out)
+                    self._remove(member.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED, out, "found the group full")
                     self._go_on(now_ms, out)
                 return ErrorCode.GROUP_MAX_SIZE_REACHED
         elif member is None and len(roster) >= full:
@@ -230,7 +233,7 @@ class Group(Membership):
     def _join_known(self, request: JoinGroup, caller: Caller, to: To, now_ms: float, out: Effects) -> None:
         if request.member_id in self.promised and request.group_instance_id is None:
             self._break_promise(request.member_id)
-            self._add(Member.joined(request.member_id, request, caller), request.protocol_type, to, now_ms, out)
+            self._add(Member.joined(request.member_id, request, caller), request, to, now_ms, out)
             return
         error = self._identify(request.member_id, request.group_instance_id)
         member = self.roster.get(request.member_id)
@@ -247,16 +250,19 @@ class Group(Membership):
             return
         member = self._update(member, request, caller)
         self._wait(member, to, now_ms, out)
+        if self.state is not _PREPARING:
+            self._because(f"{member.name} joined anew{_in_words(request.reason)}")
         self._prepare(now_ms, out)
 
-    def _add(self, member: Member, protocol_type: str, to: To, now_ms: float, out: Effects) -> None:
+    def _add(self, member: Member, request: JoinGroup, to: To, now_ms: float, out: Effects) -> None:
         if not len(self.roster):
-            self.protocol_type = protocol_type
+            self.protocol_type = request.protocol_type
         self.roster.add(member)
         if self.leader is None:
             self.leader = member.member_id
         self._wait(member, to, now_ms, out)
         self._grew = True
+        self._because(f"{member.name} joined{_in_words(request.reason)}")
         self._prepare(now_ms, out)
 
     def _update(self, member: Member, request: JoinGroup, caller: Caller, new_id: str = "") -> Member:
@@ -285,6 +291,7 @@ class Group(Membership):
         self._wait(member, to, now_ms, out)
         keeps = self.state is _STABLE and self.roster.elected_protocol() == self.protocol
         if not keeps or self._topics(member) != topics:
+            self._because(f"{member.name} came back in place of {old.member_id}{_in_words(request.reason)}")
             self._prepare(now_ms, out)
             return
         result = self._joined(member)
@@ -352,7 +359,7 @@ class Group(Membership):
         """Who has joined makes it, and the static members, who may come back within their sessions."""
         roster = self.roster
         for member in [each for each in roster if each.joining is None and each.group_instance_id is None]:
-            self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID, out)
+            self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, "did not join anew in time")
         longest = roster.longest_rebalance_ms()
         if len(roster) and not roster.waiting:  # nobody is there to lead
             self._initial = False
@@ -398,8 +405,13 @@ class Group(Membership):
             return ErrorCode.NONE
         error = self._identify(member_id, instance_id)
         if error is ErrorCode.NONE:
-            self._remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID, out)
+            self._remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, f"left{_in_words(leaving.reason)}")
         return error
+
+
+def _in_words(reason: str | None) -> str:
+    """What a client says of why it joins or leaves."""
+    return f" ({reason[:_REASON_MAX]})" if reason else ""
 
 
 def _refuse(request: JoinGroup, to: To, error: ErrorCode, out: Effects) -> None:

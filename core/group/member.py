@@ -33,6 +33,12 @@ class Member:
     syncing: To | None = None
 
     @property
+    def name(self) -> str:
+        """What the log calls it."""
+        static = f" ({self.group_instance_id})" if self.group_instance_id is not None else ""
+        return f"{self.member_id}{static} at {self.client_host.lstrip('/')}"
+
+    @property
     def size_bytes(self) -> int:
         """Roughly what it takes in memory. Whatever changes it goes through the roster."""
         names = len(self.member_id) + len(self.client_id) + len(self.group_instance_id or "")

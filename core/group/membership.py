@@ -25,6 +25,9 @@ class Due(IntEnum):
     """Who has not synchronized by then is dropped."""
 
 
+CAUSES_MAX = 5
+"""So many are told of a rebalance; a large group has one for each of its members."""
+
 REBALANCE = (Due.REBALANCE, "")
 SYNC = (Due.SYNC, "")
 
@@ -54,6 +57,7 @@ class Membership:
         self._put_off_until_ms = 0.0
         self._lost = False
         """A member of the present generation has gone."""
+        self._causes: list[str] = []
 
     @property
     def next_due_ms(self) -> float | None:
@@ -73,6 +77,17 @@ class Membership:
                 return None
             found |= topics
         return frozenset(found)
+
+    # --- why
+
+    def _because(self, cause: str) -> None:
+        if len(self._causes) < CAUSES_MAX:
+            self._causes.append(cause)
+
+    def take_causes(self) -> list[str]:
+        """Why members came and went since this was last asked, for the log; the first few."""
+        causes, self._causes = self._causes, []
+        return causes
 
     # --- answers
 
@@ -122,11 +137,12 @@ class Membership:
             result = JoinGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
             out.append(Answer(earlier, result))
 
-    def _remove(self, member_id: str, error: ErrorCode, out: Effects) -> None:
+    def _remove(self, member_id: str, error: ErrorCode, out: Effects, why: str) -> None:
         """The member is gone, if it was there; `_go_on` is to follow."""
         member = self.roster.get(member_id)
         if member is None:
             return
+        self._because(f"{member.name} {why}")
         self._let_go(member, error, out)
         self.roster.remove(member)
         self._deadlines.drop((Due.SESSION, member_id))

@@ -20,6 +20,7 @@ from .offsets import GroupOffsets
 from .records import encode_group, encode_group_key
 from .states import GroupState
 from .table import GroupTable
+from .telling import rebalance
 
 Record = tuple[bytes, bytes | None]
 """Key and value; None is a tombstone."""
@@ -133,6 +134,8 @@ class GroupRuntime:
         size_bytes = group.roster.size_bytes + len(group.group_id) * (len(group.roster) > 0)
         self.members_bytes += size_bytes - entry.size_bytes
         entry.size_bytes = size_bytes
+        if group.generation != entry.generation or group.state is not entry.state:
+            self._tell(entry)
         if group.state is not entry.state:
             entry.state = group.state
             entry.state_since_ms = self.clock.now_ms()
@@ -141,6 +144,13 @@ class GroupRuntime:
         if entry.is_void:
             self.table.remove(entry)
         self._wake_in_time(entry)
+
+    def _tell(self, entry: Entry) -> None:
+        """Let the log know of a rebalance."""
+        line = rebalance(entry.group, entry.generation)
+        entry.generation = entry.group.generation
+        if line is not None:
+            self.report(line)
 
     def end(self, entry: Entry, error: ErrorCode) -> None:
         """The group is no more here; whoever waits is told `error`."""
@@ -199,6 +209,7 @@ class GroupRuntime:
             offsets=GroupOffsets(loaded.offsets),
             partition=partition,
             state=group.state,
+            generation=group.generation,
             state_since_ms=-1 if loaded.stored is None else loaded.stored.state_timestamp_ms,
         )
         self.table.add(entry)

@@ -8,10 +8,12 @@ from attrs import evolve
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.errors import ConfigError
+from ...ports.report import info
 from ...ports.scheduler import Outcome, Scheduler, Timer
 from ...ports.storage import LogDir, StorageError
 from ...ports.words import TopicPartition
 from ..message.codec import Codecs
+from . import telling
 from .checkpoints import HIGH_WATERMARK, format_offsets
 from .config import LONG_MAX, LogConfig
 from .data_folder import DataFolder
@@ -153,7 +155,7 @@ class LogManager:
             self._remove_folder(folder, name)
         if not folder.clean and partitions:
             folder.write(folder.checkpoint_contents())
-            self._report(f"{folder.log_dir.path}: {len(folder.logs)} logs are checked")
+            self._report(info(f"{folder.log_dir.path}: {len(folder.logs)} logs are checked"))
 
     def _open(self, folder: DataFolder, partition: TopicPartition, *, recover: bool) -> Log:
         config = self._config_for(partition.topic)
@@ -327,6 +329,7 @@ class LogManager:
     def retain(self) -> None:
         """Let every log drop the old segments it need not keep."""
         now_ms = self._clock.now_ms()
+        gone: dict[TopicPartition, Sequence[LogSegment]] = {}
         for partition, log in self.logs().items():
             known = self.high_watermark_of(partition) if self.high_watermark_of is not None else None
             try:
@@ -337,8 +340,10 @@ class LogManager:
                 self._homes[partition].checked(f"retention of {partition}", error)
                 continue
             if removed:
-                self._report(f"{partition}: {len(removed)} old segments go; it begins at {log.log_start_offset} now")
+                gone[partition] = removed
                 self._delete_later(partition, removed, log.config.file_delete_delay_ms)
+        for line in telling.retention(gone):
+            self._report(line)
 
     def _delete_later(self, partition: TopicPartition, removed: Sequence[LogSegment], delay_ms: int) -> None:
         def delete() -> None:

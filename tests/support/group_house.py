@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from support.group_driver import Asked
+from support.log_lines import warnings_of
 
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.group.config import GroupConfig
@@ -46,7 +47,7 @@ class House:
         self.held: list[tuple[int, list[Record], Callable[[ErrorCode], None]]] = []
         self.error = ErrorCode.NONE
         self.topics = {"t": 100, "u": 2}
-        self.reports: list[str] = []
+        self.lines: list[str] = []
         self.coordinator = GroupCoordinator(
             config=GroupConfig(**{"group_initial_rebalance_delay_ms": 0, **config}),
             partition_count=PARTITIONS,
@@ -55,10 +56,15 @@ class House:
             entropy=SeededEntropy(1),
             append=self._append,
             knows=lambda each: each.partition < self.topics.get(each.topic, 0),
-            report=self.reports.append,
+            report=self.lines.append,
         )
         if load:
             self.load()
+
+    @property
+    def reports(self) -> list[str]:
+        """What somebody should look at."""
+        return warnings_of(self.lines)
 
     def load(self) -> None:
         for partition in range(PARTITIONS):

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from support.log_lines import warnings_of
+
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.metrics_memory import MemoryMetrics
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
@@ -56,7 +58,7 @@ class SimulatedBroker:
         self.scheduler = ManualScheduler(self.clock)
         self.network = MemoryNetwork(self.scheduler)
         self.metrics = MemoryMetrics()
-        self.reports: list[str] = []
+        self.lines: list[str] = []
         self.plugins = plugins
         self.settings = settings
         self.node = self._started()
@@ -74,11 +76,16 @@ class SimulatedBroker:
             metrics=self.metrics,
             open_log_dirs=lambda: [MemoryLogDir(self.disk)],
             open_coordination=lambda: self.wrap_session(self.tree.session()),
-            report=self.reports.append,
+            report=self.lines.append,
         )
         node = BrokerNode(config, outside, plugin_host(config, self.plugins))
         node.start()
         return node
+
+    @property
+    def reports(self) -> list[str]:
+        """What somebody should look at."""
+        return warnings_of(self.lines)
 
     def stop(self) -> None:
         stopped: list[bool] = []

@@ -3,6 +3,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from support.log_lines import infos_of, warnings_of
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import SeededEntropy
@@ -21,12 +22,16 @@ class House:
 
     def __init__(self, brokers: int = 1) -> None:
         self.session: MemorySession = MemoryTree().session()
-        self.reports: list[str] = []
+        self.lines: list[str] = []
         self.racks: dict[int, str | None] = dict.fromkeys(range(1, brokers + 1))
         self.registry = self.reopened()
 
+    @property
+    def reports(self) -> list[str]:
+        return warnings_of(self.lines)
+
     def reopened(self) -> TopicRegistry:
-        registry = TopicRegistry(self.session, SeededEntropy(7), self.reports.append)
+        registry = TopicRegistry(self.session, SeededEntropy(7), self.lines.append)
         registry.load()
         return registry
 
@@ -359,3 +364,22 @@ def test_the_coordination_failing_is_not_hidden() -> None:
     tree.disconnect(session)
     with pytest.raises(CoordinationError):
         registry.load()
+
+
+def test_each_change_of_a_topic_is_told() -> None:
+    house = House()
+    house.create("t", 1, **{"retention.ms": "5"})
+    complete(house.registry.resize(house.registry.plan_partitions("t", 3, house.racks)))
+    complete(house.registry.set_configs("t", {"retention.ms": "6", "segment.bytes": "100"}))
+    complete(house.registry.set_configs("t", {"retention.ms": "6", "segment.bytes": "100"}))
+    complete(house.registry.set_configs("t", {"segment.bytes": "100"}))
+    complete(house.registry.begin_delete("t"))
+    complete(house.registry.finish_delete("t"))
+    assert infos_of(house.lines) == [
+        "topic t was made: 1 partition, replication factor 1, retention.ms=5",
+        "topic t has 3 partitions now, 1 before",
+        "configuration of topic t: retention.ms=6 (was 5), segment.bytes=100",
+        "configuration of topic t: retention.ms is no longer set (was 6)",
+        "topic t was deleted: 3 partitions",
+    ]
+    assert house.reports == []

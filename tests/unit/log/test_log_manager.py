@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from attrs import evolve
 from support.batches import put, read_all
+from support.log_lines import infos_of
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
@@ -223,6 +224,24 @@ def test_a_partition_in_two_folders_is_opened_once() -> None:
     assert log.log_end_offset == 1
     assert any("as well" in line for line in broker.reports)
     assert "t-0" in broker.disks[1].folders
+
+
+def test_retention_is_told_in_one_line_for_each_topic(broker: Broker) -> None:
+    manager = broker.start(evolve(CONFIG, retention_bytes=200))
+    for partition in (tp("t", 0), tp("t", 1), tp("u")):
+        log = manager.create(partition)
+        for _ in range(6):
+            put(log, b"x" * 60)  # a segment holds one
+    broker.scheduler.run_pending()
+    size = sum(segment.size for segment in log.segments)
+    manager.retain()
+    gone = size - sum(segment.size for segment in log.segments)
+    assert infos_of(broker.reports) == [
+        f"topic t: retention takes 8 segments ({2 * gone / 1024:.1f} KiB) from 2 partitions",
+        f"topic u: retention takes 4 segments ({gone} bytes) from 1 partition",
+    ]
+    manager.retain()
+    assert len(broker.reports) == 2, "nothing was taken, nothing is told"
 
 
 # --- flushing

@@ -1,0 +1,36 @@
+"""The lines of the broker in Python's logging: a logger for each room. No handlers: those are their user's."""
+
+from __future__ import annotations
+
+from ..ports.report import Level, Line
+
+ROOT = "barnabas"
+FIELDS = "barnabas_fields"
+"""Where a record of logging has the named values of its line."""
+
+
+def log_report(text: str) -> None:
+    """One line into the logger of its room, such as `barnabas.core.log`; a plain text is a warning of `barnabas`."""
+    import logging
+
+    if isinstance(text, Line):
+        name, level, fields = f"{ROOT}.{text.room}" if text.room else ROOT, text.level, text.fields
+    else:
+        name, level, fields = ROOT, Level.WARNING, {}
+    logger = logging.getLogger(name)
+    if logger.isEnabledFor(level):
+        logger.log(level, _one_line(text), extra={FIELDS: fields})
+
+
+def is_told(room: str, level: Level) -> bool:
+    """True if somebody wants to see lines of that level and room."""
+    import logging
+
+    return logging.getLogger(f"{ROOT}.{room}").isEnabledFor(level)
+
+
+def _one_line(text: str) -> str:
+    """A client may put what it likes into its names: nothing of it begins a line of its own."""
+    if text.isprintable():
+        return str(text)
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)

@@ -10,7 +10,7 @@ import attrs
 from ..app.clients.admin import Admin
 from ..app.clients.handle import ManyHandle
 from ..app.clients.producer import Producer
-from ..app.clients.settings import CommonSettings, ConsumerSettings, read_settings
+from ..app.clients.settings import CommonSettings, FetchSettings, read_settings
 from ..app.clients.simple_consumer import FetchedSet, SimpleConsumer
 from ..core.message.batch_reader import Columns as Decoded
 from ..core.message.batch_reader import decode_columns, whole_batches
@@ -52,7 +52,7 @@ class ClientCluster:
     """Fulfils `cluster.Cluster` with Admin and SimpleConsumer, each opened when it is needed first."""
 
     def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
-        read_settings(ConsumerSettings, client, {})
+        read_settings(FetchSettings, client, {})
         self._bootstrap = bootstrap
         self._client = dict(client)
         self._admin: Admin | None = None

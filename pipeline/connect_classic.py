@@ -3,8 +3,6 @@
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-import attrs
-
 from ..app.clients.classic.choice import find_out
 from ..app.clients.classic.cluster_listing import ClusterListing, address_text, count_partitions, list_cluster
 from ..app.clients.classic.producer_settings import ClassicConsumerSettings, RegistrySettings
@@ -17,6 +15,7 @@ from ..ports.errors import ApiError
 from ..ports.transport import TransportError
 from ..ports.words import Buffer
 from .classic_columns import classic_columns
+from .client_options import registry_names
 from .cluster import EARLIEST, Columns, Place, TopicInfo, Where
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -25,9 +24,6 @@ _SIZE_BYTES = 4
 """Of a message's size: a fetch of so many grows for exactly one message."""
 _TRIES = 6
 _FIRST_PAUSE_S = 0.1
-_REGISTRY_NAMES = frozenset(
-    [*RegistrySettings.ALIASES, *(field.name.replace("_", ".") for field in attrs.fields(RegistrySettings))]
-)
 
 
 class ClassicCluster:
@@ -36,7 +32,7 @@ class ClassicCluster:
     def __init__(self, where: Where, client: Mapping[str, str]) -> None:
         """`client` has settings of the simple consumer and of registries by their dotted names. Raises `ConfigError`;
         connects when it is used."""
-        registry = {name: value for name, value in client.items() if name in _REGISTRY_NAMES}
+        registry = {name: client[name] for name in registry_names(client)}
         self._registry_settings = read_settings(RegistrySettings, registry, {})
         self._consumer_settings = {name: value for name, value in client.items() if name not in registry}
         chosen = read_settings(ClassicConsumerSettings, self._consumer_settings, {})

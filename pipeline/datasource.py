@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from attrs import evolve
@@ -37,12 +37,13 @@ from pyspark.sql.types import (
 )
 
 from ..ports.error_codes import ErrorCode
-from ..ports.errors import ApiError, ConfigError
+from ..ports.errors import ApiError, BarnabasError, ConfigError
 from .arrow import arrow_batches
 from .cluster import EARLIEST, LATEST, Cluster, Columns, Place, Where
 from .group_offsets import GroupProgress, commit_to_group
 from .options import ReadOptions, read_options, write_options
 from .ranges import OffsetRange, data_loss, plan_ranges, resolve, selected, slices
+from .spark_errors import plain_worker_errors
 from .stream_plan import Pace, StreamOffsets, batch_ranges, falls_short, limited, log_ends, next_step
 from .writer import ArrowWriter, StreamArrowWriter
 
@@ -100,27 +101,37 @@ class BarnabasDataSource(DataSource):
 
         return connect_cluster
 
+    @plain_worker_errors()
     def schema(self) -> StructType:
         return _schema(read_options(self.options, streaming=None))
 
+    @plain_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
         _check_schema(schema, options)
         return BatchReader(options, self.connect())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        options = read_options(self.options, streaming=True)
-        _check_schema(schema, options)
-        return StreamReader(options, self.connect())
+        try:
+            options = read_options(self.options, streaming=True)
+            _check_schema(schema, options)
+            return StreamReader(options, self.connect())
+        except BarnabasError as error:
+            return RefusedStream(error)
 
+    @plain_worker_errors()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise ConfigError("a topic can only be appended to: write with mode('append')")
         return ArrowWriter(write_options(self.options), schema)
 
+    @plain_worker_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        if overwrite:
-            raise ConfigError("a topic can only be appended to: use outputMode('append') or 'update'")
+        """In the output mode `complete` (then Spark says overwrite) each batch appends the whole result.
+
+        So does Spark's Kafka sink: a log is only appended to.
+        """
+        del overwrite
         return StreamArrowWriter(write_options(self.options), schema)
 
 
@@ -132,9 +143,9 @@ class _SliceReader:
         self.connect = connect
 
     @contextmanager
-    def opened(self) -> Iterator[Cluster]:
-        """A connection for planning."""
-        cluster = self.connect(self.options.where, self.options.client)
+    def opened(self, where: Where | None = None) -> Iterator[Cluster]:
+        """A connection to where the options say, or to there."""
+        cluster = self.connect(where or self.options.where, self.options.client)
         try:
             yield cluster
         finally:
@@ -150,18 +161,16 @@ class _SliceReader:
         if not isinstance(partition, Slice):
             return
         schema = to_arrow_schema(_schema(self.options), timezone="UTC")
-        cluster = self.connect(partition.where, self.options.client)
-        try:
+        with plain_worker_errors(), self.opened(partition.where) as cluster:
             pieces = _read_range(cluster, partition.part, self.options)
             yield from arrow_batches(partition.part.place, pieces, schema)
             _check_same_topic(cluster, partition.part, self.options)
-        finally:
-            cluster.close()
 
 
 class BatchReader(_SliceReader, DataSourceReader):
     """A read of what the topics have when the query is planned."""
 
+    @plain_worker_errors()
     def partitions(self) -> Sequence[InputPartition]:
         with self.opened() as cluster:
             return self.split(cluster, plan_ranges(cluster, self.options, _log.warning))
@@ -178,6 +187,7 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._pace = Pace(options.min_offsets_per_trigger, options.max_trigger_delay_s, clock)
         self._progress = _progress(options)
 
+    @plain_worker_errors()
     def initialOffset(self) -> dict[str, Any]:
         with self.opened() as cluster:
             infos = selected(cluster, self.options.selection)
@@ -195,6 +205,7 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
             return ReadMaxRows(most)
         return ReadMinRows(least) if least is not None else ReadAllAvailable()
 
+    @plain_worker_errors()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before = StreamOffsets.unpacked(start)
         self._reached(before.positions)
@@ -211,13 +222,16 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return None if self._latest is None else self._latest.packed()
 
+    @plain_worker_errors()
     def prepareForTriggerAvailableNow(self) -> None:
         with self.opened() as cluster:
             self._target = log_ends(cluster, self.options)
 
+    @plain_worker_errors()
     def commit(self, end: dict[str, Any]) -> None:
         self._reached(StreamOffsets.unpacked(end).positions)
 
+    @plain_worker_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         before, after = StreamOffsets.unpacked(start), StreamOffsets.unpacked(end)
         if before.positions == after.positions and before.topic_ids == after.topic_ids:
@@ -237,6 +251,38 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
                 return found
             time.sleep(_END_PAUSE_S)
         return log_ends(cluster, self.options)
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Stands for a stream that cannot be, and says why at the first call.
+
+    What is raised where a reader is made Spark 4.3 hides behind a fault of its own.
+    """
+
+    def __init__(self, error: BarnabasError) -> None:
+        self.error = error
+
+    @plain_worker_errors()
+    def _refuse(self) -> NoReturn:
+        raise self.error
+
+    def initialOffset(self) -> dict[str, Any]:
+        self._refuse()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        self._refuse()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002
+        self._refuse()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._refuse()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        self._refuse()
 
 
 def _progress(options: ReadOptions) -> GroupProgress | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve, frozen
 
 from ..ports.errors import ConfigError
+from .client_options import reader_settings
 from .cluster import PLACE_SETTINGS, Cluster, Place, Where
 from .commits import Commit, CommitLog, Range, TableError, plain_os_errors
 from .group_offsets import check_group, commit_to_group
@@ -34,6 +35,13 @@ _SETTINGS = {
 }
 """Days are UTC days; timestamps have the type that all readers of Parquet know, not Spark's old INT96; and a task keeps
 files of several topics and days open, instead of sorting its rows by them first."""
+
+
+_REASONS = {
+    "auto.offset.reset": "a load goes on where the table is; since_ms begins elsewhere",
+    "enable.auto.commit": "the table keeps its offsets; group=... tells them to a group",
+}
+"""Why a client setting cannot be had, where the data source names options of its own."""
 
 
 @frozen(kw_only=True)
@@ -110,6 +118,7 @@ def load(
     where = bootstrap if isinstance(bootstrap, Where) else Where.of(bootstrap, settings)
     check_group(group, where)
     settings = {name: value for name, value in settings.items() if name not in PLACE_SETTINGS}
+    settings = reader_settings(settings, classic=where.classic, reasons=_REASONS)
     source = _Source(where, settings, fail_on_data_loss, rows_per_file)
     log = CommitLog(Path(into))
     with plain_os_errors(log.folder), log.locked():

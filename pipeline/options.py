@@ -9,6 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from ..ports.errors import ConfigError
+from .client_options import reader_settings, writer_settings
 from .cluster import EARLIEST, LATEST, PLACE_SETTINGS, Place, Where
 
 Offsets = Mapping[Place, int]
@@ -44,13 +45,14 @@ _NOT_CLASSIC = {
     COMMIT_TO_GROUP: "its brokers keep no offsets of groups",
 }
 """Why an option cannot be had with a classic cluster."""
-_WRITE = (*_BOOTSTRAP, *PLACE_SETTINGS, "topic")
+_WRITE = (*_BOOTSTRAP, *PLACE_SETTINGS, "topic", "includeHeaders")
+"""`includeHeaders` is for the table's columns in Spark's Kafka sink, too: a column `headers` is written with it or
+without."""
 _CLIENT = "kafka."
 """Begins the names of settings for the client, which knows them and refuses others."""
 _WITHOUT_MEANING = frozenset(
     {
         "groupidprefix",
-        "kafka.group.id",
         "kafkaconsumer.polltimeoutms",
         "fetchoffset.numretries",
         "fetchoffset.retryintervalms",
@@ -147,7 +149,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = False) 
         fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
         include_headers=_boolean(given, "includeHeaders", default=False),
         commit_to_group=_group(given, batch=streaming is False),
-        client=_client(given),
+        client=reader_settings(_client(given), prefix=_CLIENT, classic=where.classic),
     )
 
 
@@ -157,10 +159,12 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     where = _where(given)
     if where.classic:
         raise ConfigError("format 'barnabas' reads classic clusters, it does not write to them; use a Producer there")
+    _boolean(given, "includeHeaders", default=False)
+    topic = given.get("topic", "").strip()
     return WriteOptions(
         bootstrap=where.bootstrap,
-        topic=given.get("topic"),
-        producer=_client(given),
+        topic=topic or None,
+        producer=writer_settings(_client(given), prefix=_CLIENT),
     )
 
 

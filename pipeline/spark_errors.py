@@ -1,11 +1,15 @@
 """Spark's errors, several pages of stack traces, as one line that says what happened."""
 
+import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..ports.errors import BarnabasError
 
+_HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+"""Where it is set, a Python worker of Spark tells Java an exception without its traceback (pyspark.util)."""
 _OURS = re.compile(r"barnabas\.[\w.]+\.(\w+): (.+)")
 _PYTHON = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 
@@ -36,3 +40,20 @@ def summary(text: str) -> str:
         name, message = python[-1]
         return f"{name}: {message}".strip()
     return next((line.strip() for line in text.splitlines() if line.strip()), "Spark failed without saying why")
+
+
+@contextmanager
+def plain_worker_errors() -> Iterator[None]:
+    """In a Python worker of Spark, let errors of ours begin with what happened: without pages of our code and Spark's
+    before it. The worker ends with the exception, so the setting lasts no longer. Also a decorator."""
+    try:
+        yield
+    except BarnabasError:
+        if _in_worker():
+            os.environ[_HIDE_TRACEBACK] = "1"
+        raise
+
+
+def _in_worker() -> bool:
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and str(spec.name).startswith("pyspark.")

@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Long
 from ..core.message.message import Message
 from ..ports.errors import ConfigError
 from .options import WriteOptions
+from .spark_errors import plain_worker_errors
 
 _TEXT = (BinaryType, StringType)
 _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
@@ -39,6 +40,7 @@ class ArrowWriter(DataSourceArrowWriter):
         self.options = options
         self.columns = _checked(options, schema)
 
+    @plain_worker_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return Written(_write(self.options, self.columns, iterator))
 
@@ -56,6 +58,7 @@ class StreamArrowWriter(DataSourceStreamArrowWriter):
         self.options = options
         self.columns = _checked(options, schema)
 
+    @plain_worker_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return Written(_write(self.options, self.columns, iterator))
 

@@ -286,12 +286,12 @@ _CLASSIC_PRODUCER = {
 }  # fmt: skip
 
 
-def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mapping[str, Any]) -> T:
+def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mapping[str, Any], *, prefix: str = "") -> T:
     """Settings from a mapping of dotted names and from keyword arguments, which win; None counts as not given.
 
     `batch.size` counts bytes, as in Kafka; beside a key that only 0.7 has (`queue.time`, `producer.type`, ...) it
     counts messages, as there. A kind may have `ALIASES` of its own, dotted name → field. Raises `ConfigError` naming
-    the key, and the nearest known one if it is unknown.
+    the key, with `prefix` before it as the user writes it, and the nearest known one if it is unknown.
     """
     fields = {attribute.name: attribute for attribute in attrs.fields(kind)}  # type: ignore[arg-type]  # an attrs class
     known = {name.replace("_", "."): name for name in fields}
@@ -301,16 +301,19 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
     if "batch.size" in config and "batch_num_messages" in fields and _CLASSIC_PRODUCER & config.keys():
         config["batch.num.messages"] = config.pop("batch.size")
     found: dict[str, Any] = {}
+    names: dict[str, str] = {}
     for key, value in config.items():
+        named = f"{prefix}{key}"
         if key in _REFUSED and key not in known:
-            raise ConfigError(f"{key}: {_REFUSED[key]}")
+            raise ConfigError(f"{named}: {_REFUSED[key]}")
         if key in _ONLY_FALSE and key not in known:
             if _boolean(value):
-                raise ConfigError(f"{key}: {_ONLY_FALSE[key]}")
+                raise ConfigError(f"{named}: {_ONLY_FALSE[key]}")
             continue
         if key not in known:
-            raise ConfigError(f"unknown setting {key!r}{_hint(key, known)}")
-        found[known[key]] = _parse(key, fields[known[key]], value)
+            raise ConfigError(f"unknown setting {named!r}{_hint(key, known, prefix)}")
+        found[known[key]] = _parse(named, fields[known[key]], value)
+        names[known[key]] = named
     for name, value in given.items():
         if value is None:
             continue
@@ -321,14 +324,18 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
         if field_name is None:
             raise ConfigError(f"unknown setting {name!r}{_hint(name, fields)}")
         found[field_name] = _parse(name, fields[field_name], value)
-    return _make(kind, found)
+    return _make(kind, found, names)
 
 
-def _make(kind: type[T], found: Mapping[str, Any]) -> T:
+def _make(kind: type[T], found: Mapping[str, Any], names: Mapping[str, str]) -> T:
+    """`names`: of fields, as the user wrote them."""
     try:
         return kind(**found)
     except ValueError as error:
-        raise ConfigError(error.args[0] if error.args else str(error)) from error
+        text = str(error.args[0] if error.args else error)
+        for field_name, named in names.items():
+            text = text.replace(f"'{field_name}'", named)
+        raise ConfigError(text) from error
 
 
 def _parse(key: str, attribute: Any, value: Any) -> Any:
@@ -339,8 +346,10 @@ def _parse(key: str, attribute: Any, value: Any) -> Any:
         raise ConfigError(f"{key} = {value!r}: {error}") from error
 
 
-def _hint(key: str, known: Mapping[str, Any]) -> str:
+def _hint(key: str, known: Mapping[str, Any], prefix: str = "") -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(key, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
+    if near:
+        return f"; did you mean {prefix + near[0]!r}?"
+    return f"; known: {', '.join(prefix + name for name in sorted(known))}"

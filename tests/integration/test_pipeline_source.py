@@ -9,9 +9,11 @@ import pytest
 
 from barnabas import Admin, Broker, Message, Producer
 from barnabas.pipeline.spark_errors import summary
+from barnabas.pipeline.streams import append_batches, offsets_behind_latest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
 
@@ -68,6 +70,12 @@ def test_every_column_of_every_record(spark: "SparkSession", broker: Broker) -> 
     assert rows[1].headers is None
 
 
+def test_settings_of_the_java_client_do_no_harm(spark: "SparkSession", broker: Broker) -> None:
+    _fill(broker, "java", [3])
+    brought = {"kafka.security.protocol": "PLAINTEXT", "kafka.group.id": "g", "kafka.session.timeout.ms": "1000"}
+    assert _read(spark, broker, subscribe="java", **brought).count() == 3
+
+
 def test_bounds_and_slices(spark: "SparkSession", broker: Broker) -> None:
     _fill(broker, "bounds", [100, 10])
     frame = _read(spark, broker, subscribe="bounds", minPartitions="6")
@@ -92,10 +100,20 @@ def test_deleted_records(spark: "SparkSession", broker: Broker) -> None:
 
 
 def test_wrong_options_are_told(spark: "SparkSession", broker: Broker) -> None:
-    with pytest.raises(Exception, match="did you mean startingOffsets"):
+    with pytest.raises(Exception, match="did you mean startingOffsets") as raised:
         _read(spark, broker, subscribe="columns", startingOffset="earliest").collect()
-    with pytest.raises(Exception, match="there is no topic 'nowhere'"):
+    assert "Traceback" not in str(raised.value)
+    with pytest.raises(Exception, match="there is no topic 'nowhere'") as raised:
         _read(spark, broker, subscribe="nowhere").collect()
+    assert "Traceback" not in str(raised.value)
+    with pytest.raises(Exception, match=r"kafka\.sasl\.mechanism cannot be set: TLS and SASL are not there yet"):
+        _read(spark, broker, **{"subscribe": "columns", "kafka.sasl.mechanism": "PLAIN"})
+    stream = spark.readStream.format("barnabas").options(
+        **{"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "columns", "endingOffsets": "latest"}
+    )
+    with pytest.raises(Exception, match=r"ConfigError: endingOffsets has no meaning in a stream") as raised:
+        stream.load().writeStream.format("noop").start().awaitTermination(60)
+    assert "Traceback" not in str(raised.value)
 
 
 def test_written_rows_arrive(spark: "SparkSession", broker: Broker) -> None:
@@ -214,3 +232,35 @@ def test_a_stream_stops_at_a_topic_that_was_created_anew(spark: "SparkSession", 
     assert seen == [0, 1, 2, 3]
     run(failOnDataLoss="false")
     assert sorted(seen[4:]) == list(range(9))
+
+
+def test_results_that_change_are_appended(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
+    """Whole in the mode `complete`, what changed in the mode `update`."""
+    _fill(broker, "counted", [3, 2])
+    for topic in ("whole", "changes"):
+        _fill(broker, topic, [0])
+    server = {"kafka.bootstrap.servers": broker.bootstrap}
+
+    def start(mode: str, topic: str) -> "StreamingQuery":
+        source = spark.readStream.format("barnabas").options(**server, subscribe="counted", startingOffsets="earliest")
+        counts = source.load().groupBy("partition").count().selectExpr("concat(partition, ':', count) as value")
+        into = {**server, "topic": topic, "includeHeaders": "true"}
+        writer = counts.writeStream.outputMode(mode).option("checkpointLocation", str(tmp_path / topic))
+        if mode == "update":
+            writer = writer.foreachBatch(append_batches(**into))
+        else:
+            writer = writer.format("barnabas").options(**into)
+        return writer.trigger(availableNow=True).start()
+
+    def run(mode: str, topic: str) -> list[str]:
+        query = start(mode, topic)
+        assert query.awaitTermination(120)
+        behind = offsets_behind_latest(query.lastProgress.sources[0])
+        assert behind["maxOffsetsBehindLatest"] == "0"
+        return sorted(bytes(row.value).decode() for row in _read(spark, broker, subscribe=topic).collect())
+
+    assert run("complete", "whole") == run("update", "changes") == ["0:3", "1:2"]
+    with Producer(broker) as producer:
+        producer.send("counted", b"more", partition=1).result()
+    assert run("complete", "whole") == ["0:3", "0:3", "1:2", "1:3"]
+    assert run("update", "changes") == ["0:3", "1:2", "1:3"]

@@ -1,6 +1,7 @@
 import pytest
 
 from barnabas.pipeline.cluster import EARLIEST, LATEST, Place
+from barnabas.pipeline.connect import ClientCluster
 from barnabas.pipeline.options import parse_partitions_json, partitions_json, read_options, write_options
 from barnabas.ports.errors import ConfigError
 
@@ -52,8 +53,87 @@ def test_client_settings_lose_their_prefix() -> None:
     assert write_options(BASE | {"kafka.acks": "all", "topic": "t"}).producer == {"acks": "all"}
 
 
-def test_tuning_of_the_java_client_is_accepted() -> None:
-    read_options(TOPIC | {"kafka.group.id": "g", "fetchOffset.numRetries": "3"})
+def test_tuning_of_the_java_client_is_accepted_and_left_out() -> None:
+    harmless = {
+        "kafka.group.id": "g",
+        "fetchOffset.numRetries": "3",
+        "kafka.security.protocol": "plaintext",
+        "kafka.ssl.truststore.location": "/none.jks",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.session.timeout.ms": "10",
+        "kafka.max.poll.records": "100000",
+        "kafka.partition.assignment.strategy": "org.example.Own",
+        "kafka.enable.auto.commit": "false",
+        "kafka.metrics.num.samples": "2",
+        "kafka.client.dns.lookup": "use_all_dns_ips",
+        "kafka.receive.buffer.bytes": "65536",
+    }
+    options = read_options(TOPIC | harmless | {"kafka.fetch.max.bytes": "1000", "kafka.Check.CRCs": "false"})
+    assert options.client == {"fetch.max.bytes": "1000", "check.crcs": "false"}
+    ClientCluster("h:1", options.client).close()
+    harmless = {
+        "kafka.security.protocol": "PLAINTEXT",
+        "kafka.compression.zstd.level": "9",
+        "kafka.transaction.timeout.ms": "1",
+        "kafka.partitioner.ignore.keys": "false",
+        "kafka.connections.max.idle.ms": "1",
+    }
+    assert write_options(BASE | harmless | {"kafka.linger.ms": "7"}).producer == {"linger.ms": "7"}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"kafka.security.protocol": "SASL_SSL"}, "^kafka.security.protocol = 'SASL_SSL': TLS and SASL are not there"),
+        ({"kafka.sasl.jaas.config": "x"}, "^kafka.sasl.jaas.config cannot be set.*kafka.security.protocol=PLAINTEXT"),
+        ({"kafka.auto.offset.reset": "earliest"}, "^kafka.auto.offset.reset cannot be set: say startingOffsets"),
+        ({"kafka.key.deserializer": "a.B"}, "^kafka.key.deserializer cannot be set: keys and values are bytes"),
+        ({"kafka.enable.auto.commit": "true"}, "^kafka.enable.auto.commit cannot be set.*commitOffsetsToGroup"),
+        ({"kafka.interceptor.classes": "a.B"}, "^kafka.interceptor.classes cannot be set"),
+        (
+            {"kafka.fetch.min.byte": "1"},
+            "^unknown setting 'kafka.fetch.min.byte'; did you mean 'kafka.fetch.min.bytes'",
+        ),
+        ({"kafka.fetch.min.bytes": "x"}, "^kafka.fetch.min.bytes = 'x'"),
+        ({"kafka.request.timeout.ms": "0"}, "^kafka.request.timeout.ms must be >= 1"),
+        ({"kafka.isolation.level": "x"}, "^kafka.isolation.level = 'x': expected read_uncommitted"),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, r"\(5\) must not be more than maxOffsets"),
+        ({"maxTriggerDelay": "soon"}, "^maxTriggerDelay must be a time like"),
+        ({"maxTriggerDelay": "5 weeks"}, "^maxTriggerDelay must be a time like"),
+    ],
+)
+def test_settings_of_kafka_that_cannot_be_had_are_told_as_the_user_writes_them(
+    options: dict[str, str], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        read_options(TOPIC | options, streaming=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"kafka.value.serializer": "a.B"}, "^kafka.value.serializer cannot be set: keys and values are bytes"),
+        ({"kafka.transactional.id": "t"}, "^kafka.transactional.id: transactions are not there yet"),
+        ({"kafka.partitioner.ignore.keys": "true"}, "^kafka.partitioner.ignore.keys cannot be set: set a column"),
+        ({"kafka.acks": "2"}, "^kafka.acks must be in"),
+        ({"includeHeaders": "perhaps"}, "^includeHeaders must be 'true' or 'false'"),
+    ],
+)
+def test_settings_of_a_write(options: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        write_options(BASE | options)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("250ms", 0.25), ("1500", 1.5), ("30s", 30), ("15m", 900), ("2 MIN", 120), ("1h", 3600)]
+)
+def test_times_are_written_as_in_spark(text: str, seconds: float) -> None:
+    assert read_options(TOPIC | {"maxTriggerDelay": text}).max_trigger_delay_s == seconds
+    assert read_options(TOPIC).max_trigger_delay_s == 900
+
+
+def test_the_sink_takes_includeheaders() -> None:
+    assert write_options(BASE | {"includeHeaders": "true", "topic": " t "}).topic == "t"
 
 
 @pytest.mark.parametrize(

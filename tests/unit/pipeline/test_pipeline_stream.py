@@ -1,6 +1,10 @@
 """What a stream reads next, over a cluster of lists: topics that are made anew, logs that end too early, its pace."""
 
+import json
 import logging
+import os
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,9 +12,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from support.memory_cluster import MemoryCluster
 
 from barnabas.pipeline import datasource
-from barnabas.pipeline.datasource import StreamReader
+from barnabas.pipeline.datasource import BarnabasDataSource, StreamReader
 from barnabas.pipeline.options import read_options
 from barnabas.pipeline.ranges import OffsetRange
+from barnabas.pipeline.spark_errors import plain_worker_errors
+from barnabas.pipeline.streams import append_batches, offsets_behind_latest
 from barnabas.ports.errors import ApiError, ConfigError
 
 OPTIONS = {"bootstrap.servers": "h:1", "subscribe": "t", "startingOffsets": "earliest"}
@@ -247,3 +253,44 @@ def test_all_that_was_there_comes_at_once_when_only_that_is_asked_for() -> None:
     second = _next(reader, first)
     assert [first["offsets"], second["offsets"]] == ['{"t": {"0": 10}}', '{"t": {"0": 12}}']
     assert _next(reader, second) == second
+
+
+def test_how_far_a_stream_is_behind() -> None:
+    end = {"offsets": '{"t": {"0": 10, "1": 4}, "u": {"0": 7}}', "topicIds": {"t": "one", "u": "one"}}
+    latest = {"offsets": '{"t": {"0": 10, "1": 6}, "u": {"0": 4}, "v": {"0": 3}}', "topicIds": {"t": "one", "u": "two"}}
+    expected = {"minOffsetsBehindLatest": "0", "maxOffsetsBehindLatest": "4", "avgOffsetsBehindLatest": "2.25"}
+    assert offsets_behind_latest({"endOffset": end, "latestOffset": latest}) == expected
+    told = SimpleNamespace(endOffset=json.dumps(end), latestOffset=json.dumps(latest))
+    assert offsets_behind_latest(told) == expected
+    assert offsets_behind_latest({"endOffset": None, "latestOffset": latest}) == {}
+
+
+def test_a_writer_of_batches_checks_its_options_at_once() -> None:
+    with pytest.raises(ConfigError, match="unknown option 'topics'"):
+        append_batches(bootstrap="h:1", topics="t")
+
+
+def test_a_stream_that_cannot_be_says_why_when_it_is_asked() -> None:
+    source = BarnabasDataSource(OPTIONS | {"endingOffsets": "latest"})
+    reader = source.streamReader(source.schema())
+    for ask in (reader.initialOffset, reader.getDefaultReadLimit, reader.prepareForTriggerAvailableNow):
+        with pytest.raises(ConfigError, match="endingOffsets has no meaning in a stream"):
+            ask()
+
+
+def test_only_in_a_worker_of_spark_errors_are_told_without_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    @plain_worker_errors()
+    def refuse(error: Exception) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "environ", {})
+    with pytest.raises(ConfigError):
+        refuse(ConfigError("wrong"))
+    assert os.environ == {}
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", SimpleNamespace(name="pyspark.daemon"))
+    with pytest.raises(KeyError):
+        refuse(KeyError("a fault"))
+    assert os.environ == {}
+    with pytest.raises(ConfigError):
+        refuse(ConfigError("wrong"))
+    assert os.environ == {"SPARK_HIDE_TRACEBACK": "1"}

@@ -1,0 +1,145 @@
+"""Settings of Kafka's clients that a job brings along: known ones, those without a meaning, and those not to be had.
+
+The names are those of the Java clients (Kafka 4), since jobs come from Spark's own Kafka source and sink.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..app.clients.settings import FetchSettings, ProducerSettings, read_settings
+from ..ports.errors import ConfigError
+from .cluster import PLACE_SETTINGS
+
+_PROTOCOL = "security.protocol"
+_SECURITY = ("ssl.", "sasl.")
+_EVERY_CLIENT = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "client.dns.lookup",
+        "connections.max.idle.ms",
+        "enable.metrics.push",
+        "metadata.max.idle.ms",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "receive.buffer.bytes",
+        "security.providers",
+        "send.buffer.bytes",
+        "socket.connection.setup.timeout.max.ms",
+    }
+)
+"""They tune a client of another make; nothing that is read or written depends on them."""
+_GROUP_MEMBER = frozenset(
+    {
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
+        "client.rack",
+        "exclude.internal.topics",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+    }
+)
+"""Of consumers that are members of a group, or that iterate; a read is told its partitions and offsets by Spark."""
+_PRODUCER = frozenset(
+    {
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "transaction.timeout.ms",
+    }
+)
+_BYTES = "keys and values are bytes here; encode or decode the columns"
+_NO_INTERCEPTORS = "interceptors of Java clients cannot run here"
+_NOT_READING = {
+    "auto.offset.reset": "say startingOffsets; a stream that has begun goes on where it was",
+    "key.deserializer": _BYTES,
+    "value.deserializer": _BYTES,
+    "interceptor.classes": _NO_INTERCEPTORS,
+    "enable.auto.commit": "a stream's offsets are in its checkpoint; commitOffsetsToGroup tells them to a group",
+}
+_NOT_WRITING = {
+    "key.serializer": _BYTES,
+    "value.serializer": _BYTES,
+    "interceptor.classes": _NO_INTERCEPTORS,
+    "partitioner.ignore.keys": "set a column 'partition', or key to null",
+    "transaction.two.phase.commit.enable": "transactions are not there yet",
+}
+_AS_WITHOUT = {"enable.auto.commit", "partitioner.ignore.keys", "transaction.two.phase.commit.enable"}
+"""With the value false they ask for what is done anyway."""
+
+
+def reader_settings(
+    given: Mapping[str, str], *, prefix: str = "", classic: bool = False, reasons: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The settings of a read that its clients take; those without a meaning are left out.
+
+    `prefix` stands before the names in texts, as the user writes them; `reasons` say what to do instead of a setting
+    where that is not an option of Spark's. Raises `ConfigError` for one that is unknown, that would change what is read
+    and cannot be had, or whose value is wrong.
+    """
+    settings = _usable(given, {**_NOT_READING, **(reasons or {})}, _EVERY_CLIENT | _GROUP_MEMBER, prefix)
+    if classic:
+        _check_classic(settings, prefix)
+    else:
+        read_settings(FetchSettings, settings, {}, prefix=prefix)
+    return settings
+
+
+def writer_settings(given: Mapping[str, str], *, prefix: str = "") -> dict[str, str]:
+    """The same for a write."""
+    settings = _usable(given, _NOT_WRITING, _EVERY_CLIENT | _PRODUCER, prefix)
+    read_settings(ProducerSettings, settings, {}, prefix=prefix)
+    return settings
+
+
+def _usable(
+    given: Mapping[str, str], refused: Mapping[str, str], harmless: Iterable[str], prefix: str
+) -> dict[str, str]:
+    protocol = given.get(_PROTOCOL, "").strip().upper()
+    if protocol not in ("", "PLAINTEXT"):
+        raise ConfigError(f"{prefix}{_PROTOCOL} = {given[_PROTOCOL]!r}: TLS and SASL are not there yet, PLAINTEXT is")
+    settings = {}
+    for name, value in given.items():
+        if name in refused and not (name in _AS_WITHOUT and _is_false(value)) and value:
+            raise ConfigError(f"{prefix}{name} cannot be set: {refused[name]}")
+        if name.startswith(_SECURITY) and not protocol:
+            text = f"with {prefix}{_PROTOCOL}=PLAINTEXT it is left out, as Kafka's clients do"
+            raise ConfigError(f"{prefix}{name} cannot be set: TLS and SASL are not there yet; {text}")
+        if name not in refused and name not in harmless and name != _PROTOCOL and not name.startswith(_SECURITY):
+            settings[name] = value
+    return settings
+
+
+def _is_false(value: Any) -> bool:
+    return str(value).strip().lower() == "false"
+
+
+def _check_classic(settings: Mapping[str, str], prefix: str) -> None:
+    from ..app.clients.classic.producer_settings import ClassicConsumerSettings, RegistrySettings
+
+    registry = registry_names(settings)
+    read_settings(RegistrySettings, {name: settings[name] for name in registry}, {}, prefix=prefix)
+    rest = {name: value for name, value in settings.items() if name not in registry and name not in PLACE_SETTINGS}
+    read_settings(ClassicConsumerSettings, rest, {}, prefix=prefix)
+
+
+def registry_names(settings: Mapping[str, str]) -> set[str]:
+    """Which of the settings are those of registries."""
+    import attrs
+
+    from ..app.clients.classic.producer_settings import RegistrySettings
+
+    fields = {field.name.replace("_", ".") for field in attrs.fields(RegistrySettings)}
+    return settings.keys() & {*RegistrySettings.ALIASES, *fields}

@@ -13,7 +13,7 @@ from barnabas.pipeline.streams import append_batches, offsets_behind_latest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
 
@@ -255,7 +255,9 @@ def test_results_that_change_are_appended(spark: "SparkSession", broker: Broker,
     def run(mode: str, topic: str) -> list[str]:
         query = start(mode, topic)
         assert query.awaitTermination(120)
-        behind = offsets_behind_latest(query.lastProgress.sources[0])
+        told = query.lastProgress
+        assert told is not None
+        behind = offsets_behind_latest(told.sources[0])
         assert behind["maxOffsetsBehindLatest"] == "0"
         return sorted(bytes(row.value).decode() for row in _read(spark, broker, subscribe=topic).collect())
 

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from support.memory_cluster import MemoryCluster
 
 from barnabas.pipeline import datasource
-from barnabas.pipeline.datasource import BarnabasDataSource, StreamReader
+from barnabas.pipeline.datasource import BarnabasDataSource, RefusedStream, StreamReader
 from barnabas.pipeline.options import read_options
 from barnabas.pipeline.ranges import OffsetRange
 from barnabas.pipeline.spark_errors import plain_worker_errors
@@ -273,6 +273,7 @@ def test_a_writer_of_batches_checks_its_options_at_once() -> None:
 def test_a_stream_that_cannot_be_says_why_when_it_is_asked() -> None:
     source = BarnabasDataSource(OPTIONS | {"endingOffsets": "latest"})
     reader = source.streamReader(source.schema())
+    assert isinstance(reader, RefusedStream)
     for ask in (reader.initialOffset, reader.getDefaultReadLimit, reader.prepareForTriggerAvailableNow):
         with pytest.raises(ConfigError, match="endingOffsets has no meaning in a stream"):
             ask()

@@ -148,6 +148,10 @@ class Folder(Protocol):
         """
         ...
 
+    def write_all_small(self, contents: Mapping[str, bytes]) -> None:
+        """The same for several files, by name, one after the other: each is whole, and all are durable on return."""
+        ...
+
     def flush(self) -> None:
         """Make creations, renames and removals in this folder durable. Callable from any thread."""
         ...
@@ -171,7 +175,8 @@ class LogDir(Protocol):
         ...
 
     def folder(self, name: str) -> Folder:
-        """Open a sub-folder; creates it when it is missing."""
+        """Open a sub-folder; creates it when it is missing. Callable from any thread, as is all of a folder and its
+        files that nobody else has."""
         ...
 
     def rename_folder(self, old: str, new: str) -> None:

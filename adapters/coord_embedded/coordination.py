@@ -26,12 +26,12 @@ def _to_stderr(text: str) -> None:
 class EmbeddedCoordination:
     """Fulfils `ports.coordination.Coordination` with a file; the session lasts as long as the file is open.
 
-    Reads come from memory. A write waits for the disk (about a millisecond), not for a network, so it may be called on
-    the reactor. Ephemeral nodes live in memory only: those of a process that died are gone at the next opening.
-    `deliver` runs callbacks one at a time, later; by default a thread does. `report` is told of a callback that raised.
+    Reads come from memory. A write waits for the disk: mostly a millisecond, on a busy disk much longer. Ephemeral
+    nodes live in memory only: those of a process that died are gone at the next opening. `deliver` runs callbacks one
+    at a time, later; by default a thread does. `report` is told of a callback that raised.
     """
 
-    blocking = False
+    blocking = True
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ...core.cluster.tree import Change, Put
 from ...ports.coordination import CoordinationError
@@ -54,6 +55,12 @@ class NodeStore:
         except sqlite3.Error as error:
             self._roll_back(error)
             raise self._failure(error) from error
+        self._move_into_the_main_file()
+
+    def _move_into_the_main_file(self) -> None:
+        """After this a copy of the main file alone has what is committed, which is durable in any case."""
+        with suppress(sqlite3.Error):  # a full disk: the next change, or the next opening, does it
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _roll_back(self, cause: sqlite3.Error) -> None:
         if self._connection.in_transaction:
@@ -63,7 +70,7 @@ class NodeStore:
                 cause.add_note(f"and the roll-back failed: {error}")
 
     def close(self) -> None:
-        """Give the file back."""
+        """Give the file back; everything is in the main file then, and there is no log beside it."""
         self._connection.close()
 
     def _prepare(self) -> None:

@@ -88,9 +88,19 @@ class FsFolder:
             return path.read_bytes()
 
     def write_small(self, name: str, content: bytes) -> None:
-        path = self.path / plain_name(name)
-        temporary = self.path / f"{name}.tmp"
-        with self._small_lock, translated(f"cannot write {path}"):
+        self.write_all_small({name: content})
+
+    def write_all_small(self, contents: Mapping[str, bytes]) -> None:
+        if not contents:
+            return
+        with self._small_lock:
+            for name, content in contents.items():
+                self._replace(name, content)
+            self.flush()
+
+    def _replace(self, name: str, content: bytes) -> None:
+        path, temporary = self.path / plain_name(name), self.path / f"{name}.tmp"
+        with translated(f"cannot write {path}"):
             try:
                 with temporary.open("wb") as file:
                     file.write(content)
@@ -100,7 +110,6 @@ class FsFolder:
             except OSError:
                 _discard(temporary)
                 raise
-            sync_folder(self.path)
 
     def flush(self) -> None:
         with translated(f"cannot flush {self.path}"):

@@ -4,6 +4,7 @@ import fcntl
 import os
 import resource
 import shutil
+import threading
 from errno import EACCES, EAGAIN, EPERM, EROFS, EWOULDBLOCK
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -25,6 +26,7 @@ class FsLogDir:
         self._pool = pool
         self._root = FsFolder(path, pool)
         self._folders: WeakValueDictionary[str, FsFolder] = WeakValueDictionary()
+        self._lock = threading.Lock()
 
     @property
     def path(self) -> str:
@@ -39,12 +41,13 @@ class FsLogDir:
             return sorted(entry.name for entry in entries if entry.is_dir())
 
     def folder(self, name: str) -> FsFolder:
-        folder = self._folders.get(plain_name(name))
-        path = self._path / name
+        path = self._path / plain_name(name)
         with translated(f"cannot create {path}"):
             path.mkdir(exist_ok=True)
-        if folder is None:
-            folder = self._folders[name] = FsFolder(path, self._pool)
+        with self._lock:
+            folder = self._folders.get(name)
+            if folder is None:
+                folder = self._folders[name] = FsFolder(path, self._pool)
         return folder
 
     def rename_folder(self, old: str, new: str) -> None:
@@ -53,10 +56,11 @@ class FsLogDir:
             raise StorageError(f"cannot rename {old_path}: {new_path} exists")
         with translated(f"cannot rename {old_path} to {new}"):
             old_path.rename(new_path)
-        folder = self._folders.pop(old, None)
-        if folder is not None:
-            folder.path = new_path
-            self._folders[new] = folder
+        with self._lock:
+            folder = self._folders.pop(old, None)
+            if folder is not None:
+                folder.path = new_path
+                self._folders[new] = folder
 
     def delete_folder(self, name: str) -> None:
         path = self._path / plain_name(name)

@@ -208,6 +208,10 @@ class MemoryFolder:
             self._disk.check_write(len(content), name)
             self._contents[name] = _Content(bytearray(content), self._disk.now_ms())
 
+    def write_all_small(self, contents: Mapping[str, bytes]) -> None:
+        for name, content in contents.items():
+            self.write_small(name, content)
+
     def flush(self) -> None:
         """Memory is as durable as it gets."""
 

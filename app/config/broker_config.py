@@ -74,6 +74,12 @@ class BrokerConfig:
     auto_create_topics_enable: bool = flag_key(
         "auto.create.topics.enable", True, doc="Make a topic when a client asks for one that does not exist."
     )
+    auto_create_topics_max_per_request: int = int_key(
+        "auto.create.topics.max.per.request", 100, 1, doc="Ours. Topics made by themselves that may wait at a time."
+    )
+    auto_create_topics_max_per_second: int = int_key(
+        "auto.create.topics.max.per.second", 50, 1, doc="Ours. Topics made by themselves, on average, in a second."
+    )
     delete_topic_enable: bool = flag_key("delete.topic.enable", True, doc="Whether topics can be deleted.")
 
     # Messages.

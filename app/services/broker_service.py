@@ -34,6 +34,7 @@ from ...ports.broker_api import (
 from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from ...ports.transport import TransportError
 from .classic.service import ClassicService
 from .cluster import ClusterService
 from .configs import ConfigService
@@ -61,6 +62,7 @@ class BrokerService:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
+        self._is_closed = False
         topics = TopicService(state)
         configs = ConfigService(state, topics)
         classic = ClassicService(state)
@@ -102,9 +104,17 @@ class BrokerService:
             for kind in self._handlers
         }
 
+    def close(self) -> None:
+        """Take no more requests: the logs are about to be closed."""
+        self._is_closed = True
+        self.groups.close()
+
     def submit(self, request: Request[ResultT], caller: Caller, reply: Reply[ResultT]) -> None:
         """Handle the request (see `BrokerApi`). One that raises is reported and answered with UNKNOWN_SERVER_ERROR, in
         the form that its result has for errors."""
+        if self._is_closed:
+            reply(TransportError("the broker is about to stop"))
+            return
         counter = self._counters.get(type(request))
         if counter is None:
             reply(ApiError(ErrorCode.UNSUPPORTED_VERSION, f"this broker does not answer {type(request).__name__}"))

@@ -35,6 +35,10 @@ class Changes:
         self._settle_ms = SETTLE_MS
         self._complained = False
 
+    def close(self) -> None:
+        """The broker is about to stop: what is not done yet is given up."""
+        self._queue.close()
+
     def submit(self, what: str, make: Callable[[], Coroutine[Any, Any, T]], reply: Reply[T]) -> None:
         """Answer a request with what a change returns. `what` names it in reports."""
 

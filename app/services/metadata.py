@@ -7,13 +7,11 @@ from attrs import evolve
 from ...core.cluster.topics import NO_LEADER, Topic, check_topic_name
 from ...ports.broker_api import Caller, Metadata, MetadataResult, PartitionMetadata, Reply, TopicMetadata
 from ...ports.broker_api.operations import CLUSTER_OPERATIONS, NO_AUTHORIZED_OPERATIONS, TOPIC_OPERATIONS
-from ...ports.broker_api.topics import NewTopic
-from ...ports.coordination import CoordinationError
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, ClosedError
-from ...ports.storage import StorageError
+from ...ports.errors import ApiError
 from ...ports.words import TopicPartition
-from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from .auto_creation import AutoCreation
+from .internal_topics import TRANSACTIONS_TOPIC
 from .state import BrokerState
 from .topics import TopicService
 
@@ -23,7 +21,7 @@ class MetadataService:
 
     def __init__(self, state: BrokerState, topics: TopicService) -> None:
         self._state = state
-        self._topics = topics
+        self._creation = AutoCreation(state, topics)
 
     def handle(self, request: Metadata, caller: Caller, reply: Reply[MetadataResult]) -> None:
         missing = self._to_create(request)
@@ -31,11 +29,7 @@ class MetadataService:
             reply(self._result(request, caller, {}))
             return
 
-        async def created() -> MetadataResult:
-            errors = {name: await self._create(name) for name in missing}
-            return self._result(request, caller, errors)
-
-        self._state.changes.submit("Metadata", created, reply)
+        self._creation.make(missing, lambda errors: reply(self._result(request, caller, errors)))
 
     def _to_create(self, request: Metadata) -> list[str]:
         if not (request.allow_auto_topic_creation and self._state.settings.static.auto_create_topics_enable):
@@ -46,27 +40,8 @@ class MetadataService:
     def _is_known(self, name: str) -> bool:
         return name in self._state.registry.topics or self._state.classic.has(name)
 
-    async def _create(self, name: str) -> ErrorCode:
-        if self._is_known(name):
-            return ErrorCode.NONE  # it was made while this request waited
-        try:
-            if name != OFFSETS_TOPIC:
-                self._state.settings.check_makes_current_topics(name)
-            await self._topics.create_one(NewTopic(name=name))
-        except ApiError as error:
-            if self._is_known(name):
-                return ErrorCode.NONE  # what an earlier attempt had left has been found
-            return error.code
-        except StorageError as error:
-            self._state.failed(f"creating topic {name}", error)
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        except (CoordinationError, ClosedError) as error:
-            self._state.changes.complain(f"creating topic {name}", error)
-            return ErrorCode.LEADER_NOT_AVAILABLE
-        return ErrorCode.NONE
-
     def _result(self, request: Metadata, caller: Caller, errors: Mapping[str, ErrorCode]) -> MetadataResult:
-        """`errors`: of topics that could not be created."""
+        """`errors`: of topics that could not be created, or are not yet."""
         state = self._state
         topics = self._answers(request, errors)
         asked = request.include_cluster_authorized_operations

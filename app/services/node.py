@@ -101,9 +101,13 @@ class BrokerNode:
         self._report = in_room(outside.report, ROOM)
         self._began_ms = 0.0
         self._closing = ExitStack()
+        """What the logs need, and they."""
+        self._fronts = ExitStack()
+        """What must be closed before the logs."""
         self._opened: list[OpenPort] = []
         self._servers: list[Server] = []
         self._state: BrokerState | None = None
+        self._logs: LogManager | None = None
         self._coordination: Coordination | None = None
         self._api: BrokerService | None = None
         self._stopping = self._is_stopped = False
@@ -144,11 +148,12 @@ class BrokerNode:
         try:
             self._start()
         except BaseException:
-            self._closing.close()
+            with self._closing:
+                self._fronts.close()
             raise
 
     def _start(self) -> None:
-        outside, closing, config = self._outside, self._closing, self._config
+        outside, closing, fronts, config = self._outside, self._closing, self._fronts, self._config
         self._began_ms = outside.clock.monotonic_ms()
         folders = ", ".join(config.data_dirs) if config.storage == "fs" else "memory"
         self._report(info(f"broker {config.broker_id} starts: logs in {folders}, coordination {config.coordination}"))
@@ -163,6 +168,7 @@ class BrokerNode:
         registry = TopicRegistry(coordination, outside.entropy, in_room(outside.report, "core.cluster"))
         registry.load()
         logs = self._open_logs(log_dirs, registry, settings)
+        self._logs = logs
         closing.callback(logs.close)
         for listener in config.listener_list:
             self._listen(listener)
@@ -179,12 +185,13 @@ class BrokerNode:
             report=self._report,
         )
         self._api = BrokerService(state)
-        closing.callback(self._api.groups.close)
+        fronts.callback(state.changes.close)
+        fronts.callback(self._api.close)
         open_topics(state)
         self._api.groups.start()
         self._serve(state, self._api)
         if outside.expose_metrics is not None:
-            closing.callback(outside.expose_metrics(outside.metrics))
+            fronts.callback(outside.expose_metrics(outside.metrics))
         logs.start()
         self._register(state, coordination)
 
@@ -233,7 +240,7 @@ class BrokerNode:
             return handler
 
         opened = self._outside.transport.listen((listener.host, listener.port), accept, limits)
-        self._closing.callback(opened.close)
+        self._fronts.callback(opened.close)
         self._opened.append(opened)
         self.listeners = (*self.listeners, evolve(listener, port=opened.address[1]))
 
@@ -268,7 +275,7 @@ class BrokerNode:
             ready=self._became_ready,
             failed=self._fail,
         )
-        self._closing.callback(registrar.close)
+        self._fronts.callback(registrar.close)
         if shows_classic(self._config, self.listeners):
             follow_topics(state.classic, registrar)
         if registrar.begin():
@@ -319,7 +326,8 @@ class BrokerNode:
     def stop(self, stopped: Callable[[], None]) -> None:
         """Answer what waits, let the answers go out, make the logs durable, close; then call `stopped`.
 
-        Takes about a second at most beyond what the disk needs. Whoever asks once more is told at the end, too.
+        Takes about a second at most beyond what the disk needs; the workers close the logs side by side. Whoever asks
+        once more is told at the end, too.
         """
         if self._is_stopped:
             stopped()
@@ -344,6 +352,15 @@ class BrokerNode:
         if open_connections and self._outside.clock.monotonic_ms() < until_ms:
             self._outside.scheduler.call_later(_DRAIN_STEP_MS, lambda: self._drain(until_ms))
             return
+        try:
+            self._fronts.close()
+        finally:
+            if self._logs is not None:
+                self._logs.stop(self._logs_closed)
+            else:
+                self._logs_closed()
+
+    def _logs_closed(self) -> None:
         try:
             self._closing.close()
         finally:

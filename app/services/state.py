@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from ...core.cluster.change_queue import on_disk
 from ...core.cluster.registry import TopicRegistry
 from ...core.cluster.topics import NO_LEADER, BrokerRegistration, Topic
 from ...core.log.log import Log
@@ -12,7 +13,7 @@ from ...ports.broker_api import Caller
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
+from ...ports.errors import ApiError, BarnabasError
 from ...ports.metrics import Counter, Metrics
 from ...ports.scheduler import Scheduler
 from ...ports.storage import StorageError
@@ -23,6 +24,9 @@ from .changes import Changes
 from .classic.topics import ClassicTopics
 from .endpoints import Endpoints
 from .settings import BrokerSettings
+
+PARTITIONS_AT_A_TIME = 100
+"""So many logs are begun by one piece of work off the owner thread, and taken over in one turn of it."""
 
 
 @frozen
@@ -70,6 +74,7 @@ class BrokerState:
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.purgatory = Purgatory(scheduler, lambda error: self.failed("an answer that waited", error))
         self._stats: dict[str, TopicStats] = {}
+        self._beginning: set[TopicPartition] = set()
         self._failing: set[TopicPartition] = set()
         self._durable_wanted: dict[TopicPartition, int] = {}
         self.changes = Changes(scheduler, registry.coordination, report)
@@ -126,20 +131,52 @@ class BrokerState:
         known = self.registry.topics.get(topic)
         if known is None or partition not in known.partitions:
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic[:260]}-{partition}")
+        if (topic, partition) in self._beginning:
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition} is being made")
         if self.node_id in known.partitions[partition]:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{partition} cannot be opened")
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is not on this broker")
 
-    def open_topic(self, topic: Topic) -> None:
-        """Begin the logs of a new topic that belong here, and those that it has grown by. Raises `StorageError`.
+    async def open_topics(self, topics: Sequence[Topic]) -> Mapping[str, BarnabasError]:
+        """Begin the logs of new topics that belong here, and those that topics have grown by: a part of a change.
 
-        Those of a classic topic are made on first use.
+        Returns why topics have not got their logs, by name. Those of a classic topic are made on first use.
         """
-        if self.classic.is_created_classic(topic.name):
-            self.classic.show(topic.name)
-            return
-        for key in self._missing(topic):
-            self._open(topic, key, is_new=True)
+        failures: dict[str, BarnabasError] = {}
+        missing: list[tuple[Topic, TopicPartition]] = []
+        for topic in topics:
+            if self.classic.is_created_classic(topic.name):
+                self.classic.show(topic.name)
+            else:
+                missing += [(topic, key) for key in self._missing(topic)]
+        self._beginning = {key for _, key in missing}
+        try:
+            for start in range(0, len(missing), PARTITIONS_AT_A_TIME):
+                some = missing[start : start + PARTITIONS_AT_A_TIME]
+                await self._begin_logs([entry for entry in some if entry[0].name not in failures], failures)
+        finally:
+            self._beginning = set()
+        return failures
+
+    async def _begin_logs(
+        self, wanted: Sequence[tuple[Topic, TopicPartition]], failures: dict[str, BarnabasError]
+    ) -> None:
+        for topic, key in wanted:
+            try:
+                self.logs.set_aside(key)  # what is left of an earlier topic of this name is not part of the new one
+            except StorageError as error:
+                failures.setdefault(topic.name, error)
+        creation = self.logs.begin_create({key: topic.topic_id for topic, key in wanted if topic.name not in failures})
+        try:
+            await on_disk(creation)
+        finally:
+            errors = self.logs.end_create(creation)
+        for key, failure in errors.items():
+            failures.setdefault(key.topic, failure)
+        for topic, key in wanted:
+            log = self.logs.get(key)
+            if log is not None and key not in errors:
+                self._take(topic, key, log)
 
     def reopen_topic(self, topic: Topic) -> None:
         """Open the logs of a topic after a start. What cannot be opened is reported, and answered with an error."""
@@ -147,7 +184,7 @@ class BrokerState:
             return
         for key in self._missing(topic):
             try:
-                self._open(topic, key, is_new=False)
+                self._take(topic, key, self.logs.get(key) or self.logs.create(key, is_new=False))
             except StorageError as error:
                 self.failed(f"opening {key}", error)
 
@@ -155,10 +192,7 @@ class BrokerState:
         keys = [TopicPartition(topic.name, number) for number, at in topic.partitions.items() if self.node_id in at]
         return [key for key in keys if key not in self.partitions]
 
-    def _open(self, topic: Topic, key: TopicPartition, *, is_new: bool) -> None:
-        if is_new:
-            self.logs.set_aside(key)  # what is left of an earlier topic of this name is not part of the new one
-        log = self.logs.get(key) or self.logs.create(key, is_new=is_new)
+    def _take(self, topic: Topic, key: TopicPartition, log: Log) -> None:
         known = self.registry.state(key)
         partition = self.partitions[key] = Partition(
             log,

@@ -1,6 +1,5 @@
 """CreateTopics, CreatePartitions, DeleteTopics (facts C6, D7)."""
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -11,7 +10,6 @@ from attrs import evolve
 from ...core.cluster.topics import Topic, check_topic_name
 from ...ports.broker_api import (
     Caller,
-    CreatedTopic,
     CreatePartitions,
     CreateTopics,
     CreateTopicsResult,
@@ -26,10 +24,10 @@ from ...ports.broker_api import (
 )
 from ...ports.coordination import CoordinationError
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, ClosedError
+from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.storage import StorageError
 from ..config.classic import is_classic
-from .changes import as_api_error
+from .creating import Creating, named_twice, refusal
 from .internal_topics import as_it_must_be, check_not_internal
 from .state import BrokerState
 
@@ -44,47 +42,44 @@ class TopicService:
         self._state = state
         self._registry = state.registry
         self._changes = state.changes
+        self._told_orphans: set[str] = set()
 
     # --- create
 
     def create(self, request: CreateTopics, _caller: Caller, reply: Reply[CreateTopicsResult]) -> None:
-        twice = _named_twice(new.name for new in request.topics)
+        """A few topics at a time, so that the changes of others come in between; see `Creating`."""
+        Creating(self._state, request, self.create_some, reply).begin()
 
-        async def one(new: NewTopic) -> CreatedTopic:
-            if new.name in twice:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {new.name[:260]!r} is named twice in the request")
-            topic = await self.create_one(new, validate_only=request.validate_only)
-            return CreatedTopic(
-                name=topic.name,
-                topic_id=bytes(16) if request.validate_only else topic.topic_id,
-                partitions=len(topic.partitions),
-                replication_factor=topic.replication_factor,
-                configs=self._state.settings.topic_entries(topic.configs, topic.name),
-            )
+    async def create_one(self, new: NewTopic) -> Topic:
+        """Create a topic and its logs; nothing is left of it here when it raises. Raises as `create_some` tells."""
+        made = (await self.create_some([new]))[0]
+        if isinstance(made, BarnabasError):
+            raise made
+        return made
 
-        def failed(new: NewTopic, code: ErrorCode, text: str | None) -> CreatedTopic:
-            return CreatedTopic(name=new.name, error=code, error_message=text)
-
-        async def all_of_them() -> CreateTopicsResult:
-            return CreateTopicsResult(topics=await self._each(one, failed, _once(request.topics, twice)))
-
-        self._changes.submit("CreateTopics", all_of_them, reply)
-
-    async def create_one(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
-        """Create a topic and its logs; nothing is left of it here when it raises.
-
-        Raises `ApiError`, `StorageError`, `CoordinationError`.
-        """
-        topic = await self._planned(new)
+    async def create_some(
+        self, news: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> Sequence[Topic | BarnabasError]:
+        """Create topics and their logs; each, or why not: `ApiError`, `StorageError`, `CoordinationError`."""
+        results = [await self._stored(new, validate_only=validate_only) for new in news]
         if validate_only:
-            return topic
-        with self.doubting(topic.name):
-            await self._registry.create(topic)
+            return results
+        failures = await self._state.open_topics([made for made in results if isinstance(made, Topic)])
+        for name in failures:
+            try:
+                await self._remove(name)
+            except (ApiError, CoordinationError, ClosedError) as error:
+                self._changes.complain(f"removing topic {name}, whose logs cannot be made,", error)
+        return [failures.get(made.name, made) if isinstance(made, Topic) else made for made in results]
+
+    async def _stored(self, new: NewTopic, *, validate_only: bool) -> Topic | BarnabasError:
         try:
-            self._state.open_topic(topic)
-        except StorageError:
-            await self._remove(topic.name)
-            raise
+            topic = await self._planned(new)
+            if not validate_only:
+                with self.doubting(topic.name):
+                    await self._registry.create(topic)
+        except (ApiError, StorageError, CoordinationError, ClosedError) as error:
+            return error
         return topic
 
     async def _planned(self, new: NewTopic) -> Topic:
@@ -94,6 +89,7 @@ class TopicService:
         state.check_owns_topics()
         await self.settled(new.name)
         state.classic.check_free(new.name)
+        self._check_no_orphans(new.name)
         configs = state.settings.new_topic_configs(new.configs)
         counted = state.classic.default_partitions(new.name) if is_classic(configs) else static.num_partitions
         return self._registry.plan_topic(
@@ -104,10 +100,21 @@ class TopicService:
             configs=configs,
         )
 
+    def _check_no_orphans(self, name: str) -> None:
+        """Raise `ApiError(POLICY_VIOLATION)` where new logs would come into the place of data that nobody knows."""
+        orphans = self._state.logs.orphans_of(name)
+        if orphans:
+            text = f"the broker has data of a topic {name!r} that the coordination tree does not know"
+            cure = "take it back with 'barnabas topics recover', or move the folder away"
+            if name not in self._told_orphans:
+                self._told_orphans.add(name)
+                self._state.report(f"topic {name} is not made: {text}, in {orphans[0]}: {cure}")
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{text}: {cure}")
+
     # --- grow
 
     def grow(self, request: CreatePartitions, _caller: Caller, reply: Reply[TopicOutcomes]) -> None:
-        twice = _named_twice(new.topic for new in request.topics)
+        twice = named_twice(new.topic for new in request.topics)
 
         async def one(new: NewPartitions) -> TopicOutcome:
             if new.topic in twice:
@@ -129,18 +136,18 @@ class TopicService:
         state.check_owns_topics()
         await self.settled(new.topic)
         before = registry.topic(new.topic)
+        self._check_no_orphans(new.topic)
         grown = registry.plan_partitions(new.topic, new.count, state.racks(), assignments=new.assignments)
         if validate_only:
             return
         with self.doubting(new.topic):
             await registry.resize(grown)
-        try:
-            state.open_topic(grown)
-        except StorageError:
+        failures = await state.open_topics([grown])
+        if failures:
             state.drop_partitions(new.topic, grown.partitions.keys() - before.partitions.keys())
             with self.doubting(new.topic):
                 await registry.resize(before)
-            raise
+            raise failures[new.topic]
 
     # --- delete
 
@@ -203,9 +210,7 @@ class TopicService:
         elif before is not None and after is not None:
             state.drop_partitions(name, before.partitions.keys() - after.partitions.keys())
         if after is not None:
-            try:
-                state.open_topic(after)
-            except StorageError as error:
+            for error in (await state.open_topics([after])).values():
                 state.failed(f"opening the logs of topic {name}", error)
             state.apply_log_configs([name])
         if going is not None:
@@ -219,34 +224,11 @@ class TopicService:
         for item in items:
             try:
                 outcomes.append(await do(item))
-            except ApiError as error:
-                outcomes.append(failed(item, error.code, error.message or None))
-            except StorageError as error:
-                self._state.failed("a change of topics", error)
-                outcomes.append(failed(item, ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
-            except (CoordinationError, ClosedError) as error:
-                self._changes.complain("a change of topics", error)
-                refused = as_api_error(error)
-                outcomes.append(failed(item, refused.code, refused.message))
+            except (ApiError, StorageError, CoordinationError, ClosedError) as error:
+                refused = refusal(self._state, error)
+                outcomes.append(failed(item, refused.code, refused.message or None))
         return outcomes
 
 
 def _subject(name: str) -> str:
     return f"topic {name}"
-
-
-def _named_twice(names: Iterable[str]) -> set[str]:
-    return {name for name, times in Counter(names).items() if times > 1}
-
-
-def _once(topics: Iterable[NewTopic], twice: set[str]) -> list[NewTopic]:
-    """A topic that is named twice is answered once."""
-    kept: dict[str, NewTopic] = {}
-    others = []
-    for new in topics:
-        if new.name in twice:
-            if new.name in kept:
-                continue
-            kept[new.name] = new
-        others.append(new)
-    return others

@@ -13,23 +13,28 @@ from ...ports.errors import BarnabasError, ClosedError
 from ...ports.scheduler import Outcome, Scheduler
 
 T = TypeVar("T")
-Work = Callable[[], Any]
 Change = Coroutine[Any, Any, T]
 
 _REFUSALS = (BadVersion, NodeExists, NoNode, NotEmpty)
 
 
 class _Elsewhere(Generic[T]):
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work = work
+    def __init__(self, work: Callable[[], T], *, on_disk: bool = False) -> None:
+        self.work = work
+        self.on_disk = on_disk
 
-    def __await__(self) -> Generator[Work, T, T]:
-        return (yield self._work)
+    def __await__(self) -> Generator["_Elsewhere[T]", T, T]:
+        return (yield self)
 
 
 def elsewhere(work: Callable[[], T]) -> Awaitable[T]:
     """`await elsewhere(work)`: what `work` returns or raises. It may block, and must not touch the owner's state."""
     return _Elsewhere(work)
+
+
+def on_disk(work: Callable[[], T]) -> Awaitable[T]:
+    """The same for work that waits for a disk, whatever the coordination service does: it is always offloaded."""
+    return _Elsewhere(work, on_disk=True)
 
 
 def complete(change: Change[T]) -> T:
@@ -40,7 +45,7 @@ def complete(change: Change[T]) -> T:
             work = _resumed(change, outcome)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # T by the type of `change`
-        outcome = Outcome.of(work)
+        outcome = Outcome.of(work.work)
 
 
 def is_unreachable(error: BaseException | None) -> bool:
@@ -63,7 +68,7 @@ class ChangeQueue:
 
     With a coordination service that may block, its calls are offloaded. When one of them finds that the service cannot
     be reached, the other calls of that change and of those that wait already fail with the same error: nobody waits
-    for more than one time-out. With a service that does not block everything happens within `run`.
+    for more than one time-out. With a service that does not block everything but `on_disk` happens within `run`.
     """
 
     def __init__(self, scheduler: Scheduler, coordination: Coordination) -> None:
@@ -71,6 +76,11 @@ class ChangeQueue:
         self._coordination = coordination
         self._waiting: deque[_Running] = deque()
         self._busy = False
+        self._closed = False
+
+    def close(self) -> None:
+        """The broker is about to end: what is not done yet fails with `ClosedError`, from its next call on."""
+        self._closed = True
 
     def run(self, make: Callable[[], Change[T]], done: Callable[[Outcome[T]], None]) -> None:
         """Begin the change that `make` gives when it is its turn; `done` is called with what it returns or raises."""
@@ -103,16 +113,18 @@ class ChangeQueue:
             except Exception as error:  # noqa: BLE001  handed to `done`
                 self._end(running, Outcome(error=error))
                 return True
-            if running.outage is not None:
+            if self._closed:
+                outcome = Outcome(error=ClosedError("the broker is about to stop"))
+            elif running.outage is not None and not work.on_disk:
                 outcome = Outcome(error=running.outage)
-            elif not self._coordination.blocking:
-                outcome = Outcome.of(work)
-            elif self._offload(running, work):
+            elif not self._coordination.blocking and not work.on_disk:
+                outcome = Outcome.of(work.work)
+            elif self._offload(running, work.work):
                 return False
             else:
                 outcome = Outcome(error=running.outage)
 
-    def _offload(self, running: _Running, work: Work) -> bool:
+    def _offload(self, running: _Running, work: Callable[[], Any]) -> bool:
         def done(outcome: Outcome[Any]) -> None:
             if isinstance(outcome.error, BarnabasError) and is_unreachable(outcome.error):
                 for waiting in self._waiting:
@@ -135,9 +147,9 @@ class ChangeQueue:
             raise
 
 
-def _resumed(change: Change[Any], outcome: Outcome[Any] | None) -> Work:
+def _resumed(change: Change[Any], outcome: Outcome[Any] | None) -> _Elsewhere[Any]:
     """The next work that a change asks for, after the outcome of the one before."""
-    work: Work
+    work: _Elsewhere[Any]
     if outcome is None:
         work = change.send(None)
     elif outcome.error is not None:

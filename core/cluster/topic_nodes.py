@@ -73,7 +73,11 @@ def create_topic(coordination: Coordination, topic: Topic) -> None:
         coordination.get(path)
         raise exists
     remove_states(coordination, topic.name)
-    put(coordination, layout.topic_config_path(topic.name), encode_configs(topic.configs))
+    configs = layout.topic_config_path(topic.name)
+    if topic.configs:
+        put(coordination, configs, encode_configs(topic.configs))
+    else:
+        remove(coordination, configs)
     try:
         coordination.create(path, layout.encode_topic(topic))
     except NodeExists as error:

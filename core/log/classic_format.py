@@ -11,6 +11,7 @@ from ..message.classic.entry import LENGTH, OVERHEAD_BYTES
 from ..message.classic.reader import read_header
 from ..message.codec import Codecs
 from ..message.crc32 import crc32
+from .checkpoints import PARTITION_METADATA
 from .classic_segment import ClassicSegment
 from .config import LogConfig
 from .format import Admitted, Loaded
@@ -85,6 +86,8 @@ def _segments(folder: Folder, report: Callable[[str], None]) -> list[ClassicSegm
     found = []
     for name, info in folder.files().items():
         match = CLASSIC_SEGMENT_FILE.fullmatch(name)
+        if name == PARTITION_METADATA:
+            continue
         if match is None:
             report(f"{folder.name}/{name} is no file of a classic log and is left alone")
         elif match["state"] == DELETED_SUFFIX:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from ...ports.scheduler import Outcome, Scheduler
 from ...ports.storage import LogDir, StorageError, StorageFull, StorageReadOnly
 from ...ports.words import TopicPartition
 from .checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, format_offsets, read_offsets
@@ -26,6 +27,7 @@ class DataFolder:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._complained = False
+        self._writing: set[str] = set()
         self.incomplete = False
         """True if a log here could not be opened: the next start must not take it for closed in order."""
 
@@ -83,8 +85,20 @@ class DataFolder:
 
     def write(self, contents: Mapping[str, bytes]) -> None:
         """Write small files of the data folder. Callable from any thread. Raises `StorageError`."""
-        for name, content in contents.items():
-            self.log_dir.root.write_small(name, content)
+        self.log_dir.root.write_all_small(contents)
+
+    def write_later(self, scheduler: Scheduler, what: str, contents: Callable[[], Mapping[str, bytes]]) -> None:
+        """Offload the writing of some small files, unless those of before (by the same `what`) are being written."""
+        if self.failure is not None or what in self._writing:
+            return
+        self._writing.add(what)
+        texts = contents()
+
+        def done(outcome: Outcome[None]) -> None:
+            self._writing.discard(what)
+            self.checked("writing checkpoints", outcome.error)
+
+        scheduler.offload(lambda: self.write(texts), done)
 
     def checked(self, what: str, error: BaseException | None) -> None:
         """Note how an operation on the folder went: a failure is reported once, until something works again."""
@@ -104,19 +118,27 @@ class DataFolder:
             log.fail(error)
 
     def close(self, now_ms: int, also: Mapping[str, bytes]) -> None:
-        """Close the logs and write what the next start wants to know (and `also`), last the marker of an orderly stop.
-
-        Failures are reported; then the marker is missing, and the next start recovers.
-        """
-        orderly = self.failure is None and not self.incomplete
+        """Close the logs, one after the other, and then the folder (see `finish`)."""
         for partition, log in self.logs.items():
+            error: BaseException | None = None
             try:
                 log.close(now_ms)
-            except StorageError as error:
-                orderly = False
-                self._report(f"{self.log_dir.path}: closing {partition} failed: {error}")
+            except StorageError as failure:
+                error = failure
+            self.closed(partition, error)
+        self.finish(also)
+
+    def closed(self, partition: TopicPartition, error: BaseException | None) -> None:
+        """Note how closing a log went. After a failure the marker will be missing, and the next start recovers."""
+        if error is not None:
+            self.incomplete = True
+            self._report(f"{self.log_dir.path}: closing {partition} failed: {error}")
+
+    def finish(self, also: Mapping[str, bytes]) -> None:
+        """The logs are closed: write what the next start wants to know (and `also`), last the marker of an orderly
+        stop, and give the folder back. Failures are reported. Any thread, when nobody else uses the folder."""
         try:
-            if orderly:
+            if self.failure is None and not self.incomplete:
                 self.write({**self.checkpoint_contents(), **also})
                 self.log_dir.root.write_small(CLEAN_SHUTDOWN, b"")
         except StorageError as error:

@@ -61,7 +61,5 @@ class FlushWork:
         if self._new_names:
             self._folder.flush()
         self.files_flushed = True
-        if self._epochs is not None:
-            self._folder.write_small(LEADER_EPOCHS, self._epochs)
-        for name, content in self.snapshots.items():
-            self._folder.write_small(name, content)
+        small = {} if self._epochs is None else {LEADER_EPOCHS: self._epochs}
+        self._folder.write_all_small({**small, **self.snapshots})

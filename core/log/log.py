@@ -369,6 +369,10 @@ class Log:
             raise
         self._durable.done(work, self._end)
 
+    def names_are_durable(self) -> None:
+        """The folder was flushed since its last file came."""
+        self._durable.new_names = False
+
     # --- retention and truncation
 
     def retain(self, now_ms: int, high_watermark: int) -> list[LogSegment]:
@@ -468,7 +472,8 @@ class Log:
                     self._ledger.take_at_stop(self._end, self._segments.bases[0])
                 self.flush(now_ms)
                 for file in self._segments.active.side_files():
-                    file.flush()
+                    if file.size:
+                        file.flush()
         finally:
             self.abandon()
         if self._durable.failure is not None:

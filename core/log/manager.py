@@ -7,7 +7,7 @@ from attrs import evolve
 
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
-from ...ports.errors import ConfigError
+from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from ...ports.report import info
 from ...ports.scheduler import Outcome, Scheduler, Timer
 from ...ports.storage import LogDir, StorageError
@@ -15,12 +15,15 @@ from ...ports.words import TopicPartition
 from ..message.codec import Codecs
 from . import telling
 from .checkpoints import HIGH_WATERMARK, format_offsets
+from .closing import close_all
 from .config import LONG_MAX, LogConfig
+from .creation import Creation, Opening
 from .data_folder import DataFolder
 from .format import LogSegment
 from .formats import format_of_files
 from .log import Log
 from .names import DELETE_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, transient_folder_name
+from .ownership import Ownership
 from .retention import DeletionPolicy
 
 RETENTION_CHECK_MS = 300_000
@@ -32,7 +35,7 @@ PRODUCER_CHECK_MS = 600_000
 
 
 class LogManager:
-    """Owner thread only. `load` first, then `start`; `close` ends it.
+    """Owner thread only. `load` first, then `start`; `stop` or `close` ends it.
 
     `high_watermark_of` (settable) tells below which offset of a partition segments may be deleted, None where it is
     not known; without it that is the readable end. `flushed` (settable) is called after each flush of a log: its
@@ -50,6 +53,7 @@ class LogManager:
         policy_for: Callable[[LogConfig], DeletionPolicy],
         report: Callable[[str], None],
         entropy: Entropy | None = None,
+        topic_id_of: Callable[[TopicPartition], bytes | None] | None = None,
         retention_check_ms: int = RETENTION_CHECK_MS,
         flush_check_ms: int = FLUSH_CHECK_MS,
         checkpoint_ms: int = CHECKPOINT_MS,
@@ -57,8 +61,9 @@ class LogManager:
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         producer_check_ms: int = PRODUCER_CHECK_MS,
     ) -> None:
-        """`config_for` gives the configuration of a topic. Idempotent producers that were silent for
-        `producer_expiration_ms` are forgotten. Raises `ConfigError` without any folder."""
+        """`config_for` gives the configuration of a topic, `topic_id_of` the id of the topic that a partition is of,
+        None where there is no such partition: folders of others are not opened then. Idempotent producers that were
+        silent for `producer_expiration_ms` are forgotten. Raises `ConfigError` without any folder."""
         if not dirs:
             raise ConfigError("log.dirs names no folder")
         self.dirs = tuple(dirs)
@@ -82,8 +87,11 @@ class LogManager:
         self._folders = [DataFolder(log_dir, report) for log_dir in dirs]
         self._homes: dict[TopicPartition, DataFolder] = {}
         self._unopened: dict[TopicPartition, DataFolder] = {}
+        self._ownership = Ownership(scheduler, topic_id_of, report)
+        self._under_way = 0
+        """Flushes and creations that run on other threads."""
+        self._when_idle: Callable[[], None] | None = None
         self._timers: dict[int, Timer] = {}
-        self._writing: set[tuple[str, str]] = set()
         self._deleted = 0
         self._closed = False
 
@@ -96,6 +104,10 @@ class LogManager:
     def is_unopened(self, partition: TopicPartition) -> bool:
         """True if there is a log that could not be opened; `create` tries again."""
         return partition in self._unopened
+
+    def orphans_of(self, topic: str) -> list[str]:
+        """The folders that are there for partitions of this name which belong to no known topic (see `Ownership`)."""
+        return self._ownership.orphans_of(topic)
 
     def logs(self) -> Mapping[TopicPartition, Log]:
         """All logs that are open."""
@@ -146,7 +158,8 @@ class LogManager:
                 self._report(f"{folder.log_dir.path}: {partition} is in {other} as well; this one is left alone")
                 continue
             try:
-                self._open(folder, partition, recover=not folder.clean)
+                if self._ownership.may_open(folder, partition, self._unique):
+                    self._adopt(self._opening(folder, partition, recover=not folder.clean))
             except StorageError as error:
                 self._unopened[partition] = folder
                 folder.incomplete = True
@@ -157,7 +170,8 @@ class LogManager:
             folder.write(folder.checkpoint_contents())
             self._report(info(f"{folder.log_dir.path}: {len(folder.logs)} logs are checked"))
 
-    def _open(self, folder: DataFolder, partition: TopicPartition, *, recover: bool) -> Log:
+    def _opening(self, folder: DataFolder, partition: TopicPartition, *, recover: bool) -> Opening:
+        """Raises `StorageError`."""
         config = self._config_for(partition.topic)
         files = folder.log_dir.folder(str(partition))
         found = format_of_files(f"{folder.log_dir.path}/{partition}", files.files())
@@ -168,27 +182,33 @@ class LogManager:
                 f"message.format = {wanted} counts for new logs only"
             )
             config = evolve(config, message_format=found)
-        log = Log.open(
-            files,
-            topic_partition=partition,
+        return Opening(
+            home=folder,
+            partition=partition,
             config=config,
+            policy=self._policy_for(config),
+            codecs=self._codecs,
+            entropy=self._entropy,
+            report=self._report,
             now_ms=self._clock.now_ms(),
             recover=recover,
             recovery_point=folder.recovery_point(partition),
-            log_start_offset=folder.log_start(partition),
-            codecs=self._codecs,
-            deletion_policy=self._policy_for(config),
-            report=self._report,
-            entropy=self._entropy,
+            log_start=folder.log_start(partition),
         )
+
+    def _adopt(self, opening: Opening, log: Log | None = None) -> Log:
+        """Take over a log, opened here and now unless it has been. Raises `StorageError`."""
+        log = log or opening.open()
         log.producers.expire(self._clock.now_ms() - self._producer_expiration_ms)
         log.rolled = self._rolled
-        folder.logs[partition] = log
-        self._homes[partition] = folder
+        opening.home.logs[opening.partition] = log
+        self._homes[opening.partition] = opening.home
+        self._unopened.pop(opening.partition, None)
         return log
 
     def start(self) -> None:
         """Begin with the periodic work."""
+        self._ownership.label_folders(lambda partition: partition in self._homes and not self._closed)
         for number in range(len(self._periods)):
             self._repeat(number)
 
@@ -204,7 +224,7 @@ class LogManager:
     # --- partitions come and go
 
     def create(self, partition: TopicPartition, *, is_new: bool = True) -> Log:
-        """Begin a log, in the data folder with the fewest. An existing one is returned.
+        """Begin a log here and now, in the data folder with the fewest. An existing one is returned.
 
         With `is_new` off it is refused while a data folder is out of use, since the log may lie there. Raises
         `StorageError`.
@@ -212,22 +232,66 @@ class LogManager:
         existing = self.get(partition)
         if existing is not None:
             return existing
+        was_there = partition in self._unopened
+        folder = self._place_for(partition, {}, is_new=is_new)
+        log = self._adopt(self._opening(folder, partition, recover=True))  # nothing to recover, unless it was there
+        if not was_there:
+            root = folder.log_dir.root
+            self._scheduler.offload(root.flush, lambda outcome: folder.checked("flushing the folder", outcome.error))
+        return log
+
+    def begin_create(self, partitions: Mapping[TopicPartition, bytes | None]) -> Creation:
+        """The same for several new partitions (with the ids of their topics): what is to be done on another thread.
+
+        Follow with `end_create`, also on failure. What can be refused here is among its errors already.
+        """
+        if self._closed:
+            raise ClosedError("the logs are being closed")
+        openings: list[tuple[Opening, bytes | None]] = []
+        errors: dict[TopicPartition, BarnabasError] = {}
+        planned: dict[int, int] = {}
+        for partition, topic_id in partitions.items():
+            try:
+                folder = self._place_for(partition, planned, is_new=True)
+                openings.append((self._opening(folder, partition, recover=True), topic_id))
+            except StorageError as error:
+                errors[partition] = error
+                continue
+            planned[id(folder)] = planned.get(id(folder), 0) + 1
+        creation = Creation(openings)
+        creation.errors.update(errors)
+        self._under_way += 1
+        return creation
+
+    def end_create(self, creation: Creation) -> Mapping[TopicPartition, BarnabasError]:
+        """Take over the logs that were begun; returns why the others were not."""
+        for opening, _ in creation.openings:
+            log = creation.logs.get(opening.partition)
+            if log is not None:
+                self._adopt(opening, log)
+            opening.home.checked(f"beginning {opening.partition}", creation.errors.get(opening.partition))
+        self._ended()
+        return creation.errors
+
+    def _place_for(self, partition: TopicPartition, planned: Mapping[int, int], *, is_new: bool) -> DataFolder:
+        """`planned`: how many logs come to a folder besides those it has. Raises `StorageError`."""
         broken = self._unopened.get(partition)
         if broken is not None:
-            log = self._open(broken, partition, recover=True)
-            del self._unopened[partition]
-            return log
+            return broken
         failed = next((folder for folder in self._folders if folder.failure is not None), None)
         if failed is not None and not is_new:
             raise StorageError(f"{partition} may be in {failed.log_dir.path}, which is out of use: {failed.failure}")
         usable = [folder for folder in self._folders if folder.failure is None]
         if not usable:
             raise StorageError(f"no data folder can be used: {self._folders[0].failure}")
-        folder = min(usable, key=lambda folder: len(folder.logs))
-        log = self._open(folder, partition, recover=True)  # nothing to recover, unless something was left behind
-        root = folder.log_dir.root
-        self._scheduler.offload(root.flush, lambda outcome: folder.checked("flushing the folder", outcome.error))
-        return log
+        return min(usable, key=lambda folder: len(folder.logs) + planned.get(id(folder), 0))
+
+    def _ended(self) -> None:
+        self._under_way -= 1
+        told = self._when_idle
+        if not self._under_way and told is not None:
+            self._when_idle = None
+            told()
 
     def delete(self, partition: TopicPartition) -> None:
         """Close a log and remove it: renamed at once, its files go in the background. Unknown ones are no error.
@@ -290,12 +354,21 @@ class LogManager:
 
     def flush(self, log: Log, *, sealed_only: bool = False) -> None:
         """Make a log durable in the background; nothing to do, or a flush under way, is no error."""
-        work = None if log.closed else log.begin_flush(self._clock.now_ms(), sealed_only=sealed_only)
+        if log.closed or self._closed:
+            return
+        work = log.begin_flush(self._clock.now_ms(), sealed_only=sealed_only)
         if work is None:
             return
+        self._under_way += 1
         home = self._homes.get(log.topic_partition)
 
         def done(outcome: Outcome[None]) -> None:
+            try:
+                flushed(outcome)
+            finally:
+                self._ended()
+
+        def flushed(outcome: Outcome[None]) -> None:
             error = outcome.error
             if log.closed:
                 return
@@ -371,12 +444,12 @@ class LogManager:
     def checkpoint(self) -> None:
         """Write recovery points and log starts of every data folder, in the background."""
         for folder in self._folders:
-            self._write(folder, "offsets", folder.checkpoint_contents)
+            folder.write_later(self._scheduler, "offsets", folder.checkpoint_contents)
 
     def _checkpoint_high_watermarks(self) -> None:
         for folder in self._folders:
             if self.high_watermark_of is not None:
-                self._write(folder, HIGH_WATERMARK, partial(self._high_watermarks, folder))
+                folder.write_later(self._scheduler, HIGH_WATERMARK, partial(self._high_watermarks, folder))
 
     def _high_watermarks(self, folder: DataFolder) -> dict[str, bytes]:
         """The high-watermark checkpoint of a folder; none when the broker does not tell."""
@@ -386,31 +459,41 @@ class LogManager:
         known = {partition: mark for partition in folder.logs if (mark := ask(partition)) is not None}
         return {HIGH_WATERMARK: format_offsets(known)}
 
-    def _write(self, folder: DataFolder, what: str, contents: Callable[[], Mapping[str, bytes]]) -> None:
-        """Offload the writing of checkpoints, unless the ones before are still being written."""
-        key = (folder.log_dir.path, what)
-        if folder.failure is not None or key in self._writing:
-            return
-        self._writing.add(key)
-        texts = contents()
-
-        def done(outcome: Outcome[None]) -> None:
-            self._writing.discard(key)
-            folder.checked("writing checkpoints", outcome.error)
-
-        self._scheduler.offload(lambda: folder.write(texts), done)
-
     # --- end
 
+    def stop(self, done: Callable[[], None]) -> None:
+        """Stop in order: everything durable, checkpoints and markers written, locks given back; then call `done`.
+
+        The logs are closed by the workers, side by side. Nobody may use them from now on. Failures are reported, and
+        the folder in question is recovered at the next start.
+        """
+        if self._closed:
+            done()
+            return
+        self._end_periods()
+        if self._under_way:
+            self._when_idle = lambda: self._close_all(done)  # what they find must be known before
+        else:
+            self._close_all(done)
+
+    def _close_all(self, done: Callable[[], None]) -> None:
+        def closed() -> None:
+            self._homes.clear()
+            done()
+
+        close_all(self._scheduler, self._folders, self._clock.now_ms(), self._high_watermarks, closed)
+
     def close(self) -> None:
-        """Stop in order: everything durable, checkpoints and markers written, locks given back. Blocks; twice is
-        harmless. Failures are reported, and the folder in question is recovered at the next start."""
+        """The same here and now, one log after the other, for a broker that could not start. Twice is harmless."""
         if self._closed:
             return
-        self._closed = True
-        for timer in self._timers.values():
-            timer.cancel()
+        self._end_periods()
         now_ms = self._clock.now_ms()
         for folder in self._folders:
             folder.close(now_ms, self._high_watermarks(folder))
         self._homes.clear()
+
+    def _end_periods(self) -> None:
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()

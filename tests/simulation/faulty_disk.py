@@ -188,6 +188,10 @@ class FaultyFolder:
         fresh.durable = bytes(content)
         self._contents[name] = fresh
 
+    def write_all_small(self, contents: Mapping[str, bytes]) -> None:
+        for name, content in contents.items():
+            self.write_small(name, content)
+
     def flush(self) -> None:
         self._disk.check_alive(self._epoch)
 

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -6,7 +7,7 @@ from support.coordination_faults import BlockingCoordination
 
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.core.cluster.change_queue import Change, ChangeQueue, complete, elsewhere, is_unreachable
+from barnabas.core.cluster.change_queue import Change, ChangeQueue, complete, elsewhere, is_unreachable, on_disk
 from barnabas.ports.coordination import CoordinationError, NoNode, SessionExpired
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ClosedError
@@ -187,3 +188,39 @@ def test_a_change_within_a_change(house: House) -> None:
     house.queue.run(change, lambda outcome: house.done("a", outcome))
     house.scheduler.run_pending()
     assert house.outcomes["a"].get() == 42
+
+
+def test_what_waits_for_a_disk_is_always_done_elsewhere(house: House) -> None:
+    async def change() -> int:
+        return await on_disk(lambda: 7)
+
+    house.queue.run(change, lambda outcome: house.done("a", outcome))
+    assert not house.outcomes
+    house.scheduler.run_pending()
+    assert house.outcomes["a"].get() == 7
+
+
+def test_an_outage_does_not_keep_from_the_disk() -> None:
+    house = House(blocking=True)
+
+    async def change() -> int:
+        with suppress(CoordinationError):
+            await elsewhere(house.fails(CoordinationError("gone")))
+        return await on_disk(lambda: 7)
+
+    house.queue.run(change, lambda outcome: house.done("a", outcome))
+    house.scheduler.run_pending()
+    assert house.outcomes["a"].get() == 7
+
+
+def test_a_closed_queue_makes_no_more_calls(house: House) -> None:
+    async def change() -> None:
+        await on_disk(lambda: 1)
+        await elsewhere(lambda: house.seen.append("a second call"))
+
+    house.queue.run(change, lambda outcome: house.done("a", outcome))
+    house.run("b", lambda: house.seen.append("a call"))
+    house.queue.close()
+    house.scheduler.run_pending()
+    assert [type(house.outcomes[name].error) for name in ("a", "b")] == [ClosedError, ClosedError]
+    assert house.seen == ["b begins"]

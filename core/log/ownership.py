@@ -1,0 +1,95 @@
+"""Whose the folders of partitions are: only those of topics that are known are opened, and each is labelled."""
+
+from collections.abc import Callable
+
+from ...ports.scheduler import Outcome, Scheduler
+from ...ports.storage import FileMissing, Folder, StorageError
+from ...ports.words import TopicPartition
+from .creation import label, read_label
+from .data_folder import DataFolder
+from .formats import CLASSIC, format_of_files
+from .names import STRAY_FOLDER_SUFFIX, transient_folder_name
+
+_LABELS_AT_A_TIME = 50
+
+
+class Ownership:
+    """Owner thread only. `topic_id_of` gives the id of the topic of a partition, None for an unknown partition.
+
+    A folder with the label of another topic is renamed to *-stray. One whose partition is unknown is an orphan: it is
+    reported and left as it is. Without `topic_id_of`, and for classic logs that nobody created, anything is opened.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topic_id_of: Callable[[TopicPartition], bytes | None] | None,
+        report: Callable[[str], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._topic_id_of = topic_id_of
+        self._report = report
+        self._orphans: dict[TopicPartition, DataFolder] = {}
+        self._unlabelled: list[tuple[TopicPartition, Folder, bytes]] = []
+
+    def may_open(self, home: DataFolder, partition: TopicPartition, unique: Callable[[], str]) -> bool:
+        """True if the log in the folder of this partition is the partition's. Raises `StorageError`."""
+        if self._topic_id_of is None:
+            return True
+        folder = home.log_dir.folder(str(partition))
+        known, noted = self._topic_id_of(partition), read_label(folder, self._report)
+        if known is None:
+            found = format_of_files(f"{home.log_dir.path}/{partition}", folder.files())
+            if found not in (CLASSIC, None):
+                self._orphans[partition] = home
+                self._report(
+                    f"{home.log_dir.path}/{partition} belongs to no topic that the coordination tree knows; it is left "
+                    "alone ('barnabas topics recover' takes it back)"
+                )
+            return found == CLASSIC
+        if noted is None:
+            self._unlabelled.append((partition, folder, known))
+        elif noted != known:
+            name = transient_folder_name(partition, unique(), STRAY_FOLDER_SUFFIX)
+            home.log_dir.rename_folder(str(partition), name)
+            home.forget(partition)
+            self._report(
+                f"{home.log_dir.path}/{partition} is of another topic of that name, says its partition.metadata; "
+                f"renamed to {name}"
+            )
+            return False
+        return True
+
+    def orphans_of(self, topic: str) -> list[str]:
+        """The folders, if they are still there. Raises `StorageError`."""
+        found = [(key, home) for key, home in self._orphans.items() if key.topic == topic]
+        return [f"{home.log_dir.path}/{key}" for key, home in found if str(key) in home.log_dir.folders()]
+
+    def label_folders(self, still_wanted: Callable[[TopicPartition], bool]) -> None:
+        """Label the folders that were opened without, some at a time, in the background."""
+        some = [entry for entry in self._unlabelled[:_LABELS_AT_A_TIME] if still_wanted(entry[0])]
+        del self._unlabelled[:_LABELS_AT_A_TIME]
+        if not some:
+            if self._unlabelled:
+                self.label_folders(still_wanted)
+            return
+
+        def work() -> list[str]:
+            failures = []
+            for partition, folder, topic_id in some:
+                try:
+                    label(folder, topic_id)
+                except FileMissing:
+                    continue  # deleted meanwhile
+                except StorageError as error:
+                    failures.append(f"partition.metadata of {partition} could not be written: {error}")
+            return failures
+
+        def done(outcome: Outcome[list[str]]) -> None:
+            failures = outcome.get()
+            if failures:
+                self._report(f"{failures[0]} ({len(failures)} such)")
+                return  # the next start tries again
+            self.label_folders(still_wanted)
+
+        self._scheduler.offload(work, done)

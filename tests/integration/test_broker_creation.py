@@ -1,0 +1,61 @@
+"""Over a socket: making topics, and stopping, leave the broker's own thread alone."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from support.confluent import AdminClient, NewTopic
+from support.waiting import PATIENCE_S
+
+from barnabas.app.broker_handle import Broker
+from barnabas.core.log.creation import Opening
+from barnabas.core.log.log import Log
+
+
+def test_a_neighbour_writes_while_a_disk_takes_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, began = threading.Event(), threading.Event()
+    original = Opening.open
+
+    def slow(opening: Opening) -> Log:
+        if opening.partition.topic != "neighbour":
+            began.set()
+            assert go_on.wait(PATIENCE_S)
+        return original(opening)
+
+    monkeypatch.setattr(Opening, "open", slow)
+    with Broker(tmp_path) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("neighbour", 1, 1)])["neighbour"].result(PATIENCE_S)
+        creating = admin.create_topics([NewTopic(f"t{number}", 2, 1) for number in range(30)])
+        try:
+            assert began.wait(PATIENCE_S)
+            producer = Producer({"bootstrap.servers": broker.bootstrap})
+            for number in range(20):
+                producer.produce("neighbour", b"%d" % number)
+            assert producer.flush(PATIENCE_S) == 0
+            other = AdminClient({"bootstrap.servers": broker.bootstrap})
+            found = other.list_topics(timeout=PATIENCE_S).topics["t0"]
+            assert [(p.leader, p.error is None) for p in found.partitions.values()] == [(-1, False)] * 2
+            assert not any(each.done() for each in creating.values())
+        finally:
+            go_on.set()
+        for each in creating.values():
+            each.result(PATIENCE_S)
+        made = other.list_topics(timeout=PATIENCE_S).topics
+        assert {p.leader for name in creating for p in made[name].partitions.values()} == {1}
+
+
+def test_logs_are_closed_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2, timeout=PATIENCE_S)
+    original = Log.close
+
+    def close(log: Log, now_ms: int = 0) -> None:
+        both.wait()  # raises unless two are closed at the same time
+        original(log, now_ms)
+
+    with Broker(tmp_path) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t", 6, 1)])["t"].result(PATIENCE_S)
+        monkeypatch.setattr(Log, "close", close)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()

@@ -8,7 +8,7 @@ from ...ports.errors import ApiError, ConfigError
 from .broker_config import KEYS, BrokerConfig
 from .keys import ConfigKey
 from .names import nearest
-from .topic_config import BrokerLayers, layers_of, topic_key
+from .topic_config import BrokerLayers, inherited, layers_of, topic_key
 
 
 def alter_topic_configs(
@@ -20,11 +20,11 @@ def alter_topic_configs(
     """
     layers = layers_of(broker)
 
-    def inherited(name: str) -> str | None:
+    def from_above(name: str) -> str | None:
         topic = topic_key(name)
-        return topic.key.text(layers.effective(topic.twin))
+        return topic.key.text(inherited(layers, topic))
 
-    return _altered(overrides, alterations, lambda name: topic_key(name).key, inherited)
+    return _altered(overrides, alterations, lambda name: topic_key(name).key, from_above)
 
 
 def alter_broker_configs(
@@ -35,10 +35,10 @@ def alter_broker_configs(
     Raises `ApiError`: INVALID_CONFIG for a key or value, INVALID_REQUEST for a key that cannot change while it runs.
     """
 
-    def inherited(name: str) -> str | None:
+    def from_above(name: str) -> str | None:
         return KEYS[name].text(layers_of(broker).effective(name))
 
-    return _altered(stored, alterations, _dynamic_key, inherited)
+    return _altered(stored, alterations, _dynamic_key, from_above)
 
 
 def _dynamic_key(name: str) -> ConfigKey:
@@ -55,7 +55,7 @@ def _altered(
     stored: Mapping[str, str],
     alterations: Sequence[ConfigAlteration],
     key_of: Callable[[str], ConfigKey],
-    inherited: Callable[[str], str | None],
+    from_above: Callable[[str], str | None],
 ) -> dict[str, str]:
     altered = dict(stored)
     seen = set()
@@ -68,7 +68,7 @@ def _altered(
             del altered[name]  # also a stored one that is no key here
             continue
         try:
-            _alter(altered, alteration, key_of(name), inherited)
+            _alter(altered, alteration, key_of(name), from_above)
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
     return altered
@@ -78,7 +78,7 @@ def _alter(
     altered: dict[str, str],
     alteration: ConfigAlteration,
     key: ConfigKey,
-    inherited: Callable[[str], str | None],
+    from_above: Callable[[str], str | None],
 ) -> None:
     name, value = alteration.name, alteration.value
     if alteration.op == ConfigOp.DELETE:
@@ -88,7 +88,7 @@ def _alter(
     if value is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} has no value; to remove it, delete it")
     if alteration.op != ConfigOp.SET:
-        value = _edited_list(altered.get(name, inherited(name) or ""), alteration.op, value, key)
+        value = _edited_list(altered.get(name, from_above(name) or ""), alteration.op, value, key)
     key.parse(value)
     altered[name] = value
 

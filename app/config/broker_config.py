@@ -11,7 +11,20 @@ from ...core.cluster.service_url import parse_service_url
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
 from .classic import parse_topic_map
-from .keys import INT_MAX, LONG_MAX, ConfigKey, flag_key, int_key, keys_of, list_key, long_key, text_key
+from .kept import KEPT, KEPT_KEYS
+from .keys import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigKey,
+    Value,
+    flag_key,
+    int_key,
+    keys_of,
+    list_key,
+    long_key,
+    short_key,
+    text_key,
+)
 from .listeners import KAFKA, Listener, check_advertised, parse_address, parse_listeners
 
 HOUR_MS = 3_600_000
@@ -29,12 +42,26 @@ class BrokerConfig:
     """The configuration that a broker starts with; `given` names the keys that were set on purpose."""
 
     # The broker and its connections.
-    broker_id: int = int_key("broker.id", 1, 0, doc="The broker's number in its cluster.")
+    broker_id: int = int_key("broker.id", 1, -1, doc="The broker's number in its cluster; -1: a generated one.")
+    broker_id_generation_enable: bool = flag_key(
+        "broker.id.generation.enable", True, doc="Whether broker.id=-1 generates one."
+    )
+    reserved_broker_max_id: int = int_key(
+        "reserved.broker.max.id", 1000, 0, doc="Generated numbers of brokers are larger."
+    )
     broker_rack: str | None = text_key("broker.rack", None, doc="Where the broker stands; replicas spread over racks.")
     listeners: tuple[str, ...] = list_key(
         "listeners",
         ("kafka://127.0.0.1:9092",),
         doc="Where to listen: kafka:// or classic://HOST:PORT; port 0: a free one.",
+    )
+    listener_security_protocol_map: str = text_key(
+        "listener.security.protocol.map",
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        doc="NAME:PROTOCOL,...: what listeners of other names than kafka and classic speak; only PLAINTEXT is there.",
+    )
+    controller_listener_names: tuple[str, ...] = list_key(
+        "controller.listener.names", (), doc="Listeners of these names are left out: brokers need no controllers."
     )
     advertised_listeners: tuple[str, ...] = list_key(
         "advertised.listeners", (), doc="What clients connect to, one for each of listeners; empty: the listeners."
@@ -107,7 +134,7 @@ class BrokerConfig:
     )
     log_message_timestamp_after_max_ms: int = long_key(
         "log.message.timestamp.after.max.ms",
-        LONG_MAX,
+        HOUR_MS,
         0,
         doc="How far a message's time may lie after the broker's.",
         dynamic=True,
@@ -168,7 +195,7 @@ class BrokerConfig:
         "log.cleaner.delete.retention.ms",
         86_400_000,
         0,
-        doc="How long a compacted topic tells of removed keys.",
+        doc=f"{KEPT}: nothing is compacted yet.",
         dynamic=True,
     )
     log_deletion_policy: str = text_key(
@@ -207,8 +234,8 @@ class BrokerConfig:
     offsets_topic_num_partitions: int = int_key(
         "offsets.topic.num.partitions", 50, 1, doc="Partitions of __consumer_offsets when it is made."
     )
-    offsets_topic_replication_factor: int = int_key(
-        "offsets.topic.replication.factor", 3, 1, 32_767, doc="Replicas of __consumer_offsets; or all live brokers."
+    offsets_topic_replication_factor: int = short_key(
+        "offsets.topic.replication.factor", 3, 1, doc="Replicas of __consumer_offsets; or all live brokers."
     )
     offsets_topic_segment_bytes: int = int_key(
         "offsets.topic.segment.bytes", 104_857_600, 14, doc="The size of a segment file of __consumer_offsets."
@@ -278,6 +305,8 @@ class BrokerConfig:
         "plugins.entry.points.enable", True, doc="Ours. Whether installed plugins are loaded."
     )
 
+    kept: Mapping[str, Value] = {}
+    """What was set of the keys without an effect, by name."""
     given: frozenset[str] = frozenset()
 
     def __attrs_post_init__(self) -> None:
@@ -299,11 +328,14 @@ class BrokerConfig:
         from .reading import settings_from
 
         settings = settings_from(*layers)
-        values = {KEYS[name].attribute: value for name, value in settings.items()}
-        return cls(**values, given=frozenset(settings))  # type: ignore[arg-type]  # the converters check each value
+        kept = {name: KEPT_KEYS[name].parse(value) for name, value in settings.items() if name in KEPT_KEYS}
+        values = {KEYS[name].attribute: value for name, value in settings.items() if name not in kept}
+        return cls(**values, kept=kept, given=frozenset(settings))  # type: ignore[arg-type]  # converters check each value
 
     def value(self, name: str) -> object:
         """The value of a key, as it was set or by default."""
+        if name in KEPT_KEYS:
+            return self.kept.get(name, KEPT_KEYS[name].default)
         value: object = getattr(self, KEYS[name].attribute)
         return value
 
@@ -364,7 +396,10 @@ class BrokerConfig:
         return 1000
 
 
-KEYS: Mapping[str, ConfigKey] = keys_of(lambda: fields(BrokerConfig))
+EFFECTIVE_KEYS: Mapping[str, ConfigKey] = keys_of(lambda: fields(BrokerConfig))
+"""The broker keys that have an effect, each a field, by dotted name."""
+
+KEYS: Mapping[str, ConfigKey] = {**EFFECTIVE_KEYS, **KEPT_KEYS}
 """Every broker key by its dotted name."""
 
 SYNONYMS: Mapping[str, tuple[tuple[str, int], ...]] = {

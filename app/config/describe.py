@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from ...ports.broker_api.configs import ConfigEntry, ConfigSource, ConfigSynonym
 from .broker_config import KEYS, BrokerConfig
 from .keys import ConfigKey
-from .topic_config import TOPIC_KEYS, BrokerLayers, classic_values, layers_of
+from .topic_config import TOPIC_KEYS, BrokerLayers, classic_values, inherited, layers_of
 
 
 def topic_config_entries(
@@ -24,8 +24,8 @@ def topic_config_entries(
     for name, topic in TOPIC_KEYS.items():
         if keys is not None and name not in keys:
             continue
-        told = _broker_synonyms(layers, topic.twin)
-        value = topic.key.text(layers.effective(topic.twin))
+        told = [] if topic.twin is None else _broker_synonyms(layers, topic.twin)
+        value = topic.key.text(inherited(layers, topic))
         if name in between:
             value = between[name].value
             told = [between[name], *(synonym for synonym in told if synonym.source is not ConfigSource.DEFAULT)]

@@ -10,12 +10,16 @@ from ...ports.broker_api.configs import ConfigType
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
 
-Value = int | bool | str | tuple[str, ...] | None
+Value = int | bool | float | str | tuple[str, ...] | None
 
+SHORT_MAX = 2**15 - 1
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+DOUBLE_MAX = 1.7976931348623157e308
+_WHOLE = (ConfigType.SHORT, ConfigType.INT, ConfigType.LONG)
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")
 _METADATA = "barnabas.key"
 
 
@@ -23,17 +27,18 @@ _METADATA = "barnabas.key"
 class ConfigKey:
     """One key. Bounds are inclusive; `choices` limit a text, or each item of a list; a default of None: may be unset.
 
-    `dynamic`: can be changed while the broker runs.
+    `dynamic`: can be changed while the broker runs. `kept`: a key of Kafka without an effect here.
     """
 
     name: str
     type: ConfigType
     default: Value
     doc: str
-    low: int | None = None
-    high: int | None = None
+    low: float | None = None
+    high: float | None = None
     choices: tuple[str, ...] = ()
     dynamic: bool = False
+    kept: bool = False
 
     @property
     def attribute(self) -> str:
@@ -44,9 +49,11 @@ class ConfigKey:
     def allowed(self) -> str:
         """What a value may be, for error texts."""
         if self.type is ConfigType.BOOLEAN:
-            return "true or false"
-        if self.type in (ConfigType.INT, ConfigType.LONG):
+            return " or ".join(self.choices or ("true", "false"))
+        if self.type in _WHOLE:
             return f"a whole number from {self.low} to {self.high}"
+        if self.type is ConfigType.DOUBLE:
+            return f"a number from {self.low:g} to {self.high:g}"
         kind = "a list of texts" if self.type is ConfigType.LIST else "a text"
         if not self.choices:
             return kind
@@ -61,8 +68,10 @@ class ConfigKey:
             return None
         if self.type is ConfigType.BOOLEAN:
             return self._parse_boolean(given)
-        if self.type in (ConfigType.INT, ConfigType.LONG):
+        if self.type in _WHOLE:
             return self._parse_number(given)
+        if self.type is ConfigType.DOUBLE:
+            return self._parse_double(given)
         if self.type is ConfigType.LIST:
             return self._parse_list(given)
         if not isinstance(given, str):
@@ -75,14 +84,15 @@ class ConfigKey:
             return None
         if isinstance(value, bool):
             return "true" if value else "false"
+        if isinstance(value, float):
+            return repr(value).upper().replace("E+", "E")  # as Java writes it
         return ",".join(value) if isinstance(value, tuple) else str(value)
 
     def _parse_boolean(self, given: object) -> bool:
-        if isinstance(given, bool):
-            return given
-        if isinstance(given, str) and given.strip().lower() in ("true", "false"):
-            return given.strip().lower() == "true"
-        raise self._refusal(given)
+        text = str(given).strip().lower() if isinstance(given, bool | str) else ""
+        if text not in (self.choices or ("true", "false")):
+            raise self._refusal(given)
+        return text == "true"
 
     def _parse_number(self, given: object) -> int:
         number = given
@@ -90,9 +100,21 @@ class ConfigKey:
             number = int(given)
         if not isinstance(number, int) or isinstance(number, bool):
             raise self._refusal(given)
-        if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
+        if not self._is_within(number):
             raise self._refusal(given)
         return number
+
+    def _parse_double(self, given: object) -> float:
+        number = given
+        if isinstance(given, str) and _DECIMAL.fullmatch(given.strip()):
+            number = float(given)
+        if not isinstance(number, int | float) or isinstance(number, bool) or not self._is_within(number):
+            raise self._refusal(given)
+        return float(number)
+
+    def _is_within(self, number: float) -> bool:
+        """False for what is no number, too."""
+        return (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
 
     def _parse_list(self, given: object) -> tuple[str, ...]:
         if isinstance(given, str):
@@ -101,7 +123,7 @@ class ConfigKey:
             items = [item.strip() for item in (sorted(given) if isinstance(given, set | frozenset) else given)]
         else:
             raise self._refusal(given)
-        if "" in items or (self.choices and not items):
+        if "" in items:
             raise self._refusal(given)
         return tuple(self._checked(item, given) for item in items)
 
@@ -126,6 +148,11 @@ def int_key(name: str, default: int | None, low: int, high: int = INT_MAX, *, do
     """A 32-bit number."""
     kind = ConfigType.INT
     return _setting(ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic))
+
+
+def short_key(name: str, default: int, low: int, *, doc: str) -> Any:
+    """A 16-bit number."""
+    return _setting(ConfigKey(name=name, type=ConfigType.SHORT, default=default, low=low, high=SHORT_MAX, doc=doc))
 
 
 def long_key(name: str, default: int | None, low: int, *, doc: str, dynamic: bool = False) -> Any:

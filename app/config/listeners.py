@@ -10,7 +10,7 @@ from ...ports.values import frozen
 KAFKA = "kafka"
 CLASSIC = "classic"
 _ALIASES = {"plaintext": KAFKA, KAFKA: KAFKA, CLASSIC: CLASSIC}
-_NOT_YET = {
+NOT_YET = {
     "ssl": "encrypted listeners are not there yet; use kafka://",
     "sasl_plaintext": "authentication is not there yet; use kafka://",
     "sasl_ssl": "encrypted listeners are not there yet; use kafka://",
@@ -39,8 +39,8 @@ def parse_listener(text: str, key: str = "listeners") -> Listener:
     """`kafka://host:port` (or with Kafka's `PLAINTEXT://`), `classic://host:port`. Raises `ConfigError`."""
     scheme, separator, rest = text.strip().partition("://")
     protocol = scheme.lower()
-    if separator and protocol in _NOT_YET:
-        raise ConfigError(f"{key}={text}: {_NOT_YET[protocol]}")
+    if separator and protocol in NOT_YET:
+        raise ConfigError(f"{key}={text}: {NOT_YET[protocol]}")
     if not separator or protocol not in _ALIASES:
         raise ConfigError(f"{key}={text} is not of the form kafka://HOST:PORT or classic://HOST:PORT")
     host, port = parse_address(rest, f"{key}={text}")

@@ -12,6 +12,9 @@ ALIASES: Mapping[str, tuple[str, int]] = {
     "log.default.flush.interval.ms": ("log.flush.interval.ms", 1),
     "log.default.flush.scheduler.interval.ms": ("log.flush.scheduler.interval.ms", 1),
     "log.file.size": ("log.segment.bytes", 1),
+    "num.threads": ("num.io.threads", 1),
+    "socket.receive.buffer": ("socket.receive.buffer.bytes", 1),
+    "socket.send.buffer": ("socket.send.buffer.bytes", 1),
     "log.flush.interval": ("log.flush.interval.messages", 1),
     "log.retention.size": ("log.retention.bytes", 1),
     "max.message.size": ("message.max.bytes", 1),
@@ -30,8 +33,8 @@ PREFIXES: Mapping[str, tuple[str, str]] = {
 """Name to (key, what goes before its value)."""
 
 _LISTENERS = "write listeners=kafka://HOST:PORT or classic://HOST:PORT, and advertised.listeners for others"
-_ONE_REACTOR = "one thread serves all connections; leave it out"
-_SYSTEM_BUFFERS = "the buffers of sockets are left to the operating system; leave it out"
+_NO_SECURITY = "listeners are neither encrypted nor guarded yet; leave it out, and let only trusted machines reach them"
+_NO_JAVA = "it names classes of Java, which are not loaded here; see plugins.modules"
 
 REFUSED: Mapping[str, str] = {
     "advertised.host.name": _LISTENERS,
@@ -40,15 +43,22 @@ REFUSED: Mapping[str, str] = {
     "hostname": _LISTENERS,
     "port": _LISTENERS,
     "zk.synctime.ms": "a broker never waits for ZooKeeper to settle; leave it out",
-    "num.io.threads": _ONE_REACTOR,
-    "num.network.threads": _ONE_REACTOR,
-    "num.threads": _ONE_REACTOR,
-    "queued.max.requests": "what waits is bounded per connection: max.in.flight.requests.per.connection",
-    "socket.receive.buffer": _SYSTEM_BUFFERS,
-    "socket.receive.buffer.bytes": _SYSTEM_BUFFERS,
-    "socket.send.buffer": _SYSTEM_BUFFERS,
-    "socket.send.buffer.bytes": _SYSTEM_BUFFERS,
+    "log.message.timestamp.difference.max.ms": (
+        "set log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms in its place"
+    ),
+    "alter.config.policy.class.name": _NO_JAVA,
+    "client.quota.callback.class": _NO_JAVA,
+    "create.topic.policy.class.name": _NO_JAVA,
+    "config.providers": _NO_JAVA,
+    "allow.everyone.if.no.acl.found": _NO_SECURITY,
+    "authorizer.class.name": _NO_SECURITY,
+    "principal.builder.class": _NO_SECURITY,
+    "super.users": _NO_SECURITY,
 }
+
+
+_SECURITY = ("ssl.", "sasl.", "security.", "listener.name.", "delegation.token.")
+"""How the names of keys begin that promise what is not there: kept without a word they would be a trap."""
 
 
 def canonical(name: str, value: object, keys: Mapping[str, ConfigKey]) -> tuple[str, object]:
@@ -67,6 +77,8 @@ def canonical(name: str, value: object, keys: Mapping[str, ConfigKey]) -> tuple[
         if not isinstance(value, str):
             raise ConfigError(f"{dotted}={value!r} is not HOST:PORT,HOST:PORT/PATH")
         return key_name, prefix + value.strip()
+    if dotted not in REFUSED and dotted.startswith(_SECURITY):
+        raise ConfigError(f"{dotted} has no meaning here: {_NO_SECURITY}")
     if dotted in REFUSED:
         raise ConfigError(f"{dotted} has no meaning here: {REFUSED[dotted]}")
     raise ConfigError(f"there is no configuration key {name[:200]!r}{nearest(dotted, [*keys, *ALIASES, *PREFIXES])}")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ...ports.errors import ConfigError
 from .broker_config import KEYS, BrokerConfig
+from .listener_names import with_our_listeners
 from .names import canonical
 
 
@@ -28,7 +29,7 @@ def read_toml(path: Path) -> dict[str, object]:
 def settings_from(*layers: Mapping[str, object]) -> dict[str, object]:
     """Dotted keys to values, not parsed yet; a later layer wins over an earlier one.
 
-    Raises `ConfigError` for a name that is no key, and for two names of one key within a layer.
+    Raises `ConfigError` for a name that is no key, and for two names of one key within a layer that disagree.
     """
     merged: dict[str, object] = {}
     zookeeper: dict[str, object] = {}
@@ -37,12 +38,12 @@ def settings_from(*layers: Mapping[str, object]) -> dict[str, object]:
         for name, given in flatten(layer):
             key, value = canonical(name, given, KEYS)
             zookeeper[name.strip().replace("_", ".")] = given
-            if key in names:
+            if key in names and str(merged[key]).strip() != str(value).strip():
                 raise ConfigError(f"{key} is given twice, as {names[key]!r} and as {name!r}")
             names[key] = name
             merged[key] = value
     _check_zookeeper(zookeeper)
-    return merged
+    return with_our_listeners(merged, KEYS)
 
 
 def _check_zookeeper(given: Mapping[str, object]) -> None:

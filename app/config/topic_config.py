@@ -12,6 +12,7 @@ from ...ports.values import frozen
 from .broker_config import KEYS, SYNONYMS, BrokerConfig
 from .classic import CLASSIC, FORMAT_KEY, TOPIC_MAPS
 from .classic import DEFAULTS as CLASSIC_DEFAULTS
+from .kept import KEPT_TOPIC_KEYS, KEPT_TWINS
 from .keys import ConfigKey, Value
 from .names import nearest
 
@@ -55,6 +56,11 @@ class BrokerLayers:
         return None
 
 
+def inherited(layers: BrokerLayers, topic: "TopicKey") -> Value:
+    """What counts for a topic that says nothing itself."""
+    return topic.key.default if topic.twin is None else layers.effective(topic.twin)
+
+
 def layers_of(broker: "BrokerConfig | BrokerLayers") -> BrokerLayers:
     return broker if isinstance(broker, BrokerLayers) else BrokerLayers(static=broker)
 
@@ -66,21 +72,24 @@ def scaled(value: Value, factor: int) -> Value:
 
 @frozen
 class TopicKey:
-    """A key of topics: `twin` is the broker key that counts where a topic has no value of its own."""
+    """A key of topics: `twin` is the broker key that counts where a topic has no value of its own, if there is one."""
 
     key: ConfigKey
-    twin: str
-    attribute: str
-    """Its field of `LogConfig`."""
+    twin: str | None
+    attribute: str | None
+    """Its field of `LogConfig`; None: it has no effect."""
 
 
-def _topic_key(name: str, twin: str, attribute: str | None = None) -> TopicKey:
-    return TopicKey(evolve(KEYS[twin], name=name), twin, attribute or name.replace(".", "_"))
+def _topic_key(name: str, twin: str) -> TopicKey:
+    key = evolve(KEYS[twin], name=name)
+    return TopicKey(key, twin, None if key.kept else name.replace(".", "_"))
 
 
-TOPIC_KEYS: Mapping[str, TopicKey] = {
+_TABLE: Mapping[str, TopicKey] = {
     topic_key.key.name: topic_key
     for topic_key in (
+        *(TopicKey(key, None, None) for key in KEPT_TOPIC_KEYS.values()),
+        *(_topic_key(name, twin) for name, twin in KEPT_TWINS.items()),
         _topic_key("cleanup.policy", "log.cleanup.policy"),
         _topic_key("compression.type", "compression.type"),
         _topic_key("delete.retention.ms", "log.cleaner.delete.retention.ms"),
@@ -104,6 +113,8 @@ TOPIC_KEYS: Mapping[str, TopicKey] = {
         _topic_key("segment.ms", "log.roll.ms"),
     )
 }
+TOPIC_KEYS: Mapping[str, TopicKey] = {name: _TABLE[name] for name in sorted(_TABLE)}
+"""Every topic key by name."""
 
 
 def topic_key(name: str) -> TopicKey:
@@ -152,7 +163,9 @@ def log_config_for(
         own = (overrides or {}).get(name)
         if own is None and name in between:
             own = between[name].value
-        value = layers.effective(topic.twin) if own is None else _parsed(topic.key, own)
+        if topic.attribute is None:
+            continue
+        value = inherited(layers, topic) if own is None else _parsed(topic.key, own)
         values[topic.attribute] = frozenset(value) if isinstance(value, tuple) else value
     for name in overrides or {}:
         topic_key(name)
@@ -167,9 +180,9 @@ def classic_values(
     if overrides.get(FORMAT_KEY, layers.effective(FORMAT_KEY)) != CLASSIC:
         return {}
     found = {
-        name: ConfigSynonym(name=TOPIC_KEYS[name].twin, value=value, source=ConfigSource.DEFAULT)
+        name: ConfigSynonym(name=twin, value=value, source=ConfigSource.DEFAULT)
         for name, value in CLASSIC_DEFAULTS.items()
-        if not layers.is_given(TOPIC_KEYS[name].twin)
+        if (twin := TOPIC_KEYS[name].twin) is not None and not layers.is_given(twin)
     }
     for map_name, (name, _) in TOPIC_MAPS.items():
         if name in mapped:
@@ -211,7 +224,7 @@ def _parsed(key: ConfigKey, text: str) -> Value:
 
 
 def _value(value: object) -> Value:
-    if value is None or isinstance(value, bool | int | str | tuple):
+    if value is None or isinstance(value, bool | int | float | str | tuple):
         return value
     raise TypeError(f"{value!r} is not the value of a key")
 

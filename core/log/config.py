@@ -35,7 +35,7 @@ class LogConfig:
     """"producer" keeps what the producer chose; a codec's name, or "uncompressed", makes the broker recompress."""
     message_timestamp_type: str = field(default="CreateTime", validator=in_(("CreateTime", "LogAppendTime")))
     message_timestamp_before_max_ms: int = field(default=LONG_MAX, validator=ge(0))
-    message_timestamp_after_max_ms: int = field(default=LONG_MAX, validator=ge(0))
+    message_timestamp_after_max_ms: int = field(default=3_600_000, validator=ge(0))
     min_insync_replicas: int = field(default=1, validator=ge(1))
     message_format: str = field(default="v2", validator=in_(("v2", "classic")))
     """Of a log that begins; one that is there stays in the format of its files."""

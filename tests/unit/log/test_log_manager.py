@@ -343,7 +343,7 @@ def test_retention_runs_by_itself(broker: Broker) -> None:
     manager = broker.start(evolve(CONFIG, retention_ms=1000, file_delete_delay_ms=5000))
     log = manager.create(tp("t"))
     for number in range(3):
-        put(log, b"%d" % number * 60, at=broker.clock.now_ms())
+        put(log, b"%d" % number * 60, at=broker.clock.now_ms(), now_ms=broker.clock.now_ms())
     manager.high_watermark_of = {tp("t"): 2}.get
     broker.scheduler.advance(300_000)
     assert log.log_start_offset == 2

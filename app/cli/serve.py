@@ -19,7 +19,7 @@ def serve(
         list[str] | None,
         typer.Option(metavar="URL", help="Where to listen, as kafka://HOST:PORT (port 0: any free one); repeatable."),
     ] = None,
-    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Configuration (TOML).")] = None,
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML, or server.properties.")] = None,
     settings: Settings = None,
     log_level: Annotated[
         list[str] | None,

@@ -340,6 +340,11 @@ class BrokerConfig:
         return value
 
     @property
+    def without_effect(self) -> list[str]:
+        """The names of the keys that were set and have no effect."""
+        return sorted(name for name in self.given if KEYS[name].kept)
+
+    @property
     def listener_list(self) -> tuple[Listener, ...]:
         return parse_listeners(self.listeners)
 
@@ -399,7 +404,7 @@ class BrokerConfig:
 EFFECTIVE_KEYS: Mapping[str, ConfigKey] = keys_of(lambda: fields(BrokerConfig))
 """The broker keys that have an effect, each a field, by dotted name."""
 
-KEYS: Mapping[str, ConfigKey] = {**EFFECTIVE_KEYS, **KEPT_KEYS}
+KEYS: Mapping[str, ConfigKey] = {**KEPT_KEYS, **EFFECTIVE_KEYS}
 """Every broker key by its dotted name."""
 
 SYNONYMS: Mapping[str, tuple[tuple[str, int], ...]] = {

@@ -1,4 +1,4 @@
-"""Settings from a TOML file, from `key=value` texts and from Python, brought to Kafka's keys."""
+"""Settings from a TOML or properties file, from `key=value` texts and from Python, brought to Kafka's keys."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,20 +10,77 @@ from .names import canonical
 
 
 def read_config(path: Path | None, *layers: Mapping[str, object]) -> BrokerConfig:
-    """A configuration from a TOML file (None: no file) and from settings that win over it. Raises `ConfigError`."""
-    return BrokerConfig.from_mapping(*([] if path is None else [read_toml(path)]), *layers)
+    """A configuration from a file (None: no file) and from settings that win over it. Raises `ConfigError`."""
+    return BrokerConfig.from_mapping(*([] if path is None else [read_file(path)]), *layers)
+
+
+def read_file(path: Path) -> Mapping[str, object]:
+    """The content of a file: `.toml`, Java's `.properties`, or what it turns out to be.
+
+    Raises `ConfigError`, which names the file.
+    """
+    content = _content(path)
+    suffix = path.suffix.lower()
+    if suffix == ".properties":
+        return _properties(path, content)
+    try:
+        return _toml(path, content)
+    except ConfigError as error:
+        if suffix != ".toml" and _looks_like_properties(content):
+            return _properties(path, content)
+        if suffix == ".toml":
+            raise
+        raise ConfigError(
+            f"the configuration {path} is neither TOML nor properties with known keys; {error}"
+        ) from error
 
 
 def read_toml(path: Path) -> dict[str, object]:
     """The content of a TOML file. Raises `ConfigError`, which names the file."""
+    return _toml(path, _content(path))
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"the configuration {path} cannot be read: {error.strerror}") from error
+
+
+def _toml(path: Path, content: bytes) -> dict[str, object]:
     import tomllib
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"the configuration {path} cannot be read: {error.strerror}") from error
+        return tomllib.loads(content.decode("utf-8"))
     except ValueError as error:  # not TOML, or not UTF-8
         raise ConfigError(f"the configuration {path} is not TOML: {error}") from error
+
+
+def _properties(path: Path, content: bytes) -> Mapping[str, object]:
+    from .properties import parse_properties
+
+    try:
+        return {name: value.strip() for name, value in parse_properties(content).items()}
+    except ValueError as error:
+        raise ConfigError(f"the configuration {path} is no properties file: {error}") from error
+
+
+def _looks_like_properties(content: bytes) -> bool:
+    """True if each name in it is that of a key."""
+    from .properties import parse_properties
+
+    try:
+        return all(_is_key(name) for name in parse_properties(content))
+    except ValueError:
+        return False
+
+
+def _is_key(name: str) -> bool:
+    try:
+        canonical(name, "0", KEYS)
+    except ConfigError:
+        return False
+    return True
 
 
 def settings_from(*layers: Mapping[str, object]) -> dict[str, object]:

@@ -157,6 +157,8 @@ class BrokerNode:
         self._began_ms = outside.clock.monotonic_ms()
         folders = ", ".join(config.data_dirs) if config.storage == "fs" else "memory"
         self._report(info(f"broker {config.broker_id} starts: logs in {folders}, coordination {config.coordination}"))
+        if config.without_effect:
+            self._report(info(f"set, but without an effect here: {', '.join(config.without_effect)}"))
         log_dirs = []
         for log_dir in outside.open_log_dirs():
             closing.callback(log_dir.close)

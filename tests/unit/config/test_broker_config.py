@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.app.config import KEYS, BrokerConfig, read_config
+from barnabas.app.config import EFFECTIVE_KEYS, KEYS, BrokerConfig, read_config
+from barnabas.app.config.kept import KEPT_KEYS
 from barnabas.app.config.names import ALIASES, REFUSED
 from barnabas.ports.broker_api.configs import ConfigType
 from barnabas.ports.errors import ConfigError
@@ -33,6 +34,53 @@ def test_every_key_is_documented_and_its_default_allowed() -> None:
         assert key.parse(key.default) == key.default
         assert BrokerConfig().value(name) == key.default
         assert key.default is None or key.parse(key.text(key.default)) == key.default
+
+
+def test_a_key_has_an_effect_or_it_has_none() -> None:
+    assert not EFFECTIVE_KEYS.keys() & KEPT_KEYS.keys()
+    assert all(key.kept and key.doc.startswith("Kept, no effect: ") for key in KEPT_KEYS.values())
+    assert not any(key.kept for key in EFFECTIVE_KEYS.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("num.io.threads", "16", "16"),
+        ("log.cleaner.io.buffer.load.factor", " 0.75", "0.75"),
+        ("log.cleaner.min.cleanable.ratio", 1, "1.0"),
+        ("unclean.leader.election.enable", "TRUE", "true"),
+        ("leader.replication.throttled.rate", 10_000_000_000, "10000000000"),
+        ("controller.quorum.voters", "1@a:9093,2@b:9093", "1@a:9093,2@b:9093"),
+        ("offsets.commit.required.acks", "-1", "-1"),
+        ("replica.selector.class", "org.x.Y", "org.x.Y"),
+    ],
+)
+def test_keys_without_an_effect_are_checked_and_kept(name: str, value: object, text: str) -> None:
+    config = BrokerConfig.from_mapping({name: value})
+    assert KEYS[name].text(config.value(name)) == text  # type: ignore[arg-type]
+    assert config.without_effect == [name]
+    assert BrokerConfig().value(name) == KEYS[name].default
+    assert BrokerConfig.from_mapping({name.replace(".", "_"): value}) == config
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("num.io.threads", "0", "a whole number from 1 to 2147483647"),
+        ("num.io.threads", "many", "a whole number"),
+        ("log.cleaner.min.cleanable.ratio", "1.5", "a number from 0 to 1"),
+        ("log.cleaner.min.cleanable.ratio", "nan", "a number from 0 to 1"),
+        ("log.cleaner.min.cleanable.ratio", float("nan"), "a number from 0 to 1"),
+        ("log.cleaner.min.cleanable.ratio", "half", "a number from 0 to 1"),
+        ("log.cleaner.min.cleanable.ratio", True, "a number from 0 to 1"),
+        ("offsets.topic.replication.factor", 32768, "a whole number from 1 to 32767"),
+        ("unclean.leader.election.enable", "maybe", "true or false"),
+    ],
+)
+def test_keys_without_an_effect_are_no_dustbin(name: str, value: object, allowed: str) -> None:
+    text = refusal({name: value})
+    assert text.startswith(f"{name}=")
+    assert allowed in text
 
 
 def test_dotted_nested_and_python_names_mean_the_same() -> None:

@@ -1,0 +1,83 @@
+"""Topics and brokers with keys of Kafka 4 that have no effect here yet, by the admin client of librdkafka."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.confluent import AdminClient, ConfigResource
+from support.waiting import PATIENCE_S, wait_for
+
+from barnabas import Admin, Broker, Producer
+from barnabas.ports.broker_api import ResourceKind
+from barnabas.ports.words import TopicPartition
+
+OWN = {
+    "min.compaction.lag.ms": "1000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "unclean.leader.election.enable": "true",
+    "preallocate": "true",
+    "leader.replication.throttled.replicas": "0:1,1:1",
+    "compression.zstd.level": "7",
+}
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    settings = {"log.cleaner.threads": 2, "num.network.threads": 9, "log.retention.check.interval.ms": 50}
+    with Broker(storage="memory", config=settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def confluent(broker: Broker) -> Any:
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+def described(confluent: Any, kind: str, name: str) -> Any:
+    resource = ConfigResource(kind, name)
+    return confluent.describe_configs([resource])[resource].result(PATIENCE_S)
+
+
+def test_topic_keys_are_kept_and_told(broker: Broker, confluent: Any) -> None:
+    with Admin(broker) as admin:
+        admin.create_topic("kept", configs=OWN)
+        assert admin.topic_overrides("kept") == OWN
+    told = described(confluent, "topic", "kept")
+    assert {name: told[name].value for name in OWN} == OWN
+    ratio = told["min.cleanable.dirty.ratio"]
+    assert not ratio.is_default
+    assert {each.name: each.value for each in ratio.synonyms.values()} == {
+        "min.cleanable.dirty.ratio": "0.01",
+        "log.cleaner.min.cleanable.ratio": "0.5",
+    }
+    assert (told["max.compaction.lag.ms"].value, told["max.compaction.lag.ms"].is_default) == (str(2**63 - 1), True)
+    assert told["follower.replication.throttled.replicas"].value == ""
+    assert told["message.timestamp.after.max.ms"].value == "3600000"
+
+
+def test_broker_keys_are_kept_told_and_changed(broker: Broker, confluent: Any) -> None:
+    told = described(confluent, "broker", "1")
+    assert (told["num.network.threads"].value, told["log.cleaner.threads"].value) == ("9", "2")
+    assert (told["num.io.threads"].value, told["num.io.threads"].is_default) == ("8", True)
+    assert told["log.cleaner.io.max.bytes.per.second"].value == "1.7976931348623157E308"
+    with Admin(broker) as admin:
+        admin.alter_configs(
+            ResourceKind.BROKER, "1", {"num.io.threads": "16", "leader.replication.throttled.rate": "1000"}
+        )
+    told = described(confluent, "broker", "1")
+    assert (told["num.io.threads"].value, told["leader.replication.throttled.rate"].value) == ("16", "1000")
+
+
+def test_an_empty_cleanup_policy_deletes_nothing(broker: Broker) -> None:
+    ever, now = TopicPartition("for-ever", 0), TopicPartition("for-now", 0)
+    with Admin(broker) as admin, Producer(broker) as producer:
+        for name, policy in (("for-ever", ""), ("for-now", "delete")):
+            admin.create_topic(name, configs={"cleanup.policy": policy, "retention.ms": "1", "segment.bytes": "200"})
+            for _ in range(5):
+                producer.send(name, b"x" * 60, timestamp_ms=1_000)
+                producer.confirm(PATIENCE_S)
+        assert admin.describe_topic_configs("for-ever")["cleanup.policy"] == ""
+        wait_for(lambda: admin.list_offsets({now: "earliest"})[now] > 0)
+        assert admin.list_offsets({ever: "earliest"})[ever] == 0

@@ -1,0 +1,179 @@
+"""A server.properties of Kafka, read as Java reads it."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.app.config import BrokerConfig, read_config
+from barnabas.app.config.properties import parse_properties
+from barnabas.ports.errors import ConfigError
+
+OF_KAFKA_4 = """\
+############################# Server Basics #############################
+process.roles=broker,controller
+node.id=7
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=CONTROLLER://localhost:9093,PLAINTEXT://localhost:9092
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=9
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+#log.flush.interval.messages=10000
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+OF_KAFKA_2 = """\
+broker.id=0
+num.network.threads=3
+log.dirs=/tmp/kafka-logs
+zookeeper.connect=localhost:2181/chroot
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("a=b", {"a": "b"}),
+        ("a = b \n", {"a": "b "}),
+        ("a:b", {"a": "b"}),
+        ("a b", {"a": "b"}),
+        ("a\t=\fb", {"a": "b"}),
+        ("a", {"a": ""}),
+        ("a=", {"a": ""}),
+        ("=b", {"": "b"}),
+        ("  a=b", {"a": "b"}),
+        ("a==b", {"a": "=b"}),
+        ("a b=c", {"a": "b=c"}),
+        ("# a=b\n! c=d\n\n  # e", {}),
+        ("a=b # no comment", {"a": "b # no comment"}),
+        ("a=1\\\n   ,2\\\n,3\nb=4", {"a": "1,2,3", "b": "4"}),
+        ("a=1\\\r\n#2\r\nb=3\rc=4", {"a": "1#2", "b": "3", "c": "4"}),
+        ("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}),
+        ("a=1\\", {"a": "1"}),
+        (r"a\=\:\ b=c\td\ne\z\#", {"a=: b": "c\td\nez#"}),
+        (r"a=\u00e4\u20AC\uD83D\uDE00", {"a": "ä€\U0001f600"}),
+        ("a=1\na=2", {"a": "2"}),
+    ],
+)
+def test_lines(content: str, found: dict[str, str]) -> None:
+    assert parse_properties(content.encode()) == found
+
+
+def test_latin_1_and_utf_8() -> None:
+    assert parse_properties("a=Käse".encode("latin-1")) == {"a": "Käse"}
+    assert parse_properties("\ufeffa=Käse".encode()) == {"a": "Käse"}
+
+
+@pytest.mark.parametrize("content", [r"x=1\u12", r"x=\uGGGG", r"x=\u", r"x=\uD83D"])
+def test_escapes_that_are_none(content: str) -> None:
+    with pytest.raises(ValueError, match=r"^line 2: "):
+        parse_properties(f"# a comment\n{content}".encode())
+
+
+@given(st.binary(max_size=200))
+def test_any_file_is_read_or_refused(content: bytes) -> None:
+    try:
+        parse_properties(content)
+    except ValueError as error:
+        assert str(error).startswith("line ")
+
+
+def test_the_file_that_kafka_4_comes_with(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(OF_KAFKA_4)
+    config = read_config(file, {"num.partitions": "5"})
+    assert (config.broker_id, config.num_partitions, config.data_dirs) == (7, 5, ("/tmp/kraft-combined-logs",))
+    assert [str(listener) for listener in config.listener_list] == ["kafka://:9092"]
+    assert [str(listener) for listener in config.advertised_listener_list] == ["kafka://localhost:9092"]
+    assert config.value("num.io.threads") == 9
+    assert config.without_effect == [
+        "controller.quorum.bootstrap.servers",
+        "inter.broker.listener.name",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "process.roles",
+        "share.coordinator.state.topic.replication.factor",
+        "socket.receive.buffer.bytes",
+        "socket.send.buffer.bytes",
+        "transaction.state.log.min.isr",
+        "transaction.state.log.replication.factor",
+    ]
+
+
+def test_a_file_of_the_time_of_zookeeper(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(OF_KAFKA_2)
+    config = read_config(file)
+    assert (config.broker_id, config.coordination) == (0, "zookeeper://localhost:2181/chroot")
+
+
+def test_a_file_without_a_telling_name_is_known_by_its_content(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("listeners=PLAINTEXT://127.0.0.1:9094\nlog.dirs=/a,/b")
+    assert read_config(file).data_dirs == ("/a", "/b")
+    file.write_text('listeners = ["kafka://127.0.0.1:9094"]\n[log]\ndirs = ["/a"]')
+    assert read_config(file).data_dirs == ("/a",)
+    file.write_text("[log\ndirs = ")
+    with pytest.raises(ConfigError, match="is neither TOML nor properties"):
+        read_config(file)
+
+
+def test_what_is_wrong_in_a_file_is_told_with_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(r"a=\u1")
+    with pytest.raises(ConfigError, match=r"server\.properties is no properties file: line 1: "):
+        read_config(file)
+    with pytest.raises(ConfigError, match=r"missing\.properties cannot be read"):
+        read_config(tmp_path / "missing.properties")
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"process.roles": "controller"}, "process.roles=controller"),
+        ({"process.roles": "leader"}, "process.roles='leader' is not a list of broker, controller"),
+        ({"listeners": "CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"}, "of controllers only"),
+        ({"listeners": "SECURE://:9093", "listener.security.protocol.map": "SECURE:SSL"}, "SECURE speaks SSL"),
+        ({"listeners": "INTERNAL://:9093"}, "is not of the form kafka://HOST:PORT"),
+        ({"listener.security.protocol.map": "A:B"}, "listener.security.protocol.map has 'A:B'"),
+        ({"ssl.keystore.location": "/x"}, "neither encrypted nor guarded yet"),
+        ({"authorizer.class.name": "A"}, "neither encrypted nor guarded yet"),
+        ({"security.inter.broker.protocol": "SSL"}, "is not one of PLAINTEXT"),
+        ({"remote.log.storage.system.enable": "true"}, "is not false"),
+    ],
+)
+def test_what_would_promise_more_than_there_is(settings: dict[str, object], fault: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        BrokerConfig.from_mapping(settings)
+    assert fault in str(error.value)
+
+
+def test_listeners_with_names_of_their_own() -> None:
+    config = BrokerConfig.from_mapping(
+        {
+            "listeners": "INTERNAL://10.0.0.1:9092,EXTERNAL://:9094",
+            "advertised.listeners": "EXTERNAL://kafka.example:443,INTERNAL://10.0.0.1:9092",
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+        }
+    )
+    assert config.listeners == ("kafka://10.0.0.1:9092", "kafka://:9094")
+    assert config.advertised_listeners == ("kafka://10.0.0.1:9092", "kafka://kafka.example:443")

@@ -276,6 +276,16 @@ class Field:
 
 
 @frozen
+class Filler:
+    """A field that our types leave out: always written as `value`, read and dropped."""
+
+    codec: Codec[Any]
+    value: Any
+    since: int = field(default=0, kw_only=True)
+    until: int = field(default=NEWEST, kw_only=True)
+
+
+@frozen
 class Flag:
     """An attribute that tells what the version can do: true in those that are at least `since`. Not on the wire."""
 
@@ -283,19 +293,23 @@ class Flag:
     since: int = field(kw_only=True)
 
 
-Part = Field | Flag
+Part = Field | Filler | Flag
 
 
 class _Plan:
-    """The fields that a version has, in order: by attribute name how each is read, and how it is written."""
+    """The fields that a version has, in order: by attribute name ("" for a filler) how each is read, and how it is
+    written, with the value of a filler."""
 
     __slots__ = ("absent", "readers", "writers")
 
     def __init__(self, fields: Sequence[Part], version: int) -> None:
         present = [part for part in fields if not isinstance(part, Flag) and part.since <= version <= part.until]
-        names = [part.name for part in present]
-        self.readers = [(part.name, part.codec.read) for part in present]
-        self.writers = [(part.name, part.codec.write) for part in present]
+        names = ["" if isinstance(part, Filler) else part.name for part in present]
+        self.readers = [(name, part.codec.read) for name, part in zip(names, present, strict=True)]
+        self.writers = [
+            (name, part.codec.write, part.value if isinstance(part, Filler) else None)
+            for name, part in zip(names, present, strict=True)
+        ]
         self.absent = {
             part.name: part.absent
             for part in fields
@@ -321,15 +335,17 @@ class Struct(Generic[T]):
         plan = self._plans.get(version) or self._plan(version)
         values = {**plan.absent, **given}
         for name, read in plan.readers:
-            values[name] = read(reader, version)
+            value = read(reader, version)
+            if name:
+                values[name] = value
         if not self._inline:
             reader.skip_tags()
         return self._kind(**values)
 
     def write(self, writer: Writer, version: int, value: T) -> None:
         plan = self._plans.get(version) or self._plan(version)
-        for name, write in plan.writers:
-            write(writer, version, getattr(value, name))
+        for name, write, filler in plan.writers:
+            write(writer, version, getattr(value, name) if name else filler)
         if not self._inline:
             writer.end()
 

@@ -16,6 +16,7 @@ from ...ports.transport import Connection, ConnectionHandler, Piece, TransportEr
 from . import versions, wire
 from .api import Api
 from .hot import Answered
+from .refused import REFUSED, not_offered, refusal
 from .table import BY_KEY
 from .wire import DECODE_ERRORS, ENCODE_ERRORS, CompactReader, CompactWriter, Malformed, Reader, Writer
 
@@ -79,6 +80,7 @@ def _api_versions(version: int) -> bytes:
     if not low <= version <= high:
         return versions.unknown_version_body()
     ranges = [(api.key, *api.advertised) for api in BY_KEY.values()]
+    ranges += [(key, *each.versions) for key, each in REFUSED.items() if each.advertised]
     return versions.response_body(version, [*ranges, (versions.KEY, *versions.VERSIONS)])
 
 
@@ -94,6 +96,7 @@ class _ServerConnection:
         self._paused = False
         self._open = True
         self._client = b""
+        self._refused: set[int] = set()
         self._caller = Caller(
             client_id="", host=connection.peer[0], listener=server.listener, connection=next(_numbers)
         )
@@ -135,13 +138,10 @@ class _ServerConnection:
         """The place of the request in the queue, and the request; None where the answer is already known."""
         key, version, correlation_id, client_size = _HEADER.unpack_from(content)
         api = BY_KEY.get(key)
-        if api is None:
-            if key != versions.KEY:
-                raise Malformed(f"API key {key} is not known")
+        if api is None and key == versions.KEY:
             return self._read_api_versions(content, version, correlation_id, client_size), None
-        low, high = api.versions
-        if not low <= version <= high:
-            raise Malformed(f"version {version} of {api.name} is not supported, {low} to {high} are")
+        if api is None or not api.versions[0] <= version <= api.versions[1]:
+            return self._refuse(content, key, version, correlation_id, client_size), None
         body = self._read_client(content, client_size)
         if version >= api.flexible_from:
             reader: Reader = CompactReader(content, body, ITEMS_MAX)
@@ -167,6 +167,23 @@ class _ServerConnection:
                 versions.check_request(reader)
         slot = _InFlight(self, None, version, correlation_id)
         slot.pieces = [wire.I32.pack(correlation_id) + self._server.api_versions(version)]
+        return slot
+
+    def _refuse(self, content: memoryview, key: int, version: int, correlation_id: int, size: int) -> "_InFlight":
+        """The place of what is not offered, with the answer that says so. Raises `Malformed` where there is none."""
+        body = self._read_client(content, size)
+        text = f"client {self._caller.client_id!r} asks for {not_offered(key, version)}"
+        slot = _InFlight(self, None, version, correlation_id)
+        try:
+            slot.pieces = refusal(content, body, key, version, wire.I32.pack(correlation_id), ITEMS_MAX)
+        except (Malformed, *DECODE_ERRORS) as error:
+            raise Malformed(f"{text}; {error}") from error
+        if slot.pieces is None:
+            raise Malformed(text)
+        if key not in self._refused:
+            self._refused.add(key)
+            host, port = self._connection.peer
+            self._server.report(f"{host}:{port} on {self._server.listener}: {text}")
         return slot
 
     def _read_client(self, content: memoryview, size: int) -> int:

@@ -102,7 +102,7 @@ class ConfigService:
         state.check_owns_topics()
         await self._topics.settled(name)
         topic = state.registry.topic(name)
-        altered = state.settings.altered_topic_configs(topic.configs, plan(topic.configs))
+        altered = state.settings.altered_topic_configs(topic.configs, plan(topic.configs), name)
         if validate_only:
             return
         with self._topics.doubting(name):

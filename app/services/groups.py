@@ -139,7 +139,7 @@ class GroupService:
             if request.key_type == GROUP_COORDINATOR:
                 found.append(self._coordinator_of(key, nodes, why_not))
             elif request.key_type == TRANSACTION_COORDINATOR:
-                found.append(_unavailable(key, "this broker does not support transactions"))
+                found.append(_no_transactions(key))
             else:
                 text = f"there are no coordinators of type {request.key_type}"
                 found.append(Coordinator(key=key, error=ErrorCode.INVALID_REQUEST, error_message=text))
@@ -187,6 +187,13 @@ class GroupService:
     def _knows(self, partition: TopicPartition) -> bool:
         topic = self._state.registry.topics.get(partition.topic)
         return topic is not None and partition.partition in topic.partitions
+
+
+def _no_transactions(key: str) -> Coordinator:
+    """Every client gives up at this code, and most show the text with it; at others librdkafka asks again until it
+    times out (docs/decisions/0110)."""
+    text = "this broker does not support transactions; produce without transactional.id"
+    return Coordinator(key=key, error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=text)
 
 
 def _unavailable(key: str, text: str) -> Coordinator:

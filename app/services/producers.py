@@ -95,7 +95,8 @@ def _refusal(request: InitProducerId) -> ErrorCode:
     if request.transactional_id == "":
         return ErrorCode.INVALID_REQUEST
     if request.transactional_id is not None:
-        return ErrorCode.UNSUPPORTED_VERSION  # transactions are not there yet
+        # Transactions are not there yet; at UNSUPPORTED_VERSION librdkafka would ask again and again.
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE

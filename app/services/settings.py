@@ -28,6 +28,7 @@ from ..config import (
     topic_maps,
 )
 from ..config.classic import FORMAT_KEY, V2, is_classic
+from ..config.compaction import BROKER_POLICY, check_no_compaction
 
 
 class BrokerSettings:
@@ -55,6 +56,7 @@ class BrokerSettings:
         self._topic_maps = topic_maps(config, report)
         self._last_asked: tuple[tuple[BrokerLayers, Mapping[str, str], str], LogConfig] | None = None
         check_deletion_policy(self.log_config({}).deletion_policy)
+        check_no_compaction({BROKER_POLICY: ",".join(config.log_cleanup_policy)}, key=BROKER_POLICY)
 
     def log_config(self, overrides: Mapping[str, str], topic: str = "") -> LogConfig:
         """What the logs of a topic with these overrides go by; 0.7's maps count for a classic `topic`.
@@ -74,7 +76,7 @@ class BrokerSettings:
 
     # --- topics
 
-    def new_topic_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+    def new_topic_configs(self, configs: Mapping[str, str | None], topic: str = "") -> dict[str, str]:
         """The overrides of a new topic, if all can be used; its generation is among them unless it is the current one.
 
         Raises `ApiError(INVALID_CONFIG)`.
@@ -82,7 +84,7 @@ class BrokerSettings:
         checked = check_topic_configs(configs)
         if FORMAT_KEY not in checked and self.static.message_format != V2:
             checked[FORMAT_KEY] = self.static.message_format
-        self._check_together(checked)
+        self._check_together(checked, {}, topic)
         return checked
 
     def check_makes_current_topics(self, name: str) -> None:
@@ -92,21 +94,22 @@ class BrokerSettings:
             raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
 
     def altered_topic_configs(
-        self, overrides: Mapping[str, str], alterations: Sequence[ConfigAlteration]
+        self, overrides: Mapping[str, str], alterations: Sequence[ConfigAlteration], topic: str = ""
     ) -> dict[str, str]:
         """The overrides after the changes. Raises `ApiError` INVALID_CONFIG, INVALID_REQUEST."""
         altered = alter_topic_configs(overrides, alterations, self._layers)
         if is_classic(altered) != is_classic(overrides):
             text = f"{FORMAT_KEY} of a topic cannot change; make another topic and copy the messages"
             raise ApiError(ErrorCode.INVALID_CONFIG, text)
-        self._check_together(altered)
+        self._check_together(altered, overrides, topic)
         return altered
 
-    def _check_together(self, overrides: Mapping[str, str]) -> None:
+    def _check_together(self, overrides: Mapping[str, str], before: Mapping[str, str], topic: str) -> None:
         if is_classic(overrides) and "compact" in overrides.get("cleanup.policy", ""):
             text = "cleanup.policy=compact: the messages of a classic topic have no keys to compact by"
             raise ApiError(ErrorCode.INVALID_CONFIG, text)
         try:
+            check_no_compaction(overrides, before, topic=topic)
             self._check_deletion_policy(self.log_config(overrides).deletion_policy)
         except (ConfigError, ValueError) as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
@@ -155,6 +158,7 @@ class BrokerSettings:
             broker_id=None if everywhere else self.static.broker_id,
         )
         try:
+            check_no_compaction(change.configs, stored, key=BROKER_POLICY)
             self._check_deletion_policy(log_config_for(change.applied_to(layers), {}).deletion_policy)
         except (ConfigError, ValueError) as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error

@@ -90,7 +90,7 @@ def test_where_topics_are_classic_ones() -> None:
 def test_a_search_for_nothing_makes_no_topic(broker: SimulatedBroker) -> None:
     (transactional,) = find(broker, "x", key_type=1)
     assert (transactional.error, transactional.node_id, transactional.host, transactional.port) == (
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         -1,
         "",
         -1,

@@ -88,7 +88,7 @@ def test_no_transactions_yet(broker: SimulatedBroker) -> None:
         assert (result.producer_id, result.producer_epoch) == (-1, -1)
         return result.error
 
-    assert error(transactional_id="orders") is ErrorCode.UNSUPPORTED_VERSION
+    assert error(transactional_id="orders") is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert error(transactional_id="") is ErrorCode.INVALID_REQUEST
     assert error(producer_id=4) is ErrorCode.INVALID_REQUEST
     assert error(producer_epoch=4) is ErrorCode.INVALID_REQUEST

@@ -178,7 +178,6 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(broke
 
 def test_delete_records(broker: SimulatedBroker) -> None:
     broker.create("t")
-    broker.create("compact", cleanup_policy="compact")
     broker.produce("t", b"a", b"b", b"c")
 
     def delete(offset: int, topic: str = "t", partition: int = 0) -> tuple[ErrorCode, int]:
@@ -194,7 +193,6 @@ def test_delete_records(broker: SimulatedBroker) -> None:
     assert delete(0) == (ErrorCode.NONE, 1), "the start never goes back"
     assert delete(-1) == (ErrorCode.NONE, 3)
     assert delete(0, partition=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
-    assert delete(0, "compact") == (ErrorCode.POLICY_VIOLATION, -1)
 
 
 def test_topics_survive_a_restart(broker: SimulatedBroker) -> None:

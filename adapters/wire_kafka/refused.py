@@ -1,0 +1,268 @@
+"""What this broker does not offer, and answers all the same: UNSUPPORTED_VERSION (35), where an answer is possible.
+
+Versions of our APIs that are cut off below, and APIs that a client asks for however the broker's list looks. Their
+forms are those of Kafka's brokers that had them. All else that is unknown closes the connection, as with Kafka.
+"""
+
+from collections.abc import Sequence
+
+from attrs import field
+
+from ...ports.error_codes import ErrorCode
+from ...ports.transport import Piece
+from ...ports.values import frozen
+from .schema import (
+    BOOL,
+    ERROR,
+    I8,
+    I16,
+    I32,
+    I64,
+    NULLABLE_TEXT,
+    TEXT,
+    Array,
+    ByTopic,
+    Codec,
+    Field,
+    Filler,
+    NullableArray,
+    Struct,
+)
+from .table import BY_KEY
+from .wire import CompactReader, CompactWriter, Reader, Writer
+
+_UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
+_NO_TEXT = Filler(NULLABLE_TEXT, None)
+
+
+class _Records:
+    """Records, passed over; none in an answer."""
+
+    def read(self, reader: Reader, version: int) -> None:  # noqa: ARG002
+        reader.nullable_data()
+
+    def write(self, writer: Writer, version: int, value: None) -> None:  # noqa: ARG002
+        writer.data(b"")
+
+
+@frozen(kw_only=True)
+class _Place:
+    """A partition, and what is said of it."""
+
+    topic: str
+    partition: int
+    error: ErrorCode = _UNSUPPORTED
+
+
+@frozen(kw_only=True)
+class _Named:
+    """A topic or resource, and what is said of it."""
+
+    name: str
+    kind: int = 0
+    error: ErrorCode = _UNSUPPORTED
+
+
+@frozen(kw_only=True)
+class Unsupported:
+    """A request as far as its answer needs it, and the answer."""
+
+    partitions: Sequence[_Place] = ()
+    items: Sequence[_Named] = ()
+    acks: int = 1
+    error: ErrorCode = _UNSUPPORTED
+    text: str | None = None
+
+
+@frozen
+class Refused:
+    """Some versions of one API. `request` None: the answer needs nothing of it."""
+
+    name: str
+    versions: tuple[int, int]
+    request: Codec[Unsupported] | None
+    result: Codec[Unsupported]
+    flexible: bool = False
+    advertised: bool = field(default=False, kw_only=True)
+    """Named in ApiVersions, because a client that does not find it there waits for ever without a word."""
+    text: str | None = field(default=None, kw_only=True)
+
+
+_PARTITION = Field("partition", I32)
+_ERROR = Field("error", ERROR)
+_THROTTLE = Filler(I32, 0)
+
+
+def _request(*parts: Field | Filler) -> Struct[Unsupported]:
+    return Struct(Unsupported, *parts)
+
+
+def _partitions(*parts: Field | Filler, inline: bool = False) -> Field:
+    return Field("partitions", ByTopic(_Place, *parts, inline=inline))
+
+
+def _items(*parts: Field | Filler) -> Field:
+    return Field("items", Array(Struct(_Named, *parts)))
+
+
+_NAME = Field("name", TEXT)
+_ANY_NUMBER, _ANY_LONG = Filler(I32, 0), Filler(I64, -1)
+_PRODUCE = Refused(
+    "Produce",
+    (0, 2),
+    _request(Field("acks", I16), _ANY_NUMBER, _partitions(_PARTITION, Filler(_Records(), None))),
+    _request(_partitions(_PARTITION, _ERROR, Filler(I64, -1), Filler(I64, -1, since=2)), Filler(I32, 0, since=1)),
+)
+_FETCH = Refused(
+    "Fetch",
+    (0, 3),
+    _request(*(_ANY_NUMBER,) * 3, Filler(I32, 0, since=3), _partitions(_PARTITION, _ANY_LONG, _ANY_NUMBER)),
+    _request(Filler(I32, 0, since=1), _partitions(_PARTITION, _ERROR, _ANY_LONG, Filler(_Records(), None))),
+)
+_LIST_OFFSETS = Refused(
+    "ListOffsets",
+    (0, 0),
+    _request(_ANY_NUMBER, _partitions(_PARTITION, _ANY_LONG, _ANY_NUMBER)),
+    _request(_partitions(_PARTITION, _ERROR, Filler(Array(I64), ()))),
+)
+_OFFSET_COMMIT = Refused(
+    "OffsetCommit",
+    (0, 1),
+    _request(
+        Filler(TEXT, ""),
+        Filler(I32, 0, since=1),
+        Filler(TEXT, "", since=1),
+        _partitions(_PARTITION, _ANY_LONG, Filler(I64, -1, since=1), _NO_TEXT),
+    ),
+    _request(_partitions(_PARTITION, _ERROR)),
+)
+_OFFSET_FETCH = Refused(
+    "OffsetFetch",
+    (0, 0),
+    _request(Filler(TEXT, ""), _partitions(_PARTITION, inline=True)),
+    _request(_partitions(_PARTITION, _ANY_LONG, Filler(NULLABLE_TEXT, ""), _ERROR)),
+)
+_ASSIGNMENT = _request(_ANY_NUMBER, Filler(Array(I32), ()))
+_CONFIG = _request(Filler(TEXT, ""), _NO_TEXT)
+_CREATE_TOPICS = Refused(
+    "CreateTopics",
+    (0, 1),
+    _request(
+        _items(_NAME, _ANY_NUMBER, Filler(I16, 0), Filler(Array(_ASSIGNMENT), ()), Filler(Array(_CONFIG), ())),
+        _ANY_NUMBER,
+        Filler(BOOL, False, since=1),
+    ),
+    _request(_items(_NAME, _ERROR, Filler(NULLABLE_TEXT, None, since=1))),
+)
+_DELETE_TOPICS = Refused(
+    "DeleteTopics",
+    (0, 0),
+    _request(_items(_NAME), _ANY_NUMBER),
+    _request(_items(_NAME, _ERROR)),
+)
+_LEADER_EPOCHS = Refused(
+    "OffsetForLeaderEpoch",
+    (0, 1),
+    _request(_partitions(_PARTITION, _ANY_NUMBER)),
+    _request(_partitions(_ERROR, _PARTITION, Filler(I32, -1, since=1), _ANY_LONG)),
+)
+_KIND = Field("kind", I8)
+_DESCRIBE_CONFIGS = Refused(
+    "DescribeConfigs",
+    (0, 0),
+    _request(_items(_KIND, _NAME, Filler(NullableArray(TEXT), None))),
+    _request(_THROTTLE, _items(_ERROR, _NO_TEXT, _KIND, _NAME, Filler(Array(TEXT), ()))),
+)
+_GROUP_HEARTBEAT = Refused(
+    "ConsumerGroupHeartbeat",
+    (0, 1),
+    None,
+    _request(_THROTTLE, _ERROR, Field("text", NULLABLE_TEXT), _NO_TEXT, *(_ANY_NUMBER,) * 2, Filler(I8, -1)),
+    True,
+    advertised=True,
+    text="this broker has no groups of group.protocol=consumer; set group.protocol=classic",
+)
+
+REFUSED: dict[int, Refused] = {
+    0: _PRODUCE,
+    1: _FETCH,
+    2: _LIST_OFFSETS,
+    8: _OFFSET_COMMIT,
+    9: _OFFSET_FETCH,
+    19: _CREATE_TOPICS,
+    20: _DELETE_TOPICS,
+    23: _LEADER_EPOCHS,
+    32: _DESCRIBE_CONFIGS,
+    68: _GROUP_HEARTBEAT,
+}
+"""By API key."""
+
+_NAMES = {
+    4: "LeaderAndIsr",
+    5: "StopReplica",
+    6: "UpdateMetadata",
+    7: "ControlledShutdown",
+    17: "SaslHandshake",
+    24: "AddPartitionsToTxn",
+    25: "AddOffsetsToTxn",
+    26: "EndTxn",
+    27: "WriteTxnMarkers",
+    28: "TxnOffsetCommit",
+    29: "DescribeAcls",
+    30: "CreateAcls",
+    31: "DeleteAcls",
+    34: "AlterReplicaLogDirs",
+    36: "SaslAuthenticate",
+    38: "CreateDelegationToken",
+    39: "RenewDelegationToken",
+    40: "ExpireDelegationToken",
+    41: "DescribeDelegationToken",
+    49: "AlterClientQuotas",
+    50: "DescribeUserScramCredentials",
+    51: "AlterUserScramCredentials",
+    55: "DescribeQuorum",
+    57: "UpdateFeatures",
+    65: "DescribeTransactions",
+    66: "ListTransactions",
+    69: "ConsumerGroupDescribe",
+    71: "GetTelemetrySubscriptions",
+    72: "PushTelemetry",
+    74: "ListConfigResources",
+    75: "DescribeTopicPartitions",
+    76: "ShareGroupHeartbeat",
+    77: "ShareGroupDescribe",
+    78: "ShareFetch",
+    79: "ShareAcknowledge",
+    88: "StreamsGroupHeartbeat",
+    89: "StreamsGroupDescribe",
+}
+"""Of APIs that clients ask brokers of Kafka for, and this one does not know."""
+
+
+def not_offered(key: int, version: int) -> str:
+    """What is asked for, in words."""
+    if (api := BY_KEY.get(key)) is not None:
+        low, high = api.versions
+        return f"version {version} of {api.name}, which is not supported; {low} to {high} are"
+    name = REFUSED[key].name if key in REFUSED else _NAMES.get(key)
+    return f"API key {key}, which is not known" if name is None else f"{name} (API key {key}), which is not offered"
+
+
+def refusal(
+    content: memoryview, position: int, key: int, version: int, correlation_id: bytes, items_max: int
+) -> Sequence[Piece] | None:
+    """The frame that answers a request whose body begins at `position`; None where nothing can be answered: the form
+    of the answer is not known, or none is expected (acks=0). Raises as readers do."""
+    found = REFUSED.get(key)
+    if found is None or not found.versions[0] <= version <= found.versions[1]:
+        return None
+    asked = Unsupported(text=found.text)
+    if found.request is not None:
+        asked = found.request.read((CompactReader if found.flexible else Reader)(content, position, items_max), version)
+    if asked.acks == 0:
+        return None
+    writer = CompactWriter() if found.flexible else Writer()
+    writer.out += correlation_id
+    writer.end()  # of the header: tagged fields where it is flexible
+    found.result.write(writer, version, asked)
+    return writer.pieces()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 from ..ports.errors import BarnabasError, ClosedError, ConfigError
 from ..ports.report import Report, in_room
 from ..ports.transport import Address, TransportError
+from .extras import install_command
 from .logs import log_report
 
 if TYPE_CHECKING:
@@ -189,7 +190,8 @@ def remote_coordination(
         else:
             from ..adapters.coord_etcd import EtcdCoordination as made
     except ImportError as error:
-        raise ConfigError(f"{url}: this needs barnabas[{scheme}]; pip install 'barnabas[{scheme}]'") from error
+        text = f"{url}: this needs the extra {scheme!r} ({error.name} is not installed)"
+        raise ConfigError(f"{text}; to get it: {install_command(scheme)}") from error
     return made(url, session_timeout_ms=session_timeout_ms, connect_timeout_ms=connect_timeout_ms, report=report)
 
 

@@ -167,7 +167,7 @@ def _rabbitmq_ways(stack: ExitStack) -> tuple[Peer, list[Way]]:
         Way("RabbitMQ, bare, confirms", AmqpClient(peer.port, confirms=True), MESSAGES, peer.cpu_seconds),
     ]
     if find_spec("pika") is None:
-        print("pika is not installed: pip install 'barnabas[peers]' measures it, too", flush=True)
+        print("pika is not installed: pip install pika, and it is measured, too", flush=True)
     else:
         ways.append(Way("RabbitMQ, pika", PikaClient(peer.port), MESSAGES, peer.cpu_seconds))
         confirmed = PikaClient(peer.port, confirms=True)

@@ -67,19 +67,20 @@ class Where:
         return {name.replace("_", "."): text for name, text in asdict(self).items() if text}
 
     @classmethod
-    def of(cls, bootstrap: str, settings: Mapping[str, str]) -> Self:
+    def of(cls, bootstrap: str, settings: Mapping[str, str], *, named: str = "bootstrap") -> Self:
         """From what the user calls the bootstrap, if anything (a coordination URL will do), and settings, others than
         those of this class among them. Raises `ConfigError` unless exactly one of them says where."""
         text = bootstrap.strip()
         found = {"coordination" if text.startswith(_REGISTRIES) else "bootstrap": text} if text else {}
-        named = {name: settings[name].strip() for name in PLACE_SETTINGS if settings.get(name, "").strip()}
-        if len(found) + len(named) != 1:
+        told = [named] if text else []
+        places = {name: settings[name].strip() for name in PLACE_SETTINGS if settings.get(name, "").strip()}
+        if len(found) + len(places) != 1:
             raise ConfigError(
-                "say in one way where the cluster is: bootstrap (bootstrap.servers) HOST:PORT; a classic one by "
+                f"say in one way where the cluster is: {named} HOST:PORT; a classic one by "
                 "zk.connect, etcd.connect, coordination (zookeeper://... or etcd://...), broker.list ID:HOST:PORT, or "
-                f"with {_CLASSIC}HOST:PORT; there was {' and '.join([*found, *named]) or 'none'}"
+                f"with {_CLASSIC}HOST:PORT; there was {' and '.join([*told, *places]) or 'none'}"
             )
-        return cls(**{name.replace(".", "_"): text for name, text in {**found, **named}.items()})
+        return cls(**{name.replace(".", "_"): text for name, text in {**found, **places}.items()})
 
 
 @frozen

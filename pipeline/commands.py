@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 from ..app.cli.options import AsJson, Settings, parse_settings, print_json, progress
+from ..app.extras import require
 from ..ports.errors import ConfigError
+from .session import REPORT_PACKAGES
+from .wording import on_the_command_line
 
 Cluster = Annotated[
     str,
@@ -67,7 +70,7 @@ def load(
     if not names:
         raise ConfigError("--topics names no topic")
     since_ms = None if since is None else parse_time(since)
-    with progress(f"load {', '.join(names)}", None) as advance:
+    with on_the_command_line(), progress(f"load {', '.join(names)}", None) as advance:
 
         def tell(state: LoadProgress) -> None:
             advance(state.done, state.total or None, f"load {', '.join(names)}: {state.step}")
@@ -104,10 +107,11 @@ def report(
     topic: Annotated[str | None, typer.Option(help="Only this topic; default: a section for each.")] = None,
 ) -> None:
     """Turn a loaded access log (or loaded metrics) into one HTML page with charts."""
+    require("a report", REPORT_PACKAGES, "spark")
     from .report import report as run
 
     page = out or table.resolve().with_name(table.resolve().name + ".html")
-    with progress("report", None):
+    with on_the_command_line(), progress("report", None):
         done = run(table, page, topic=topic)
     typer.echo(f"{done.lines} lines, {done.parsed} parsed, {done.malformed} malformed")
     typer.echo(str(done.page.resolve()))
@@ -135,7 +139,9 @@ def parse_time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ConfigError(f"{text!r} is no time; write 2026-01-31, 2026-01-31T12:00, or milliseconds") from error
+        raise ConfigError(
+            f"--since {text!r} is no time; write 2026-01-31, 2026-01-31T12:00, or milliseconds"
+        ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)

@@ -20,7 +20,6 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import attrs
-import cattrs
 from attrs import frozen
 
 from ..ports.errors import BarnabasError
@@ -104,6 +103,8 @@ class CommitLog:
         number = max(self._numbers(), default=None)
         if number is None:
             return None
+        import cattrs
+
         path = self._path(number)
         try:
             raw = json.loads(path.read_text())

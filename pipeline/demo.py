@@ -18,7 +18,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from .. import Admin, Broker, Consumer, Message, Producer
+from ..app.extras import require
 from ..ports.errors import BarnabasError, ConfigError
+from .java import find_java
+from .session import REPORT_PACKAGES
 
 PARTITIONS = 4
 LINES_AT_ONCE = 500
@@ -53,6 +56,8 @@ def run(log: Path | None, out: Path, seconds: float) -> bool:
     `log` None watches this machine for `seconds`. Table and page go to `out`, which must be empty, missing or the
     result of an earlier demo. Raises `BarnabasError`.
     """
+    require("the demo", REPORT_PACKAGES, "demo")
+    find_java()
     console = Console(highlight=False)
     started = time.monotonic()
     source = _metrics(seconds) if log is None else _access_log(log)
@@ -123,10 +128,8 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 def _metrics(seconds: float) -> Source:
     """This machine's operations metrics, read about ten times a second."""
-    try:
-        import psutil
-    except ImportError as error:
-        raise ConfigError("the demo without a log needs psutil: pip install 'barnabas[demo]'") from error
+    require("the demo without a log", ["psutil"], "demo")
+    import psutil
 
     def read() -> dict[str, float]:
         disk, net, memory = psutil.disk_io_counters(), psutil.net_io_counters(), psutil.virtual_memory()

@@ -111,7 +111,7 @@ def load(
     Raises `TableLocked`, `TopicRecreated`, `ApiError` (OFFSET_OUT_OF_RANGE: data was deleted before it was loaded;
     `fail_on_data_loss` False goes on and tells it in the result), and what else a `BarnabasError` can be.
     """
-    require_spark()
+    require_spark("a load")
     if not topics:
         raise ConfigError("name at least one topic to load")
     settings = dict(client or {})

@@ -91,7 +91,8 @@ def plan_load(
                 replaced_from[partition] = start
         if start < first[partition]:
             text = f"{partition}: offsets {start} to {first[partition]} were deleted before they were loaded"
-            data_loss(text, fail_on_data_loss=fail_on_data_loss, report=lost.append)
+            hint = "set fail_on_data_loss=False to go on without them"
+            data_loss(text, fail_on_data_loss=fail_on_data_loss, report=lost.append, hint=hint)
             start = first[partition]
         reached[partition] = max(start, end[partition])
         if start < end[partition]:

@@ -211,7 +211,7 @@ def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]
 
 def _where(given: Mapping[str, str]) -> Where:
     bootstrap = next((given[name] for name in _BOOTSTRAP if given.get(name, "").strip()), "")
-    return Where.of(bootstrap, given)
+    return Where.of(bootstrap, given, named=_BOOTSTRAP[0])
 
 
 def _check_classic(given: Mapping[str, str], where: Where, selection: Selection) -> None:

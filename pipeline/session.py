@@ -1,6 +1,5 @@
 """A local Spark session with the data source `barnabas`, quick to start."""
 
-import importlib.util
 import os
 import shutil
 import sys
@@ -10,30 +9,38 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..ports.errors import ConfigError
+from ..app.extras import require
 from .java import LOG_VARIABLE, find_java, spark_java_home
 from .spark_errors import SparkFailed, summary
+from .workers import workers_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SPARK_PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "cattrs")
+REPORT_PACKAGES = (*SPARK_PACKAGES, "jinja2")
+"""What the extra `spark` brings."""
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Halves the start of a session; jobs of a minute and more are twice as quick without the second option."""
 LASTING_JVM = "-XX:+UseSerialGC"
 
 
-def require_spark() -> None:
+def require_spark(purpose: str = "the pipeline on Spark") -> None:
     """Raises `ConfigError` when a package that the pipeline needs is missing."""
-    missing = [name for name in ("pyspark", "pyarrow", "pandas", "numpy") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"{', '.join(missing)} not installed; to get what Spark needs: pip install 'barnabas[spark]'")
+    require(purpose, SPARK_PACKAGES, "spark")
 
 
 def register(spark: "SparkSession") -> "SparkSession":
-    """Make `spark.read.format("barnabas")` and `df.write.format("barnabas")` known to a session of yours."""
+    """Make `spark.read.format("barnabas")` and `df.write.format("barnabas")` known to a session of yours.
+
+    Spark's workers for it run this Python, unless you have chosen one with PYSPARK_PYTHON or spark.pyspark.python.
+    Raises `ConfigError` when that one, or that of a cluster, has no Barnabas.
+    """
+    require_spark()
     from .datasource import BarnabasDataSource
 
-    spark.dataSource.register(BarnabasDataSource)
+    with workers_python(spark):
+        spark.dataSource.register(BarnabasDataSource)
     return spark
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..ports.errors import BarnabasError
+from .wording import in_python
 
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """Where it is set, a Python worker of Spark tells Java an exception without its traceback (pyspark.util)."""
@@ -27,7 +28,7 @@ def plain_spark_errors() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise SparkFailed(summary(str(error))) from error
+        raise SparkFailed(in_python(summary(str(error)))) from error
 
 
 def summary(text: str) -> str:

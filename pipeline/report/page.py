@@ -1,6 +1,5 @@
 """One self-contained HTML page about what a table holds: a section per topic, by the kind of its lines."""
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -9,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from ...app.extras import require
 from ...ports.errors import BarnabasError, ConfigError
-from ..session import local_session, require_spark, session_settings
+from ..session import REPORT_PACKAGES, local_session, session_settings
 from ..spark_errors import plain_spark_errors
 from ..table import read_table
 from . import access_log, charts, metrics
@@ -46,9 +46,7 @@ def report(
     `spark` None = a local session for this report; its Java's messages go to `log_file`. Raises `TableError` when
     `folder` is not a table, `ConfigError` for a topic that is not in it.
     """
-    require_spark()
-    if importlib.util.find_spec("jinja2") is None:
-        raise ConfigError("jinja2 is not installed; to get what reports need: pip install 'barnabas[spark]'")
+    require("a report", REPORT_PACKAGES, "spark")
     path = Path(out)
     topics = _topics(Path(folder))
     if topic is not None and topic not in topics:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas import Admin, Broker, Message, Producer
+from barnabas.pipeline.session import register
 from barnabas.pipeline.spark_errors import summary
 from barnabas.pipeline.streams import append_batches, offsets_behind_latest
 
@@ -74,6 +75,16 @@ def test_settings_of_the_java_client_do_no_harm(spark: "SparkSession", broker: B
     _fill(broker, "java", [3])
     brought = {"kafka.security.protocol": "PLAINTEXT", "kafka.group.id": "g", "kafka.session.timeout.ms": "1000"}
     assert _read(spark, broker, subscribe="java", **brought).count() == 3
+
+
+def test_workers_get_this_python(spark: "SparkSession", broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the first `python3` of PATH, which has no Barnabas when the environment is not activated."""
+    _fill(broker, "workers", [3])
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python3")
+    register(spark)
+    assert _read(spark, broker, subscribe="workers").count() == 3
+    assert spark.sparkContext.pythonExec == "/nowhere/python3"  # functions of the user's own are not our business
 
 
 def test_bounds_and_slices(spark: "SparkSession", broker: Broker) -> None:

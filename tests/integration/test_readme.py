@@ -64,8 +64,8 @@ def test_the_example_of_a_group(readme: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_the_spark_example(readme: str, broker: BrokerProcess) -> None:
-    from barnabas import Producer
+def test_the_spark_examples(readme: str, broker: BrokerProcess, tmp_path: Path) -> None:
+    from barnabas import Consumer, Producer
 
     with Producer(broker.bootstrap) as producer:
         producer.send_many("events", [b"one", b"two"])
@@ -76,6 +76,21 @@ def test_the_spark_example(readme: str, broker: BrokerProcess) -> None:
     with local_session("readme"):
         exec(compile(example.replace(ADDRESS, broker.bootstrap), "README.md", "exec"), names)
         assert sorted(bytes(row.value) for row in names["rows"].collect()) == [b"one", b"two"]  # type: ignore[attr-defined]
+        printed: list[object] = []
+        example = next(block for block in blocks(readme, "python") if "append_batches" in block)
+        example = example.replace(ADDRESS, broker.bootstrap).replace('"checkpoint"', repr(str(tmp_path)))
+        options: dict[str, str] = {**names["options"], "startingOffsets": "earliest"}  # type: ignore[dict-item]
+        source = names["spark"].readStream.format("barnabas").options(**options).load()  # type: ignore[attr-defined]
+        counts = source.groupBy("topic").count().selectExpr("concat(topic, ' ', count) as value")
+        names |= {"counts": counts, "print": printed.append}
+        exec(compile(example, "README.md", "exec"), names)
+        names["query"].stop()  # type: ignore[attr-defined]
+        with Consumer(broker.bootstrap) as consumer:
+            consumer.assign("counts", position="earliest")
+            assert [message.value for message in consumer.messages(stop_at_end=True)] == [b"events 2"]
+        assert printed == [
+            dict.fromkeys(("minOffsetsBehindLatest", "maxOffsetsBehindLatest"), "0") | {"avgOffsetsBehindLatest": "0.0"}
+        ]
 
 
 def test_the_commands_of_an_operator(readme: str, broker: BrokerProcess, tmp_path: Path) -> None:

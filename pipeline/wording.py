@@ -1,0 +1,46 @@
+"""One switch, three names: as an option of Spark's, as a keyword in Python, as a flag of the command.
+
+Errors travel from a Spark task through `load` to the command line; there they name the switch as its user can set it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..ports.errors import ApiError, BarnabasError
+
+_SPARK_TO_PYTHON = {
+    "failOnDataLoss=false": "fail_on_data_loss=False",
+}
+_PYTHON_TO_COMMAND = {
+    "set fail_on_data_loss=False": "give --allow-data-loss",
+    "fail_on_data_loss=False": "--allow-data-loss",
+    "recreated='replace'": "--recreated replace",
+    "recreated must be": "--recreated must be",
+    "bootstrap HOST:PORT": "--bootstrap HOST:PORT",
+    "by zk.connect,": "by --set zk.connect=...,",
+    "since_ms": "--since",
+    "group=...": "--group",
+}
+
+
+def in_python(text: str) -> str:
+    """A text that names options of Spark's, for somebody who calls `load` or `report`."""
+    return _replaced(text, _SPARK_TO_PYTHON)
+
+
+@contextmanager
+def on_the_command_line() -> Iterator[None]:
+    """Let errors that name keywords of Python name the flags of the command."""
+    try:
+        yield
+    except BarnabasError as error:
+        error.args = tuple(_replaced(each, _PYTHON_TO_COMMAND) for each in error.args)
+        if isinstance(error, ApiError):
+            error.message = _replaced(error.message, _PYTHON_TO_COMMAND)
+        raise
+
+
+def _replaced(text: str, names: dict[str, str]) -> str:
+    for old, new in names.items():
+        text = text.replace(old, new)
+    return text

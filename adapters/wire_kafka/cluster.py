@@ -13,6 +13,7 @@ from .api import Api
 from .schema import (
     BOOL,
     ERROR,
+    ERROR_TEXT,
     I8,
     I32,
     I64,
@@ -40,7 +41,7 @@ DESCRIBE_CLUSTER = Api(
         DescribeClusterResult,
         Field("throttle_ms", I32),
         Field("error", ERROR),
-        Field("error_message", NULLABLE_TEXT),
+        Field("error_message", ERROR_TEXT),
         Field("endpoint_type", I8, since=1),
         Field("cluster_id", TEXT),
         Field("controller_id", I32),

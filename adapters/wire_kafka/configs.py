@@ -18,7 +18,21 @@ from ...ports.broker_api import (
 )
 from . import wire
 from .api import Api
-from .schema import BOOL, ERROR, I8, I32, NULLABLE_TEXT, TEXT, Array, Choice, Field, NullableArray, Pairs, Struct
+from .schema import (
+    BOOL,
+    ERROR,
+    ERROR_TEXT,
+    I8,
+    I32,
+    NULLABLE_TEXT,
+    TEXT,
+    Array,
+    Choice,
+    Field,
+    NullableArray,
+    Pairs,
+    Struct,
+)
 from .wire import Reader, Writer
 
 _RESOURCE = Struct(ConfigResource, Field("kind", I8), Field("name", TEXT), inline=True)
@@ -63,7 +77,7 @@ DESCRIBE_CONFIGS = Api(
                 Struct(
                     ResourceOutcome,
                     Field("error", ERROR),
-                    Field("error_message", NULLABLE_TEXT),
+                    Field("error_message", ERROR_TEXT),
                     Field("resource", _RESOURCE),
                     Field("entries", Array(_ENTRY)),
                 )
@@ -118,7 +132,7 @@ _ALTERED = Struct(
             Struct(
                 ResourceOutcome,
                 Field("error", ERROR),
-                Field("error_message", NULLABLE_TEXT),
+                Field("error_message", ERROR_TEXT),
                 Field("resource", _RESOURCE),
             )
         ),

@@ -20,7 +20,7 @@ from ...ports.broker_api import (
 from ...ports.error_codes import ErrorCode
 from . import wire
 from .api import Api
-from .schema import ERROR, by_topic
+from .schema import ERROR, by_topic, cut
 from .wire import Reader, Writer
 
 PRODUCE_FLEXIBLE = 9
@@ -138,9 +138,9 @@ class ProduceResponse:
         writer.count(len(part.record_errors))
         for refused in part.record_errors:
             writer.put(wire.I32, refused.index)
-            writer.nullable_text(refused.message)
+            writer.nullable_text(cut(refused.message))
             writer.end()
-        writer.nullable_text(part.error_message)
+        writer.nullable_text(cut(part.error_message))
         writer.end()
 
 

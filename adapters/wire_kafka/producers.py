@@ -9,7 +9,7 @@ from ...ports.broker_api.producers import (
     InitProducerIdResult,
 )
 from .api import Api
-from .schema import ERROR, I16, I32, I64, NULLABLE_TEXT, TEXT, Array, ByTopic, Field, Pairs, Struct
+from .schema import ERROR, ERROR_TEXT, I16, I32, I64, NULLABLE_TEXT, TEXT, Array, ByTopic, Field, Pairs, Struct
 
 INIT_PRODUCER_ID = Api(
     key=22,
@@ -48,7 +48,7 @@ DESCRIBE_PRODUCERS = Api(
                 DescribedPartition,
                 Field("partition", I32),
                 Field("error", ERROR),
-                Field("error_message", NULLABLE_TEXT),
+                Field("error_message", ERROR_TEXT),
                 Field(
                     "producers",
                     Array(

@@ -4,7 +4,7 @@ from struct import Struct as Layout
 
 from ...ports.broker_api import DescribeClientQuotas, DescribeClientQuotasResult, QuotaEntry, QuotaFilter
 from .api import Api
-from .schema import BOOL, ERROR, I8, I32, NULLABLE_TEXT, TEXT, Array, Field, NullableArray, Pairs, Struct
+from .schema import BOOL, ERROR, ERROR_TEXT, I8, I32, NULLABLE_TEXT, TEXT, Array, Field, NullableArray, Pairs, Struct
 from .wire import Reader, Writer
 
 _F64 = Layout(">d")
@@ -40,7 +40,7 @@ DESCRIBE_CLIENT_QUOTAS = Api(
         DescribeClientQuotasResult,
         Field("throttle_ms", I32),
         Field("error", ERROR),
-        Field("error_message", NULLABLE_TEXT),
+        Field("error_message", ERROR_TEXT),
         Field(
             "entries",
             NullableArray(

@@ -19,10 +19,10 @@ from ...ports.broker_api import (
 from .api import Api
 from .schema import (
     ERROR,
+    ERROR_TEXT,
     I8,
     I32,
     I64,
-    NULLABLE_TEXT,
     TEXT,
     Array,
     ByTopic,
@@ -34,9 +34,7 @@ from .schema import (
 )
 
 _TOPICS = Pairs(TEXT, Array(I32), Missing.NULL)
-_CHANGES = ByTopic(
-    PartitionChange, Field("partition", I32), Field("error", ERROR), Field("error_message", NULLABLE_TEXT)
-)
+_CHANGES = ByTopic(PartitionChange, Field("partition", I32), Field("error", ERROR), Field("error_message", ERROR_TEXT))
 
 OFFSET_FOR_LEADER_EPOCH = Api(
     key=23,
@@ -107,7 +105,7 @@ ALTER_PARTITION_REASSIGNMENTS = Api(
         AlterPartitionReassignmentsResult,
         Field("throttle_ms", I32),
         Field("error", ERROR),
-        Field("error_message", NULLABLE_TEXT),
+        Field("error_message", ERROR_TEXT),
         Field("partitions", _CHANGES),
     ),
 )
@@ -122,7 +120,7 @@ LIST_PARTITION_REASSIGNMENTS = Api(
         ListPartitionReassignmentsResult,
         Field("throttle_ms", I32),
         Field("error", ERROR),
-        Field("error_message", NULLABLE_TEXT),
+        Field("error_message", ERROR_TEXT),
         Field(
             "partitions",
             ByTopic(

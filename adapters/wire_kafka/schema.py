@@ -19,6 +19,8 @@ from .wire import Malformed, Reader, Writer
 T = TypeVar("T")
 EnumT = TypeVar("EnumT", bound=IntEnum)
 NEWEST = 0x7FFF
+ERROR_TEXT_MAX = 2000
+"""Characters of an error's text; more than a person reads, and far below what the encodings can carry."""
 COPIED_BYTES_MAX = 4096
 """Longer bytes go into a frame by reference."""
 
@@ -77,6 +79,18 @@ class NullableText:
 
     def write(self, writer: Writer, version: int, value: str | None) -> None:  # noqa: ARG002
         writer.nullable_text(value)
+
+
+class ErrorText(NullableText):
+    """Why something is refused, or null. One that quotes what came from outside may be longer than any string."""
+
+    def write(self, writer: Writer, version: int, value: str | None) -> None:
+        super().write(writer, version, cut(value))
+
+
+def cut(text: str | None) -> str | None:
+    """An error's text, short enough for every encoding."""
+    return text if text is None or len(text) <= ERROR_TEXT_MAX else f"{text[:ERROR_TEXT_MAX]}..."
 
 
 class TextOrNone:
@@ -141,6 +155,7 @@ I64 = Number(wire.I64)
 BOOL = Bool()
 TEXT = Text()
 NULLABLE_TEXT = NullableText()
+ERROR_TEXT = ErrorText()
 TEXT_OR_NONE = TextOrNone()
 DATA = Data()
 UUID = Uuid()

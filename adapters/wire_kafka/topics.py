@@ -25,6 +25,7 @@ from .api import Api
 from .schema import (
     BOOL,
     ERROR,
+    ERROR_TEXT,
     I16,
     I32,
     I64,
@@ -83,7 +84,7 @@ CREATE_TOPICS = Api(
                     Field("name", TEXT),
                     Field("topic_id", UUID, since=7),
                     Field("error", ERROR),
-                    Field("error_message", NULLABLE_TEXT),
+                    Field("error_message", ERROR_TEXT),
                     Field("partitions", I32, since=5),
                     Field("replication_factor", I16, since=5),
                     Field(
@@ -163,7 +164,7 @@ DELETE_TOPICS = Api(
                     Field("name", NULLABLE_TEXT, since=6),
                     Field("topic_id", UUID, since=6),
                     Field("error", ERROR),
-                    Field("error_message", NULLABLE_TEXT, since=5),
+                    Field("error_message", ERROR_TEXT, since=5),
                 )
             ),
         ),
@@ -223,9 +224,7 @@ CREATE_PARTITIONS = Api(
         Field("throttle_ms", I32),
         Field(
             "topics",
-            Array(
-                Struct(TopicOutcome, Field("name", TEXT), Field("error", ERROR), Field("error_message", NULLABLE_TEXT))
-            ),
+            Array(Struct(TopicOutcome, Field("name", TEXT), Field("error", ERROR), Field("error_message", ERROR_TEXT))),
         ),
     ),
 )

@@ -1,0 +1,383 @@
+"""What a client may ask wrongly of each API, and the code that Kafka's protocol has for it."""
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from barnabas import Message
+from barnabas.core.message.batch_header import write_crc
+from barnabas.core.message.batch_writer import encode_batch
+from barnabas.plugins.builtin.codecs import builtin_codecs
+from barnabas.ports.broker_api import (
+    AlterConfigs,
+    AlterPartitionReassignments,
+    ConfigAlteration,
+    ConfigDescription,
+    ConfigOp,
+    ConfigReplacement,
+    ConfigResource,
+    CreatePartitions,
+    CreateTopics,
+    DeleteGroups,
+    DeleteRecords,
+    DeleteRecordsPartition,
+    DeleteTopics,
+    DescribeCluster,
+    DescribeConfigs,
+    DescribeGroups,
+    DescribeProducers,
+    ElectLeaders,
+    EpochQuestion,
+    Fetch,
+    FetchPartition,
+    FindCoordinator,
+    GroupProtocol,
+    Heartbeat,
+    IncrementalAlterConfigs,
+    InitProducerId,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    ListOffsets,
+    ListOffsetsPartition,
+    Metadata,
+    NewPartitions,
+    NewTopic,
+    OffsetCommit,
+    OffsetCommitPartition,
+    OffsetDelete,
+    OffsetForLeaderEpoch,
+    Produce,
+    ProducePartition,
+    Reassignment,
+    Request,
+    ResourceKind,
+    SyncGroup,
+)
+from barnabas.ports.error_codes import ErrorCode as E
+from barnabas.ports.words import TopicPartition
+
+LONG = "x" * 32_767
+"""The longest text of the protocol."""
+OFFSETS = "__consumer_offsets"
+NOW_MS = 1_700_000_000_000
+
+
+@frozen
+class Wrong:
+    """A request, and the errors of its answer in every version from `since` to `until`; () = it is answered well.
+
+    `ask` gets the id of the one member of the group "taken", in its first generation.
+    """
+
+    name: str
+    ask: Callable[[str], Request[Any]]
+    errors: Sequence[E]
+    since: int = 0
+    until: int = 99
+
+
+# --- records
+
+
+def records(*values: bytes, at: int = NOW_MS, codec: str = "", **more: Any) -> memoryview:
+    named = builtin_codecs().by_name(codec) if codec else None
+    return memoryview(
+        encode_batch([Message(value, timestamp_ms=at) for value in values], now_ms=at, codec=named, **more)
+    )
+
+
+def spoilt(layout: str, position: int, value: int, *, crc: bool = True) -> memoryview:
+    """A batch with one field of its header changed."""
+    batch = records(b"a", b"b")
+    struct.pack_into(layout, batch, position, value)
+    if crc:
+        write_crc(batch, 0, len(batch))
+    return batch
+
+
+def twice(batch: memoryview) -> memoryview:
+    return memoryview(bytearray(bytes(batch) * 2))
+
+
+def produce(topic: str, batch: memoryview, *, partition: int = 0, **more: Any) -> Callable[[str], Request[Any]]:
+    return lambda _: Produce(
+        partitions=[ProducePartition(topic, partition, memoryview(bytearray(batch)))], **{"acks": 1, **more}
+    )
+
+
+GOOD = records(b"a")
+PRODUCE = [
+    Wrong("no such acks", produce("t", GOOD, acks=5), [E.INVALID_REQUIRED_ACKS]),
+    Wrong("no such topic", produce("nowhere", GOOD), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("a topic of the longest name", produce(LONG, GOOD), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("no such partition", produce("t", GOOD, partition=-1), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("the broker's own topic", produce(OFFSETS, GOOD), [E.INVALID_TOPIC_EXCEPTION]),
+    Wrong("a classic topic", produce("classic", GOOD), [E.UNSUPPORTED_FOR_MESSAGE_FORMAT]),
+    Wrong("in a transaction", produce("t", GOOD, transactional_id="x"), [E.INVALID_TXN_STATE]),
+    Wrong("wrong CRC", produce("t", spoilt(">i", 57, 3, crc=False)), [E.CORRUPT_MESSAGE]),
+    Wrong("cut", produce("t", GOOD[:-1]), [E.CORRUPT_MESSAGE]),
+    Wrong("no records", produce("t", memoryview(bytearray())), [E.INVALID_RECORD]),
+    Wrong("two batches", produce("t", twice(GOOD)), [E.INVALID_RECORD]),
+    Wrong("magic 1", produce("t", spoilt(">b", 16, 1)), [E.INVALID_RECORD]),
+    Wrong("a wrong count", produce("t", spoilt(">i", 57, 3)), [E.INVALID_RECORD]),
+    Wrong("a control batch", produce("t", spoilt(">h", 21, 0x20)), [E.INVALID_RECORD]),
+    Wrong("log-append time", produce("t", spoilt(">h", 21, 0x08)), [E.INVALID_TIMESTAMP]),
+    Wrong("no such codec", produce("t", spoilt(">h", 21, 0x07)), [E.UNSUPPORTED_COMPRESSION_TYPE]),
+    Wrong("zstd too early", produce("t", records(b"a", codec="zstd")), [E.UNSUPPORTED_COMPRESSION_TYPE], until=6),
+    Wrong("too large", produce("small", records(bytes(200))), [E.MESSAGE_TOO_LARGE]),
+    Wrong("larger than a segment", produce("short", records(bytes(2000))), [E.RECORD_LIST_TOO_LARGE]),
+    Wrong("too old", produce("recent", records(b"a", at=1)), [E.INVALID_TIMESTAMP]),
+    Wrong("a record too old", produce("recent", records(b"a", at=-1)), []),
+    Wrong("not what it says", produce("checked", spoilt(">b", 61, 2)), [E.INVALID_RECORD]),
+    Wrong("too few in sync", produce("strict", GOOD, acks=-1), [E.NOT_ENOUGH_REPLICAS]),
+    Wrong(
+        "a sequence that leaves a gap",
+        produce("numbered", records(b"a", producer_id=7, producer_epoch=3, base_sequence=9)),
+        [E.OUT_OF_ORDER_SEQUENCE_NUMBER],
+    ),
+    Wrong(
+        "an epoch that is over",
+        produce("numbered", records(b"a", producer_id=7, producer_epoch=2, base_sequence=0)),
+        [E.INVALID_PRODUCER_EPOCH],
+    ),
+]
+
+# --- reading
+
+
+def fetch(topic: str, offset: int = 0, *, partition: int = 0, max_bytes: int = 1000, epoch: int = -1) -> Any:
+    entry = FetchPartition(topic, partition, offset, max_bytes, epoch)
+    return lambda _: Fetch(partitions=[entry], max_wait_ms=0)
+
+
+def offsets(topic: str, timestamp: int = -1, *, partition: int = 0, epoch: int = -1) -> Any:
+    entry = ListOffsetsPartition(topic=topic, partition=partition, timestamp=timestamp, current_leader_epoch=epoch)
+    return lambda _: ListOffsets(partitions=[entry])
+
+
+def epochs(topic: str, *, partition: int = 0, epoch: int = -1) -> Any:
+    entry = EpochQuestion(topic=topic, partition=partition, leader_epoch=0, current_leader_epoch=epoch)
+    return lambda _: OffsetForLeaderEpoch(partitions=[entry])
+
+
+READING = [
+    Wrong("fetch: no such topic", fetch("nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("fetch: no such partition", fetch("t", partition=9), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("fetch: a classic topic", fetch("classic"), [E.UNSUPPORTED_FOR_MESSAGE_FORMAT]),
+    Wrong("fetch: beyond the end", fetch("t", 99), [E.OFFSET_OUT_OF_RANGE]),
+    Wrong("fetch: before the start", fetch("t", -3), [E.OFFSET_OUT_OF_RANGE]),
+    Wrong("fetch: less than nothing", fetch("t", max_bytes=-1), [E.INVALID_FETCH_SIZE]),
+    Wrong("fetch: zstd too early", fetch("packed"), [E.UNSUPPORTED_COMPRESSION_TYPE], until=9),
+    Wrong("fetch: an epoch to come", fetch("t", epoch=9), [E.UNKNOWN_LEADER_EPOCH], since=9),
+    Wrong("offsets: no such topic", offsets("nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("offsets: a classic topic", offsets("classic"), [E.UNSUPPORTED_FOR_MESSAGE_FORMAT]),
+    Wrong("offsets: no such time", offsets("t", -99), [E.UNSUPPORTED_VERSION]),
+    Wrong("offsets: an epoch to come", offsets("t", epoch=9), [E.UNKNOWN_LEADER_EPOCH], since=4),
+    Wrong("epochs: no such topic", epochs("nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("epochs: a classic topic", epochs("classic"), [E.UNSUPPORTED_FOR_MESSAGE_FORMAT]),
+    Wrong("epochs: one to come", epochs("t", epoch=9), [E.UNKNOWN_LEADER_EPOCH]),
+    Wrong("metadata: no such topic", lambda _: Metadata(topics=["nowhere"]), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("metadata: no name", lambda _: Metadata(topics=["a/b"]), [E.INVALID_TOPIC_EXCEPTION]),
+    Wrong("metadata: the longest name", lambda _: Metadata(topics=[LONG]), [E.INVALID_TOPIC_EXCEPTION]),
+    Wrong("metadata: no such id", lambda _: Metadata(topics=[], topic_ids=[b"i" * 16]), [E.UNKNOWN_TOPIC_ID], since=12),
+    Wrong(
+        "producers: no such topic", lambda _: DescribeProducers(topics={"nowhere": [0]}), [E.UNKNOWN_TOPIC_OR_PARTITION]
+    ),
+    Wrong("cluster: its controllers", lambda _: DescribeCluster(endpoint_type=2), [E.UNSUPPORTED_VERSION], since=1),
+]
+
+# --- topics
+
+
+def create(name: str = "new", **more: Any) -> Callable[[str], Request[Any]]:
+    return lambda _: CreateTopics(topics=[NewTopic(name=name, **{"partitions": 1, "replication_factor": 1, **more})])
+
+
+def grow(topic: str, count: int, assignments: Any = None) -> Callable[[str], Request[Any]]:
+    return lambda _: CreatePartitions(topics=[NewPartitions(topic=topic, count=count, assignments=assignments)])
+
+
+def delete_records(topic: str, offset: int, partition: int = 0) -> Callable[[str], Request[Any]]:
+    entry = DeleteRecordsPartition(topic=topic, partition=partition, offset=offset)
+    return lambda _: DeleteRecords(partitions=[entry])
+
+
+def reassign(topic: str, *replicas: int, cancel: bool = False) -> Callable[[str], Request[Any]]:
+    wanted = Reassignment(topic=topic, partition=0, replicas=None if cancel else replicas)
+    return lambda _: AlterPartitionReassignments(partitions=[wanted])
+
+
+TOPICS = [
+    Wrong("create: no name", create("a/b"), [E.INVALID_TOPIC_EXCEPTION]),
+    Wrong("create: the longest name", create(LONG), [E.INVALID_TOPIC_EXCEPTION]),
+    Wrong("create: it is there", create("t"), [E.TOPIC_ALREADY_EXISTS]),
+    Wrong("create: no partitions", create(partitions=0), [E.INVALID_PARTITIONS]),
+    Wrong("create: too many partitions", create(partitions=2**31 - 1), [E.POLICY_VIOLATION]),
+    Wrong("create: too many replicas", create(replication_factor=3), [E.INVALID_REPLICATION_FACTOR]),
+    Wrong(
+        "create: on no such broker",
+        create(partitions=-1, replication_factor=-1, assignments={0: [99]}),
+        [E.INVALID_REPLICA_ASSIGNMENT],
+    ),
+    Wrong("create: counts and brokers", create(assignments={0: [1]}), [E.INVALID_REQUEST]),
+    Wrong("create: no such key", create(configs={"nonsense": "1"}), [E.INVALID_CONFIG]),
+    Wrong("create: the longest key", create(configs={LONG: "1"}), [E.INVALID_CONFIG]),
+    Wrong("create: the longest value", create(configs={"retention.ms": LONG}), [E.INVALID_CONFIG]),
+    Wrong("create: compacted", create(configs={"cleanup.policy": "compact"}), [E.INVALID_CONFIG]),
+    Wrong(
+        "create: twice",
+        lambda _: CreateTopics(topics=[NewTopic(name="n", partitions=1, replication_factor=1)] * 2),
+        [E.INVALID_REQUEST],
+    ),
+    Wrong("grow: no such topic", grow("nowhere", 3), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("grow: the longest name", grow(LONG, 3), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("grow: to fewer", grow("t", 1), [E.INVALID_PARTITIONS]),
+    Wrong("grow: on no such broker", grow("t", 3, [[99]]), [E.INVALID_REPLICA_ASSIGNMENT]),
+    Wrong("grow: the broker's own topic", grow(OFFSETS, 9), [E.INVALID_TOPIC_EXCEPTION]),
+    Wrong("delete: no such topic", lambda _: DeleteTopics(names=["nowhere"]), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("delete: the longest name", lambda _: DeleteTopics(names=[LONG]), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("delete: no such id", lambda _: DeleteTopics(names=[], topic_ids=[b"i" * 16]), [E.UNKNOWN_TOPIC_ID], since=6),
+    Wrong("delete: the broker's own topic", lambda _: DeleteTopics(names=[OFFSETS]), [E.INVALID_TOPIC_EXCEPTION]),
+    Wrong("delete records: no such topic", delete_records("nowhere", 0), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("delete records: beyond the end", delete_records("t", 99), [E.OFFSET_OUT_OF_RANGE]),
+    Wrong("delete records: of positions", delete_records(OFFSETS, -1), [E.POLICY_VIOLATION]),
+    Wrong("elect: no such topic", lambda _: ElectLeaders(topics={"nowhere": [0]}), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("elect: the longest name", lambda _: ElectLeaders(topics={LONG: [0]}), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("elect: who leads already", lambda _: ElectLeaders(topics={"t": [0]}), [E.ELECTION_NOT_NEEDED]),
+    Wrong("elect: in no such way", lambda _: ElectLeaders(topics=None, election_type=7), [E.INVALID_REQUEST], since=1),
+    Wrong("reassign: no such topic", reassign("nowhere", 1), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("reassign: the longest name", reassign(LONG, 1), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("reassign: to no such broker", reassign("t", 99), [E.INVALID_REPLICA_ASSIGNMENT]),
+    Wrong("reassign: nothing to cancel", reassign("t", cancel=True), [E.NO_REASSIGNMENT_IN_PROGRESS]),
+]
+
+# --- configs
+
+TOPIC, BROKER, LOGGER = ResourceKind.TOPIC, ResourceKind.BROKER, ResourceKind.BROKER_LOGGER
+
+
+def described(kind: int, name: str) -> Callable[[str], Request[Any]]:
+    return lambda _: DescribeConfigs(resources=[ConfigDescription(resource=ConfigResource(kind=kind, name=name))])
+
+
+def altered(kind: int, name: str, key: str, value: str | None, op: int = ConfigOp.SET) -> Callable[[str], Request[Any]]:
+    resource = ConfigResource(kind=kind, name=name)
+    change = ConfigAlteration(resource=resource, name=key, value=value, op=op)
+    return lambda _: IncrementalAlterConfigs(resources=[resource], alterations=[change])
+
+
+def replaced(kind: int, name: str, **configs: str) -> Callable[[str], Request[Any]]:
+    wanted = {key.replace("_", "."): value for key, value in configs.items()}
+    return lambda _: AlterConfigs(
+        resources=[ConfigReplacement(resource=ConfigResource(kind=kind, name=name), configs=wanted)]
+    )
+
+
+CONFIGS = [
+    Wrong("describe: no such topic", described(TOPIC, "nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("describe: the longest name", described(TOPIC, LONG), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("describe: another broker", described(BROKER, "99"), [E.INVALID_REQUEST]),
+    Wrong("describe: the longest broker", described(BROKER, LONG), [E.INVALID_REQUEST]),
+    Wrong("describe: no such kind", described(77, "t"), [E.INVALID_REQUEST]),
+    Wrong("alter: no such topic", altered(TOPIC, "nowhere", "retention.ms", "1"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("alter: no such key", altered(TOPIC, "t", "nonsense", "1"), [E.INVALID_CONFIG]),
+    Wrong("alter: the longest key", altered(TOPIC, "t", LONG, "1"), [E.INVALID_CONFIG]),
+    Wrong("alter: no such value", altered(TOPIC, "t", "retention.ms", "soon"), [E.INVALID_CONFIG]),
+    Wrong("alter: the longest value", altered(TOPIC, "t", "cleanup.policy", LONG, ConfigOp.APPEND), [E.INVALID_CONFIG]),
+    Wrong("alter: no value", altered(TOPIC, "t", "retention.ms", None), [E.INVALID_REQUEST]),
+    Wrong("alter: no such operation", altered(TOPIC, "t", "retention.ms", "1", 9), [E.INVALID_REQUEST]),
+    Wrong("alter: compacted", altered(TOPIC, "t", "cleanup.policy", "compact"), [E.INVALID_CONFIG]),
+    Wrong("alter: what needs a restart", altered(BROKER, "1", "broker.id", "2"), [E.INVALID_REQUEST]),
+    Wrong("alter: another broker", altered(BROKER, "99", "log.retention.ms", "1"), [E.INVALID_REQUEST]),
+    Wrong("replace: no such topic", replaced(TOPIC, "nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("replace: no such value", replaced(TOPIC, "t", retention_ms="soon"), [E.INVALID_CONFIG]),
+    Wrong("replace: no such kind", replaced(77, "t"), [E.INVALID_REQUEST]),
+]
+
+# --- groups and producers
+
+
+def join(group: str, member: str = "", **more: Any) -> Callable[[str], Request[Any]]:
+    given = {"session_timeout_ms": 60_000, "protocols": [GroupProtocol("range", b"")], **more}
+    return lambda _: JoinGroup(
+        group_id=group, member_id=member, protocol_type="consumer", rebalance_timeout_ms=60_000, **given
+    )
+
+
+def commit(group: str, topic: str, *, metadata: str = "", generation: int = -1, member: str = "") -> Any:
+    position = OffsetCommitPartition(topic, 0, 1, metadata=metadata)
+    return lambda _: OffsetCommit(group_id=group, generation_id=generation, member_id=member, partitions=[position])
+
+
+def leave(group: str) -> Callable[[str], Request[Any]]:
+    return lambda _: LeaveGroup(group_id=group, members=[LeavingMember(member_id="who")])
+
+
+def forget(group: str) -> Callable[[str], Request[Any]]:
+    return lambda _: OffsetDelete(group_id=group, partitions=[TopicPartition("t", 0)])
+
+
+GROUPS = [
+    Wrong(
+        "find: a transaction", lambda _: FindCoordinator(keys=["x"], key_type=1), [E.CLUSTER_AUTHORIZATION_FAILED], 1
+    ),
+    Wrong("find: no such kind", lambda _: FindCoordinator(keys=["x"], key_type=9), [E.INVALID_REQUEST], 1),
+    Wrong("join: no group", join(""), [E.INVALID_GROUP_ID]),
+    Wrong("join: no time", join("bad", session_timeout_ms=1), [E.INVALID_SESSION_TIMEOUT]),
+    Wrong("join: nothing in common", join("bad", protocols=[]), [E.INCONSISTENT_GROUP_PROTOCOL]),
+    Wrong("join: a stranger", join("taken", "who"), [E.UNKNOWN_MEMBER_ID]),
+    Wrong("join: the longest name", join(LONG), [E.MEMBER_ID_REQUIRED], since=4),
+    Wrong("join: who comes first", join("bad"), [E.MEMBER_ID_REQUIRED], since=4),
+    Wrong(
+        "sync: a stranger",
+        lambda _: SyncGroup(group_id="taken", generation_id=1, member_id="who"),
+        [E.UNKNOWN_MEMBER_ID],
+    ),
+    Wrong(
+        "sync: a generation to come",
+        lambda member: SyncGroup(group_id="taken", generation_id=9, member_id=member),
+        [E.ILLEGAL_GENERATION],
+    ),
+    Wrong(
+        "sync: another protocol",
+        lambda member: SyncGroup(
+            group_id="taken", generation_id=1, member_id=member, protocol_type="consumer", protocol_name="sticky"
+        ),
+        [E.INCONSISTENT_GROUP_PROTOCOL],
+        since=5,
+    ),
+    Wrong(
+        "heartbeat: a stranger",
+        lambda _: Heartbeat(group_id="taken", generation_id=1, member_id="who"),
+        [E.UNKNOWN_MEMBER_ID],
+    ),
+    Wrong(
+        "heartbeat: a generation to come",
+        lambda member: Heartbeat(group_id="taken", generation_id=9, member_id=member),
+        [E.ILLEGAL_GENERATION],
+    ),
+    Wrong(
+        "heartbeat: no group", lambda _: Heartbeat(group_id="", generation_id=1, member_id="x"), [E.INVALID_GROUP_ID]
+    ),
+    Wrong("leave: a stranger", leave("taken"), [E.UNKNOWN_MEMBER_ID]),
+    Wrong("commit: no such topic", commit("idle", "nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("commit: too much to say", commit("idle", "t", metadata="m" * 5000), [E.OFFSET_METADATA_TOO_LARGE]),
+    Wrong("commit: from outside", commit("taken", "t"), [E.UNKNOWN_MEMBER_ID]),
+    Wrong("commit: a stranger", commit("taken", "t", generation=1, member="who"), [E.UNKNOWN_MEMBER_ID]),
+    Wrong("forget: no such group", forget("nobody"), [E.GROUP_ID_NOT_FOUND]),
+    Wrong("end: who is there", lambda _: DeleteGroups(group_ids=["taken"]), [E.NON_EMPTY_GROUP]),
+    Wrong("end: who is not", lambda _: DeleteGroups(group_ids=[f"y{LONG[1:]}"]), [E.GROUP_ID_NOT_FOUND]),
+    Wrong("describe: who is not", lambda _: DescribeGroups(group_ids=[LONG]), []),
+    Wrong(
+        "producer: a transaction",
+        lambda _: InitProducerId(transactional_id="x"),
+        [E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED],
+    ),
+    Wrong("producer: no transaction", lambda _: InitProducerId(transactional_id=""), [E.INVALID_REQUEST]),
+    Wrong("producer: half an identity", lambda _: InitProducerId(producer_id=5), [E.INVALID_REQUEST], since=3),
+]
+
+WRONG = [*PRODUCE, *READING, *TOPICS, *CONFIGS, *GROUPS]

@@ -4,9 +4,11 @@ Records are never copied here: a request holds slices of its frame, an answer ho
 bytes.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 
 from ...ports.broker_api import (
+    AbortedTransaction,
     Fetch,
     FetchPartition,
     FetchResult,
@@ -252,14 +254,15 @@ class FetchRequest:
 
 
 class FetchResponse:
-    """The response of Fetch 4 to 12. Aborted transactions are null, the preferred replica is none."""
+    """The response of Fetch 4 to 12. Without aborted transactions their list is null; the preferred replica is none."""
 
     _FIXED_V4 = Struct(">ihqq")
     _FIXED_V5 = Struct(">ihqqq")
     _TAIL_V4 = b"\xff\xff\xff\xff"  # aborted transactions
     _TAIL_V11 = b"\xff\xff\xff\xff\xff\xff\xff\xff"  # and the preferred replica
     _TAIL_V12 = b"\x00\xff\xff\xff\xff"
-    _ABORTED_BYTES = 16
+    _ABORTED = Struct(">qq")
+    _NO_REPLICA = b"\xff\xff\xff\xff"
 
     def read(self, reader: Reader, version: int) -> FetchResult:
         """The records are slices of the frame."""
@@ -283,9 +286,8 @@ class FetchResponse:
             index, error, high_watermark, last_stable, log_start_offset = reader.take(self._FIXED_V5)
         else:
             index, error, high_watermark, last_stable = reader.take(self._FIXED_V4)
-        for _ in range(reader.count()):
-            reader.span(self._ABORTED_BYTES)
-            reader.skip_tags()
+        count = reader.count()
+        aborted = tuple(self._read_aborted(reader) for _ in range(count)) if count > 0 else ()
         if version >= 11:
             reader.span(4)  # the preferred replica
         records = reader.nullable_data()
@@ -298,7 +300,13 @@ class FetchResponse:
             last_stable,
             log_start_offset,
             _NOTHING if records is None else records,
+            aborted,
         )
+
+    def _read_aborted(self, reader: Reader) -> AbortedTransaction:
+        producer_id, first_offset = reader.take(self._ABORTED)
+        reader.skip_tags()
+        return AbortedTransaction(producer_id, first_offset)
 
     def write(self, writer: Writer, version: int, value: FetchResult) -> None:
         if version >= 7:
@@ -317,11 +325,22 @@ class FetchResponse:
                     writer.put(self._FIXED_V5, *fixed, part.log_start_offset)
                 else:
                     writer.put(self._FIXED_V4, *fixed)
-                writer.out += tail
+                if part.aborted:
+                    self._write_aborted(writer, version, part.aborted)
+                else:
+                    writer.out += tail
                 writer.data(part.records)
                 writer.end()
             writer.end()
         writer.end()
+
+    def _write_aborted(self, writer: Writer, version: int, aborted: Sequence[AbortedTransaction]) -> None:
+        writer.count(len(aborted))
+        for each in aborted:
+            writer.put(self._ABORTED, each.producer_id, each.first_offset)
+            writer.end()
+        if version >= 11:
+            writer.out += self._NO_REPLICA
 
 
 APIS = (

@@ -12,7 +12,7 @@ from ...ports.errors import ConfigError
 from ..clients.consumer import Consumer
 from .classic import Cluster, find_cluster
 from .classic_consume import read_broker, read_group
-from .consuming import Extent, Show
+from .consuming import Extent, Show, plain_damage
 from .group_consume import read_member
 from .options import (
     PATIENCE_MS,
@@ -20,9 +20,11 @@ from .options import (
     AsJson,
     Coordination,
     EtcdConnect,
+    IsolationLevel,
     Settings,
+    SkipDamaged,
     ZkConnect,
-    parse_settings,
+    reading_settings,
 )
 
 
@@ -74,6 +76,8 @@ def consume(
     blacklist: Annotated[
         str | None, typer.Option(metavar="REGEX", help="In a group, instead of TOPIC: all topics but these.")
     ] = None,
+    skip_damaged: SkipDamaged = False,
+    isolation_level: IsolationLevel = None,
     settings: Settings = None,
 ) -> None:
     """Print each message's value as a line; with --json an object per line, with everything about the message.
@@ -87,8 +91,9 @@ def consume(
     wanted = _wanted(group, topic=topic, whitelist=whitelist, blacklist=blacklist)
     start = "beginning" if from_beginning else start
     extent = Extent(start=start, count=count, timeout_s=timeout, stop_at_end=stop_at_end)
-    show, chosen = _shown(as_json, key_separator), parse_settings(settings)
-    _read(cluster, group, partition, wanted, extent, chosen, show)
+    chosen = reading_settings(settings, skip_damaged=skip_damaged, isolation_level=isolation_level)
+    with plain_damage():
+        _read(cluster, group, partition, wanted, extent, chosen, _shown(as_json, key_separator))
     sys.stdout.buffer.flush()
 
 

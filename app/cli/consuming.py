@@ -1,11 +1,14 @@
 """What the ways of consuming have in common: how much is read, and how it ends."""
 
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ...core.message.damage import CorruptRecord
 from ...core.message.message import Message
+from ...ports.errors import BarnabasError
 from ...ports.values import frozen
 
 COMMIT_S = 1.0
@@ -44,6 +47,16 @@ class Progress:
     @property
     def timed_out(self) -> bool:
         return self._timeout_s is not None and time.monotonic() - self._last >= self._timeout_s
+
+
+@contextmanager
+def plain_damage() -> Iterator[None]:
+    """Damage, as an error that says what to do next; what was printed before is out."""
+    try:
+        yield
+    except CorruptRecord as error:
+        sys.stdout.buffer.flush()
+        raise BarnabasError(f"{error.message}; --skip-damaged goes on behind it") from error
 
 
 @contextmanager

@@ -48,6 +48,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program t
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration key; may be given again.")
 ]
+SkipDamaged = Annotated[
+    bool,
+    typer.Option("--skip-damaged", help="Go on behind damaged messages and tell which offsets were left out."),
+]
+IsolationLevel = Annotated[
+    str | None,
+    typer.Option(
+        "--isolation-level", metavar="LEVEL", help="read_committed: without the messages of aborted transactions."
+    ),
+]
 
 
 PATIENCE_MS = 10_000
@@ -70,6 +80,14 @@ def parse_settings(pairs: Iterable[str] | None) -> dict[str, str]:
             raise ConfigError(f"{pair!r} is not KEY=VALUE")
         settings[key.strip()] = value
     return settings
+
+
+def reading_settings(pairs: Iterable[str] | None, *, skip_damaged: bool, isolation_level: str | None) -> dict[str, str]:
+    """As `parse_settings`, with what the options say. Raises `ConfigError`."""
+    settings = parse_settings(pairs)
+    if isolation_level is not None:
+        settings["isolation.level"] = isolation_level
+    return {**settings, "skip.damaged": "true"} if skip_damaged else settings
 
 
 def print_json(value: Any) -> None:

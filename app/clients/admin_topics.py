@@ -32,6 +32,7 @@ from ...ports.words import TopicPartition
 from .admin_base import AdminBase, Place, check
 from .offsets import list_offsets
 from .opening import first_error
+from .settings import isolation_level_of
 
 _TIMES = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 
@@ -113,13 +114,20 @@ class TopicAdmin(AdminBase):
         first_error(answers)
         return {TopicPartition(p.topic, p.partition): low for p, low in zip(asked, answers, strict=True)}
 
-    def list_offsets(self, asked: Mapping[Place, int | str]) -> dict[TopicPartition, int]:
+    def list_offsets(
+        self, asked: Mapping[Place, int | str], *, isolation_level: str | int = "read_uncommitted"
+    ) -> dict[TopicPartition, int]:
         """Per partition the offset for a time in ms, or for "earliest", "latest" or "max_timestamp"; -1: there is none.
 
-        Raises the first `ApiError`.
+        The latest is, for who reads "read_committed", where the first transaction that is still open begins. Raises the
+        first `ApiError`, `ConfigError`.
         """
         pairs = [(TopicPartition(*place), _time(time)) for place, time in asked.items()]
-        answers = list_offsets(self._shell, pairs)
+        try:
+            level = isolation_level_of(isolation_level)
+        except ValueError as error:
+            raise ConfigError(f"isolation_level {isolation_level!r}: {error}") from error
+        answers = list_offsets(self._shell, pairs, level)
         first_error(answers)
         return {place: answer.offset for (place, _), answer in zip(pairs, answers, strict=True)}
 

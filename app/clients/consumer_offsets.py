@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...core.client.errors import ClientTimeout
 from ...core.client.fetch_state import PartitionState
 from ...core.client.fetcher import Fetcher
 from ...core.client.group.events import CommittedOffset
+from ...core.message.damage import Damage
 from ...core.message.message import Message
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.errors import ConfigError
 from ...ports.words import TopicPartition
 from .consumer_places import Place
+from .consumer_reading import Reading
 from .offsets import list_offsets
 from .opening import first_error
 from .settings import ConsumerSettings
@@ -26,11 +28,17 @@ class OffsetQueries:
     settings: ConsumerSettings
     _shell: ClientShell
     _fetcher: Fetcher
+    _reading: Reading
 
     @property
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read."""
         return list(self._fetcher.partitions)
+
+    @property
+    def damaged(self) -> Sequence[Damage]:
+        """The offsets left out so far, since their records are damaged; empty unless `skip.damaged` is true."""
+        return tuple(self._reading.damaged)
 
     def position(self, place: Place, timeout: float | None = None) -> int:
         """The offset of the next message that the user gets; waits while it is being looked up.

@@ -49,6 +49,7 @@ def fetching(chosen: ConsumerSettings) -> FetcherSettings:
         isolation_level=chosen.isolation_level,
         reset=chosen.auto_offset_reset,
         check_crc=chosen.check_crcs,
+        skip_damaged=chosen.skip_damaged,
         retry_backoff_ms=chosen.retry_backoff_ms,
         retry_backoff_max_ms=chosen.retry_backoff_max_ms,
     )

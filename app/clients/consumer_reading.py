@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attrs import define
 
 from ...core.client.errors import EncodeError
 from ...core.client.fetch_state import Chunk, PartitionState
+from ...core.message.batch_header import BatchHeader
+from ...core.message.damage import CorruptRecord, Damage, is_damage
 from ...core.message.message import Message
 from ...plugins.builtin.encoders import BytesSerde
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.words import TopicPartition
+from .waiting import logger
 
 if TYPE_CHECKING:
     from ...core.client.fetcher import Fetcher
@@ -48,6 +52,8 @@ class Reading:
         self._hand: _Hand | None = None
         self._aside: dict[TopicPartition, _Hand] = {}
         self._latest: PartitionState | None = None
+        self.damaged: list[Damage] = []
+        """What was left out, in the order in which the user came past it."""
 
     @property
     def holds(self) -> bool:
@@ -88,8 +94,9 @@ class Reading:
                 if self._hand is not hand:  # the user has gone elsewhere meanwhile, or is wanted
                     return
         except ApiError as error:
-            self._stop_at(state, error)
-            raise
+            told = CorruptRecord(*state.place, state.read_offset, error.message) if is_damage(error) else error
+            self._stop_at(state, told)
+            raise told from error
         state.read_offset = max(state.read_offset, chunk.next_offset)
         state.read_epoch = chunk.messages.leader_epoch
         with self._shell.lock:
@@ -109,6 +116,10 @@ class Reading:
         if chunk.error is not None:
             raise chunk.error
         self._latest = state = self._fetcher.partitions[chunk.place]
+        if chunk.damage is not None:
+            self._left_out(chunk.damage)
+        if self._fetcher.settings.skip_damaged:
+            chunk.messages.on_damage = partial(self._cannot_decode, chunk.place)
         self._hand = _Hand(chunk, state, iter(chunk.messages))
         return True
 
@@ -133,6 +144,13 @@ class Reading:
             if state.read_offset < end and not (state.stopped and not state.chunks):
                 return False
         return True
+
+    def _left_out(self, damage: Damage) -> None:
+        self.damaged.append(damage)
+        logger.warning("left out, since it is damaged: %s", damage)
+
+    def _cannot_decode(self, place: TopicPartition, header: BatchHeader, error: ApiError) -> None:
+        self._left_out(Damage(*place, header.base_offset, header.next_offset, error.message))
 
     def _stop_at(self, state: PartitionState, error: BarnabasError) -> None:
         """A batch cannot be read: nothing is skipped in silence, `resume` tries it again, `seek` goes past it."""

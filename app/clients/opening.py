@@ -1,5 +1,6 @@
 """What every client does first: find its connector, start its shell."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from ...plugins.host import PluginHost
@@ -55,7 +56,7 @@ def _connector(bootstrap: object, settings: CommonSettings) -> Connector:
     )
 
 
-def first_error(answers: list[Any]) -> None:
+def first_error(answers: Sequence[Any]) -> None:
     """Raises the first of the answers that is an error."""
     for answer in answers:
         if isinstance(answer, BarnabasError):

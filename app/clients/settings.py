@@ -94,6 +94,8 @@ class FetchSettings(CommonSettings):
     auto_offset_reset: Reset = Reset.LATEST
     isolation_level: int = 0
     check_crcs: bool = True
+    skip_damaged: bool = False
+    """Go on behind records that are damaged, and tell which; else `CorruptRecord` is raised where they begin."""
     consumer_timeout_ms: float = -1
     """How long iterating waits for a message before it ends; -1 = for ever."""
     allow_auto_create_topics: bool = False
@@ -189,7 +191,8 @@ def _strategy_name(value: str) -> str:
     return classes.get(name.removeprefix("org.apache.kafka.clients.consumer."), name)
 
 
-def _isolation(value: Any) -> int:
+def isolation_level_of(value: Any) -> int:
+    """The number of an isolation level. Raises `ValueError`."""
     known = {"read_uncommitted": 0, "read_committed": 1, "0": 0, "1": 1}
     if str(value) not in known:
         raise ValueError("expected read_uncommitted or read_committed")
@@ -227,7 +230,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "partitioner": _partitioner_name,
     "compressed_topics": _names,
     "auto_offset_reset": _reset,
-    "isolation_level": _isolation,
+    "isolation_level": isolation_level_of,
     "encoder": _encoder_name,
     "key_encoder": _encoder_name,
     "decoder": _encoder_name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...core.client.course import Course, CourseRules, Piece
 from ...core.message.codec import Codecs
 from ...core.message.message_set import MessageSet
 from ...ports.broker_api import (
@@ -20,8 +21,7 @@ from ...ports.broker_api import (
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
-from ...ports.storage import Region
-from ...ports.words import Buffer, TopicPartition
+from ...ports.words import TopicPartition
 from .classic.choice import is_classic_address
 from .opening import first_error, open_shell, plugin_host
 from .settings import FetchSettings, read_settings
@@ -29,29 +29,31 @@ from .settings import FetchSettings, read_settings
 if TYPE_CHECKING:
     from types import TracebackType
 
+_PAUSE_MS = 100
 _ONE_MORE_TRY = 1
 """As the classic one: after an I/O error it reconnects and tries once more."""
-_MAX_BYTES = 0x7FFFFFFF
 
 
 class FetchedSet(MessageSet):
     """A message set with what the broker said about the partition it is from."""
 
-    __slots__ = ("high_watermark", "log_start_offset")
+    __slots__ = ("damage", "high_watermark", "log_start_offset")
 
-    def __init__(
-        self, records: Buffer | Region, codecs: Codecs, asked: FetchPartition, outcome: FetchResultPartition, crc: bool
-    ) -> None:
+    def __init__(self, piece: Piece, codecs: Codecs, outcome: FetchResultPartition) -> None:
         super().__init__(
-            records,
+            piece.records,
             codecs,
-            topic=asked.topic,
-            partition=asked.partition,
-            from_offset=asked.offset,
-            check_crc=crc,
+            topic=outcome.topic,
+            partition=outcome.partition,
+            from_offset=piece.from_offset,
+            check_crc=False,  # it is checked
+            batches=piece.batches,
+            next_offset=piece.next_offset,
         )
         self.high_watermark = outcome.high_watermark
         self.log_start_offset = outcome.log_start_offset
+        self.damage = piece.damage
+        """With `skip.damaged`: what was left out before `next_offset`."""
 
 
 class SimpleConsumer:
@@ -96,7 +98,8 @@ class SimpleConsumer:
         """Messages from `offset` on, about `max_bytes` of them; at least one batch if there is one, whatever its size.
 
         Waits up to `max_wait_ms` for `min_bytes`. The set's `next_offset` is where to go on. Raises `ApiError`
-        (OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, ...), `TransportError`, `ClientTimeout`.
+        (OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, ...), `CorruptRecord` when what is at `offset` is damaged
+        (with `skip.damaged` the set begins behind it), `TransportError`, `ClientTimeout`.
         """
         return self.multifetch([(topic, partition, offset)], max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes)[0]
 
@@ -110,30 +113,10 @@ class SimpleConsumer:
     ) -> list[FetchedSet]:
         """As `fetch`, of several (topic, partition, offset) at once; raises the first error of any of them."""
         size = self.settings.max_partition_fetch_bytes if max_bytes is None else max_bytes
-        partitions = [FetchPartition(topic, partition, offset, size) for topic, partition, offset in asked]
-
-        def build(group: Sequence[FetchPartition]) -> Fetch:
-            return Fetch(
-                partitions=group,
-                max_wait_ms=max_wait_ms,
-                min_bytes=min_bytes,
-                max_bytes=max(size, self.settings.fetch_max_bytes),
-                isolation_level=self.settings.isolation_level,
-            )
-
-        answers = self._shell.ask_leaders(
-            partitions,
-            lambda item: TopicPartition(item.topic, item.partition),
-            build,
-            _fetched,
-            timeout_ms=self.settings.default_api_timeout_ms + max_wait_ms,
-            retries_max=_ONE_MORE_TRY,
-        )
+        courses = [self._course(topic, partition, offset, size) for topic, partition, offset in asked]
+        answers = self._fetch(courses, size, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
         first_error(answers)
-        return [
-            FetchedSet(outcome.records, self._codecs, asked, outcome, self.settings.check_crcs)
-            for asked, outcome in zip(partitions, answers, strict=True)
-        ]
+        return [self._taken(course, answer, len(courses)) for course, answer in zip(courses, answers, strict=True)]
 
     def read(
         self, topic: str, partition: int, start: int, end: int | None = None, max_bytes: int | None = None
@@ -141,21 +124,21 @@ class SimpleConsumer:
         """The partition's records from `start` up to `end` (exclusive; None: where the log ends now), in pieces.
 
         The last set may go beyond `end`: `decode_columns(..., upto=end)` cuts it. Raises `ApiError` OFFSET_OUT_OF_RANGE
-        when the log no longer has `start`, or ends before `end`.
+        when the log no longer has `start`, or ends before `end`; `CorruptRecord`, which with `skip.damaged` is a set
+        without messages that tells the `damage`.
         """
         if end is None:
             end = self.offset_at(topic, partition, LATEST)
         size = self.settings.max_partition_fetch_bytes if max_bytes is None else max_bytes
-        while start < end:
-            piece = self.fetch(topic, partition, start, size)
-            if piece.next_offset <= start:
-                if piece.size and size < _MAX_BYTES:  # only the beginning of a batch: an old broker
-                    size = min(_MAX_BYTES, 2 * size)
-                    continue
-                text = f"{topic}-{partition} ends at {piece.high_watermark}, before offset {end}"
+        course = self._course(topic, partition, start, size)
+        while course.position < end:
+            answer = self._fetch([course], size, max_wait_ms=_PAUSE_MS if course.pause else 0)[0]
+            piece, outcome = _next(course, answer)
+            if piece is not None:
+                yield FetchedSet(piece, self._codecs, outcome)
+            elif course.at_end:
+                text = f"{topic}-{partition} ends at {outcome.high_watermark}, before offset {end}"
                 raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-            yield piece
-            start = piece.next_offset
 
     def offset_at(self, topic: str, partition: int, time: int) -> int:
         """The first offset whose record is of that time (ms) or later; or of LATEST (-1), EARLIEST (-2). -1: none."""
@@ -187,6 +170,50 @@ class SimpleConsumer:
             offset = self.offset_at(topic, partition, LATEST)
         return list(dict.fromkeys((offset, earliest)))[:max_offsets]
 
+    def _course(self, topic: str, partition: int, offset: int, max_bytes: int) -> Course:
+        settings = self.settings
+        rules = CourseRules(
+            max_bytes=max_bytes,
+            bytes_max=settings.fetch_max_bytes,
+            check_crc=settings.check_crcs,
+            skip_damaged=settings.skip_damaged,
+            committed_only=settings.isolation_level > 0,
+        )
+        course = Course(TopicPartition(topic, partition), rules)
+        course.jump(offset)
+        return course
+
+    def _fetch(
+        self, courses: Sequence[Course], max_bytes: int, *, max_wait_ms: int = 0, min_bytes: int = 1
+    ) -> list[FetchResultPartition | BarnabasError]:
+        partitions = [FetchPartition(*course.place, *course.ask()) for course in courses]
+
+        def build(group: Sequence[FetchPartition]) -> Fetch:
+            return Fetch(
+                partitions=group,
+                max_wait_ms=max_wait_ms,
+                min_bytes=min_bytes,
+                max_bytes=max(max_bytes, self.settings.fetch_max_bytes),
+                isolation_level=self.settings.isolation_level,
+            )
+
+        return self._shell.ask_leaders(
+            partitions,
+            lambda item: TopicPartition(item.topic, item.partition),
+            build,
+            _fetched,
+            timeout_ms=self.settings.default_api_timeout_ms + max_wait_ms,
+            retries_max=_ONE_MORE_TRY,
+        )
+
+    def _taken(self, course: Course, answer: FetchResultPartition | BarnabasError, asked: int) -> FetchedSet:
+        """What an answer for one of so many brings; asked again until that is clear. Without messages at the end."""
+        piece, outcome = _next(course, answer, first=asked == 1)
+        while piece is None and not course.at_end:
+            again = self._fetch([course], course.rules.max_bytes, max_wait_ms=_PAUSE_MS if course.pause else 0)[0]
+            piece, outcome = _next(course, again)
+        return FetchedSet(piece or Piece(b"", [], course.position, course.position), self._codecs, outcome)
+
     def close(self) -> None:
         """Hang up. Twice is harmless."""
         self._shell.close()
@@ -204,7 +231,23 @@ def _fetched(result: FetchResult) -> list[tuple[ErrorCode, Any]]:
     if result.error is not ErrorCode.NONE:
         raise_later: BarnabasError = ApiError(result.error, "fetch")
         return [(ErrorCode.NONE, raise_later) for _ in result.partitions]
-    return [(outcome.error, outcome) for outcome in result.partitions]
+    return [
+        (ErrorCode.NONE if outcome.error is ErrorCode.CORRUPT_MESSAGE else outcome.error, outcome)  # no use to repeat
+        for outcome in result.partitions
+    ]
+
+
+def _next(
+    course: Course, answer: FetchResultPartition | BarnabasError, *, first: bool = True
+) -> tuple[Piece | None, FetchResultPartition]:
+    """What the answer brings, and the answer. Raises what is no answer to go on with."""
+    if not isinstance(answer, BarnabasError):
+        if answer.error is ErrorCode.CORRUPT_MESSAGE:
+            return course.refused("the broker cannot read it: CORRUPT_MESSAGE"), answer
+        return course.answered(answer, first=first), answer
+    if course.exploring and isinstance(answer, ApiError) and answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        return course.refused("", out_of_range=True), FetchResultPartition(*course.place)
+    raise answer
 
 
 def _listed(result: ListOffsetsResult) -> list[tuple[ErrorCode, Any]]:

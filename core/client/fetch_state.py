@@ -9,7 +9,9 @@ from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.errors import BarnabasError
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
+from ..message.damage import Damage
 from ..message.message_set import MessageSet
+from .course import Course, CourseRules
 
 
 class Reset(Enum):
@@ -38,10 +40,22 @@ class FetcherSettings:
     isolation_level: int = 0
     reset: Reset = Reset.LATEST
     check_crc: bool = True
+    skip_damaged: bool = False
+    """Go on behind records that cannot be believed, instead of raising `CorruptRecord`."""
     chunks_per_partition: int = 2
     """How many answers may wait per partition to be read; further fetches leave the partition out."""
     retry_backoff_ms: float = 100
     retry_backoff_max_ms: float = 1000
+
+    @property
+    def rules(self) -> CourseRules:
+        return CourseRules(
+            max_bytes=self.max_partition_bytes,
+            bytes_max=self.max_bytes,
+            check_crc=self.check_crc,
+            skip_damaged=self.skip_damaged,
+            committed_only=self.isolation_level > 0,
+        )
 
 
 @define(eq=False)
@@ -52,6 +66,8 @@ class Chunk:
     messages: MessageSet
     next_offset: int
     error: BarnabasError | None = None
+    damage: Damage | None = None
+    """What was left out before `next_offset`."""
 
 
 @define(eq=False)
@@ -59,10 +75,10 @@ class PartitionState:
     """One assigned partition."""
 
     place: TopicPartition
+    course: Course
+    """Where the next fetch begins. Without that and a lookup, nothing happens until a `seek`."""
     lookup: AtTime | None = None
     """The position is to be looked up."""
-    fetch_offset: int = -1
-    """Where the next fetch begins; -1 while not known. Without a lookup either, nothing happens until a `seek`."""
     read_offset: int = -1
     """The next offset that the user gets."""
     read_epoch: int = -1
@@ -81,16 +97,20 @@ class PartitionState:
     """A fetch or a lookup is on its way."""
     failures: int = 0
     not_before_ms: float = 0.0
-    max_bytes: int = 0
-    """Grows while a batch is larger than what is asked for."""
     last_error: BarnabasError | None = None
     """Why the partition does not get on; None when it does."""
+
+    @property
+    def fetch_offset(self) -> int:
+        """The offset up to which it is fetched; -1 while not known."""
+        return self.course.position
 
     def jump(self, lookup: AtTime | None, offset: int = -1) -> None:
         """Go to an offset, or to what the lookup will find; what was fetched before is forgotten."""
         self.version += 1
         self.lookup = lookup
-        self.fetch_offset = self.read_offset = offset
+        self.course.jump(offset)
+        self.read_offset = offset
         self.read_epoch = -1
         self.chunks.clear()
         self.busy = self.stopped = False

@@ -1,6 +1,6 @@
 """Keeps assigned partitions fetched ahead of their reader (facts C6, Fetch and ListOffsets)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...ports.broker_api import (
@@ -19,15 +19,16 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.words import TopicPartition
 from ..message.codec import Codecs
+from ..message.damage import CorruptRecord
 from ..message.message_set import MessageSet
 from .cluster_view import ClusterView
+from .course import Course, Piece
 from .effects import NEVER, Poll, Send, backoff_ms
 from .errors import NoOffset
 from .fetch_state import AtTime, Chunk, FetcherSettings, PartitionState, Reset
 
 FULL_BUFFERS_WAIT_MS = 50
 """How long a fetch may wait at the broker while other partitions of that broker are left out for full buffers."""
-_MAX_BYTES = 0x7FFFFFFF
 
 
 class Fetcher:
@@ -39,7 +40,7 @@ class Fetcher:
     def __init__(self, view: ClusterView, entropy: Entropy, settings: FetcherSettings, codecs: Codecs) -> None:
         self._view = view
         self._entropy = entropy
-        self._settings = settings
+        self.settings = settings
         self._codecs = codecs
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self._order: list[TopicPartition] = []
@@ -53,7 +54,7 @@ class Fetcher:
     def add(self, positions: Mapping[TopicPartition, AtTime | int | None]) -> None:
         """Read these partitions, too; None: as soon as `seek` says from where."""
         for place, position in positions.items():
-            self.partitions[place] = PartitionState(place)
+            self.partitions[place] = PartitionState(place, Course(place, self.settings.rules))
             if position is not None:
                 self.seek(place, position)
         self._order = list(self.partitions)
@@ -99,7 +100,7 @@ class Fetcher:
         lookups: dict[int, list[PartitionState]] = {}
         fetches: dict[int, list[PartitionState]] = {}
         full: set[int] = set()
-        no_room = self._buffered() >= self._settings.max_bytes
+        no_room = self._buffered() >= self.settings.max_bytes
         for place in self._order:
             state = self.partitions[place]
             if state.busy or state.stopped or (state.paused and state.lookup is None):
@@ -116,7 +117,7 @@ class Fetcher:
                 continue
             if state.lookup is not None:
                 lookups.setdefault(node, []).append(state)
-            elif no_room or len(state.chunks) >= self._settings.chunks_per_partition:
+            elif no_room or len(state.chunks) >= self.settings.chunks_per_partition:
                 full.add(node)
             elif node not in self._fetching:
                 fetches.setdefault(node, []).append(state)
@@ -156,7 +157,7 @@ class Fetcher:
                 for state in states
                 if state.lookup is not None
             ],
-            isolation_level=self._settings.isolation_level,
+            isolation_level=self.settings.isolation_level,
         )
 
         def answered(result: Any, now_ms: float) -> None:
@@ -182,16 +183,14 @@ class Fetcher:
             state.jump(None, outcome.offset)
 
     def _fetch(self, node: int, states: Sequence[PartitionState], others_full: bool) -> Send:
+        states = sorted(states, key=lambda state: not state.course.urgent)
         asked = [(state, state.version) for state in states]
-        settings = self._settings
+        settings = self.settings
         for state in states:
             state.busy = True
         self._fetching.add(node)
         request = Fetch(
-            partitions=[
-                FetchPartition(*state.place, state.fetch_offset, state.max_bytes or settings.max_partition_bytes)
-                for state in states
-            ],
+            partitions=[FetchPartition(*state.place, *state.course.ask()) for state in states],
             max_wait_ms=min(settings.max_wait_ms, FULL_BUFFERS_WAIT_MS) if others_full else settings.max_wait_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
@@ -206,16 +205,23 @@ class Fetcher:
                 outcomes = result.partitions if refused is None else [refused] * len(asked)
             else:
                 outcomes = [result] * len(asked)
-            for (state, version), outcome in zip(asked, outcomes, strict=True):
+            for turn, ((state, version), outcome) in enumerate(zip(asked, outcomes, strict=True)):
                 if state.version == version:
                     state.busy = False
-                    self._fetched(state, outcome, now_ms)
+                    self._fetched(state, outcome, now_ms, first=turn == 0)
 
         return Send(node, request, answered)
 
-    def _fetched(self, state: PartitionState, outcome: FetchResultPartition | BarnabasError, now_ms: float) -> None:
+    def _fetched(
+        self, state: PartitionState, outcome: FetchResultPartition | BarnabasError, now_ms: float, *, first: bool
+    ) -> None:
+        course = state.course
         if isinstance(outcome, BarnabasError):
             self._failed(state, outcome, now_ms, refresh=True)
+        elif outcome.error is ErrorCode.CORRUPT_MESSAGE:
+            self._keep(state, lambda: course.refused("the broker cannot read it: CORRUPT_MESSAGE"), now_ms)
+        elif outcome.error is ErrorCode.OFFSET_OUT_OF_RANGE and course.exploring:
+            self._keep(state, lambda: course.refused("", out_of_range=True), now_ms)
         elif outcome.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(state)
         elif outcome.error is not ErrorCode.NONE:
@@ -225,36 +231,35 @@ class Fetcher:
             state.failures = 0
             state.last_error = None
             state.high_watermark = outcome.high_watermark
-            stable = self._settings.isolation_level and outcome.last_stable_offset >= 0
+            stable = self.settings.isolation_level and outcome.last_stable_offset >= 0
             state.end_offset = outcome.last_stable_offset if stable else outcome.high_watermark
             state.log_start_offset = outcome.log_start_offset
-            self._keep(state, outcome)
+            self._keep(state, lambda: course.answered(outcome, first=first), now_ms)
 
-    def _keep(self, state: PartitionState, outcome: FetchResultPartition) -> None:
-        messages = MessageSet(
-            outcome.records,
-            self._codecs,
-            topic=state.place.topic,
-            partition=state.place.partition,
-            from_offset=state.fetch_offset,
-            check_crc=self._settings.check_crc,
-        )
-        if not messages.size:
-            return
+    def _keep(self, state: PartitionState, take: Callable[[], Piece | None], now_ms: float) -> None:
+        """Have what `take` gives wait for the reader, if that is anything."""
         try:
-            next_offset = messages.next_offset
-        except BarnabasError as error:
+            piece = take()
+        except CorruptRecord as error:
             self._surface(state, error)
             return
-        if next_offset > state.fetch_offset:
-            state.chunks.append(Chunk(state.place, messages, next_offset))
-            state.fetch_offset = next_offset
-            state.max_bytes = 0
-        else:  # only the beginning of a batch: an old broker, or a small limit
-            state.max_bytes = min(_MAX_BYTES, 2 * max(state.max_bytes, self._settings.max_partition_bytes))
+        if state.course.pause:
+            state.not_before_ms = now_ms + self.settings.retry_backoff_ms
+        if piece is not None:
+            messages = MessageSet(
+                piece.records,
+                self._codecs,
+                topic=state.place.topic,
+                partition=state.place.partition,
+                from_offset=piece.from_offset,
+                check_crc=False,  # it is checked
+                batches=piece.batches,
+                next_offset=piece.next_offset,
+            )
+            state.chunks.append(Chunk(state.place, messages, piece.next_offset, damage=piece.damage))
 
     def _out_of_range(self, state: PartitionState) -> None:
-        reset = self._settings.reset
+        reset = self.settings.reset
         if reset is not Reset.NONE:
             state.lookup = AtTime(reset.value)
             return
@@ -266,7 +271,7 @@ class Fetcher:
             self._view.request_refresh()
         state.last_error = error
         state.failures += 1
-        settings = self._settings
+        settings = self.settings
         state.not_before_ms = now_ms + backoff_ms(
             state.failures, settings.retry_backoff_ms, settings.retry_backoff_max_ms, self._entropy.fraction()
         )

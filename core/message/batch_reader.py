@@ -48,13 +48,14 @@ def decode_batch(
     from_offset: int = 0,
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
     check_crc: bool = True,
+    header: BatchHeader | None = None,
 ) -> list[Message]:
     """The messages of the batch that `buf` begins with, from `from_offset` on; a control batch's too.
 
-    `max_bytes` bounds what the records decompress to. Raises `ApiError`: CORRUPT_MESSAGE, INVALID_RECORD (not magic 2),
-    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
+    `header` is that of the batch, if it is parsed already. `max_bytes` bounds what the records decompress to. Raises
+    `ApiError`: CORRUPT_MESSAGE, INVALID_RECORD (not magic 2), MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    header = parse_header(buf)
+    header = parse_header(buf) if header is None else header
     columns = Columns()
     _add_batch(columns, buf, header, codecs, max_bytes=max_bytes, check_crc=check_crc, with_headers=True)
     _drop_outside(columns, 0, from_offset, None)

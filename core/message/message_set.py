@@ -1,13 +1,15 @@
 """Several record batches as they travel and rest: bytes, or a region of a file."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from ...ports.errors import ApiError
 from ...ports.storage import Region, size_of
 from ...ports.transport import Piece
 from ...ports.words import Buffer
 from .batch_header import HEADER_SIZE, BatchHeader, parse_header
 from .batch_reader import batch_size, decode_batch
 from .codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
+from .damage import is_damage
 from .message import Message
 
 
@@ -20,12 +22,14 @@ class MessageSet:
     """
 
     __slots__ = (
+        "_batches",
         "_codecs",
         "_end",
         "check_crc",
         "from_offset",
         "leader_epoch",
         "max_bytes",
+        "on_damage",
         "partition",
         "records",
         "topic",
@@ -41,7 +45,11 @@ class MessageSet:
         from_offset: int = 0,
         max_bytes: int = DECOMPRESSED_BYTES_MAX,
         check_crc: bool = True,
+        batches: Sequence[tuple[int, BatchHeader]] | None = None,
+        next_offset: int | None = None,
     ) -> None:
+        """`batches`, and then `next_offset`, are given where the records were looked through before: (position, header)
+        of those that count."""
         self.records = records
         self.topic = topic
         self.partition = partition
@@ -51,7 +59,10 @@ class MessageSet:
         self.leader_epoch = -1
         """That of the batch which is being iterated over."""
         self._codecs = codecs
-        self._end: tuple[int, int] | None = None
+        self._batches = batches
+        self._end: tuple[int, int] | None = None if next_offset is None else (size_of(records), next_offset)
+        self.on_damage: Callable[[BatchHeader, ApiError], object] | None = None
+        """Told of each batch whose records cannot be read, which iterating then leaves out instead of raising."""
 
     @property
     def size(self) -> int:
@@ -64,6 +75,9 @@ class MessageSet:
 
     def positioned_batches(self) -> Iterator[tuple[int, BatchHeader]]:
         """(position in the set, header) of the whole batches, as `batches`."""
+        if self._batches is not None:
+            yield from self._batches
+            return
         position, size, next_offset = 0, self.size, self.from_offset
         while position + HEADER_SIZE <= size:
             head = self._read(position, HEADER_SIZE)
@@ -82,15 +96,7 @@ class MessageSet:
             if header.control or header.next_offset <= self.from_offset:
                 continue
             self.leader_epoch = header.leader_epoch
-            yield from decode_batch(
-                self._read(position, header.size),
-                self._codecs,
-                topic=self.topic,
-                partition=self.partition,
-                from_offset=self.from_offset,
-                max_bytes=self.max_bytes,
-                check_crc=self.check_crc,
-            )
+            yield from self._decode(position, header)
 
     @property
     def valid_bytes(self) -> int:
@@ -112,6 +118,24 @@ class MessageSet:
             for _ in self.positioned_batches():
                 pass
         return self._end or (0, self.from_offset)
+
+    def _decode(self, position: int, header: BatchHeader) -> list[Message]:
+        try:
+            return decode_batch(
+                self._read(position, header.size),
+                self._codecs,
+                topic=self.topic,
+                partition=self.partition,
+                from_offset=self.from_offset,
+                max_bytes=self.max_bytes,
+                check_crc=self.check_crc,
+                header=None if self._batches is None else header,
+            )
+        except ApiError as error:
+            if self.on_damage is None or not is_damage(error):
+                raise
+            self.on_damage(header, error)
+            return []
 
     def _read(self, position: int, size: int) -> Buffer:
         records = self.records

@@ -46,7 +46,7 @@ from .configs import (
 )
 from .envelope import BrokerApi, BrokerLink, Caller, Reply, Request
 from .epochs import EpochEnd, EpochQuestion, OffsetForLeaderEpoch, OffsetForLeaderEpochResult
-from .fetch import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from .fetch import AbortedTransaction, Fetch, FetchPartition, FetchResult, FetchResultPartition
 from .groups import (
     GROUP_COORDINATOR,
     NO_GENERATION,
@@ -141,6 +141,7 @@ from .topics import (
 
 __all__ = [
     "RANDOM_PARTITION",
+    "AbortedTransaction",
     "ClassicFetch",
     "ClassicFetchPartition",
     "ClassicFetchResult",

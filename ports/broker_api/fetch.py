@@ -44,11 +44,20 @@ def region_bytes(records: Buffer | Region) -> str:
 
 
 @frozen
+class AbortedTransaction:
+    """A transaction that was aborted, of which records may be among those fetched: from `first_offset` on."""
+
+    producer_id: int
+    first_offset: int
+
+
+@frozen
 class FetchResultPartition:
     """What was read from one partition.
 
     `records` are whole record batches, except that the last may be cut short by the size limit, and the first may begin
-    before the offset asked for. High watermark and last stable offset are exclusive; -1 on error.
+    before the offset asked for. High watermark and last stable offset are exclusive; -1 on error. `aborted` comes with
+    isolation level 1, in no order.
     """
 
     topic: str
@@ -58,6 +67,7 @@ class FetchResultPartition:
     last_stable_offset: int = -1
     log_start_offset: int = -1
     records: Buffer | Region = field(default=b"", repr=region_bytes)
+    aborted: Sequence[AbortedTransaction] = ()
 
 
 @frozen(kw_only=True)

@@ -8,6 +8,7 @@ import uuid
 from typing import Any
 
 import pytest
+from attrs import evolve
 from kio.index import load_payload_module
 from kio.schema.fetch.v12 import response as v12
 from kio.schema.types import BrokerId, ProducerId
@@ -20,6 +21,7 @@ from support.kafka_samples import SAMPLES
 from barnabas.adapters.wire_kafka.api import Api
 from barnabas.adapters.wire_kafka.schema import Codec
 from barnabas.adapters.wire_kafka.table import BY_KEY
+from barnabas.ports.broker_api import AbortedTransaction
 from barnabas.ports.error_codes import ErrorCode
 
 KIO_LACKS = {(35, 0)}
@@ -110,8 +112,8 @@ def test_agrees_with_kio(api: Api, version: int, side: Any) -> None:
         assert normal(read) == normal(value)
 
 
-def test_tagged_fields_and_aborted_transactions_of_others_are_passed_over() -> None:
-    """What newer brokers add: leader hints, aborted transactions, diverging epochs."""
+def test_tagged_fields_of_others_are_passed_over_and_aborted_transactions_read() -> None:
+    """What newer brokers add: leader hints, diverging epochs."""
     api = BY_KEY[1]
     plain, _ = entity_reader(v12.FetchResponse)(_encoded(api, 12, api.result, SAMPLES[1].result), 0)
     topic = plain.responses[0]
@@ -129,7 +131,24 @@ def test_tagged_fields_and_aborted_transactions_of_others_are_passed_over() -> N
     content = io.BytesIO()
     entity_writer(v12.FetchResponse)(content, rich)
     read = api.result.read(api.reader(12, memoryview(content.getvalue()), 0, 1000), 12)
-    assert normal(read) == normal(SAMPLES[1].result)
+    assert read.partitions[0].aborted == (AbortedTransaction(5, 6),)
+    plain_part = evolve(read.partitions[0], aborted=())
+    assert normal(evolve(read, partitions=[plain_part, *read.partitions[1:]])) == normal(SAMPLES[1].result)
+
+
+@pytest.mark.parametrize("version", [4, 5, 10, 11, 12])
+def test_aborted_transactions_are_written_and_read(version: int) -> None:
+    api = BY_KEY[1]
+    aborted = (AbortedTransaction(2**40, 7), AbortedTransaction(9, 2**33))
+    sample = SAMPLES[1].at(version).result
+    value = evolve(sample, partitions=[evolve(sample.partitions[0], aborted=aborted), *sample.partitions[1:]])
+    ours = _encoded(api, version, api.result, value)
+    entity, size = entity_reader(_entity_type(api, version, EntityType.response))(ours, 0)
+    assert size == len(ours)
+    listed = entity.responses[0].partitions[0].aborted_transactions
+    assert [(each.producer_id, each.first_offset) for each in listed] == [(2**40, 7), (9, 2**33)]
+    read = api.result.read(api.reader(version, memoryview(ours), 0, 1000), version)
+    assert [part.aborted for part in read.partitions] == [aborted, *[()] * (len(read.partitions) - 1)]
 
 
 def test_an_unknown_error_code_is_an_unknown_error() -> None:

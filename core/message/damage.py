@@ -1,0 +1,44 @@
+"""What is wrong with records that were fetched, and where."""
+
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.values import frozen
+
+_OF_THE_RECORDS = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
+
+
+class CorruptRecord(ApiError):
+    """Records that cannot be read or believed: of which partition, from which offset on, and why.
+
+    Asking again does not help: read on behind them by `seek`, or with `skip.damaged`.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{topic}-{partition} is damaged at offset {offset}: {reason}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.reason = reason
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+@frozen
+class Damage:
+    """Offsets of a partition that were skipped: start ≤ offset < end."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}: offsets {self.start} to {self.end}: {self.reason}"
+
+
+def is_damage(error: ApiError) -> bool:
+    """True if the records are to blame: not a codec that is missing, nor a bound that is too low."""
+    return error.code in _OF_THE_RECORDS

@@ -1,0 +1,228 @@
+"""A reader's way through a partition: damage is told or left out, never handed out, never asked for for ever."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from itertools import product
+from typing import Any
+
+import pytest
+from support.flipped_log import FlippedLog
+
+from barnabas.core.client.course import BEYOND_MAX, EMPTY_MAX, Course, CourseRules
+from barnabas.core.client.detour import Detour
+from barnabas.core.message.batch_header import HEADER_SIZE
+from barnabas.core.message.codec import NO_CODECS
+from barnabas.core.message.damage import CorruptRecord, Damage
+from barnabas.core.message.message_set import MessageSet
+from barnabas.ports.broker_api import FetchResultPartition
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.words import TopicPartition
+
+ASKED_MAX = 300
+BASE_OFFSET, LENGTH, LEADER_EPOCH = range(8), range(8, 12), range(12, 16)
+
+
+class Reader:
+    """Reads a log to its end; counts what it asks for."""
+
+    def __init__(self, log: Any, start: int = 0, max_bytes: int = 400, **rules: Any) -> None:
+        self.log = log
+        self.asked = 0
+        self.damaged: list[Damage] = []
+        self.course = Course(TopicPartition("t", 0), CourseRules(max_bytes=max_bytes, **rules))
+        self.course.jump(start)
+
+    def step(self) -> list[tuple[int, bytes | None]]:
+        offset, max_bytes = self.course.ask()
+        self.asked += 1
+        assert self.asked <= ASKED_MAX, "it goes on for ever"
+        found = self.log.fetch(offset, max_bytes)
+        if found.error is ErrorCode.CORRUPT_MESSAGE:
+            piece = self.course.refused("the broker cannot read it")
+        elif found.error is ErrorCode.OFFSET_OUT_OF_RANGE and self.course.exploring:
+            piece = self.course.refused("", out_of_range=True)
+        else:
+            assert found.error is ErrorCode.NONE, (offset, found)
+            piece = self.course.answered(found)
+        if piece is None:
+            return []
+        if piece.damage is not None:
+            self.damaged.append(piece.damage)
+        messages = MessageSet(
+            piece.records,
+            NO_CODECS,
+            from_offset=piece.from_offset,
+            batches=piece.batches,
+            next_offset=piece.next_offset,
+        )
+        return [(message.offset, message.value) for message in messages]
+
+    def rows(self, end: int | None = None) -> Iterator[tuple[int, bytes | None]]:
+        while self.course.position < (self.log.end if end is None else end):
+            yield from self.step()
+
+
+def right(offsets: Any) -> list[tuple[int, bytes | None]]:
+    return [(n, b"%d" % n) for n in offsets]
+
+
+_LOGS = {"ones": FlippedLog([1] * 8, [1] * 8), "tens": FlippedLog([10] * 8, [10] * 8)}
+
+
+def log_of(layout: str) -> FlippedLog:
+    return deepcopy(_LOGS[layout])
+
+
+def flips(segment: int, batch: int) -> Iterator[tuple[int, int]]:
+    """(byte, bit) of the header and the first record.
+
+    Not the leader epoch, which nothing vouches for, and which harms nothing. And not the base offset of the first batch
+    of a segment: where it sinks, a broker passes over the batch, and no answer shows it beside the one before.
+    """
+    for byte, bit in [*product([*BASE_OFFSET, *LENGTH], (0, 1, 4, 7)), *((n, 2) for n in range(12, HEADER_SIZE + 3))]:
+        if byte not in LEADER_EPOCH and not (byte in BASE_OFFSET and segment > 0 and batch == 0):
+            yield byte, bit
+
+
+@pytest.mark.parametrize("max_bytes", [1, 400, 100_000])
+@pytest.mark.parametrize(("segment", "batch"), [(0, 0), (0, 4), (0, 7), (1, 0), (1, 5), (1, 7)])
+@pytest.mark.parametrize("layout", ["ones", "tens"])
+def test_a_flipped_bit_is_told_where_it_is_or_left_out(layout: str, segment: int, batch: int, max_bytes: int) -> None:
+    for byte, bit in flips(segment, batch):
+        log = log_of(layout)
+        first, _, count = log.places[segment][batch]
+        log.flip(segment, batch, byte, bit)
+        read: list[tuple[int, bytes | None]] = []
+        with pytest.raises(CorruptRecord) as told:
+            read.extend(Reader(log, max_bytes=max_bytes).rows())
+        assert (told.value.topic, told.value.partition) == ("t", 0)
+        assert told.value.offset == first, (byte, bit, told.value)
+        reader = Reader(log, max_bytes=max_bytes, skip_damaged=True)
+        rows, damaged = list(reader.rows()), set(range(first, first + count))
+        left_out = {n for damage in reader.damaged for n in range(damage.start, damage.end)}
+        assert rows == right(n for n in range(log.end) if n not in left_out), (byte, bit)
+        assert damaged <= left_out, (byte, bit)
+        if not log.refused and byte not in LENGTH:  # else the broker does not find some of what is right, either
+            assert damaged == left_out, (byte, bit)
+
+
+def test_the_leader_epoch_of_a_batch_harms_nothing() -> None:
+    log = log_of("tens")
+    log.flip(0, 4, LEADER_EPOCH[0], 3)
+    assert list(Reader(log).rows()) == right(range(log.end))
+
+
+def test_gaps_of_compaction_are_legal() -> None:
+    everything = set(range(160))
+    for gone in ([0], [40], [40, 50], [70], [80], [150], [30, 70, 80, 110], [10 * n for n in range(15)]):
+        for max_bytes in (1, 200, 400, 100_000):
+            log = log_of("tens")
+            log.leave_out(*gone)
+            kept = sorted(everything - {base + n for base in gone for n in range(10)})
+            reader = Reader(log, max_bytes=max_bytes)
+            if 150 in gone:
+                assert list(reader.rows(end=150)) == right(kept)
+            else:
+                assert list(reader.rows()) == right(kept), (gone, max_bytes)
+            assert reader.asked <= 60
+
+
+def test_a_log_with_gaps_is_looked_back_at_once_not_at_each_gap() -> None:
+    log = FlippedLog([10] * 40)
+    log.leave_out(*range(10, 400, 20))
+    reader = Reader(log, max_bytes=1)
+    assert len(list(reader.rows(end=380))) == 200
+    assert reader.asked <= 20 + 3
+
+
+def test_reading_begins_within_a_batch_and_within_a_gap() -> None:
+    log = log_of("tens")
+    log.leave_out(50)
+    assert list(Reader(log, start=45).rows()) == right([*range(45, 50), *range(60, 160)])
+    assert list(Reader(log, start=55).rows()) == right(range(60, 160))
+
+
+def test_a_damaged_log_that_begins_in_the_middle() -> None:
+    log = FlippedLog([10] * 4, start=1000)
+    log.flip(0, 0, 30, 1)
+    with pytest.raises(CorruptRecord, match=r"t-0 is damaged at offset 1000: .*CRC"):
+        list(Reader(log, start=1000).rows())
+
+
+def test_a_batch_beyond_the_end_that_was_told_is_asked_for_again() -> None:
+    """Kafka tells the end as it was before it read."""
+    log = log_of("tens")
+
+    class Behind:
+        end = log.end
+        times = 0
+
+        def fetch(self, offset: int, max_bytes: int) -> FetchResultPartition:
+            found = log.fetch(offset, max_bytes)
+            if offset == 150 and self.times < BEYOND_MAX:
+                self.times += 1
+                return FetchResultPartition("t", 0, ErrorCode.NONE, 155, 155, 0, found.records)
+            return found
+
+    assert list(Reader(Behind()).rows()) == right(range(160))
+
+
+def test_a_broker_that_brings_nothing_is_not_asked_for_ever() -> None:
+    log = log_of("tens")
+
+    class Silent:
+        end = log.end
+
+        def fetch(self, offset: int, max_bytes: int) -> FetchResultPartition:
+            if 60 <= offset < 90:
+                return FetchResultPartition("t", 0, ErrorCode.NONE, log.end, log.end, 0)
+            return log.fetch(offset, max_bytes)
+
+    reader = Reader(Silent())
+    with pytest.raises(CorruptRecord, match=r"offset 60: the broker brings nothing, although .* goes on to offset 160"):
+        list(reader.rows())
+    assert reader.asked <= 5 + EMPTY_MAX
+    skipping = Reader(Silent(), skip_damaged=True)
+    assert list(skipping.rows()) == right([*range(60), *range(90, 160)])
+    assert [(d.start, d.end) for d in skipping.damaged] == [(60, 90)]
+
+
+def test_at_the_end_nothing_is_wrong_however_often_nothing_comes() -> None:
+    reader = Reader(log_of("tens"), start=160)
+    for _ in range(3 * EMPTY_MAX):
+        assert reader.step() == []
+        assert reader.course.at_end
+
+
+def test_the_rest_of_the_log_may_be_unreadable() -> None:
+    log = log_of("tens")
+
+    class Refusing:
+        end = log.end
+
+        def fetch(self, offset: int, max_bytes: int) -> FetchResultPartition:
+            if offset >= 120 and offset < log.end:
+                return FetchResultPartition("t", 0, ErrorCode.CORRUPT_MESSAGE)
+            return log.fetch(offset, max_bytes)
+
+    reader = Reader(Refusing(), skip_damaged=True)
+    assert list(reader.rows()) == right(range(120))
+    assert [(d.start, d.end) for d in reader.damaged] == [(120, 160)]
+    with pytest.raises(CorruptRecord, match="offset 120"):
+        list(Reader(Refusing()).rows())
+
+
+@pytest.mark.parametrize("behind", [1, 2, 3, 64, 999, 1000])
+def test_a_detour_finds_the_end_of_the_damage_with_few_questions(behind: int) -> None:
+    start, end = 10**6, 10**6 + 1000
+    detour = Detour(start, end, "why")
+    asked = 0
+    while detour.found is None:
+        asked += 1
+        offset = detour.offset
+        assert start < offset < end
+        detour.told(offset, None if offset < start + behind else offset - offset % 7 if offset % 2 else offset)
+    assert asked <= 2 * 11
+    if behind < 1000:
+        assert detour.found is not None
+        assert start < detour.found <= start + behind

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .config import BrokerConfig
     from .in_process import BrokerHost
     from .services.node import BrokerNode, MakeOutside, MakeServer, Outside, Server
+    from .watching import Watching
 
 COORDINATION_FILE = "coordination.db"
 """In the first data folder, unless the configuration names another."""
@@ -81,9 +82,12 @@ def outside_of(
     from ..adapters.metrics_prometheus import PrometheusMetrics
     from ..adapters.system import SystemClock, SystemEntropy
     from .services.node import Outside
+    from .watching import Watching
 
+    clock = clock or SystemClock()
+    watching = Watching(config, scheduler, clock, report)
     return Outside(
-        clock=clock or SystemClock(),
+        clock=clock,
         entropy=entropy or SystemEntropy(),
         scheduler=scheduler,
         transport=transport,
@@ -91,7 +95,8 @@ def outside_of(
         expose_metrics=_metrics_endpoint(config),
         open_log_dirs=open_log_dirs or (lambda: _log_dirs(config)),
         open_coordination=open_coordination or (lambda: configured_coordination(config, report)),
-        servers={"kafka": _kafka_server(report), "classic": _classic_server(report)},
+        servers=_servers(watching),
+        finish=watching.close,
         report=report,
         host_name=_host_name(config),
     )
@@ -146,7 +151,7 @@ def _log_dirs(config: BrokerConfig) -> list[LogDir]:
     opened: list[LogDir] = []
     try:
         for path in config.data_dirs:
-            opened.append(open_log_dir(path))
+            opened.append(open_log_dir(path, mode=config.dir_mode))
     except BaseException:
         for log_dir in opened:
             log_dir.close()
@@ -195,22 +200,20 @@ def remote_coordination(
     return made(url, session_timeout_ms=session_timeout_ms, connect_timeout_ms=connect_timeout_ms, report=report)
 
 
-def _classic_server(report: Report) -> MakeServer:
-    def make(api: BrokerApi, *, listener: str, max_in_flight: int, gone: Callable[[int], None]) -> Server:
+def _servers(watching: Watching) -> dict[str, MakeServer]:
+    def classic(api: BrokerApi, **given: Any) -> Server:
         from ..adapters.wire_classic.server import ClassicServer
 
-        told = in_room(report, "adapters.wire_classic")
-        return ClassicServer(api, listener=listener, max_in_flight=max_in_flight, gone=gone, report=told)
+        report, watch = watching.report("adapters.wire_classic"), watching.requests()
+        return ClassicServer(api, report=report, watch=watch, **given)
 
-    return make
+    def kafka(api: BrokerApi, **given: Any) -> Server:
+        from ..adapters.wire_kafka.server import KafkaServer
 
+        report, watch = watching.report("adapters.wire_kafka"), watching.requests()
+        return KafkaServer(api, report=report, watch=watch, **given)
 
-def _kafka_server(report: Report) -> MakeServer:
-    from functools import partial
-
-    from ..adapters.wire_kafka.server import KafkaServer
-
-    return partial(KafkaServer, report=in_room(report, "adapters.wire_kafka"))
+    return {"kafka": kafka, "classic": classic}
 
 
 def _metrics_endpoint(config: BrokerConfig) -> Callable[[Metrics], Callable[[], None]] | None:

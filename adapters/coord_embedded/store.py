@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from ...core.cluster.tree import Change, Put
 from ...ports.coordination import CoordinationError
@@ -54,7 +55,7 @@ class NodeStore:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back(error)
-            raise self._failure(error) from error
+            raise self._failure(error, Path(self.path).name) from error  # clients read it: no paths of this machine
         self._move_into_the_main_file()
 
     def _move_into_the_main_file(self) -> None:
@@ -92,8 +93,9 @@ class NodeStore:
             execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         execute("COMMIT")
 
-    def _failure(self, error: Exception) -> CoordinationError:
+    def _failure(self, error: Exception, name: str = "") -> CoordinationError:
+        name = name or self.path
         code = getattr(error, "sqlite_errorcode", None)
         if code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return CoordinationError(f"{self.path} is in use by another broker; stop it or choose another folder")
-        return CoordinationError(f"the coordination file {self.path} cannot be used: {error}")
+            return CoordinationError(f"{name} is in use by another broker; stop it or choose another folder")
+        return CoordinationError(f"the coordination file {name} cannot be used: {error}")

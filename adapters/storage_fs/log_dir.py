@@ -15,15 +15,18 @@ from .errors import plain_name, storage_error
 from .folder import FsFolder, translated
 
 LOCK_FILE = ".lock"
+DIR_MODE = 0o700
+"""Messages are nobody else's business."""
 
 
 class FsLogDir:
     """An entry of `log.dirs`. Made by `open_log_dir`."""
 
-    def __init__(self, path: Path, lock_fd: int, pool: DescriptorPool) -> None:
+    def __init__(self, path: Path, lock_fd: int, pool: DescriptorPool, mode: int = DIR_MODE) -> None:
         self._path = path
         self._lock_fd = lock_fd
         self._pool = pool
+        self._mode = mode
         self._root = FsFolder(path, pool)
         self._folders: WeakValueDictionary[str, FsFolder] = WeakValueDictionary()
         self._lock = threading.Lock()
@@ -43,7 +46,7 @@ class FsLogDir:
     def folder(self, name: str) -> FsFolder:
         path = self._path / plain_name(name)
         with translated(f"cannot create {path}"):
-            path.mkdir(exist_ok=True)
+            _make(path, self._mode)
         with self._lock:
             folder = self._folders.get(name)
             if folder is None:
@@ -85,15 +88,17 @@ class FsLogDir:
             os.close(fd)
 
 
-def open_log_dir(path: str | Path, *, open_files_max: int | None = None) -> FsLogDir:
+def open_log_dir(path: str | Path, *, open_files_max: int | None = None, mode: int = DIR_MODE) -> FsLogDir:
     """Lock a data folder for this process and open it; creates it when it is missing.
 
+    `mode`: the permissions of folders that are made here; those that are there keep theirs.
     At most `open_files_max` files at rest keep a descriptor (None: a quarter of what the process may have). Raises
     `FolderLocked` when a broker has it already, in this process or another, and the errors of the storage port.
     """
     folder = Path(path).absolute()
     with translated(f"cannot create the data folder {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _make(folder, mode)
     fd = _open_lock(folder / LOCK_FILE)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,7 +109,18 @@ def open_log_dir(path: str | Path, *, open_files_max: int | None = None) -> FsLo
                 f"the data folder {folder} is in use by another broker; stop it, or give this one a folder of its own"
             ) from error
         raise storage_error(error, f"cannot lock {folder / LOCK_FILE}") from error
-    return FsLogDir(folder, fd, DescriptorPool(open_files_max or _share_of_descriptors()))
+    return FsLogDir(folder, fd, DescriptorPool(open_files_max or _share_of_descriptors()), mode)
+
+
+def _make(folder: Path, mode: int) -> None:
+    """Make a folder unless it is there. Raises `OSError`."""
+    try:
+        folder.mkdir(mode)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+    else:
+        folder.chmod(mode)  # whatever the umask took away
 
 
 def _open_lock(path: Path) -> int:

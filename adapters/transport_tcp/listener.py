@@ -4,6 +4,7 @@ import errno
 import socket
 from collections.abc import Callable
 
+from ...core.flood import Flood
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, TransportError
 from .connection import Shared, TcpConnection, address_text
 from .reactor import READ
@@ -25,7 +26,7 @@ class TcpListener:
         self._accept = accept
         self._limits = limits
         self._open_connections = 0
-        self._refusing = False
+        self._refused = Flood(shared.reactor, shared.report, self._refused_more)
         self._out_of_resources = False
         self._closed = False
         self._sock = _open(address)
@@ -38,6 +39,7 @@ class TcpListener:
         """Accept no more; twice is harmless."""
         if not self._closed:
             self._closed = True
+            self._refused.close()
             self._shared.reactor.watch(self._sock, 0, self._on_ready)
             self._sock.close()
 
@@ -58,15 +60,12 @@ class TcpListener:
     def _take(self, sock: socket.socket, peer: Address) -> None:
         sock.setblocking(False)
         if self._open_connections >= self._limits.connections_max:
-            if not self._refusing:  # one line, not one for each of a flood
-                self._refusing = True
-                self._shared.report(
-                    f"listener {address_text(self.address)}: refusing {address_text(peer)} and all that follow while "
-                    f"{self._limits.connections_max} connections are open; raise max.connections if they are wanted"
-                )
+            self._refused.tell(
+                f"listener {address_text(self.address)}: refusing {address_text(peer)} and all that follow while "
+                f"{self._limits.connections_max} connections are open; raise max.connections if they are wanted"
+            )
             sock.close()
             return
-        self._refusing = False
         self._open_connections += 1
         connection = TcpConnection(self._shared, sock, peer, self._limits, self._forget_one)
         try:
@@ -76,6 +75,10 @@ class TcpListener:
             connection.abort(None)
         else:
             connection.start(handler)
+
+    def _refused_more(self, count: int) -> str:
+        where, limit = address_text(self.address), self._limits.connections_max
+        return f"listener {where}: {count} more connections were refused, since {limit} are open"
 
     def _forget_one(self) -> None:
         self._open_connections -= 1

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, cast
 
+from ...core.request_watch import RequestWatch, SeenRequest
 from ...ports.broker_api import (
     BrokerApi,
     Caller,
@@ -32,6 +33,7 @@ class ClassicServer:
               that was refused for its size, which leaves the connection open.
     max_in_flight: has no effect here: the protocol allows one request of a connection at a time.
     gone:     told the number (`Caller.connection`) of each connection that has closed.
+    watch:    looks at how long requests take; None costs nothing.
     """
 
     def __init__(
@@ -42,11 +44,13 @@ class ClassicServer:
         report: Callable[[str], None],
         max_in_flight: int = 1,  # noqa: ARG002  servers of all protocols are made with it
         gone: Callable[[int], None] | None = None,
+        watch: RequestWatch | None = None,
     ) -> None:
         self.api = api
         self.listener = listener
         self.report = report
         self.gone = gone
+        self.watch = watch
         self.connections: dict[_ServerConnection, None] = {}  # a set, in the order of their making
 
     def accept(self, connection: Connection) -> ConnectionHandler:
@@ -81,6 +85,8 @@ class _ServerConnection:
             self._hang_up(f"refused a request: {error}")
             return
         waiting = self._waiting = _Waiting(self, request_id, request)
+        if self._server.watch is not None:
+            waiting.began_ms, waiting.size_bytes = self._server.watch.now_ms(), len(content)
         self._server.api.submit(request, self._caller, waiting.reply)
         if self._waiting is waiting and self._open:
             self._paused = True
@@ -105,6 +111,7 @@ class _ServerConnection:
             return
         self._waiting = None
         name = NAMES[waiting.request_id]
+        self._was_answered(waiting, name)
         if isinstance(result, BarnabasError):
             self._hang_up(f"{name} failed: {result}")
             return
@@ -124,6 +131,12 @@ class _ServerConnection:
         if self._paused and self._open:
             self._paused = False
             self._connection.resume()
+
+    def _was_answered(self, waiting: "_Waiting", name: str) -> None:
+        watch = self._server.watch
+        if watch is not None:
+            seen = SeenRequest(api=name, version=0, caller=self._caller, size_bytes=waiting.size_bytes)
+            watch.answered(watch.now_ms() - waiting.began_ms, 0.0, lambda: seen)
 
     def _look_for_refusals(self, name: str, result: ClassicProduceResult) -> None:
         """There is no answer to tell an error by: a producer can only learn from a closed connection (facts A1)."""
@@ -152,12 +165,13 @@ class _ServerConnection:
 class _Waiting:
     """The request of a connection that waits for its answer."""
 
-    __slots__ = ("_connection", "_request", "request_id")
+    __slots__ = ("_connection", "_request", "began_ms", "request_id", "size_bytes")
 
     def __init__(self, connection: _ServerConnection, request_id: int, request: Request[Any]) -> None:
         self._connection = connection
         self._request = request
         self.request_id = request_id
+        self.began_ms, self.size_bytes = 0.0, 0
 
     def reply(self, result: object) -> None:
         """The `Reply` given to the broker."""

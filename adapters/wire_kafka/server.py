@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from attrs import evolve
 
+from ...core.request_watch import RequestWatch, SeenRequest, patience_ms
 from ...ports.broker_api import BrokerApi, Caller, Produce, ProduceResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError
@@ -39,6 +40,7 @@ class KafkaServer:
     report:   takes one line for each connection that is closed because of what came over it.
     max_in_flight: requests of one connection that wait for their answers before no more are read from it.
     gone:     told the number (`Caller.connection`) of each connection that has closed.
+    watch:    looks at how long requests take; None costs nothing.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class KafkaServer:
         report: Callable[[str], None],
         max_in_flight: int = IN_FLIGHT_MAX,
         gone: Callable[[int], None] | None = None,
+        watch: RequestWatch | None = None,
     ) -> None:
         if max_in_flight < 1:
             raise ValueError("max_in_flight must be at least 1")
@@ -57,6 +60,7 @@ class KafkaServer:
         self.report = report
         self.max_in_flight = max_in_flight
         self.gone = gone
+        self.watch = watch
         self.connections: set[_ServerConnection] = set()
 
     def accept(self, connection: Connection) -> ConnectionHandler:
@@ -93,6 +97,7 @@ class _ServerConnection:
         self._connection = connection
         self._in_flight: deque[_InFlight] = deque()
         self._max_in_flight = server.max_in_flight
+        self._watch = server.watch
         self._paused = False
         self._open = True
         self._client = b""
@@ -111,11 +116,17 @@ class _ServerConnection:
             self._hang_up(f"refused a request: {error}")
             return
         self._in_flight.append(slot)
+        watch = self._watch
+        if watch is not None:
+            slot.seen(self._caller, len(content), watch.now_ms(), 0.0 if request is None else patience_ms(request))
         if request is not None:
             self._api.submit(request, self._caller, slot.reply)
+            if watch is not None and slot.pieces is None and self._open:
+                watch.handled(watch.now_ms() - slot.began_ms, slot.told)
             if slot.pieces is None and self._open and type(request) is not Produce:  # records are not kept
                 self._keep(slot, _DECODED * len(content))
         else:
+            self._was_answered(slot)
             self._flush()
         if not self._paused and len(self._in_flight) >= self._max_in_flight and self._open:
             self._paused = True
@@ -203,6 +214,7 @@ class _ServerConnection:
         """The broker has answered; ignored when the connection has gone meanwhile."""
         if not self._open or slot.pieces is not None:
             return
+        self._was_answered(slot)
         if isinstance(result, BarnabasError):
             self._hang_up(f"{slot.name} failed: {result}")
         elif slot.silent:
@@ -224,6 +236,11 @@ class _ServerConnection:
             self._flush()
             if not slot.is_sent:
                 self._keep(slot, memory_bytes(slot.pieces))
+
+    def _was_answered(self, slot: "_InFlight") -> None:
+        watch = self._watch
+        if watch is not None:
+            watch.answered(watch.now_ms() - slot.began_ms, slot.patience_ms, slot.told)
 
     def _keep(self, slot: "_InFlight", size: int) -> None:
         """What waits in this place takes so many bytes now."""
@@ -260,7 +277,20 @@ class _ServerConnection:
 class _InFlight:
     """A request that waits for its answer, or for its turn."""
 
-    __slots__ = ("_api", "_connection", "_correlation_id", "_version", "is_sent", "kept_bytes", "pieces", "silent")
+    __slots__ = (
+        "_api",
+        "_caller",
+        "_connection",
+        "_correlation_id",
+        "_size_bytes",
+        "_version",
+        "began_ms",
+        "is_sent",
+        "kept_bytes",
+        "patience_ms",
+        "pieces",
+        "silent",
+    )
 
     def __init__(self, connection: _ServerConnection, api: Api | None, version: int, correlation_id: int) -> None:
         self._connection = connection
@@ -275,6 +305,17 @@ class _InFlight:
     @property
     def name(self) -> str:
         return self._api.name if self._api else "ApiVersions"
+
+    def seen(self, caller: Caller, size_bytes: int, now_ms: float, patience_ms: float) -> None:
+        """What a watch will ask for."""
+        self._caller = caller
+        self._size_bytes = size_bytes
+        self.began_ms = now_ms
+        self.patience_ms = patience_ms
+
+    def told(self) -> SeenRequest:
+        """For a watch; after `seen`."""
+        return SeenRequest(api=self.name, version=self._version, caller=self._caller, size_bytes=self._size_bytes)
 
     def reply(self, result: object) -> None:
         """The `Reply` given to the broker."""

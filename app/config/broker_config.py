@@ -88,6 +88,9 @@ class BrokerConfig:
     max_in_flight_requests_per_connection: int = int_key(
         "max.in.flight.requests.per.connection", 1000, 1, doc="Ours. Requests of one connection without an answer yet."
     )
+    slow_request_threshold_ms: int = long_key(
+        "slow.request.threshold.ms", 1000, -1, doc="Ours. Log requests that take longer; -1: none."
+    )
     fetch_max_bytes: int = int_key("fetch.max.bytes", 57_671_680, 1024, doc="The most that one fetch answer carries.")
 
     # Topics.
@@ -143,6 +146,11 @@ class BrokerConfig:
     # Logs.
     log_dir: str = text_key("log.dir", "barnabas-data", doc="The data folder, when log.dirs is not set.")
     log_dirs: tuple[str, ...] = list_key("log.dirs", (), doc="The data folders; a new partition goes to the emptiest.")
+    log_dir_mode: str = text_key(
+        "log.dir.mode",
+        "0700",
+        doc="Ours. The permissions, in octal, of data folders and those in them when made.",
+    )
     log_segment_bytes: int = int_key(
         "log.segment.bytes", 1_073_741_824, 14, doc="The size of a segment file.", dynamic=True
     )
@@ -315,6 +323,7 @@ class BrokerConfig:
         check_advertised(self.listener_list, self.advertised_listener_list)
         self.coordination_choice  # noqa: B018  checked on start
         self.metrics_address  # noqa: B018  checked on start
+        self.dir_mode  # noqa: B018  checked on start
         if len(set(self.data_dirs)) != len(self.data_dirs):
             raise ConfigError(f"log.dirs names a folder twice: {', '.join(self.data_dirs)}")
         if self.group_max_session_timeout_ms < self.group_min_session_timeout_ms:
@@ -364,6 +373,18 @@ class BrokerConfig:
     def data_dirs(self) -> tuple[str, ...]:
         """`log.dirs`, or else `log.dir`."""
         return self.log_dirs or (self.log_dir,)
+
+    @property
+    def dir_mode(self) -> int:
+        """`log.dir.mode` as a number."""
+        digits = self.log_dir_mode.removeprefix("0o")
+        if not (digits.isascii() and digits.isdecimal() and len(digits) <= 4) or set(digits) & {"8", "9"}:
+            raise ConfigError(f"log.dir.mode={self.log_dir_mode!r} is not an octal number such as 0700 or 0750")
+        if int(digits, 8) & 0o700 != 0o700:
+            raise ConfigError(
+                f"log.dir.mode={self.log_dir_mode} keeps the broker itself from its folders; begin with 7"
+            )
+        return int(digits, 8)
 
     @property
     def coordination_choice(self) -> tuple[str, str | None]:

@@ -71,6 +71,8 @@ class Outside:
     """By protocol, the word before `://` in a listener."""
     report: Report
     """Takes the lines for the log."""
+    finish: Callable[[], None] = lambda: None
+    """Called at the end: what was counted for the log is told."""
     expose_metrics: Callable[[Metrics], Callable[[], None]] | None = None
     """Lets the metrics be seen from elsewhere; returns how to end that."""
     host_name: str = "localhost"
@@ -155,6 +157,7 @@ class BrokerNode:
     def _start(self) -> None:
         outside, closing, fronts, config = self._outside, self._closing, self._fronts, self._config
         self._began_ms = outside.clock.monotonic_ms()
+        closing.callback(outside.finish)
         folders = ", ".join(config.data_dirs) if config.storage == "fs" else "memory"
         self._report(info(f"broker {config.broker_id} starts: logs in {folders}, coordination {config.coordination}"))
         if config.without_effect:

@@ -20,7 +20,7 @@ from ...ports.errors import ApiError
 from ...ports.storage import StorageError
 from .failures import broker_failed
 from .internal_topics import ADMIN_CLIENT_ID, check_not_internal
-from .state import BrokerState
+from .state import BrokerState, unwritable
 
 NO_TOPICS: frozenset[str] = frozenset()
 _ACKS = frozenset((-1, 0, 1))
@@ -81,7 +81,7 @@ class ProduceService:
             return _failed(entry, error.code, error.message)
         except StorageError as error:
             self._state.storage_failed(partition, error)
-            return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR, unwritable(topic, number))
         except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
             self._state.failed(f"appending to {topic}-{number}", error)
             failure = broker_failed()

@@ -318,3 +318,8 @@ class BrokerState:
         if key not in self._failing:
             self._failing.add(key)
             self.report(f"{key}: {error}")
+
+
+def unwritable(topic: str, number: int) -> str:
+    """What a client is told of a log whose disk failed; where it lies is for the broker's log."""
+    return f"the log of {topic[:260]}-{number} cannot be written; the broker's log says why"

@@ -1,13 +1,18 @@
 """What `barnabas serve` logs, as an operator reads it: on standard error, as text or JSON, from the level asked for."""
 
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.process import BrokerProcess, barnabas, broker_process
+from support.raw import RawConnection, frame
 from support.waiting import wait_for
 
 from barnabas import Admin, Consumer, Producer
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
 
 
 def lines_of(broker: BrokerProcess) -> list[dict[str, Any]]:
@@ -60,3 +65,69 @@ def test_levels_and_form_on_the_command_line(tmp_path: Path) -> None:
         broker.stop()
         (line,) = broker.log().splitlines()
     assert line.endswith(" INFO barnabas.core.cluster: topic t was made: 1 partition, replication factor 1")
+
+
+def test_slow_requests_and_each_one_on_debug(tmp_path: Path) -> None:
+    settings = ["slow.request.threshold.ms=0", "logging.level=info,barnabas.requests=debug", "logging.format=json"]
+    with broker_process(tmp_path / "data", *settings) as broker:
+        with Admin(broker.bootstrap, client_id="an admin") as admin:
+            admin.create_topic("t")
+        broker.stop()
+        lines = [line for line in lines_of(broker) if line["logger"] == "barnabas.requests"]
+    made = [line for line in lines if line.get("api") == "CreateTopics"]
+    assert {line["level"] for line in made} == {"DEBUG", "WARNING"}
+    (told,) = [line for line in made if line["level"] == "DEBUG"]
+    assert (told["client_id"], told["host"], told["api_version"]) == ("an admin", "127.0.0.1", 7)
+    assert told["bytes"] > 20
+    assert 0 < told["took_ms"] < 60_000
+    assert told["message"].startswith("CreateTopics v7 from an admin at 127.0.0.1 on kafka://")
+
+
+def test_connections_that_are_refused_are_summed_up(tmp_path: Path) -> None:
+    with broker_process(tmp_path / "data", "max.connections=1") as broker:
+        with RawConnection(broker.bootstrap) as kept:
+            kept.exchange(frame(18, 0, b""))
+            for _ in range(30):
+                with RawConnection(broker.bootstrap) as refused:
+                    assert refused.closed_by_broker()
+        broker.stop()
+        lines = [line for line in broker.log().splitlines() if "refus" in line]
+    assert len(lines) == 2
+    assert "raise max.connections if they are wanted" in lines[0]
+    assert lines[1].endswith("29 more connections were refused, since 1 are open")
+
+
+def test_what_clients_send_that_is_nonsense_is_summed_up(tmp_path: Path) -> None:
+    with broker_process(tmp_path / "data") as broker:
+        for _ in range(50):
+            with RawConnection(broker.bootstrap) as connection:
+                connection.send(frame(999, 0, b""))
+                assert connection.closed_by_broker()
+        broker.stop()
+        lines = [line for line in broker.log().splitlines() if "WARNING" in line]
+    assert len([line for line in lines if "API key 999" in line]) == 20
+    assert lines[20:] == [lines[20]]
+    assert "30 more such lines were left out" in lines[20]
+
+
+def test_no_client_learns_where_the_data_lies(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with broker_process(data) as broker:
+        (data / "blocked-0").write_bytes(b"a file where a folder must be")
+        with Admin(broker.bootstrap) as admin, pytest.raises(ApiError) as error:
+            admin.create_topic("blocked")
+        assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert str(tmp_path) not in str(error.value)
+        assert "the broker's log says why" in str(error.value)
+        assert str(data / "blocked-0") in broker.log()
+
+
+def test_data_folders_are_nobody_elses_business(tmp_path: Path) -> None:
+    for mode, settings in ((0o700, []), (0o750, ["log.dir.mode=0750"])):
+        data = tmp_path / f"of-{mode:o}" / "data"
+        data.parent.mkdir()
+        with broker_process(data, *settings) as broker:
+            with Admin(broker.bootstrap) as admin:
+                admin.create_topic("t")
+            broker.stop()
+        assert [stat.S_IMODE(folder.stat().st_mode) for folder in (data, data / "t-0")] == [mode, mode]

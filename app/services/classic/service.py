@@ -21,7 +21,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.storage import StorageError, size_of
 from ....ports.words import TopicPartition
-from ..state import BrokerState
+from ..state import BrokerState, unwritable
 
 ANSWER_BYTES_MAX = 2**31 - 2**20
 """Of all sets of one fetch: the length before the answer is a signed 32-bit number."""
@@ -65,7 +65,9 @@ class ClassicService:
             return ClassicProduceResultPartition(topic, number, error.code, error_message=error.message or None)
         except StorageError as error:
             self._state.log_failed(TopicPartition(topic, number), error)
-            return ClassicProduceResultPartition(topic, number, ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error))
+            return ClassicProduceResultPartition(
+                topic, number, ErrorCode.KAFKA_STORAGE_ERROR, error_message=unwritable(topic, number)
+            )
         stats = self._state.topic_stats(topic)
         stats.messages_in.add(appended.messages)
         stats.bytes_in.add(len(entry.records))

@@ -278,6 +278,14 @@ def test_coordination_that_is_none(value: str) -> None:
     )
 
 
+def test_the_permissions_of_data_folders() -> None:
+    assert BrokerConfig().dir_mode == 0o700
+    assert BrokerConfig.from_mapping({"log.dir.mode": "0o2750"}).dir_mode == 0o2750
+    for mode in ("rwx", "0790", "", "-700", "07777777"):
+        assert "is not an octal number" in refusal({"log.dir.mode": mode})
+    assert "keeps the broker itself from its folders" in refusal({"log.dir.mode": "0640"})
+
+
 def test_formats() -> None:
     assert BrokerConfig.from_mapping({"message.format": "classic"}).message_format == "classic"
     assert "is not one of v2, classic" in refusal({"message.format": "v3"})

@@ -197,7 +197,11 @@ class BrokerConfig:
         "log.segment.delete.delay.ms", 60_000, 0, doc="How long a removed segment's file stays.", dynamic=True
     )
     log_cleanup_policy: tuple[str, ...] = list_key(
-        "log.cleanup.policy", ("delete",), CLEANUP_POLICIES, doc="What becomes of old segments.", dynamic=True
+        "log.cleanup.policy",
+        ("delete",),
+        CLEANUP_POLICIES,
+        doc="What becomes of old segments; `compact` is refused until it is built.",
+        dynamic=True,
     )
     log_cleaner_delete_retention_ms: int = long_key(
         "log.cleaner.delete.retention.ms",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...core.cluster.change_queue import on_disk
 from ...core.cluster.registry import TopicRegistry
-from ...core.cluster.topics import NO_LEADER, BrokerRegistration, Topic
+from ...core.cluster.topics import INTERNAL_TOPICS, NO_LEADER, BrokerRegistration, Topic
 from ...core.log.log import Log
 from ...core.log.manager import LogManager
 from ...core.partition import Partition
@@ -182,6 +182,8 @@ class BrokerState:
         """Open the logs of a topic after a start. What cannot be opened is reported, and answered with an error."""
         if self.classic.is_created_classic(topic.name):
             return
+        if topic.name not in INTERNAL_TOPICS and self.settings.log_config(topic.configs, topic.name).compacted:
+            self.report(f"topic {topic.name} is to be compacted, which this broker does not do yet: it only grows")
         for key in self._missing(topic):
             try:
                 self._take(topic, key, self.logs.get(key) or self.logs.create(key, is_new=False))

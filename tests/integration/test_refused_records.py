@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as TheirMessage
 from support.api_connection import ApiConnection
 from support.raw import frame
+from support.raw_groups import wait_for_groups
 from support.waiting import PATIENCE_S
 
 from barnabas import Admin, Broker, Message, SimpleConsumer
@@ -25,9 +26,9 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(storage="memory", coordination="memory") as running:
+    with Broker(storage="memory", coordination="memory", offsets_topic_num_partitions=1) as running:
         with Admin(running) as admin:
-            admin.create_topic("checked", partitions=3, configs={"record.validation": "true"})
+            admin.create_topic("checked", partitions=4, configs={"record.validation": "true"})
             limit = {"record.validation": "true", "message.timestamp.before.max.ms": str(HOUR_MS)}
             admin.create_topic("timely", partitions=3, configs=limit)
         yield running
@@ -71,6 +72,18 @@ def test_the_record_is_named_and_the_other_partitions_are_answered(broker: Broke
     if version >= 8:
         assert [(each.index, "offset delta" in each.message) for each in refused.record_errors] == [(0, True)]
         assert "record 0: offset delta 1" in refused.error_message
+
+
+def test_a_record_without_a_key_in_a_compacted_topic(broker: Broker) -> None:
+    """The one compacted topic there is, and the one client that may write into it."""
+    wait_for_groups(broker.bootstrap)
+    keyless = memoryview(encode_batch([Message(b"a", b"key"), Message(b"b"), Message(b"c")], now_ms=NOW_MS))
+    entries = [ProducePartition("__consumer_offsets", 0, keyless), ProducePartition("checked", 3, good())]
+    with ApiConnection(broker.bootstrap) as connection:
+        refused, other = connection.ask(Produce(partitions=entries, acks=-1), client_id="__admin_client").partitions
+    assert (refused.error, other.error) == (ErrorCode.INVALID_RECORD, ErrorCode.NONE)
+    assert [each.index for each in refused.record_errors] == [1, 2]
+    assert all("needs a key" in each.message for each in refused.record_errors)
 
 
 def test_librdkafka_is_told_within_the_second(broker: Broker) -> None:

@@ -94,6 +94,10 @@ def test_the_topic_of_offsets_shows_as_compacted(broker: SimulatedBroker) -> Non
 
 def test_a_topic_that_was_made_compacted_before_can_be_changed(broker: SimulatedBroker) -> None:
     complete(broker.node.state.registry.set_configs("t", {"cleanup.policy": "compact"}))
+    assert broker.ask(FindCoordinator(keys=["g"])).coordinators[0].error is ErrorCode.NONE
+    broker.restart()
+    (line,) = [line for line in broker.reports if "compacted" in line]
+    assert "topic t is to be compacted, which this broker does not do yet" in line
     assert alter(broker, topic("t"), "retention.ms", "5", ConfigOp.SET).error is ErrorCode.NONE
     assert alter(broker, topic("t"), "cleanup.policy", "delete", ConfigOp.SET).error is ErrorCode.NONE
     assert_refused(alter(broker, topic("t"), "cleanup.policy", "compact", ConfigOp.SET))

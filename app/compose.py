@@ -93,7 +93,7 @@ def outside_of(
         transport=transport,
         metrics=metrics or PrometheusMetrics(report=in_room(report, "adapters.metrics_prometheus")),
         expose_metrics=_metrics_endpoint(config),
-        open_log_dirs=open_log_dirs or (lambda: _log_dirs(config)),
+        open_log_dirs=open_log_dirs or (lambda: open_log_dirs_of(config)),
         open_coordination=open_coordination or (lambda: configured_coordination(config, report)),
         servers=_servers(watching),
         finish=watching.close,
@@ -130,6 +130,13 @@ def kafka_apis() -> dict[int, type[Request[Any]]]:
     return {key: api.request_type for key, api in BY_KEY.items()}
 
 
+def system_entropy() -> Entropy:
+    """The operating system's random numbers."""
+    from ..adapters.system import SystemEntropy
+
+    return SystemEntropy()
+
+
 def plugin_host(config: BrokerConfig, plugins: Sequence[object] = ()) -> Any:
     """The plugins that the configuration asks for, and those given as objects. Raises `ConfigError`."""
     from ..plugins.host import PluginHost
@@ -141,7 +148,8 @@ def plugin_host(config: BrokerConfig, plugins: Sequence[object] = ()) -> Any:
     )
 
 
-def _log_dirs(config: BrokerConfig) -> list[LogDir]:
+def open_log_dirs_of(config: BrokerConfig) -> list[LogDir]:
+    """The data folders, each locked. Raises `FolderLocked`, `StorageError`."""
     if config.storage == "memory":
         from ..adapters.storage_memory import MemoryLogDir
 

@@ -1,4 +1,4 @@
-"""`barnabas topics`: list, create, describe, change and delete topics."""
+"""`barnabas topics`: list, create, describe, change, delete and recover topics."""
 
 from typing import Annotated
 
@@ -21,8 +21,10 @@ from .options import (
     print_json,
     print_table,
 )
+from .topics_recover import add_recover_command
 
-topics = typer.Typer(help="List, create, describe, change and delete topics.", no_args_is_help=True)
+topics = typer.Typer(help="List, create, describe, change, delete and recover topics.", no_args_is_help=True)
+add_recover_command(topics)
 
 
 def register(app: typer.Typer) -> None:

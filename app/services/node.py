@@ -7,7 +7,7 @@ from typing import Protocol
 from attrs import evolve
 
 from ...core.classic.broker_registration import BrokerRegistrar
-from ...core.cluster.brokers import cluster_id, live_brokers
+from ...core.cluster.brokers import live_brokers
 from ...core.cluster.change_queue import complete
 from ...core.cluster.registry import TopicRegistry
 from ...core.log.config import LogConfig
@@ -28,6 +28,7 @@ from ...ports.values import frozen
 from ..config import BrokerConfig, Listener
 from ..config.classic import CLASSIC, FORMAT_KEY
 from .broker_service import BrokerService
+from .data_folders import checked_cluster_id
 from .endpoints import Endpoints
 from .registration import KAFKA, check_alone, current_broker, follow_topics, id_nodes, predecessor_ms, shows_classic
 from .settings import BrokerSettings
@@ -172,13 +173,14 @@ class BrokerNode:
         settings = BrokerSettings(config, coordination, self._report, self._plugins.deletion_policy)
         registry = TopicRegistry(coordination, outside.entropy, in_room(outside.report, "core.cluster"))
         registry.load()
+        cluster_id = checked_cluster_id(log_dirs, config, registry, outside.entropy, self._report)
         logs = self._open_logs(log_dirs, registry, settings)
         self._logs = logs
         closing.callback(logs.close)
         for listener in config.listener_list:
             self._listen(listener)
         state = self._state = BrokerState(
-            cluster_id=cluster_id(coordination, outside.entropy),
+            cluster_id=cluster_id,
             settings=settings,
             endpoints=Endpoints(config.broker_id, self.listeners, config.advertised_listener_list, outside.host_name),
             clock=outside.clock,
@@ -214,6 +216,7 @@ class BrokerNode:
             policy_for=lambda config: self._plugins.deletion_policy(config.deletion_policy),
             report=in_room(self._outside.report, "core.log"),
             entropy=self._outside.entropy,
+            topic_id_of=registry.id_of,
             retention_check_ms=self._config.log_retention_check_interval_ms,
             flush_check_ms=self._config.flush_check_interval_ms,
             checkpoint_ms=self._config.log_flush_offset_checkpoint_interval_ms,

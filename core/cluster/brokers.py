@@ -8,22 +8,29 @@ from . import layout
 from .topics import BrokerRegistration
 
 
-def cluster_id(coordination: Coordination, entropy: Entropy) -> str:
-    """The id of the cluster: 22 characters, made by the first broker that asks. Raises `CoordinationError`."""
+def cluster_id(coordination: Coordination, entropy: Entropy, known: str | None = None) -> str:
+    """The id of the cluster: made by the first broker that asks, unless it has a `known` one. Raises
+    `CoordinationError`."""
     while True:
+        found = stored_cluster_id(coordination)
+        if found is not None:
+            return found
+        made = known or layout.encode_id(random_uuid(entropy))
         try:
-            data = coordination.get(layout.CLUSTER_ID).data
-        except NoNode:
-            made = layout.encode_id(random_uuid(entropy))
-            try:
-                coordination.create(layout.CLUSTER_ID, layout.encode_cluster_id(made))
-            except NodeExists:
-                continue
-            return made
-        try:
-            return layout.decode_cluster_id(data)
-        except ValueError as error:
-            raise CoordinationError(f"{layout.CLUSTER_ID} does not hold a cluster id: {error}") from error
+            coordination.create(layout.CLUSTER_ID, layout.encode_cluster_id(made))
+        except NodeExists:
+            continue
+        return made
+
+
+def stored_cluster_id(coordination: Coordination) -> str | None:
+    """What the tree says; None as long as no broker has asked. Raises `CoordinationError`."""
+    try:
+        return layout.decode_cluster_id(coordination.get(layout.CLUSTER_ID).data)
+    except NoNode:
+        return None
+    except ValueError as error:
+        raise CoordinationError(f"{layout.CLUSTER_ID} does not hold a cluster id: {error}") from error
 
 
 def random_uuid(entropy: Entropy) -> bytes:

@@ -7,6 +7,7 @@ from functools import partial
 
 from ...ports.coordination import BadVersion, Coordination, CoordinationError, NodeExists, NoNode
 from . import layout
+from .brokers import put
 from .change_queue import elsewhere
 
 BLOCK_SIZE = 1000
@@ -42,3 +43,19 @@ def take_block(coordination: Coordination, broker_id: int) -> range:
         except (BadVersion, NoNode):
             continue
         return block
+
+
+def largest_given_out(coordination: Coordination) -> int | None:
+    """None where no block was ever taken. Raises `CoordinationError`."""
+    try:
+        return layout.decode_producer_ids(coordination.get(layout.PRODUCER_IDS).data).stop - 1
+    except NoNode:
+        return None
+    except ValueError as error:
+        raise CoordinationError(f"{layout.PRODUCER_IDS} does not hold producer ids: {error}") from error
+
+
+def skip_to(coordination: Coordination, broker_id: int, first: int) -> None:
+    """Give out no id below `first` any more, which is more than was ever given out."""
+    block = range(first - BLOCK_SIZE, first)
+    put(coordination, layout.PRODUCER_IDS, layout.encode_producer_ids(broker_id, block))

@@ -55,6 +55,16 @@ class TopicRegistry:
         """Topics marked for deletion; the owner removes their logs, then calls `finish_delete`."""
         return self._deleting
 
+    @property
+    def is_empty(self) -> bool:
+        """True if the tree tells of no topic at all, not even of one that makes no sense."""
+        return not (self._topics or self._deleting or self._unreadable)
+
+    def id_of(self, partition: TopicPartition) -> bytes | None:
+        """The id of the topic of a partition, also while it is being deleted; None for an unknown partition."""
+        topic = self._topics.get(partition.topic) or self._deleting.get(partition.topic)
+        return topic.topic_id if topic is not None and partition.partition in topic.partitions else None
+
     def topic(self, name: str) -> Topic:
         """Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`."""
         topic = self._topics.get(name)

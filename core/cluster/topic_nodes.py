@@ -84,6 +84,20 @@ def create_topic(coordination: Coordination, topic: Topic) -> None:
         raise exists from error
 
 
+def restore_topic(coordination: Coordination, topic: Topic, states: Mapping[int, PartitionState]) -> None:
+    """Create a topic with partitions that have a history: their states are there before it. Raises as `create_topic`;
+    after an interruption it can be done again."""
+    path = layout.topic_path(topic.name)
+    with suppress(NoNode):
+        coordination.get(path)
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the coordination tree has {path} already")
+    remove_states(coordination, topic.name)
+    put(coordination, layout.topic_config_path(topic.name), encode_configs(topic.configs))
+    for partition, state in states.items():
+        write_state(coordination, TopicPartition(topic.name, partition), state)
+    coordination.create(path, layout.encode_topic(topic))
+
+
 def write_topic(coordination: Coordination, topic: Topic, *, deleting: bool = False) -> None:
     """Replace the topic's own node, which must exist."""
     coordination.set(layout.topic_path(topic.name), layout.encode_topic(topic, deleting=deleting))

@@ -192,3 +192,16 @@ def test_every_commit_is_synced(tmp_path: Path) -> None:
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     session.close()
+
+
+def test_a_copy_of_the_main_file_alone_has_every_change(tmp_path: Path) -> None:
+    session = EmbeddedCoordination(str(tmp_path / "coordination.db"))
+    for number in range(3):
+        session.create(f"/a/{number}", b"x")
+        copy = tmp_path / f"copy{number}.db"
+        copy.write_bytes((tmp_path / "coordination.db").read_bytes())
+        other = EmbeddedCoordination(str(copy))
+        assert other.children("/a") == [str(each) for each in range(number + 1)]
+        other.close()
+    session.close()
+    assert sorted(path.name for path in tmp_path.glob("coordination*")) == ["coordination.db"]

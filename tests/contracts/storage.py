@@ -143,6 +143,12 @@ class StorageContract:
         assert folder.read_small("checkpoint") == b"0\n1\nx 0 5\n"
         assert list(folder.files()) == ["checkpoint"]
 
+    def test_several_small_files_at_once(self, folder: Folder) -> None:
+        folder.write_small("a", b"old")
+        folder.write_all_small({"a": b"1", "b": b"22"})
+        folder.write_all_small({})
+        assert {name: folder.read_small(name) for name in folder.files()} == {"a": b"1", "b": b"22"}
+
     def test_listing(self, folder: Folder) -> None:
         file = folder.open("a.log")
         file.append(b"abc")
@@ -161,6 +167,7 @@ class StorageContract:
             lambda: folder.rename(name, "a"),
             lambda: folder.read_small(name),
             lambda: folder.write_small(name, b""),
+            lambda: folder.write_all_small({name: b""}),
             lambda: log_dir.folder(name),
             lambda: log_dir.rename_folder("topic-0", name),
             lambda: log_dir.rename_folder(name, "b"),

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.command import Command
 from support.etcd_server import EtcdServer
 from support.process import broker_process
 from support.registry_kinds import WITH_BOTH
@@ -17,6 +18,7 @@ from support.zookeeper_server import ZookeeperServer
 from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.app.compose import client_coordination
 from barnabas.ports.broker_api import NewTopic, ResourceKind
+from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError, ConfigError
 
@@ -203,3 +205,21 @@ def test_no_server_at_all(tmp_path: Path) -> None:
         config = {**TIMEOUT, "zookeeper.connection.timeout.ms": 300}
         with pytest.raises(BarnabasError, match=rf"127\.0\.0\.1:{port} within 300 ms"):
             Broker(tmp_path / kind, coordination=f"{kind}://127.0.0.1:{port}/x", config=config).start()
+
+
+def test_an_empty_tree_beside_full_folders_is_noticed_and_can_be_filled(
+    backend: Backend, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, tree = tmp_path / "data", backend.new_tree()
+    with Broker(folder, coordination=tree, config=TIMEOUT) as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topic("t", partitions=2)
+        send(broker.bootstrap, "t", b"kept")
+        cluster_id = broker.cluster_id
+    empty = backend.new_tree()
+    with pytest.raises(CoordinationError, match=f"{empty}.* knows no topic"):
+        Broker(folder, coordination=empty, config=TIMEOUT).start()
+    words = ("topics", "recover", "--data", str(folder), "--set", f"coordination={empty}")
+    Command(capsys)(*words, "--execute")
+    with Broker(folder, coordination=empty, config=TIMEOUT) as broker:
+        assert values(broker.bootstrap, "t") == [b"kept"]
+        assert broker.cluster_id == cluster_id

@@ -2,7 +2,6 @@
 
 from support.simulated_broker import SimulatedBroker
 
-from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.ports.broker_api import DeleteRecords, DeleteRecordsPartition, DeleteTopics
 from barnabas.ports.error_codes import ErrorCode
 
@@ -19,18 +18,3 @@ def test_after_a_restart_nothing_is_remembered_of_the_deleted_one() -> None:
     broker.create("again")
     assert broker.produce("again", b"new").base_offset == 0
     assert broker.values("again") == [b"new"]
-
-
-def test_a_folder_that_belongs_to_no_topic_is_set_aside_not_served() -> None:
-    broker = SimulatedBroker()
-    broker.create("lost")
-    broker.produce("lost", b"of an earlier cluster")
-    broker.stop()
-    broker.tree = MemoryTree(deliver=broker.scheduler.call_soon)
-    broker.node = broker._started()
-    broker.create("lost")
-    assert broker.values("lost") == []
-    assert broker.produce("lost", b"new").base_offset == 0
-    stray = [name for name in broker.disk.folders if name.endswith("-stray")]
-    assert len(stray) == 1
-    assert any("belongs to no topic" in line for line in broker.reports)

@@ -1,0 +1,47 @@
+"""What a broker works with, while it does not run: for commands that look after it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from ..ports.coordination import Coordination
+from ..ports.errors import ConfigError
+from ..ports.report import Report
+from ..ports.storage import LogDir
+from .compose import (
+    COORDINATION_FILE,
+    REMOTE_COORDINATION,
+    KeptInMemory,
+    configured_coordination,
+    open_log_dirs_of,
+)
+from .config import BrokerConfig
+
+
+@contextmanager
+def opened_offline(
+    config: BrokerConfig, report: Report, *, to_write: bool
+) -> Iterator[tuple[Sequence[LogDir], Coordination]]:
+    """The data folders and the coordination of a broker that is stopped. Unless `to_write`, no file is made.
+
+    Raises `ConfigError` for folders that are not there, `FolderLocked` while a broker has them.
+    """
+    missing = [path for path in config.data_dirs if not Path(path).is_dir()]
+    if missing:
+        raise ConfigError(f"{missing[0]} is no data folder: it does not exist")
+    with ExitStack() as closing:
+        log_dirs = open_log_dirs_of(config)
+        for log_dir in log_dirs:
+            closing.callback(log_dir.close)
+        if to_write or _is_there(config):
+            coordination = configured_coordination(config, report)
+        else:
+            coordination = KeptInMemory(report).open_coordination()  # as empty as the file would be
+        closing.callback(coordination.close)
+        yield log_dirs, coordination
+
+
+def _is_there(config: BrokerConfig) -> bool:
+    """True unless the coordination is a file that would be made."""
+    kind, place = config.coordination_choice
+    return kind in REMOTE_COORDINATION or Path(place or Path(config.data_dirs[0], COORDINATION_FILE)).exists()

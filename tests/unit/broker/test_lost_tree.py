@@ -1,0 +1,192 @@
+"""A coordination tree that does not fit the data folders: nothing is begun anew, set aside or lost without a word."""
+
+import pytest
+from support.classic_frames import message_set
+from support.simulated_broker import SimulatedBroker
+
+from barnabas.adapters.coord_memory import MemoryTree
+from barnabas.core.cluster import layout
+from barnabas.core.log.checkpoints import PARTITION_METADATA, format_partition_metadata, parse_partition_metadata
+from barnabas.core.log.identity import META_PROPERTIES, parse_identity
+from barnabas.ports.broker_api import (
+    ClassicProduce,
+    ClassicProducePartition,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    Metadata,
+    NewPartitions,
+    NewTopic,
+)
+from barnabas.ports.coordination import CoordinationError
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ConfigError
+
+CLASSIC = ["kafka://broker:9092", "classic://broker:9093"]
+
+
+def begin_again(broker: SimulatedBroker) -> None:
+    """Stop, and start with an empty tree."""
+    broker.stop()
+    broker.tree = MemoryTree(deliver=broker.scheduler.call_soon)
+    broker.reports.clear()
+    broker.node = broker._started()
+
+
+def forget(broker: SimulatedBroker, topic: str) -> None:
+    """The broker stops, and its tree does not know the topic any more; start it again."""
+    broker.stop()
+    session = broker.tree.session()
+    session.delete(layout.topic_path(topic))
+    session.close()
+    broker.reports.clear()
+    broker.node = broker._started()
+
+
+def contents(broker: SimulatedBroker) -> dict[str, dict[str, bytes]]:
+    return {name: {file: bytes(c.data) for file, c in files.items()} for name, files in broker.disk.folders.items()}
+
+
+def broker_with(*topics: str) -> SimulatedBroker:
+    broker = SimulatedBroker()
+    for topic in topics:
+        broker.create(topic, 2)
+        assert broker.produce(topic, b"kept").error is ErrorCode.NONE
+    return broker
+
+
+def test_a_tree_without_topics_is_refused_and_nothing_is_touched() -> None:
+    broker = broker_with("orders", "users")
+    broker.stop()
+    before = contents(broker)
+    with pytest.raises(CoordinationError, match=r"4 partitions of 2 topics \(such as orders\).*topics recover"):
+        begin_again(broker)
+    assert contents(broker) == before
+    assert not broker.disk.in_use
+
+
+def test_deleting_the_last_topic_is_no_loss() -> None:
+    broker = SimulatedBroker()
+    broker.create("only")
+    assert broker.ask(DeleteTopics(names=["only"])).topics[0].error is ErrorCode.NONE
+    broker.restart()
+    broker.create("only")
+    assert broker.values("only") == []
+
+
+def test_the_broker_and_its_cluster_are_noted_and_checked() -> None:
+    broker = broker_with("t")
+    noted = parse_identity(bytes(broker.disk.root[META_PROPERTIES].data))
+    assert (noted.cluster_id, noted.broker_id) == (broker.node.state.cluster_id, 1)
+    broker.stop()
+    broker.settings = {"broker_id": 2}
+    with pytest.raises(ConfigError, match=r"belongs to broker 1.*this is broker 2"):
+        broker._started()
+    broker.settings = {}
+    other = "AAAAAAAAAAAAAAAAAAAAAQ"
+    session = broker.tree.session()
+    session.set(layout.CLUSTER_ID, layout.encode_cluster_id(other))
+    session.close()
+    with pytest.raises(ConfigError, match=f"belongs to the cluster {noted.cluster_id}.*to {other}"):
+        broker._started()
+
+
+def test_the_cluster_id_outlives_a_tree_without_topics() -> None:
+    broker = SimulatedBroker()
+    before = broker.node.state.cluster_id
+    begin_again(broker)
+    assert broker.node.state.cluster_id == before
+
+
+def test_folders_of_earlier_versions_are_labelled() -> None:
+    broker = broker_with("t")
+    topic_id = broker.node.state.registry.topic("t").topic_id
+    broker.stop()
+    del broker.disk.root[META_PROPERTIES]
+    for files in broker.disk.folders.values():
+        assert parse_partition_metadata(bytes(files.pop(PARTITION_METADATA).data)) == topic_id
+    broker.node = broker._started()
+    broker.scheduler.run_pending()
+    labels = {bytes(files[PARTITION_METADATA].data) for files in broker.disk.folders.values()}
+    assert labels == {format_partition_metadata(topic_id)}
+    assert META_PROPERTIES in broker.disk.root
+    assert broker.values("t") == [b"kept"]
+
+
+def test_a_damaged_label_is_written_anew() -> None:
+    broker = broker_with("t")
+    broker.stop()
+    broker.disk.folders["t-0"][PARTITION_METADATA].data[:] = b"\0\0"
+    broker.node = broker._started()
+    broker.scheduler.run_pending()
+    assert any("partition.metadata is damaged" in line for line in broker.reports)
+    topic_id = broker.node.state.registry.topic("t").topic_id
+    assert bytes(broker.disk.folders["t-0"][PARTITION_METADATA].data) == format_partition_metadata(topic_id)
+    assert broker.values("t") == [b"kept"]
+
+
+def test_the_folder_of_another_topic_of_that_name_is_set_aside_not_served() -> None:
+    broker = broker_with("t")
+    broker.stop()
+    broker.disk.folders["t-0"][PARTITION_METADATA].data[:] = format_partition_metadata(b"another topic's.")
+    broker.node = broker._started()
+    assert broker.values("t") == []
+    assert broker.produce("t", b"new").base_offset == 0
+    stray = [name for name in broker.disk.folders if name.endswith("-stray")]
+    assert len(stray) == 1
+    assert b"kept" in bytes(broker.disk.folders[stray[0]]["00000000000000000000.log"].data)
+    assert any("is of another topic of that name" in line for line in broker.reports)
+
+
+def test_what_only_some_topics_are_missing_of_is_left_alone() -> None:
+    broker = broker_with("lost", "known")
+    broker.settings = {"log_retention_ms": 1, "log_roll_ms": 1}
+    forget(broker, "lost")
+    assert sorted(line.split(" ")[0] for line in broker.reports if "left alone" in line) == [
+        "memory:/lost-0",
+        "memory:/lost-1",
+    ]
+    assert broker.values("known") == [b"kept"]
+    broker.scheduler.advance(600_000)
+    assert broker.fetch("known").partitions[0].error is ErrorCode.OFFSET_OUT_OF_RANGE, "retention was there"
+    assert b"kept" in bytes(broker.disk.folders["lost-0"]["00000000000000000000.log"].data)
+
+
+def test_nothing_comes_into_its_place_until_somebody_decides() -> None:
+    broker = broker_with("lost", "known")
+    forget(broker, "lost")
+    for _ in range(2):
+        assert broker.ask(Metadata(topics=["lost"])).topics[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    refused = broker.ask(CreateTopics(topics=[NewTopic(name="lost")])).topics[0]
+    assert refused.error is ErrorCode.POLICY_VIOLATION
+    assert "topics recover" in (refused.error_message or "")
+    assert "memory:" not in (refused.error_message or ""), "paths are no business of clients"
+    assert sum("topic lost is not made" in line for line in broker.reports) == 1
+    for number in range(2):
+        broker.disk.folders[f"elsewhere-{number}"] = broker.disk.folders.pop(f"lost-{number}")
+    broker.create("lost")
+    assert broker.values("lost") == []
+
+
+def test_partitions_beyond_those_that_the_tree_has_are_left_alone_too() -> None:
+    broker = broker_with("t")
+    old = broker.tree.session()
+    before = old.get(layout.topic_path("t")).data
+    grow = CreatePartitions(topics=[NewPartitions(topic="t", count=4)])
+    assert broker.ask(grow).topics[0].error is ErrorCode.NONE
+    broker.produce("t", b"later", partition=3)
+    old.set(layout.topic_path("t"), before)
+    old.close()
+    broker.restart()
+    assert len(broker.ask(Metadata(topics=["t"])).topics[0].partitions) == 2
+    assert broker.ask(grow).topics[0].error is ErrorCode.POLICY_VIOLATION
+    assert b"later" in bytes(broker.disk.folders["t-3"]["00000000000000000000.log"].data)
+
+
+def test_classic_topics_live_without_the_tree() -> None:
+    broker = SimulatedBroker(listeners=CLASSIC, log_flush_interval_messages=1)
+    put = ClassicProduce(partitions=[ClassicProducePartition("old", 0, memoryview(bytearray(message_set(b"kept"))))])
+    assert broker.ask(put).partitions[0].error is ErrorCode.NONE
+    begin_again(broker)
+    assert broker.node.state.classic.names == ["old"]
+    assert broker.ask(put).partitions[0].next_offset == 2 * len(message_set(b"kept"))

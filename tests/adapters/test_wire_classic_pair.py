@@ -329,7 +329,7 @@ def test_who_asks_and_does_not_read_holds_up_nobody(tcp: TcpWorld, tmp_path: Pat
     file = log_dir.folder("t-0").open("log")
     file.append(bytes(LARGE))
     tcp.records = file.region(0, LARGE)
-    requests = 100
+    requests = 3 * Limits().unsent_regions_max
     with tcp.raw() as peer:
         tracemalloc.start()
         try:

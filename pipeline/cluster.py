@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, Self
 from attrs import asdict, frozen
 
 from ..ports.errors import ConfigError
+from .damage import DamagedRange
 
 EARLIEST = -2
 LATEST = -1
@@ -113,6 +114,12 @@ class Columns:
     """Which message of its compressed wrapper it is; None = it is in none."""
     size_bytes: int = 0
     """About how much memory keys and values take."""
+    damage: DamagedRange | None = None
+    """What was left out before `next_offset`; there are no records then."""
+
+    @classmethod
+    def without_records(cls, damage: DamagedRange) -> "Columns":
+        return cls(damage.end, (), (), (), (), (), (), damage=damage)
 
 
 class Cluster(Protocol):
@@ -137,7 +144,8 @@ class Cluster(Protocol):
     def read(self, place: Place, start: int, end: int, *, with_headers: bool = False) -> Iterable[Columns]:
         """The records with start ≤ offset < end, in pieces of bounded size; `headers` is empty unless asked for.
 
-        `ApiError(OFFSET_OUT_OF_RANGE)` when the log no longer has `start`, or ends before `end`.
+        `ApiError(OFFSET_OUT_OF_RANGE)` when the log no longer has `start`, or ends before `end`; `CorruptRecord`, or
+        with the setting `skip.damaged` a piece that tells the `damage`.
         """
         ...
 

@@ -3,15 +3,19 @@
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from attrs import asdict
 
-from ..app.cli.options import AsJson, Settings, parse_settings, print_json, progress
+from ..app.cli.options import AsJson, IsolationLevel, Settings, SkipDamaged, parse_settings, print_json, progress
 from ..app.extras import require
 from ..ports.errors import ConfigError
 from .session import REPORT_PACKAGES
 from .wording import on_the_command_line
+
+if TYPE_CHECKING:
+    from .load import LoadResult
 
 Cluster = Annotated[
     str,
@@ -55,6 +59,8 @@ def load(
     allow_data_loss: Annotated[
         bool, typer.Option("--allow-data-loss", help="Go on where messages were deleted before they were loaded.")
     ] = False,
+    skip_damaged: SkipDamaged = False,
+    isolation_level: IsolationLevel = None,
     group: Annotated[
         str | None,
         typer.Option(metavar="GROUP", help="A consumer group to tell the offsets reached, for tools that show lag."),
@@ -70,6 +76,9 @@ def load(
     if not names:
         raise ConfigError("--topics names no topic")
     since_ms = None if since is None else parse_time(since)
+    client = parse_settings(settings)
+    if isolation_level is not None:
+        client["isolation.level"] = isolation_level
     with on_the_command_line(), progress(f"load {', '.join(names)}", None) as advance:
 
         def tell(state: LoadProgress) -> None:
@@ -82,12 +91,19 @@ def load(
             since_ms=since_ms,
             recreated=recreated,
             fail_on_data_loss=not allow_data_loss,
+            skip_damaged=skip_damaged,
             progress=tell,
-            client=parse_settings(settings),
+            client=client,
             group=group,
         )
+    _tell(done, into, group, as_json=as_json)
+
+
+def _tell(done: "LoadResult", into: Path, group: str | None, *, as_json: bool) -> None:
     for lost in done.lost:
         typer.echo(f"lost: {lost}", err=True)
+    for damaged in done.damaged:
+        typer.echo(f"left out, since it is damaged: {damaged}", err=True)
     if done.absent:
         typer.echo(f"not there now, to be loaded another time: {', '.join(done.absent)}", err=True)
     if done.group_error is not None:
@@ -95,7 +111,8 @@ def load(
     if as_json:
         result = {"rows": done.rows, "replaced_rows": done.replaced_rows, "files": done.files}
         lists = {"lost": list(done.lost), "absent": list(done.absent)}
-        print_json({**result, **lists, "group_error": done.group_error})
+        damaged_ranges = [asdict(each) for each in done.damaged]
+        print_json({**result, **lists, "damaged": damaged_ranges, "group_error": done.group_error})
     else:
         replaced = f" in place of {done.replaced_rows}" if done.replaced_rows else ""
         typer.echo(f"{done.rows} new rows{replaced} in {done.files} files in {into}")
@@ -114,6 +131,8 @@ def report(
     with on_the_command_line(), progress("report", None):
         done = run(table, page, topic=topic)
     typer.echo(f"{done.lines} lines, {done.parsed} parsed, {done.malformed} malformed")
+    for damaged in done.damaged:
+        typer.echo(f"not in the table, since it is damaged: {damaged}", err=True)
     typer.echo(str(done.page.resolve()))
 
 

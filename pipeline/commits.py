@@ -24,6 +24,7 @@ from attrs import frozen
 
 from ..ports.errors import BarnabasError
 from .cluster import NO_BROKER
+from .damage import DamagedRange
 from .lock import exclusive
 
 VERSION = 1
@@ -69,6 +70,8 @@ class Commit:
     removed: Sequence[str] = ()
     lost: Sequence[str] = ()
     """Data loss that was accepted, one text each."""
+    damaged: Sequence[DamagedRange] = ()
+    """All that the table lacks because it was damaged when it was read."""
     version: int = VERSION
 
 

@@ -12,8 +12,10 @@ from ..app.clients.handle import ManyHandle
 from ..app.clients.producer import Producer
 from ..app.clients.settings import CommonSettings, FetchSettings, read_settings
 from ..app.clients.simple_consumer import FetchedSet, SimpleConsumer
+from ..core.message.batch_header import parse_header
 from ..core.message.batch_reader import Columns as Decoded
 from ..core.message.batch_reader import decode_columns, whole_batches
+from ..core.message.damage import CorruptRecord, Damage, is_damage
 from ..core.message.message import Message
 from ..plugins.host import PluginHost
 from ..ports.broker_api import TopicMetadata
@@ -22,6 +24,7 @@ from ..ports.errors import ApiError
 from ..ports.transport import TransportError
 from ..ports.words import Buffer, TopicPartition
 from .cluster import Cluster, Columns, Place, TopicInfo, Where
+from .damage import DamagedRange
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """Per fetch. Large, so that the way to the broker and back weighs little: a second thread that fetches ahead was tried
@@ -52,7 +55,7 @@ class ClientCluster:
     """Fulfils `cluster.Cluster` with Admin and SimpleConsumer, each opened when it is needed first."""
 
     def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
-        read_settings(FetchSettings, client, {})
+        self._settings = read_settings(FetchSettings, client, {})
         self._bootstrap = bootstrap
         self._client = dict(client)
         self._admin: Admin | None = None
@@ -65,31 +68,58 @@ class ClientCluster:
 
     def offsets(self, places: Iterable[Place], timestamp_ms: int) -> Mapping[Place, int]:
         asked: dict[TopicPartition | tuple[str, int], int | str] = {_plain(place): timestamp_ms for place in places}
-        found = self._ask().list_offsets(asked) if asked else {}
+        found = self._ask().list_offsets(asked, isolation_level=self._settings.isolation_level) if asked else {}
         return {Place(*partition): offset for partition, offset in found.items()}
 
     def read(self, place: Place, start: int, end: int, *, with_headers: bool = False) -> Iterator[Columns]:
         partition = _plain(place)
         if self._consumer is None:
             self._consumer = SimpleConsumer(self._bootstrap, config=self._client, plugins=self._plugins)  # type: ignore[arg-type]  # a host is taken as it is
-        codecs = self._plugins.codecs()
         position, failures = start, 0
         while position < end:
             try:
                 for piece in self._fetch(self._consumer, partition, position, end):
                     failures = 0
-                    for batches in _bounded(_bytes(piece)):
-                        found = decode_columns(
-                            batches, codecs, from_offset=position, upto=end, with_headers=with_headers
-                        )
-                        position = max(position, found.next_offset)
-                        yield _columns(found, len(batches))
+                    if piece.damage is not None:
+                        yield Columns.without_records(_damaged(piece.damage))
+                    for columns in self._columns(piece, partition, upto=end, with_headers=with_headers):
+                        yield columns
+                        position = max(position, columns.next_offset)
                     position = max(position, piece.next_offset)
             except (ApiError, TransportError) as error:
                 failures += 1
                 if failures == _TRIES or (isinstance(error, ApiError) and not error.retriable):
                     raise
                 time.sleep(_FIRST_PAUSE_S * 2**failures)
+
+    def _columns(
+        self, piece: FetchedSet, partition: TopicPartition, *, upto: int, with_headers: bool
+    ) -> Iterator[Columns]:
+        """Raises `CorruptRecord` for records that cannot be decoded although their CRC is right, or tells them."""
+        codecs, position = self._plugins.codecs(), piece.from_offset
+        runs = deque(_bounded(piece))
+        while runs:
+            batches = runs.popleft()
+            try:
+                found = decode_columns(
+                    batches, codecs, from_offset=position, upto=upto, with_headers=with_headers, check_crc=False
+                )
+            except ApiError as error:
+                if not is_damage(error):
+                    raise
+                several = [batches[at : at + header.size] for at, header in whole_batches(batches)]
+                if len(several) > 1:
+                    runs.extendleft(reversed(several))  # to find the one
+                    continue
+                header = parse_header(batches)
+                if not self._settings.skip_damaged:
+                    raise CorruptRecord(*partition, max(position, header.base_offset), error.message) from error
+                damage = Damage(*partition, header.base_offset, header.next_offset, error.message)
+                yield Columns.without_records(_damaged(damage))
+                position = header.next_offset
+                continue
+            position = max(position, found.next_offset)
+            yield _columns(found, len(batches))
 
     def boundary(self, place: Place, start: int, wanted: int) -> int:  # noqa: ARG002
         return wanted
@@ -162,20 +192,29 @@ def _plain(place: Place) -> TopicPartition:
     return TopicPartition(place.topic, place.partition)
 
 
+def _damaged(damage: Damage) -> DamagedRange:
+    return DamagedRange(
+        topic=damage.topic, partition=damage.partition, start=damage.start, end=damage.end, reason=damage.reason
+    )
+
+
 def _bytes(piece: FetchedSet) -> memoryview:
     records = piece.records
     return memoryview(records if isinstance(records, Buffer) else records.read())
 
 
-def _bounded(records: memoryview) -> Iterator[memoryview]:
-    """The whole batches, in runs that are decoded at once: a compressed one by itself, since it may be large then."""
+def _bounded(piece: FetchedSet) -> Iterator[memoryview]:
+    """The batches that count, in runs to be decoded at once: a compressed one by itself, since it may be large then."""
+    records = _bytes(piece)
     start = end = 0
-    for position, header in whole_batches(records):
+    for position, header in piece.positioned_batches():
+        if start < end and (header.codec_id or position > end):
+            yield records[start:end]
+            start = end
+        start = position if start == end else start
         end = position + header.size
         if header.codec_id:
-            if start < position:
-                yield records[start:position]
-            yield records[position:end]
+            yield records[start:end]
             start = end
     if start < end:
         yield records[start:end]

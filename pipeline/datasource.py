@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -36,10 +37,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ..core.message.damage import CorruptRecord
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, BarnabasError, ConfigError
 from .arrow import arrow_batches
 from .cluster import EARLIEST, LATEST, Cluster, Columns, Place, Where
+from .damage import DamagedRange, write_damage
 from .group_offsets import GroupProgress, commit_to_group
 from .options import ReadOptions, read_options, write_options
 from .ranges import OffsetRange, data_loss, plan_ranges, resolve, selected, slices
@@ -304,8 +307,12 @@ def _read_range(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> It
         try:
             for piece in cluster.read(part.place, position, part.end, with_headers=options.include_headers):
                 position = max(position, piece.next_offset)
+                if piece.damage is not None:
+                    _note(piece.damage, options)
                 yield piece
             return
+        except CorruptRecord as error:
+            raise ApiError(error.code, f"{error.message}; set failOnDamage=false to go on behind it") from error
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
@@ -318,6 +325,12 @@ def _read_range(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> It
             data_loss(text, fail_on_data_loss=options.fail_on_data_loss, report=_log.warning)
             part = evolve(part, end=min(part.end, last))
             position = max(position, first)
+
+
+def _note(damage: DamagedRange, options: ReadOptions) -> None:
+    _log.warning("left out, since it is damaged: %s", damage)
+    if options.damage_report is not None:
+        write_damage(Path(options.damage_report), damage)
 
 
 def _check_same_topic(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> None:

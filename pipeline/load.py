@@ -15,6 +15,7 @@ from ..ports.errors import ConfigError
 from .client_options import reader_settings
 from .cluster import PLACE_SETTINGS, Cluster, Place, Where
 from .commits import Commit, CommitLog, Range, TableError, plain_os_errors
+from .damage import DamagedRange, read_damage, still_damaged
 from .group_offsets import check_group, commit_to_group
 from .load_plan import LoadPlan, TopicRecreated, plan_load, task_count
 from .options import partitions_json
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 ROWS_PER_FILE = 2_000_000
 _POLL_S = 0.2
 _QUICK_ROWS = 500_000
+_DAMAGE = "damage"
+"""Where tasks leave notes, below staging."""
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -67,6 +70,8 @@ class LoadResult:
     lost: Sequence[str] = ()
     absent: Sequence[str] = ()
     """Partitions loaded before whose classic brokers were not there; a later load goes on with them."""
+    damaged: Sequence[DamagedRange] = ()
+    """What was left out, with `skip_damaged`."""
     group_error: str | None = None
     """Why the group could not be told; rows and offsets are in the table nevertheless."""
 
@@ -86,6 +91,7 @@ def load(
     since_ms: int | None = None,
     spark: "SparkSession | None" = None,
     fail_on_data_loss: bool = True,
+    skip_damaged: bool = False,
     recreated: str = "fail",
     rows_per_file: int = ROWS_PER_FILE,
     progress: Progress = _quiet,
@@ -108,6 +114,9 @@ def load(
     classic://HOST:PORT[,...], or "" with one of zk.connect, etcd.connect, coordination, broker.list in `client`. There
     `since_ms` goes by segments, since messages have no times: what it brings again may begin earlier.
 
+    Damaged records stop a load with where and why; with `skip_damaged` it goes on behind them, and result and report
+    tell which offsets the table lacks.
+
     Raises `TableLocked`, `TopicRecreated`, `ApiError` (OFFSET_OUT_OF_RANGE: data was deleted before it was loaded;
     `fail_on_data_loss` False goes on and tells it in the result), and what else a `BarnabasError` can be.
     """
@@ -119,7 +128,7 @@ def load(
     check_group(group, where)
     settings = {name: value for name, value in settings.items() if name not in PLACE_SETTINGS}
     settings = reader_settings(settings, classic=where.classic, reasons=_REASONS)
-    source = _Source(where, settings, fail_on_data_loss, rows_per_file)
+    source = _Source(where, settings, fail_on_data_loss, skip_damaged, rows_per_file)
     log = CommitLog(Path(into))
     with plain_os_errors(log.folder), log.locked():
         progress(LoadProgress(step="plan"))
@@ -127,7 +136,7 @@ def load(
         last = log.last()
         plan = _plan(source, last, topics, since_ms, recreated)
         if plan.changes(last):
-            done = _carry_out(plan, source, log, spark, progress, log_file)
+            done = _carry_out(plan, last, source, log, spark, progress, log_file)
         else:
             done = LoadResult(rows=0, files=0, commit=None, ranges=(), lost=plan.lost, absent=_texts(plan))
         return done if group is None else evolve(done, group_error=_tell(group, source, plan, topics))
@@ -138,6 +147,7 @@ class _Source:
     where: Where
     client: Mapping[str, str]
     fail_on_data_loss: bool
+    skip_damaged: bool
     rows_per_file: int
 
 
@@ -156,6 +166,7 @@ def _plan(
 
 def _carry_out(
     plan: LoadPlan,
+    last: Commit | None,
     source: _Source,
     log: CommitLog,
     spark: "SparkSession | None",
@@ -165,7 +176,7 @@ def _carry_out(
     progress(LoadProgress(step="start", rows=plan.rows))
     affected = affected_files(log.folder, plan.replaced_from, plan.replaced_topics)
     if not plan.ranges and not affected:
-        return _commit(log, plan, affected, *log.begin())
+        return _commit(log, last, plan, affected, *log.begin())
     own = local_session(quick=plan.rows < _QUICK_ROWS, log_file=log_file)
     with own if spark is None else nullcontext(spark) as session:
         number, staging = log.begin()
@@ -173,7 +184,7 @@ def _carry_out(
             _write(session, plan, source, log.folder, affected, staging)
         _check_same_topics(plan, source)
         progress(LoadProgress(step="commit", rows=plan.rows))
-        return _commit(log, plan, affected, number, staging)
+        return _commit(log, last, plan, affected, number, staging)
 
 
 def _check_same_topics(plan: LoadPlan, source: _Source) -> None:
@@ -213,7 +224,7 @@ def _write(
     """Spark's part: new rows, and the rows to keep of files that are replaced, as Parquet below `staging`."""
     partly = [file.name for file in affected if file.replaced_rows < file.rows]
     with session_settings(spark, _SETTINGS):
-        parts = [_new_rows(register(spark), plan, source)] if plan.ranges else []
+        parts = [_new_rows(register(spark), plan, source, staging)] if plan.ranges else []
         if partly:
             parts.append(_kept_rows(spark, plan, folder, partly))
         if not parts:
@@ -224,7 +235,7 @@ def _write(
         writer.partitionBy("topic", "day").parquet(spark_path(staging))
 
 
-def _new_rows(session: "SparkSession", plan: LoadPlan, source: _Source) -> "DataFrame":
+def _new_rows(session: "SparkSession", plan: LoadPlan, source: _Source, staging: Path) -> "DataFrame":
     from pyspark.sql import functions
 
     assigned: dict[str, list[str]] = {}
@@ -237,6 +248,8 @@ def _new_rows(session: "SparkSession", plan: LoadPlan, source: _Source) -> "Data
         startingOffsets=partitions_json({part.place: part.start for part in plan.ranges}),
         endingOffsets=partitions_json({part.place: part.end for part in plan.ranges}),
         failOnDataLoss=str(source.fail_on_data_loss).lower(),
+        failOnDamage=str(not source.skip_damaged).lower(),
+        damageReport=str((staging / _DAMAGE).absolute()),
         includeHeaders="true",
     )
     if source.where.classic:
@@ -266,7 +279,16 @@ def _kept_rows(session: "SparkSession", plan: LoadPlan, folder: Path, names: Seq
     return frame.where(replaced_from.isNull() | (functions.col("offset") < replaced_from))
 
 
-def _commit(log: CommitLog, plan: LoadPlan, affected: Sequence[AffectedFile], number: int, staging: Path) -> LoadResult:
+def _commit(
+    log: CommitLog,
+    last: Commit | None,
+    plan: LoadPlan,
+    affected: Sequence[AffectedFile],
+    number: int,
+    staging: Path,
+) -> LoadResult:
+    damaged = read_damage(staging / _DAMAGE)
+    before = last.damaged if last is not None else ()
     files = _name_files(staging, number)
     kept = sum(file.rows - file.replaced_rows for file in affected)
     rows = sum(parquet_rows(staging / name) for name in files) - kept
@@ -289,6 +311,7 @@ def _commit(log: CommitLog, plan: LoadPlan, affected: Sequence[AffectedFile], nu
             files=files,
             removed=[file.name for file in affected],
             lost=plan.lost,
+            damaged=still_damaged(before, plan.replaced_from.items(), plan.replaced_topics, damaged),
         )
     )
     return LoadResult(
@@ -299,6 +322,7 @@ def _commit(log: CommitLog, plan: LoadPlan, affected: Sequence[AffectedFile], nu
         replaced_rows=replaced,
         lost=plan.lost,
         absent=_texts(plan),
+        damaged=damaged,
     )
 
 

@@ -34,6 +34,8 @@ _READ = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "failOnDataLoss",
+    "failOnDamage",
+    "damageReport",
     "includeHeaders",
     COMMIT_TO_GROUP,
 )
@@ -108,6 +110,8 @@ class ReadOptions:
     max_trigger_delay_s: float = 900.0
     """A batch of fewer than the minimum is held back for at most so long."""
     fail_on_data_loss: bool = True
+    damage_report: str | None = None
+    """A folder for notes about what was left out since it is damaged."""
     include_headers: bool = False
     commit_to_group: str | None = None
     """The consumer group that is told how far a stream has got."""
@@ -147,9 +151,10 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = False) 
         min_offsets_per_trigger=_least(given),
         max_trigger_delay_s=_duration_s(given.get("maxTriggerDelay", "15m"), "maxTriggerDelay"),
         fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
+        damage_report=given.get("damageReport"),
         include_headers=_boolean(given, "includeHeaders", default=False),
         commit_to_group=_group(given, batch=streaming is False),
-        client=reader_settings(_client(given), prefix=_CLIENT, classic=where.classic),
+        client=reader_settings({**_client(given), **_skipping(given)}, prefix=_CLIENT, classic=where.classic),
     )
 
 
@@ -305,6 +310,10 @@ def _group(given: Mapping[str, str], *, batch: bool) -> str | None:
             "load(..., group=...) and `barnabas load --group` do"
         )
     return name
+
+
+def _skipping(given: Mapping[str, str]) -> dict[str, str]:
+    return {} if _boolean(given, "failOnDamage", default=True) else {"skip.damaged": "true"}
 
 
 def _client(given: Mapping[str, str]) -> dict[str, str]:

@@ -10,10 +10,12 @@ from ..ports.errors import ApiError, BarnabasError
 
 _SPARK_TO_PYTHON = {
     "failOnDataLoss=false": "fail_on_data_loss=False",
+    "failOnDamage=false": "skip_damaged=True",
 }
 _PYTHON_TO_COMMAND = {
     "set fail_on_data_loss=False": "give --allow-data-loss",
     "fail_on_data_loss=False": "--allow-data-loss",
+    "set skip_damaged=True": "give --skip-damaged",
     "recreated='replace'": "--recreated replace",
     "recreated must be": "--recreated must be",
     "bootstrap HOST:PORT": "--bootstrap HOST:PORT",

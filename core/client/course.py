@@ -39,7 +39,7 @@ class _Doubt(Enum):
 
     NONE = auto()
     LOOK_BACK = auto()
-    """There is a gap. Asked from one offset before: does anything stand between the batch there and the next?"""
+    """A batch does not begin where it was to. Asked from before it: does it follow the one before?"""
     WITNESS = auto()
     """The last batch of a segment is behind a gap. Asked at its last offset: is it found there?"""
     TRUST = auto()
@@ -83,7 +83,7 @@ class Course:
         self._leapt: BatchHeader | None = None
         self._doubt = _Doubt.NONE
         self._detour: Detour | None = None
-        self._asked = self._asked_bytes = self._max_bytes = 0
+        self._asked = self._before = self._asked_bytes = self._max_bytes = 0
         self._empty = self._beyond = 0
 
     def jump(self, offset: int) -> None:
@@ -105,7 +105,7 @@ class Course:
         if self._detour is not None:
             self._asked = self._detour.offset
         elif self._doubt is _Doubt.LOOK_BACK:
-            self._asked -= 1
+            self._asked = self._before
         elif self._doubt is _Doubt.WITNESS and self._leapt is not None:
             self._asked = self._leapt.last_offset
         self._asked_bytes = self._max_bytes or self.rules.max_bytes
@@ -132,12 +132,12 @@ class Course:
         if chain.next_offset > self.position:
             return self._got_on(chain, records, found, self._lost(chain))
         if chain.fault is not None:
-            if chain.fault.expected < self.position:  # of what was read, or left out, before
+            if chain.fault.expected < self.position and not chain.batches:  # what is before is none of ours
                 self._doubt = _Doubt.TRUST
                 return None
             return self._wrong(chain.fault, records, found, trust)
-        if chain.doubt:
-            self._doubt = _Doubt.LOOK_BACK
+        if chain.doubt >= 0:
+            self._doubt, self._before = _Doubt.LOOK_BACK, chain.doubt
             return None
         if chain.lonely or (self._doubt is _Doubt.LOOK_BACK and trust.more):
             self._max_bytes = max(chain.cut_bytes, self._larger())

@@ -42,8 +42,9 @@ class Chain:
     fault: Fault | None = None
     cut_bytes: int = 0
     """How many bytes it takes until a batch ends that is there in part; 0 where there is none, or it does not say."""
-    doubt: bool = False
-    """Nothing is wrong, but the first batch does not begin where one was to: what stands before it may tell why."""
+    doubt: int = -1
+    """Where to ask instead, if it is >= 0: the first batch begins elsewhere than wanted, and is to be seen beside the
+    one before it."""
     lonely: bool = False
     """The last batch, behind a gap, is left out: it counts when what follows agrees."""
     leap: Fault | None = None
@@ -105,8 +106,8 @@ def follow(records: Buffer, wanted: int, trust: Trust, start: int = 0) -> Chain:
             _blame(chain, leap, header)
             break
         chain.gaps_seen |= leap is not None
-        if not chain.batches and not trust.gaps and _doubtful(header, wanted, trust):
-            chain.doubt = True
+        if not chain.batches and not trust.gaps and header.base_offset != wanted and header.base_offset > 0:
+            chain.doubt = min(wanted, header.base_offset) - 1
             return chain
         leap = _leap(position, header, chain.next_offset)
         chain.batches.append((position, header))
@@ -164,10 +165,6 @@ def _fault_beside(position: int, header: BatchHeader, chain: Chain, trust: Trust
         return None
     text = f"a batch claims the offsets {header.base_offset} to {header.last_offset}; they came before"
     return Fault(position, expected, text, header if trust.check_crc else None)
-
-
-def _doubtful(header: BatchHeader, wanted: int, trust: Trust) -> bool:
-    return header.base_offset > wanted or (trust.boundary and header.base_offset < wanted)
 
 
 def _leap(position: int, header: BatchHeader, expected: int) -> Fault | None:

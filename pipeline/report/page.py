@@ -10,6 +10,8 @@ from attrs import frozen
 
 from ...app.extras import require
 from ...ports.errors import BarnabasError, ConfigError
+from ..commits import CommitLog
+from ..damage import DamagedRange
 from ..session import REPORT_PACKAGES, local_session, session_settings
 from ..spark_errors import plain_spark_errors
 from ..table import read_table
@@ -31,6 +33,8 @@ class ReportResult:
     lines: int
     parsed: int
     malformed: int
+    damaged: Sequence[DamagedRange] = ()
+    """What the table lacks of these topics, since it was damaged."""
 
 
 def report(
@@ -58,6 +62,9 @@ def report(
         session_settings(session, {"spark.sql.session.timeZone": "UTC"}),
     ):
         sections = [_section(name, read_table(session, folder, topics=[name])) for name in chosen]
+    damaged = [each for each in _damaged(Path(folder)) if each.topic in chosen]
+    for section in sections:
+        section["damaged"] = [str(each) for each in damaged if each.topic == section["topic"]]
     html = render(Path(folder), sections, datetime.now(UTC))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
@@ -69,6 +76,7 @@ def report(
         lines=sum(section["figures"].lines for section in sections),
         parsed=sum(getattr(section["figures"], "parsed", section["figures"].lines) for section in sections),
         malformed=sum(getattr(section["figures"], "malformed", 0) for section in sections),
+        damaged=damaged,
     )
 
 
@@ -128,6 +136,11 @@ def _section(topic: str, rows: "DataFrame") -> dict[str, Any]:
     if metrics.is_metrics(samples):
         return metrics_section(topic, metrics.metric_figures(rows.select("value")))
     return lines_section(topic, metrics.line_figures(rows))
+
+
+def _damaged(folder: Path) -> Sequence[DamagedRange]:
+    last = CommitLog(folder).last()
+    return () if last is None else last.damaged
 
 
 def _topics(folder: Path) -> list[str]:

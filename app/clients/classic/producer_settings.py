@@ -90,3 +90,5 @@ class ClassicConsumerSettings:
     fetch_size_max: int = field(default=104_857_600, validator=ge(4))
     """How far a fetch grows for one message that is larger than it."""
     check_crcs: bool = True
+    skip_damaged: bool = False
+    """For readers that tell what they leave out: the pipeline's. A fetch raises."""

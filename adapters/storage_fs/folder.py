@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from weakref import WeakSet
 
@@ -93,23 +93,22 @@ class FsFolder:
     def write_all_small(self, contents: Mapping[str, bytes]) -> None:
         if not contents:
             return
-        with self._small_lock:
-            for name, content in contents.items():
-                self._replace(name, content)
-            self.flush()
-
-    def _replace(self, name: str, content: bytes) -> None:
-        path, temporary = self.path / plain_name(name), self.path / f"{name}.tmp"
-        with translated(f"cannot write {path}"):
+        paths = {self.path / f"{plain_name(name)}.tmp": self.path / name for name in contents}
+        with self._small_lock, translated(f"cannot write {', '.join(map(str, paths.values()))}"), ExitStack() as opened:
             try:
-                with temporary.open("wb") as file:
+                files = [opened.enter_context(temporary.open("wb")) for temporary in paths]
+                for file, content in zip(files, contents.values(), strict=True):
                     file.write(content)
                     file.flush()
+                for file in files:  # all are written: the file system does much of the work once for all
                     sync(file.fileno())
-                temporary.replace(path)
+                for temporary, path in paths.items():
+                    temporary.replace(path)
             except OSError:
-                _discard(temporary)
+                for temporary in paths:
+                    _discard(temporary)
                 raise
+            sync_folder(self.path)
 
     def flush(self) -> None:
         with translated(f"cannot flush {self.path}"):

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from attrs import evolve
+
 from ...ports.entropy import Entropy
 from ...ports.errors import BarnabasError
 from ...ports.storage import FileMissing, Folder, StorageError
@@ -11,6 +13,7 @@ from ..message.codec import Codecs
 from .checkpoints import PARTITION_METADATA, format_partition_metadata, parse_partition_metadata
 from .config import LogConfig
 from .data_folder import DataFolder
+from .formats import format_of_files
 from .log import Log
 from .retention import DeletionPolicy
 
@@ -32,11 +35,17 @@ class Opening:
     log_start: int
 
     def open(self) -> Log:
-        """Any thread that has the folder for itself. Raises `StorageError`."""
+        """Any thread that has the folder for itself. A log that is there stays in its format. Raises `StorageError`."""
+        folder = self.home.log_dir.folder(str(self.partition))
+        path = f"{self.home.log_dir.path}/{self.partition}"
+        found, wanted = format_of_files(path, folder.files()), self.config.message_format
+        if found is not None and found != wanted:
+            text = f"{path} holds segments of the format {found} and stays in it"
+            self.report(f"{text}; message.format = {wanted} counts for new logs only")
         return Log.open(
-            self.home.log_dir.folder(str(self.partition)),
+            folder,
             topic_partition=self.partition,
-            config=self.config,
+            config=evolve(self.config, message_format=found or wanted),
             now_ms=self.now_ms,
             recover=self.recover,
             recovery_point=self.recovery_point,

@@ -1,8 +1,18 @@
 """How much of a log is durable, and when it must be flushed (facts B3, A4)."""
 
+from typing import NamedTuple
+
 from ...ports.storage import StorageError
 from .config import LogConfig
 from .flushing import FlushWork
+
+
+class DurableState(NamedTuple):
+    """Equal to an earlier one if nothing was appended, cut or flushed in between."""
+
+    appended: int
+    truncations: int
+    recovery_point: int
 
 
 class Durability:
@@ -24,6 +34,9 @@ class Durability:
         self._flushed = 0
         self._last_flush_ms = 0
         self._truncations = 0
+
+    def state(self) -> DurableState:
+        return DurableState(self.appended, self._truncations, self.recovery_point)
 
     def opened(self, recovery_point: int, end: int) -> None:
         """The log stands as it was found."""

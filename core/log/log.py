@@ -18,7 +18,7 @@ from ..message.batch_header import BatchHeader
 from ..message.codec import Codecs
 from .checkpoints import format_epochs, read_epochs
 from .config import LONG_MAX, LogConfig
-from .durability import Durability
+from .durability import Durability, DurableState
 from .flushing import FlushWork
 from .format import LogSegment
 from .formats import log_format
@@ -68,6 +68,7 @@ class Log:
         self._report = report
         self._entropy = entropy
         self._durable = Durability()
+        self._found: DurableState | None = None
         self._start = self._end = 0
         self._segments: SegmentList
         self._jitter_ms = self._draw_jitter()
@@ -124,6 +125,8 @@ class Log:
             self._begin_anew(self._start, now_ms)
             return
         self._durable.opened(loaded.recovery_point, self._end)
+        if not recover:
+            self._found = self._durable.state()
         self._ledger.load(self._segments.items, self._end, now_ms)
         self.epochs.truncate_from_end(self._end)
         self.epochs.truncate_from_start(self._start)
@@ -468,6 +471,7 @@ class Log:
         try:
             if self._durable.failure is None:
                 self._segments.active.write_indexes()
+            if self._durable.failure is None and not self._is_as_found():
                 if self._format.keeps_producers:
                     self._ledger.take_at_stop(self._end, self._segments.bases[0])
                 self.flush(now_ms)
@@ -478,6 +482,10 @@ class Log:
             self.abandon()
         if self._durable.failure is not None:
             raise self._durable.failure
+
+    def _is_as_found(self) -> bool:
+        """True if all is as an orderly stop had left it, so that there is nothing to flush at the next."""
+        return self._found == self._durable.state() and not self.epochs.changed
 
     def abandon(self) -> None:
         """Release the files without making anything durable: the log is deleted, or its disk has failed."""

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from attrs import evolve
-
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
@@ -20,7 +18,6 @@ from .config import LONG_MAX, LogConfig
 from .creation import Creation, Opening
 from .data_folder import DataFolder
 from .format import LogSegment
-from .formats import format_of_files
 from .log import Log
 from .names import DELETE_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, transient_folder_name
 from .ownership import Ownership
@@ -171,17 +168,7 @@ class LogManager:
             self._report(info(f"{folder.log_dir.path}: {len(folder.logs)} logs are checked"))
 
     def _opening(self, folder: DataFolder, partition: TopicPartition, *, recover: bool) -> Opening:
-        """Raises `StorageError`."""
         config = self._config_for(partition.topic)
-        files = folder.log_dir.folder(str(partition))
-        found = format_of_files(f"{folder.log_dir.path}/{partition}", files.files())
-        if found is not None and found != config.message_format:
-            wanted = config.message_format
-            self._report(
-                f"{folder.log_dir.path}/{partition} holds segments of the format {found} and stays in it; "
-                f"message.format = {wanted} counts for new logs only"
-            )
-            config = evolve(config, message_format=found)
         return Opening(
             home=folder,
             partition=partition,

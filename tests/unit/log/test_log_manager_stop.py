@@ -142,3 +142,22 @@ def test_without_logs() -> None:
     stopped = house.stop()
     house.scheduler.run_pending()
     assert (stopped, house.clean()) == ([True], [True, True])
+
+
+def test_what_was_not_written_to_is_not_flushed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House()
+    for number in range(3):
+        put(house.manager.create(tp(number)), b"x")
+    house.stop()
+    house.scheduler.run_pending()
+    manager = house.start()
+    changed = manager.get(tp(1))
+    assert changed is not None
+    put(changed, b"y")
+    flushed: list[str] = []
+    monkeypatch.setattr(MemoryFile, "flush", lambda self: flushed.append(self.name))
+    stopped = house.stop()
+    house.scheduler.run_pending()
+    assert (stopped, house.clean()) == ([True], [True, True])
+    assert flushed.count("00000000000000000000.log") == 1
+    assert [len(read_all(log)) for _, log in sorted(house.start().logs().items())] == [1, 2, 1]

@@ -89,10 +89,6 @@ class Reactor:
         """Run `work` on a worker thread, then `done` on the reactor."""
         if self._closed:
             raise ClosedError("the reactor has stopped")
-        if self._executor is None:
-            from concurrent.futures import ThreadPoolExecutor
-
-            self._executor = ThreadPoolExecutor(self._workers, thread_name_prefix="barnabas-worker")
         self._offloaded += 1
 
         def finish(outcome: Outcome[T]) -> None:
@@ -103,6 +99,16 @@ class Reactor:
             outcome = Outcome.of(work)
             self.call_soon(lambda: finish(outcome))
 
+        try:
+            self._submit(run)
+        except RuntimeError:  # the interpreter ends and gives no more threads, but the work is to be done all the same
+            run()
+
+    def _submit(self, run: Callable[[], None]) -> None:
+        if self._executor is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._executor = ThreadPoolExecutor(self._workers, thread_name_prefix="barnabas-worker")
         self._executor.submit(run)
 
     # --- sockets

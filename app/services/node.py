@@ -27,6 +27,7 @@ from ...ports.transport import Listener as OpenPort
 from ...ports.values import frozen
 from ..config import BrokerConfig, Listener
 from ..config.classic import CLASSIC, FORMAT_KEY
+from .broker_ids import GENERATED, with_broker_id
 from .broker_service import BrokerService
 from .data_folders import checked_cluster_id
 from .endpoints import Endpoints
@@ -160,7 +161,7 @@ class BrokerNode:
         self._began_ms = outside.clock.monotonic_ms()
         closing.callback(outside.finish)
         folders = ", ".join(config.data_dirs) if config.storage == "fs" else "memory"
-        self._report(info(f"broker {config.broker_id} starts: logs in {folders}, coordination {config.coordination}"))
+        self._report(info(f"{_name(config)} starts: logs in {folders}, coordination {config.coordination}"))
         if config.without_effect:
             self._report(info(f"set, but without an effect here: {', '.join(config.without_effect)}"))
         log_dirs = []
@@ -169,6 +170,7 @@ class BrokerNode:
             log_dirs.append(log_dir)
         coordination = self._coordination = outside.open_coordination()
         closing.callback(coordination.close)
+        config = self._config = with_broker_id(config, log_dirs, coordination, self._report)
         check_alone(config, coordination, self._report)
         settings = BrokerSettings(config, coordination, self._report, self._plugins.deletion_policy)
         registry = TopicRegistry(coordination, outside.entropy, in_room(outside.report, "core.cluster"))
@@ -377,6 +379,10 @@ class BrokerNode:
             self._report(info(f"broker {self._config.broker_id} has stopped, in {took_ms:.0f} ms"))
             for stopped in self._when_stopped:
                 stopped()
+
+
+def _name(config: BrokerConfig) -> str:
+    return "a broker without a number" if config.broker_id == GENERATED else f"broker {config.broker_id}"
 
 
 def _ignore(_: int) -> None:

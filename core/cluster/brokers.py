@@ -41,6 +41,22 @@ def random_uuid(entropy: Entropy) -> bytes:
     return bytes(token)
 
 
+def next_broker_id(coordination: Coordination, reserved_max: int) -> int:
+    """A number that no broker of the cluster has got before, above `reserved_max` (as Kafka with ZooKeeper made them).
+
+    Raises `CoordinationError`.
+    """
+    while True:
+        try:
+            return reserved_max + coordination.set(layout.BROKER_NUMBERS, b"")
+        except NoNode:
+            pass
+        try:
+            coordination.create(layout.BROKER_NUMBERS)
+        except NodeExists:
+            continue
+
+
 def live_brokers(coordination: Coordination, report: Callable[[str], None]) -> list[BrokerRegistration]:
     """The brokers that are registered now, by id. A node that makes no sense is reported and skipped."""
     found = []

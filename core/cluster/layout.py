@@ -14,6 +14,8 @@ FORMAT = 1
 CLUSTER_ID = "/barnabas/cluster/id"
 TOPICS = "/barnabas/topics"
 BROKER_IDS = "/barnabas/brokers/ids"
+BROKER_NUMBERS = "/barnabas/brokers/seqid"
+"""Its version counts the numbers of brokers that were generated."""
 CONTROLLER = "/barnabas/controller"
 """Ephemeral: the one broker that changes topics and configs."""
 PARTITIONS = "/barnabas/partitions"

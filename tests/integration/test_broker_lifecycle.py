@@ -2,6 +2,8 @@
 
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import urllib.request
 from pathlib import Path
@@ -248,3 +250,18 @@ def test_metrics_are_found_over_http() -> None:
     assert 'kafka_server_brokertopicmetrics_messagesin_total{topic="t"} 1.0' in lines
     assert 'kafka_topic_partition_current_offset{partition="0",topic="t"} 1.0' in lines
     assert 'kafka_network_requestmetrics_requests_total{request="Produce"} 1.0' in lines
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_broker_that_nobody_closed_stops_with_its_process(tmp_path: Path, used: bool) -> None:
+    script = f"""
+from barnabas import Broker, Producer
+broker = Broker({str(tmp_path / "data")!r}).start()
+if {used}:
+    with Producer(broker) as producer:
+        producer.send("t", b"x")
+        producer.confirm(20)
+"""
+    done = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, check=True)
+    assert done.stderr == b""
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()

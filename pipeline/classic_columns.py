@@ -7,6 +7,7 @@ from itertools import chain
 from ..core.message.classic.entry import next_entry, plain_run
 from ..core.message.classic.reader import Decoder
 from ..core.message.codec import DECOMPRESSED_BYTES_MAX, Codecs
+from ..ports.errors import ApiError
 from .cluster import Columns
 
 PIECE_BYTES = 1024 * 1024
@@ -59,35 +60,40 @@ def classic_columns(
 
     The last piece's `next_offset` is behind the last whole entry that was taken; before that, a piece that ends inside
     a wrapper leads back to the wrapper's start. Yields at least one piece, perhaps without rows. A part of an entry at
-    the end is left out. Raises `ApiError` as iterating over a `ClassicMessageSet` does.
+    the end is left out. Raises `ApiError` as iterating over a `ClassicMessageSet` does; the piece before that leads on
+    to the entry that is wrong.
     """
     piece, position = _Piece(), 0
-    while from_offset + position < upto:
-        payloads, ends = plain_run(data, position, check_crc)
-        if ends:
-            starts = [from_offset + start for start in (position, *ends[:-1])]
-            count = bisect_left(starts, upto)
-            piece.plain(payloads[:count], starts[:count])
-            position = ends[count - 1]
-        else:
-            entry = next_entry(data, position, check_crc=check_crc)
-            if entry is None:
-                break
-            if entry.codec_id:
-                start = from_offset + position
-                first = 0
-                for values in _opened(data[position : entry.end], codecs, check_crc):
-                    piece.wrapped(values, start, first)
-                    first += len(values)
-                    if piece.size_bytes >= piece_bytes:
-                        yield piece.columns(start)
-                        piece = _Piece()
+    try:
+        while from_offset + position < upto:
+            payloads, ends = plain_run(data, position, check_crc)
+            if ends:
+                starts = [from_offset + start for start in (position, *ends[:-1])]
+                count = bisect_left(starts, upto)
+                piece.plain(payloads[:count], starts[:count])
+                position = ends[count - 1]
             else:
-                piece.plain([data[entry.payload_start : entry.end]], [from_offset + position])
-            position = entry.end
-        if piece.size_bytes >= piece_bytes:
-            yield piece.columns(from_offset + position)
-            piece = _Piece()
+                entry = next_entry(data, position, check_crc=check_crc)
+                if entry is None:
+                    break
+                if entry.codec_id:
+                    start = from_offset + position
+                    first = 0
+                    for values in _opened(data[position : entry.end], codecs, check_crc):
+                        piece.wrapped(values, start, first)
+                        first += len(values)
+                        if piece.size_bytes >= piece_bytes:
+                            yield piece.columns(start)
+                            piece = _Piece()
+                else:
+                    piece.plain([data[entry.payload_start : entry.end]], [from_offset + position])
+                position = entry.end
+            if piece.size_bytes >= piece_bytes:
+                yield piece.columns(from_offset + position)
+                piece = _Piece()
+    except ApiError:
+        yield piece.columns(from_offset + position)
+        raise
     yield piece.columns(from_offset + position)
 
 

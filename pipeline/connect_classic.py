@@ -9,6 +9,8 @@ from ..app.clients.classic.producer_settings import ClassicConsumerSettings, Reg
 from ..app.clients.classic.simple_consumer import ClassicSimpleConsumer
 from ..app.clients.settings import read_settings
 from ..core.message.classic.message_set import ClassicMessageSet
+from ..core.message.classic.resync import next_intact_entry
+from ..core.message.damage import CorruptRecord, is_damage
 from ..plugins.host import PluginHost
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError
@@ -17,6 +19,7 @@ from ..ports.words import Buffer
 from .classic_columns import classic_columns
 from .client_options import registry_names
 from .cluster import EARLIEST, Columns, Place, TopicInfo, Where
+from .damage import DamagedRange
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """Per fetch, unless the settings say otherwise: as large as in the current generation."""
@@ -39,6 +42,7 @@ class ClassicCluster:
         given = {"fetch.size", "max.partition.fetch.bytes"} & self._consumer_settings.keys()
         self._fetch_bytes = chosen.fetch_size if given else CHUNK_BYTES
         self._check_crcs = chosen.check_crcs
+        self._skip_damaged = chosen.skip_damaged
         self._whereabouts = find_out(
             where.bootstrap,
             broker_list=where.broker_list,
@@ -72,6 +76,7 @@ class ClassicCluster:
                 raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{place} ends at {position}, before offset {end}")
             records = piece.records
             data = bytes(records if isinstance(records, Buffer) else records.read())
+            reached = position
             try:
                 for columns in classic_columns(
                     data, self._codecs, from_offset=position, upto=end, check_crc=self._check_crcs
@@ -79,10 +84,21 @@ class ClassicCluster:
                     yield columns
                     reached = columns.next_offset
             except ApiError as error:
-                raise ApiError(error.code, f"{place}: {error.message} (of a fetch at offset {position})") from error
+                if not (is_damage(error) or (self._skip_damaged and error.code is ErrorCode.INVALID_FETCH_SIZE)):
+                    text = f"{place}: {error.message} (of a fetch at offset {position})"
+                    raise ApiError(error.code, text) from error
+                if not self._skip_damaged:
+                    reason = f"broker {place.broker}: {error.message}"
+                    raise CorruptRecord(place.topic, place.partition, reached, reason) from error
+                behind = position + _behind(data, reached - position, whole=position + len(data) >= end)
+                yield Columns.without_records(_damaged(place, reached, behind, error.message))
+                reached = behind
             if reached <= position:
-                text = f"{place}: there is no message at offset {position}, only {len(data)} bytes"
-                raise ApiError(ErrorCode.CORRUPT_MESSAGE, text)
+                text = f"broker {place.broker}: there is no message, only {len(data)} bytes"
+                if not self._skip_damaged:
+                    raise CorruptRecord(place.topic, place.partition, position, text)
+                yield Columns.without_records(_damaged(place, position, end, text))
+                reached = end
             position = reached
 
     def boundary(self, place: Place, start: int, wanted: int) -> int:
@@ -140,4 +156,19 @@ class ClassicCluster:
 def _info(topic: str, counts: Mapping[int, int]) -> TopicInfo:
     return TopicInfo(
         topic, [Place(topic, number, broker) for broker in sorted(counts) for number in range(counts[broker])]
+    )
+
+
+def _behind(data: bytes, position: int, *, whole: bool) -> int:
+    """The position in what was fetched at which to read on. Where nothing more is right, an entry may still begin in
+    the second half and go on behind it, unless this is the `whole` rest."""
+    found = next_intact_entry(data, position)
+    if found is not None:
+        return found
+    return len(data) if whole else max(position + 1, position + (len(data) - position) // 2)
+
+
+def _damaged(place: Place, start: int, end: int, reason: str) -> DamagedRange:
+    return DamagedRange(
+        topic=place.topic, partition=place.partition, broker=place.broker, start=start, end=end, reason=reason
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.classic.topic_filter import TopicFilter
 from ...core.client.errors import EncodeError
+from ...core.message.damage import is_damage
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ..clients.waiting import logger
 from .sources import make_source
@@ -41,7 +42,8 @@ class MirrorMaker:
 
     Offsets are committed only after the target took the messages: what was under way at a crash is copied again. A
     target that cannot be reached is tried again for ever. What it can never take (a message larger than it allows, a
-    null value for a classic one) stops the mirror. Raises `ConfigError`; `start` also `BarnabasError`.
+    null value for a classic one) stops the mirror; so does a damaged message of a source, unless `skip.damaged` is true
+    in its configuration (then the log tells what was left out). Raises `ConfigError`; `start` also `BarnabasError`.
     """
 
     def __init__(
@@ -238,6 +240,8 @@ class _Carrier:
         except ClosedError:
             return []
         except BarnabasError as error:
+            if isinstance(error, ApiError) and is_damage(error):
+                raise  # asking again would leave the partition behind for ever, in silence
             self._mirror.report(f"mirror: reading from {self._book.source.name}: {error}")
             self._mirror.stopping.wait(RETRY_S)
             return []

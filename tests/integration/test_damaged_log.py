@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.command import barnabas_here
+from support.waiting import wait_for
 
-from barnabas import Broker, Consumer, Message, Producer, SimpleConsumer
+from barnabas import Broker, Consumer, Message, MirrorMaker, Producer, SimpleConsumer
 from barnabas.core.message.batch_header import HEADER, LENGTH_OVERHEAD, crc_valid, parse_header
 from barnabas.core.message.damage import CorruptRecord
 from barnabas.pipeline.load import load
@@ -166,3 +167,20 @@ def _check_report(table: Path, told: list[tuple[int, int]]) -> None:
     for start, end in told:
         assert f"t-0: offsets {start} to {end}" in page
         assert f"t-0: offsets {start} to {end}".encode() in out.stderr
+
+
+@pytest.mark.parametrize("damaged", ["payload"], indirect=True)
+def test_a_mirror_stops_with_the_reason_or_goes_on_on_request(damaged: Broker, tmp_path: Path) -> None:
+    source = {"bootstrap.servers": damaged.bootstrap, "offsets.file": str(tmp_path / "offsets.json")}
+    with Broker(storage="memory") as broker:
+        target = {"bootstrap.servers": broker.bootstrap}
+        mirror = MirrorMaker([source], target, whitelist="t")
+        with pytest.raises(CorruptRecord, match="t-0 is damaged at offset 150"), mirror:
+            mirror.wait(WAIT_S)
+        assert mirror.copied == 150
+        with MirrorMaker([{**source, "skip.damaged": True}], target, whitelist="t") as again:
+            wait_for(lambda: again.copied == 140, WAIT_S)
+        with Consumer(broker.bootstrap) as consumer:
+            consumer.assign("t", position="earliest")
+            values = [message.value for message in consumer.messages(stop_at_end=True, timeout=WAIT_S)]
+        assert values == [b"%d" % n for n in (*range(150), *range(160, COUNT))]

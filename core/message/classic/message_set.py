@@ -9,6 +9,7 @@ from ....ports.storage import Region, size_of
 from ....ports.transport import Piece
 from ....ports.words import Buffer
 from ..codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
+from ..damage import CorruptRecord, is_damage
 from ..message import Message
 from .entry import LENGTH
 from .reader import Decoder, ShallowMessage, shallow_messages
@@ -19,7 +20,7 @@ class ClassicMessageSet:
 
     Iterating goes deep, through compressed wrappers; offsets are as `decode_set` tells. It raises `ApiError`: `error`
     when the broker answered one; INVALID_FETCH_SIZE when the first message is larger than what was fetched;
-    CORRUPT_MESSAGE at the first bad message, after those before it; UNSUPPORTED_COMPRESSION_TYPE; MESSAGE_TOO_LARGE
+    `CorruptRecord` at the first bad message, after those before it; UNSUPPORTED_COMPRESSION_TYPE; MESSAGE_TOO_LARGE
     for one wrapper of more than `max_bytes`.
     """
 
@@ -79,7 +80,7 @@ class ClassicMessageSet:
     def __iter__(self) -> Iterator[Message]:
         self._raise_error()
         decoder = Decoder(self._codecs, self.topic, self.partition, self.max_bytes, self.check_crc)
-        return chain.from_iterable(decoder.runs(bytes(self._read()), self.from_offset))
+        return chain.from_iterable(self._runs(decoder))
 
     def shallow(self) -> Iterator[ShallowMessage]:
         """The outer messages, wrappers unopened. Raises as iterating does."""
@@ -96,6 +97,17 @@ class ClassicMessageSet:
         """Hand the bytes, or the region, as they are to `write` in one call; returns their number."""
         write(self.records)
         return self.size
+
+    def _runs(self, decoder: Decoder) -> Iterator[list[Message]]:
+        at = self.from_offset
+        try:
+            for run in decoder.runs(bytes(self._read()), at):
+                yield run
+                at = run[-1].offset
+        except ApiError as error:
+            if is_damage(error):
+                raise CorruptRecord(self.topic, self.partition, at, error.message) from error
+            raise
 
     def _raise_error(self) -> None:
         if self.error is not ErrorCode.NONE:

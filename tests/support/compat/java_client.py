@@ -40,6 +40,12 @@ _TOOLS = (
     "com.fasterxml.jackson.datatype:jackson-datatype-jdk8:2.21.2",
 )
 """What the console tools use. Named one by one: all that kafka-tools asks for would be Kafka Connect as well."""
+_BROKER = (
+    "org.pcollections:pcollections:4.0.2",
+    "org.hdrhistogram:HdrHistogram:2.2.2",
+    "com.github.ben-manes.caffeine:caffeine:3.2.3",
+)
+"""What a broker needs besides."""
 _SOURCES = [Path(__file__).parent / "java" / name for name in ("Driver.java", "Tool.java")]
 
 
@@ -55,6 +61,12 @@ def java_classpath(generation: int) -> str:
 
     recipe = "\n".join([*libraries, *(source.read_text(encoding="utf-8") for source in _SOURCES)])
     return f"{fetched(f'java-{generation}-driver', recipe, compile_driver)}:{folder}/*"
+
+
+def broker_classpath() -> str:
+    """Of Apache Kafka's broker. Raises `Unavailable`."""
+    need("java", "mvn")
+    return f"{jars('kafka-broker', [_CLIENTS[4], *_COMMON, *_TOOLS, *_BROKER])}/*"
 
 
 def _client(bootstrap: str, generation: int) -> RemoteClient:

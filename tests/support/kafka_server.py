@@ -1,0 +1,57 @@
+"""A broker of Apache Kafka, alone (KRaft), from jars of a Maven repository."""
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.compat.java_client import QUICK, broker_classpath
+from support.compat.model import Unavailable
+from support.server_process import ServerProcess, free_ports
+
+_CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+_FORMAT_LIMIT_S = 60
+
+
+class KafkaServer(ServerProcess):
+    """Makes topics by itself; internal topics have one partition; compacts soon."""
+
+    name = "Kafka"
+
+    def __init__(self, folder: Path) -> None:
+        """Skips the test where the jars, or Java, cannot be had."""
+        try:
+            java = ["java", *QUICK, "-cp", broker_classpath()]
+        except Unavailable as error:
+            pytest.skip(f"Apache Kafka cannot be had here: {error}")
+        config = folder / "server.properties"
+        super().__init__(folder, [*java, "kafka.Kafka", str(config)])
+        self.port, controller = free_ports(2)
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(folder / "data"),
+            "group.initial.rebalance.delay.ms": "0",
+            "log.cleaner.backoff.ms": "100",
+            **{f"{name}.replication.factor": "1" for name in ("offsets.topic", "transaction.state.log")},
+            **{f"{name}.num.partitions": "1" for name in ("offsets.topic", "transaction.state.log")},
+            "transaction.state.log.min.isr": "1",
+        }
+        config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        words = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(config)]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=_FORMAT_LIMIT_S, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def serves(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 2):
+                return True
+        except OSError:
+            return False

@@ -16,6 +16,7 @@ from .logs import log_report
 
 if TYPE_CHECKING:
     from ..adapters.transport_tcp import Reactor
+    from ..core.steps import StepRunner
     from ..ports.broker_api import BrokerApi, Request
     from ..ports.clock import Clock
     from ..ports.coordination import Coordination
@@ -209,7 +210,7 @@ def remote_coordination(
 
 
 def _servers(watching: Watching) -> dict[str, MakeServer]:
-    def classic(api: BrokerApi, **given: Any) -> Server:
+    def classic(api: BrokerApi, *, steps: StepRunner, **given: Any) -> Server:  # noqa: ARG001  no long answers there
         from ..adapters.wire_classic.server import ClassicServer
 
         report, watch = watching.report("adapters.wire_classic"), watching.requests()

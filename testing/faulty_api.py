@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from ..app.services.node import MakeServer, Server
+from ..core.steps import StepRunner
 from ..ports.broker_api import BrokerApi, Caller, Reply, Request
 from ..ports.broker_api.envelope import ResultT
 from ..ports.errors import ClosedError
@@ -76,9 +77,12 @@ def faulty_servers(
 ) -> MakeServer:
     """Makes servers with faults; `made` is told of each."""
 
-    def make_faulty(api: BrokerApi, *, listener: str, max_in_flight: int, gone: Callable[[int], None]) -> Server:
+    def make_faulty(
+        api: BrokerApi, *, listener: str, max_in_flight: int, gone: Callable[[int], None], steps: StepRunner
+    ) -> Server:
         faulty = FaultyApi(api, faults, scheduler)
-        server = FaultyServer(make(faulty, listener=listener, max_in_flight=max_in_flight, gone=gone), faults)
+        kept = make(faulty, listener=listener, max_in_flight=max_in_flight, gone=gone, steps=steps)
+        server = FaultyServer(kept, faults)
         made(server)
         return server
 

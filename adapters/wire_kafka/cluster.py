@@ -94,6 +94,7 @@ DESCRIBE_LOG_DIRS = Api(
             ),
         ),
     ),
+    long_answers=True,
 )
 
 APIS = (DESCRIBE_CLUSTER, DESCRIBE_LOG_DIRS)

@@ -84,6 +84,7 @@ DESCRIBE_CONFIGS = Api(
             ),
         ),
     ),
+    long_answers=True,
 )
 
 

@@ -1,5 +1,7 @@
 """OffsetCommit (8), OffsetFetch (9), OffsetDelete (47)."""
 
+from collections.abc import Iterator
+
 from attrs import evolve
 
 from ...ports.broker_api import (
@@ -32,6 +34,7 @@ from .schema import (
     NullableByTopic,
     One,
     Struct,
+    write_in_steps,
 )
 from .wire import Malformed, Reader, Writer
 
@@ -79,6 +82,8 @@ _POSITION = (
 class PositionsOfGroup:
     """The positions of one group, or its error in their place; in version 1 the error of every partition."""
 
+    has_steps = True
+
     def __init__(self, layout: Codec[FetchedGroup]) -> None:
         self._layout = layout
 
@@ -86,10 +91,14 @@ class PositionsOfGroup:
         return self._layout.read(reader, version)
 
     def write(self, writer: Writer, version: int, value: FetchedGroup) -> None:
+        for _ in self.write_in_steps(writer, version, value):
+            pass
+
+    def write_in_steps(self, writer: Writer, version: int, value: FetchedGroup) -> Iterator[None]:
         if value.error is not ErrorCode.NONE:
             told = () if version >= 2 else [evolve(each, error=value.error) for each in value.partitions]
             value = evolve(value, partitions=told)
-        self._layout.write(writer, version, value)
+        yield from write_in_steps(self._layout, writer, version, value)
 
 
 def _least_offset_fetch(request: OffsetFetch) -> int:
@@ -178,6 +187,7 @@ OFFSET_FETCH = Api(
     ),
     least_version=_least_offset_fetch,
     completed=_complete_offset_fetch,
+    long_answers=True,
 )
 
 OFFSET_DELETE = Api(

@@ -305,6 +305,7 @@ DESCRIBE_GROUPS = Api(
             ),
         ),
     ),
+    long_answers=True,
 )
 
 
@@ -342,6 +343,7 @@ LIST_GROUPS = Api(
         ),
     ),
     least_version=_least_list_groups,
+    long_answers=True,
 )
 
 DELETE_GROUPS = Api(

@@ -14,6 +14,7 @@ from ...ports.broker_api import (
 )
 from ...ports.broker_api.metadata import NO_TOPIC_ID
 from .api import Api
+from .kept import Kept
 from .schema import (
     BOOL,
     ERROR,
@@ -71,6 +72,7 @@ LIST_OFFSETS = Api(
     ),
     least_version=_least_list_offsets,
     by_partition=True,
+    long_answers=True,
 )
 
 
@@ -137,61 +139,53 @@ def _least_metadata(request: Metadata) -> int:
     return 0 if request.topics is None or request.topics else 1
 
 
+_PARTITION = Struct(
+    PartitionMetadata,
+    Field("error", ERROR),
+    Field("partition", I32),
+    Field("leader", I32),
+    Field("leader_epoch", I32, since=7, absent=-1),
+    Field("replicas", Array(I32)),
+    Field("isr", Array(I32)),
+    Field("offline_replicas", Array(I32), since=5),
+)
+_TOPIC = Struct(
+    TopicMetadata,
+    Field("error", ERROR),
+    Field("name", TEXT, until=11),
+    Field("name", NULLABLE_TEXT, since=12),
+    Field("topic_id", UUID, since=10),
+    Field("internal", BOOL, since=1),
+    Field("partitions", Array(_PARTITION)),
+    Field("authorized_operations", I32, since=8),
+)
+_BROKER = Struct(
+    BrokerNode,
+    Field("node_id", I32),
+    Field("host", TEXT),
+    Field("port", I32),
+    Field("rack", NULLABLE_TEXT, since=1),
+)
+
 METADATA = Api(
     key=3,
     versions=(0, 12),
     flexible_from=9,
     request_type=Metadata,
     request=MetadataRequest(),
-    result=Struct(
-        MetadataResult,
-        Field("throttle_ms", I32, since=3),
-        Field(
-            "brokers",
-            Array(
-                Struct(
-                    BrokerNode,
-                    Field("node_id", I32),
-                    Field("host", TEXT),
-                    Field("port", I32),
-                    Field("rack", NULLABLE_TEXT, since=1),
-                )
-            ),
-        ),
-        Field("cluster_id", NULLABLE_TEXT, since=2, absent=None),
-        Field("controller_id", I32, since=1, absent=-1),
-        Field(
-            "topics",
-            Array(
-                Struct(
-                    TopicMetadata,
-                    Field("error", ERROR),
-                    Field("name", TEXT, until=11),
-                    Field("name", NULLABLE_TEXT, since=12),
-                    Field("topic_id", UUID, since=10),
-                    Field("internal", BOOL, since=1),
-                    Field(
-                        "partitions",
-                        Array(
-                            Struct(
-                                PartitionMetadata,
-                                Field("error", ERROR),
-                                Field("partition", I32),
-                                Field("leader", I32),
-                                Field("leader_epoch", I32, since=7, absent=-1),
-                                Field("replicas", Array(I32)),
-                                Field("isr", Array(I32)),
-                                Field("offline_replicas", Array(I32), since=5),
-                            )
-                        ),
-                    ),
-                    Field("authorized_operations", I32, since=8),
-                )
-            ),
-        ),
-        Field("authorized_operations", I32, since=8, until=10),
+    result=Kept(
+        Struct(
+            MetadataResult,
+            Field("throttle_ms", I32, since=3),
+            Field("brokers", Array(_BROKER)),
+            Field("cluster_id", NULLABLE_TEXT, since=2, absent=None),
+            Field("controller_id", I32, since=1, absent=-1),
+            Field("topics", Array(Kept(_TOPIC))),
+            Field("authorized_operations", I32, since=8, until=10),
+        )
     ),
     least_version=_least_metadata,
+    long_answers=True,
 )
 
 APIS = (LIST_OFFSETS, METADATA)

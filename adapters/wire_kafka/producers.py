@@ -66,6 +66,7 @@ DESCRIBE_PRODUCERS = Api(
             ),
         ),
     ),
+    long_answers=True,
 )
 
 APIS = (INIT_PRODUCER_ID, DESCRIBE_PRODUCERS)

@@ -4,25 +4,25 @@ The field tables of the protocol (facts E1) are stated with these as data. `Stru
 that each field of the wire belongs to, in wire order, with the versions that have it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, IntEnum
 from struct import Struct as Layout
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from attrs import field
 
 from ...ports.error_codes import ErrorCode
 from ...ports.values import frozen
 from . import wire
-from .wire import Malformed, Reader, Writer
+from .wire import COPIED_BYTES_MAX, Malformed, Reader, Writer
 
 T = TypeVar("T")
+
 EnumT = TypeVar("EnumT", bound=IntEnum)
 NEWEST = 0x7FFF
 ERROR_TEXT_MAX = 2000
 """Characters of an error's text; more than a person reads, and far below what the encodings can carry."""
-COPIED_BYTES_MAX = 4096
-"""Longer bytes go into a frame by reference."""
+_ITEMS_PER_STEP = 16
 
 
 class Codec(Protocol[T]):
@@ -35,6 +35,27 @@ class Codec(Protocol[T]):
     def write(self, writer: Writer, version: int, value: T) -> None:
         """Raises one of `wire.ENCODE_ERRORS`."""
         ...
+
+
+class Stepped(Codec[T], Protocol[T]):
+    """One whose values are written a little at a time where they may be large."""
+
+    @property
+    def has_steps(self) -> bool:
+        """True if a single value may be large."""
+        ...
+
+    def write_in_steps(self, writer: Writer, version: int, value: T) -> Iterator[None]:
+        """As `write`; others may have their turn whenever it yields."""
+        ...
+
+
+def write_in_steps(codec: Codec[T], writer: Writer, version: int, value: T) -> Iterator[None]:
+    """As `codec.write`, in steps where the codec has them."""
+    if getattr(codec, "has_steps", False):
+        yield from cast(Stepped[T], codec).write_in_steps(writer, version, value)
+    else:
+        codec.write(writer, version, value)
 
 
 class Number:
@@ -178,6 +199,7 @@ class Array(Generic[T]):
 
     def __init__(self, item: Codec[T]) -> None:
         self._item = item
+        self.has_steps = hasattr(item, "has_steps")  # one of structs; numbers and strings are written in no time
 
     def read(self, reader: Reader, version: int) -> Sequence[T]:
         return _read_items(self._item, reader, version, _present(reader.count()))
@@ -186,6 +208,23 @@ class Array(Generic[T]):
         writer.count(len(value))
         for item in value:
             self._item.write(writer, version, item)
+
+    def write_in_steps(self, writer: Writer, version: int, value: Sequence[T]) -> Iterator[None]:
+        writer.count(len(value))
+        yield from _items_in_steps(self._item, writer, version, value)
+
+
+def _items_in_steps(codec: Codec[T], writer: Writer, version: int, items: Sequence[T]) -> Iterator[None]:
+    if getattr(codec, "has_steps", False):
+        for item in items:
+            yield from write_in_steps(codec, writer, version, item)
+            yield
+        return
+    write = codec.write
+    for start in range(0, len(items), _ITEMS_PER_STEP):
+        for item in items[start : start + _ITEMS_PER_STEP]:
+            write(writer, version, item)
+        yield
 
 
 class NullableArray(Generic[T]):
@@ -209,6 +248,7 @@ class One(Generic[T]):
 
     def __init__(self, item: Codec[T]) -> None:
         self._item = item
+        self.has_steps = getattr(item, "has_steps", False)
 
     def read(self, reader: Reader, version: int) -> Sequence[T]:
         return (self._item.read(reader, version),)
@@ -217,6 +257,11 @@ class One(Generic[T]):
         if len(value) != 1:
             raise ValueError(f"{len(value)} values where version {version} has room for one")
         self._item.write(writer, version, value[0])
+
+    def write_in_steps(self, writer: Writer, version: int, value: Sequence[T]) -> Iterator[None]:
+        if len(value) != 1:
+            self.write(writer, version, value)
+        yield from write_in_steps(self._item, writer, version, value[0])
 
 
 class Row(Generic[T]):
@@ -315,7 +360,7 @@ class _Plan:
     """The fields that a version has, in order: by attribute name ("" for a filler) how each is read, and how it is
     written, with the value of a filler."""
 
-    __slots__ = ("absent", "readers", "writers")
+    __slots__ = ("absent", "codecs", "readers", "writers")
 
     def __init__(self, fields: Sequence[Part], version: int) -> None:
         present = [part for part in fields if not isinstance(part, Flag) and part.since <= version <= part.until]
@@ -325,6 +370,7 @@ class _Plan:
             (name, part.codec.write, part.value if isinstance(part, Filler) else None)
             for name, part in zip(names, present, strict=True)
         ]
+        self.codecs = [part.codec for part in present]
         self.absent = {
             part.name: part.absent
             for part in fields
@@ -341,6 +387,7 @@ class Struct(Generic[T]):
         self._fields = fields
         self._inline = inline
         self._plans: dict[int, _Plan] = {}
+        self.has_steps = any(getattr(part.codec, "has_steps", False) for part in fields if not isinstance(part, Flag))
 
     def read(self, reader: Reader, version: int) -> T:
         return self.read_with(reader, version, {})
@@ -364,6 +411,14 @@ class Struct(Generic[T]):
         if not self._inline:
             writer.end()
 
+    def write_in_steps(self, writer: Writer, version: int, value: T) -> Iterator[None]:
+        plan = self._plans.get(version) or self._plan(version)
+        for writing, codec in zip(plan.writers, plan.codecs, strict=True):
+            name, _, filler = writing
+            yield from write_in_steps(codec, writer, version, getattr(value, name) if name else filler)
+        if not self._inline:
+            writer.end()
+
     def _plan(self, version: int) -> _Plan:
         plan = self._plans[version] = _Plan(self._fields, version)
         return plan
@@ -374,6 +429,8 @@ class ByTopic(Generic[T]):
 
     `inline`: the partitions are bare numbers, no structs.
     """
+
+    has_steps = True
 
     def __init__(self, kind: Callable[..., T], *fields: Part, inline: bool = False) -> None:
         self._item = Struct(kind, *fields, inline=inline)
@@ -399,6 +456,15 @@ class ByTopic(Generic[T]):
             writer.count(len(items))
             for item in items:
                 self._item.write(writer, version, item)
+            writer.end()
+
+    def write_in_steps(self, writer: Writer, version: int, value: Sequence[T]) -> Iterator[None]:
+        topics = by_topic(value)
+        writer.count(len(topics))
+        for topic, items in topics.items():
+            writer.text(topic)
+            writer.count(len(items))
+            yield from _items_in_steps(self._item, writer, version, items)
             writer.end()
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 from attrs import evolve
 
 from ...core.request_watch import RequestWatch, SeenRequest, patience_ms
+from ...core.steps import StepRunner, Steps
 from ...ports.broker_api import BrokerApi, Caller, Produce, ProduceResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError
@@ -18,6 +19,7 @@ from . import versions, wire
 from .api import Api
 from .hot import Answered
 from .refused import REFUSED, not_offered, refusal
+from .schema import write_in_steps
 from .table import BY_KEY
 from .wire import DECODE_ERRORS, ENCODE_ERRORS, CompactReader, CompactWriter, Malformed, Reader, Writer
 
@@ -41,6 +43,7 @@ class KafkaServer:
     max_in_flight: requests of one connection that wait for their answers before no more are read from it.
     gone:     told the number (`Caller.connection`) of each connection that has closed.
     watch:    looks at how long requests take; None costs nothing.
+    steps:    where long answers are written, beside other work; without it they are written in one go.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class KafkaServer:
         max_in_flight: int = IN_FLIGHT_MAX,
         gone: Callable[[int], None] | None = None,
         watch: RequestWatch | None = None,
+        steps: StepRunner | None = None,
     ) -> None:
         if max_in_flight < 1:
             raise ValueError("max_in_flight must be at least 1")
@@ -61,6 +65,7 @@ class KafkaServer:
         self.max_in_flight = max_in_flight
         self.gone = gone
         self.watch = watch
+        self.steps = steps
         self.connections: set[_ServerConnection] = set()
 
     def accept(self, connection: Connection) -> ConnectionHandler:
@@ -99,6 +104,8 @@ class _ServerConnection:
         self._max_in_flight = server.max_in_flight
         self._watch = server.watch
         self._paused = False
+        self._long: _InFlight | None = None
+        """The request whose answer is being made; the others are not read meanwhile."""
         self._open = True
         self._client = b""
         self._refused: set[int] = set()
@@ -128,7 +135,8 @@ class _ServerConnection:
         else:
             self._was_answered(slot)
             self._flush()
-        if not self._paused and len(self._in_flight) >= self._max_in_flight and self._open:
+        self._long = slot if slot.has_long_answer and slot.pieces is None else None
+        if not self._paused and self._open and (self._long or len(self._in_flight) >= self._max_in_flight):
             self._paused = True
             self._connection.pause()
 
@@ -226,16 +234,26 @@ class _ServerConnection:
                 self._hang_up(f"Produce without acknowledgement to {where} failed: {refused.error.name}")
                 return
             self._flush()
+        elif slot.has_long_answer and self._server.steps is not None:
+            owner = self._caller.connection
+            self._server.steps.run(slot.encode_in_steps(result), lambda made: self._encoded(slot, made.get), owner)
         else:
-            try:
-                slot.pieces = slot.encode(result)
-            except Exception as error:  # noqa: BLE001  reported; an answer that never came would hold up all behind it
-                what = str(error) if isinstance(error, ENCODE_ERRORS) else f"{type(error).__name__}: {error}"
-                self._hang_up(f"the answer to {slot.name} cannot be encoded: {what}")
-                return
-            self._flush()
-            if not slot.is_sent:
-                self._keep(slot, memory_bytes(slot.pieces))
+            self._encoded(slot, lambda: slot.encode(result))
+
+    def _encoded(self, slot: "_InFlight", get: Callable[[], Sequence[Piece]]) -> None:
+        if not self._open:
+            return
+        try:
+            slot.pieces = get()
+        except Exception as error:  # noqa: BLE001  reported; an answer that never came would hold up all behind it
+            what = str(error) if isinstance(error, ENCODE_ERRORS) else f"{type(error).__name__}: {error}"
+            self._hang_up(f"the answer to {slot.name} cannot be encoded: {what}")
+            return
+        if self._long is slot:
+            self._long = None
+        self._flush()
+        if not slot.is_sent:
+            self._keep(slot, memory_bytes(slot.pieces))
 
     def _was_answered(self, slot: "_InFlight") -> None:
         watch = self._watch
@@ -262,7 +280,7 @@ class _ServerConnection:
                 self._connection.send(pieces)
         if freed:
             self._connection.keep(-freed)
-        if self._paused and len(waiting) < self._max_in_flight:
+        if self._paused and self._long is None and len(waiting) < self._max_in_flight:
             self._paused = False
             self._connection.resume()
 
@@ -321,14 +339,26 @@ class _InFlight:
         """The `Reply` given to the broker."""
         self._connection.answered(self, result)
 
+    @property
+    def has_long_answer(self) -> bool:
+        return self._api is not None and self._api.long_answers
+
     def encode(self, result: object) -> Sequence[Piece]:
-        api = self._api
-        assert api is not None
-        if self._version >= api.flexible_from:
+        writer = self._writer()
+        cast(Api, self._api).result.write(writer, self._version, result)
+        return writer.pieces()
+
+    def encode_in_steps(self, result: object) -> Steps[Sequence[Piece]]:
+        writer = self._writer()
+        yield from write_in_steps(cast(Api, self._api).result, writer, self._version, result)
+        return writer.pieces()
+
+    def _writer(self) -> Writer:
+        """With the header of the answer."""
+        if self._version >= cast(Api, self._api).flexible_from:
             writer: Writer = CompactWriter()
             writer.out += wire.I32.pack(self._correlation_id) + b"\x00"  # no tagged fields
         else:
             writer = Writer()
             writer.out += wire.I32.pack(self._correlation_id)
-        api.result.write(writer, self._version, result)
-        return writer.pieces()
+        return writer

@@ -26,6 +26,8 @@ TEXT_BYTES_MAX = 0x7FFF
 """No string is longer, in either encoding."""
 TAGS_MAX = 1_000
 """Tagged fields accepted in one struct; the protocol defines fewer than ten."""
+COPIED_BYTES_MAX = 4096
+"""Longer bytes go into a frame by reference."""
 UVARINT_BYTES_MAX = 5
 UVARINT_MAX = 0xFFFF_FFFF
 
@@ -202,6 +204,13 @@ class Writer:
         size = size_of(data)
         self.out += I32.pack(size)
         self._add(data, size)
+
+    def raw(self, content: bytes) -> None:
+        """Bytes as they are, by reference where they are many."""
+        if len(content) > COPIED_BYTES_MAX:
+            self._add(content, len(content))
+        else:
+            self.out += content
 
     def null_data(self) -> None:
         self.out += b"\xff\xff\xff\xff"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from ...core.steps import Steps
 from ...ports.broker_api import (
     AlterConfigs,
     AlterConfigsResult,
@@ -40,14 +41,20 @@ class ConfigService:
         self._changes = state.changes
         self._topics = topics
 
-    def describe(self, request: DescribeConfigs, _caller: Caller, reply: Reply[DescribeConfigsResult]) -> None:
-        def one(wanted: ConfigDescription) -> ResourceOutcome:
-            try:
-                return ResourceOutcome(resource=wanted.resource, entries=self._entries(wanted, request))
-            except ApiError as error:
-                return _failed(wanted.resource, error)
+    def describe(self, request: DescribeConfigs, caller: Caller, reply: Reply[DescribeConfigsResult]) -> None:
+        """A resource that is named twice is described once."""
 
-        reply(DescribeConfigsResult(resources=[one(wanted) for wanted in request.resources]))
+        def all_of_them() -> Steps[DescribeConfigsResult]:
+            outcomes = []
+            for wanted in {wanted.resource: wanted for wanted in request.resources}.values():
+                try:
+                    outcomes.append(ResourceOutcome(resource=wanted.resource, entries=self._entries(wanted, request)))
+                except ApiError as error:
+                    outcomes.append(_failed(wanted.resource, error))
+                yield None
+            return DescribeConfigsResult(resources=outcomes)
+
+        self._state.answer_in_steps("DescribeConfigs", all_of_them(), caller, reply)
 
     def _entries(self, wanted: ConfigDescription, request: DescribeConfigs) -> Sequence[ConfigEntry]:
         resource, keys = wanted.resource, wanted.keys

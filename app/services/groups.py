@@ -69,6 +69,7 @@ class GroupService:
             knows=self._knows,
             report=in_room(state.report, "core.group"),
             counters=_counters(state.metrics),
+            steps=state.steps,
         )
         self._loader = OffsetsLoader(state, self.coordinator, self._loaded)
         self._deleted: set[TopicPartition] = set()

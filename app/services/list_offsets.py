@@ -1,6 +1,9 @@
 """ListOffsets: where a log begins and ends, and where a time is in it (facts B3, C6)."""
 
+from collections import Counter
+
 from ...core.partition import Partition
+from ...core.steps import Steps
 from ...ports.broker_api import (
     EARLIEST,
     LATEST,
@@ -22,39 +25,50 @@ _EARLIEST_LOCAL = -4
 
 
 class ListOffsetsService:
-    """Looks offsets up, partition by partition."""
+    """Looks offsets up, partition by partition. One that is named twice is refused, as by Kafka."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
 
-    def handle(self, request: ListOffsets, _caller: Caller, reply: Reply[ListOffsetsResult]) -> None:
-        reply(ListOffsetsResult(partitions=[self._look_up(entry) for entry in request.partitions]))
+    def handle(self, request: ListOffsets, caller: Caller, reply: Reply[ListOffsetsResult]) -> None:
+        self._state.answer_in_steps("ListOffsets", self._look_up_all(request), caller, reply)
 
-    def _look_up(self, entry: ListOffsetsPartition) -> ListOffsetsResultPartition:
+    def _look_up_all(self, request: ListOffsets) -> Steps[ListOffsetsResult]:
+        named = Counter((entry.topic, entry.partition) for entry in request.partitions)
+        found = []
+        for entry in request.partitions:
+            if named[entry.topic, entry.partition] > 1:
+                found.append(_failed(entry, ErrorCode.INVALID_REQUEST))
+            else:
+                found.append((yield from self._look_up(entry)))
+            yield None
+        return ListOffsetsResult(partitions=found)
+
+    def _look_up(self, entry: ListOffsetsPartition) -> Steps[ListOffsetsResultPartition]:
         partition = self._state.partitions.get((entry.topic, entry.partition))
         try:
             if partition is None:
                 raise self._state.unknown_partition(entry.topic, entry.partition)
             partition.check_leader(entry.current_leader_epoch)
-            timestamp, offset, epoch = _find(partition, entry.timestamp)
+            timestamp, offset, epoch = yield from _find(partition, entry.timestamp)
         except ApiError as error:
-            return ListOffsetsResultPartition(topic=entry.topic, partition=entry.partition, error=error.code)
+            return _failed(entry, error.code)
         except StorageError as error:
             self._state.storage_failed(partition, error)
-            return ListOffsetsResultPartition(
-                topic=entry.topic, partition=entry.partition, error=ErrorCode.KAFKA_STORAGE_ERROR
-            )
+            return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR)
         except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
             self._state.failed(f"looking into {entry.topic}-{entry.partition}", error)
-            return ListOffsetsResultPartition(
-                topic=entry.topic, partition=entry.partition, error=ErrorCode.UNKNOWN_SERVER_ERROR
-            )
+            return _failed(entry, ErrorCode.UNKNOWN_SERVER_ERROR)
         return ListOffsetsResultPartition(
             topic=entry.topic, partition=entry.partition, timestamp=timestamp, offset=offset, leader_epoch=epoch
         )
 
 
-def _find(partition: Partition, timestamp: int) -> tuple[int, int, int]:
+def _failed(entry: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsResultPartition:
+    return ListOffsetsResultPartition(topic=entry.topic, partition=entry.partition, error=error)
+
+
+def _find(partition: Partition, timestamp: int) -> Steps[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch); all -1 when no record below the high watermark is so late."""
     log = partition.log
     if timestamp == LATEST:
@@ -62,9 +76,9 @@ def _find(partition: Partition, timestamp: int) -> tuple[int, int, int]:
     if timestamp in (EARLIEST, _EARLIEST_LOCAL):
         return -1, log.log_start_offset, partition.leader_epoch
     if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset()
+        found = yield from log.max_timestamp_offset()
     elif timestamp >= 0:
-        found = log.offset_for_timestamp(timestamp)
+        found = yield from log.offset_for_timestamp(timestamp)
     else:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"no meaning for timestamp {timestamp}")
     if found is None or found.offset >= partition.high_watermark:

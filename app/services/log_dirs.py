@@ -1,5 +1,6 @@
 """DescribeLogDirs: what the data folders hold."""
 
+from ...core.steps import Steps
 from ...ports.broker_api import (
     Caller,
     DescribeLogDirs,
@@ -19,17 +20,23 @@ class LogDirService:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
 
-    def describe(self, request: DescribeLogDirs, _caller: Caller, reply: Reply[DescribeLogDirsResult]) -> None:
-        replicas: dict[str, list[LogDirReplica]] = {log_dir.path: [] for log_dir in self._state.logs.dirs}
-        for key, log in self._state.logs.logs().items():
-            partition = self._state.partitions.get(key)
-            if partition is None and not self._state.classic.has(key.topic):
+    def describe(self, request: DescribeLogDirs, caller: Caller, reply: Reply[DescribeLogDirsResult]) -> None:
+        self._state.answer_in_steps("DescribeLogDirs", self._describe_all(request), caller, reply)
+
+    def _describe_all(self, request: DescribeLogDirs) -> Steps[DescribeLogDirsResult]:
+        state = self._state
+        replicas: dict[str, list[LogDirReplica]] = {log_dir.path: [] for log_dir in state.logs.dirs}
+        wanted = None if request.topics is None else {topic: set(asked) for topic, asked in request.topics.items()}
+        for key, log in tuple(state.logs.logs().items()):
+            partition = state.partitions.get(key)
+            if log.closed or (partition is None and not state.classic.has(key.topic)):
                 continue  # what is left of a topic that is no more
-            if request.topics is None or key.partition in request.topics.get(key.topic, ()):
+            if wanted is None or key.partition in wanted.get(key.topic, ()):
                 lag = max(0, partition.high_watermark - log.log_end_offset) if partition is not None else 0
                 replica = LogDirReplica(topic=key.topic, partition=key.partition, size_bytes=log.size_bytes, lag=lag)
-                replicas[self._state.logs.dir_of(key).path].append(replica)
-        reply(DescribeLogDirsResult(log_dirs=[self._describe(path, found) for path, found in replicas.items()]))
+                replicas[state.logs.dir_of(key).path].append(replica)
+            yield None
+        return DescribeLogDirsResult(log_dirs=[self._describe(path, found) for path, found in replicas.items()])
 
     def _describe(self, path: str, replicas: list[LogDirReplica]) -> LogDirDescription:
         log_dir = next(log_dir for log_dir in self._state.logs.dirs if log_dir.path == path)

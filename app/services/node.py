@@ -12,6 +12,7 @@ from ...core.cluster.change_queue import complete
 from ...core.cluster.registry import TopicRegistry
 from ...core.log.config import LogConfig
 from ...core.log.manager import LogManager
+from ...core.steps import StepRunner
 from ...plugins.host import PluginHost
 from ...ports.broker_api import BrokerApi
 from ...ports.clock import Clock
@@ -55,7 +56,9 @@ class Server(Protocol):
 class MakeServer(Protocol):
     """Makes a server; `gone` is told the number (`Caller.connection`) of each connection that has closed."""
 
-    def __call__(self, api: BrokerApi, *, listener: str, max_in_flight: int, gone: Callable[[int], None]) -> Server: ...
+    def __call__(
+        self, api: BrokerApi, *, listener: str, max_in_flight: int, gone: Callable[[int], None], steps: StepRunner
+    ) -> Server: ...
 
 
 @frozen(kw_only=True)
@@ -330,6 +333,7 @@ class BrokerNode:
                     max_in_flight=self._config.max_in_flight_requests_per_connection,
                     # Nothing of a classic connection waits, and servers of different protocols number theirs apart.
                     gone=state.gone if listener.protocol == KAFKA else _ignore,
+                    steps=state.steps,
                 )
             )
 

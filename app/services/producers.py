@@ -3,6 +3,7 @@
 from functools import partial
 
 from ...core.cluster.producer_ids import claim_block
+from ...core.steps import Steps
 from ...ports.broker_api import Caller, Reply
 from ...ports.broker_api.producers import (
     ActiveProducer,
@@ -17,6 +18,7 @@ from ...ports.errors import ApiError, BarnabasError
 from .state import BrokerState
 
 EPOCH_MAX = 2**15 - 1
+_PRODUCERS_PER_STEP = 64
 
 
 class ProducerService:
@@ -66,11 +68,20 @@ class ProducerService:
             else:
                 self.init(request, Caller(), reply)
 
-    def describe(self, request: DescribeProducers, _caller: Caller, reply: Reply[DescribeProducersResult]) -> None:
-        partitions = [self._described(topic, number) for topic, numbers in request.topics.items() for number in numbers]
-        reply(DescribeProducersResult(partitions=partitions))
+    def describe(self, request: DescribeProducers, caller: Caller, reply: Reply[DescribeProducersResult]) -> None:
+        """A partition that is named twice is described once."""
 
-    def _described(self, topic: str, number: int) -> DescribedPartition:
+        def all_of_them() -> Steps[DescribeProducersResult]:
+            described = []
+            for topic, numbers in request.topics.items():
+                for number in dict.fromkeys(numbers):
+                    described.append((yield from self._described(topic, number)))
+                    yield None
+            return DescribeProducersResult(partitions=described)
+
+        self._state.answer_in_steps("DescribeProducers", all_of_them(), caller, reply)
+
+    def _described(self, topic: str, number: int) -> Steps[DescribedPartition]:
         partition = self._state.partitions.get((topic, number))
         try:
             if partition is None:
@@ -78,15 +89,18 @@ class ProducerService:
             partition.check_leader()
         except ApiError as error:
             return DescribedPartition(topic=topic, partition=number, error=error.code, error_message=error.message)
-        producers = [
-            ActiveProducer(
-                producer_id=producer_id,
-                producer_epoch=producer.epoch,
-                last_sequence=producer.last_sequence,
-                last_timestamp_ms=producer.seen_ms,
+        producers = []
+        for count, (producer_id, producer) in enumerate(tuple(partition.log.producers.producers.items()), 1):
+            producers.append(
+                ActiveProducer(
+                    producer_id=producer_id,
+                    producer_epoch=producer.epoch,
+                    last_sequence=producer.last_sequence,
+                    last_timestamp_ms=producer.seen_ms,
+                )
             )
-            for producer_id, producer in partition.log.producers.producers.items()
-        ]
+            if not count % _PRODUCERS_PER_STEP:
+                yield None
         return DescribedPartition(topic=topic, partition=number, producers=producers)
 
 

@@ -1,6 +1,7 @@
 """What the broker's services share: the partitions that live here, the topics of the cluster, the configuration."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from ...core.cluster.change_queue import on_disk
 from ...core.cluster.registry import TopicRegistry
@@ -9,22 +10,25 @@ from ...core.log.log import Log
 from ...core.log.manager import LogManager
 from ...core.partition import Partition
 from ...core.purgatory import Purgatory
-from ...ports.broker_api import Caller
+from ...core.steps import StepRunner, Steps
+from ...ports.broker_api import Caller, Reply
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.metrics import Counter, Metrics
-from ...ports.scheduler import Scheduler
+from ...ports.scheduler import Outcome, Scheduler
 from ...ports.storage import StorageError
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from ..config.classic import CLASSIC, FORMAT_KEY
-from .changes import Changes
+from .changes import Changes, as_api_error
 from .classic.topics import ClassicTopics
 from .endpoints import Endpoints
+from .failures import broker_failed
 from .settings import BrokerSettings
 
+T = TypeVar("T")
 PARTITIONS_AT_A_TIME = 100
 """So many logs are begun by one piece of work off the owner thread, and taken over in one turn of it."""
 
@@ -73,6 +77,7 @@ class BrokerState:
         self.live_brokers: Mapping[int, BrokerRegistration] = {}
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.purgatory = Purgatory(scheduler, lambda error: self.failed("an answer that waited", error))
+        self.steps = StepRunner(scheduler, clock, lambda error: self.failed("an answer that took long", error))
         self._stats: dict[str, TopicStats] = {}
         self._beginning: set[TopicPartition] = set()
         self._failing: set[TopicPartition] = set()
@@ -117,6 +122,22 @@ class BrokerState:
     def gone(self, connection: int) -> None:
         """A connection is closed: nobody waits for its answers any more."""
         self.purgatory.finish_all(connection)
+        self.steps.drop(connection)
+
+    def answer_in_steps(self, what: str, steps: Steps[T], caller: Caller, reply: Reply[T]) -> None:
+        """Answer a request with what `steps` return, in turns with others where they take long."""
+
+        def done(outcome: Outcome[T]) -> None:
+            error = outcome.error
+            if error is None:
+                reply(outcome.get())
+            elif isinstance(error, BarnabasError):
+                reply(as_api_error(error))
+            else:
+                self.failed(what, error)
+                reply(broker_failed())
+
+        self.steps.run(steps, done, caller.connection or None)
 
     def caller_keys(self, caller: Caller) -> tuple[int, ...]:
         """What an operation of this caller is watched under besides its partitions."""
@@ -145,6 +166,7 @@ class BrokerState:
         failures: dict[str, BarnabasError] = {}
         missing: list[tuple[Topic, TopicPartition]] = []
         for topic in topics:
+            self.registry.changed.add(topic.name)
             if self.classic.is_created_classic(topic.name):
                 self.classic.show(topic.name)
             else:
@@ -195,6 +217,7 @@ class BrokerState:
         return [key for key in keys if key not in self.partitions]
 
     def _take(self, topic: Topic, key: TopicPartition, log: Log) -> None:
+        self.registry.changed.add(topic.name)
         known = self.registry.state(key)
         partition = self.partitions[key] = Partition(
             log,
@@ -238,6 +261,7 @@ class BrokerState:
 
     def _drop(self, key: TopicPartition) -> bool:
         """False: the log could not be removed, which is reported."""
+        self.registry.changed.add(key.topic)
         partition = self.partitions.pop(key, None)
         if partition is not None:
             partition.leader = NO_LEADER

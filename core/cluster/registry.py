@@ -39,6 +39,9 @@ class TopicRegistry:
         self._deleting: dict[str, Topic] = {}
         self._states: dict[TopicPartition, PartitionState] = {}
         self._unreadable: set[str] = set()
+        self.changed: set[str] = set()
+        """Names of topics of which something is another since their owner emptied this: what was kept about them does
+        not count any more. Whoever opens and closes their logs adds to it, too."""
 
     @property
     def coordination(self) -> Coordination:
@@ -182,6 +185,7 @@ class TopicRegistry:
         topic = self.topic(name)
         await elsewhere(partial(topic_nodes.write_topic, self._coordination, topic, deleting=True))
         del self._topics[name], self._by_id[topic.topic_id]
+        self.changed.add(name)
         self._deleting[name] = topic
         self._report(telling.deleted(topic))
         return topic
@@ -208,6 +212,7 @@ class TopicRegistry:
         self.state(partition)
         version = await elsewhere(partial(topic_nodes.write_state, self._coordination, partition, state))
         stored = self._states[partition] = evolve(state, version=version)
+        self.changed.add(partition.topic)
         return stored
 
     async def elect(self, partition: TopicPartition, live: Collection[int]) -> PartitionState:
@@ -224,6 +229,7 @@ class TopicRegistry:
         )
 
     def _take_over(self, name: str, stored: StoredTopic | None) -> None:
+        self.changed.add(name)
         known = self._topics.pop(name, None)
         if known is not None:
             del self._by_id[known.topic_id]
@@ -243,9 +249,11 @@ class TopicRegistry:
             self._states.update(stored.states)
 
     def _forget_states(self, name: str) -> None:
+        self.changed.add(name)
         self._states = {key: state for key, state in self._states.items() if key.topic != name}
 
     def _know(self, topic: Topic) -> None:
+        self.changed.add(topic.name)
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic.name
         self._by_metric_name[metric_name(topic.name)] = topic.name

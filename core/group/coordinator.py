@@ -2,8 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-
-from attrs import evolve
+from typing import TypeVar
 
 from ...ports.broker_api import (
     Caller,
@@ -11,8 +10,6 @@ from ...ports.broker_api import (
     DeleteGroupsResult,
     DescribeGroups,
     DescribeGroupsResult,
-    GroupDescription,
-    GroupMember,
     GroupOutcome,
     Heartbeat,
     HeartbeatResult,
@@ -21,7 +18,6 @@ from ...ports.broker_api import (
     LeaveGroup,
     LeaveGroupResult,
     LeftMember,
-    ListedGroup,
     ListGroups,
     ListGroupsResult,
     OffsetCommit,
@@ -34,15 +30,17 @@ from ...ports.broker_api import (
     SyncGroup,
     SyncGroupResult,
 )
-from ...ports.broker_api.operations import GROUP_OPERATIONS
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
 from ...ports.report import info
-from ...ports.scheduler import Scheduler, Timer
+from ...ports.scheduler import Outcome, Scheduler, Timer
 from ...ports.words import TopicPartition
+from ..steps import StepRunner, Steps
 from .config import GroupConfig
 from .counters import GroupCounters
+from .describing import describe_groups, list_groups
 from .entry import Entry
 from .loading import Loading
 from .member import metadata_bytes, protocols_by_name
@@ -50,8 +48,7 @@ from .positions import Knows, Positions, end_of, tombstones
 from .runtime import Append, GroupRuntime, group_error
 from .states import GroupState
 
-GROUP_TYPE = "classic"
-"""The generation of the group protocol that is spoken here (KIP-848 calls it so)."""
+T = TypeVar("T")
 
 _EXPIRE_AT_ONCE = 1000
 """So many groups are looked at for old positions before others get their turn."""
@@ -78,8 +75,10 @@ class GroupCoordinator:
         knows: Knows,
         report: Callable[[str], None],
         counters: GroupCounters | None = None,
+        steps: StepRunner | None = None,
     ) -> None:
-        """`knows` tells which partitions exist; `partition_count` is that of `__consumer_offsets`."""
+        """`knows` tells which partitions exist; `partition_count` is that of `__consumer_offsets`; long answers are
+        made on `steps`, beside other work (None: of its own)."""
         self._runtime = GroupRuntime(
             config=config,
             partition_count=partition_count,
@@ -89,6 +88,7 @@ class GroupCoordinator:
             report=report,
             counters=counters or GroupCounters(),
         )
+        self._steps = steps or StepRunner(scheduler, clock, lambda error: report(f"an answer failed: {error}"))
         self._table = self._runtime.table
         self._entropy = entropy
         self._positions = Positions(self._runtime, knows)
@@ -219,35 +219,32 @@ class GroupCoordinator:
     def commit_offsets(self, request: OffsetCommit, _caller: Caller, reply: Reply[OffsetCommitResult]) -> None:
         self._positions.commit(request, reply)
 
-    def fetch_offsets(self, request: OffsetFetch, _caller: Caller, reply: Reply[OffsetFetchResult]) -> None:
-        self._positions.fetch(request, reply)
+    def fetch_offsets(self, request: OffsetFetch, caller: Caller, reply: Reply[OffsetFetchResult]) -> None:
+        self._answer_in_steps(self._positions.fetch(request), caller, reply)
 
     def delete_offsets(self, request: OffsetDelete, _caller: Caller, reply: Reply[OffsetDeleteResult]) -> None:
         self._positions.delete(request, reply)
 
     # --- administration
 
-    def describe_groups(self, request: DescribeGroups, _caller: Caller, reply: Reply[DescribeGroupsResult]) -> None:
-        groups = [self._describe(group_id) for group_id in request.group_ids]
-        if request.include_authorized_operations:
-            groups = [_with_operations(group) for group in groups]
-        self._runtime.answer(reply, DescribeGroupsResult(groups=groups))
+    def describe_groups(self, request: DescribeGroups, caller: Caller, reply: Reply[DescribeGroupsResult]) -> None:
+        self._answer_in_steps(describe_groups(self._table, request), caller, reply)
 
-    def list_groups(self, request: ListGroups, _caller: Caller, reply: Reply[ListGroupsResult]) -> None:
-        states = {state.lower() for state in request.states}
-        types = {kind.lower() for kind in request.types}
-        groups = [
-            ListedGroup(
-                group_id=entry.group.group_id,
-                protocol_type=entry.group.protocol_type or "",
-                state=entry.group.state.value,
-                group_type=GROUP_TYPE,
-            )
-            for entry in self._table
-            if (not states or entry.group.state.value.lower() in states) and (not types or GROUP_TYPE in types)
-        ]
-        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._table.is_loading else ErrorCode.NONE
-        self._runtime.answer(reply, ListGroupsResult(groups=groups, error=error))
+    def list_groups(self, request: ListGroups, caller: Caller, reply: Reply[ListGroupsResult]) -> None:
+        self._answer_in_steps(list_groups(self._table, request), caller, reply)
+
+    def _answer_in_steps(self, steps: Steps[T], caller: Caller, reply: Reply[T]) -> None:
+        """Of what may take long: others have their turn in between."""
+
+        def done(made: Outcome[T]) -> None:
+            if made.error is None:
+                self._runtime.answer(reply, made.value)
+                return
+            self._runtime.report(f"an answer about groups failed: {type(made.error).__name__}: {made.error}")
+            failed = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says more")
+            self._runtime.answer(reply, failed)
+
+        self._steps.run(steps, done, caller.connection or None)
 
     def delete_groups(self, request: DeleteGroups, _caller: Caller, reply: Reply[DeleteGroupsResult]) -> None:
         outcomes: dict[str, ErrorCode] = {}
@@ -306,33 +303,6 @@ class GroupCoordinator:
             if entry is not None:
                 self._runtime.drive(entry, entry.group.forget_promised(oldest_id, self._runtime.now_ms))
 
-    def _describe(self, group_id: str) -> GroupDescription:
-        error = self._table.refusal(group_id, may_be_empty=True)
-        entry = self._table.get(group_id)
-        if entry is None:
-            state = GroupState.DEAD.value if error is ErrorCode.NONE else ""
-            return GroupDescription(group_id=group_id, state=state, error=error)
-        group = entry.group
-        protocol = group.protocol or "" if group.state is GroupState.STABLE else None
-        members = [
-            GroupMember(
-                member_id=each.member_id,
-                group_instance_id=each.group_instance_id,
-                client_id=each.client_id,
-                client_host=each.client_host,
-                metadata=b"" if protocol is None else each.protocols.get(protocol, b""),
-                assignment=b"" if protocol is None else each.assignment,
-            )
-            for each in group.roster
-        ]
-        return GroupDescription(
-            group_id=group_id,
-            state=group.state.value,
-            protocol_type=group.protocol_type or "",
-            protocol=protocol or "",
-            members=members,
-        )
-
     def _delete(self, group_id: str, done: Callable[[str, ErrorCode], None]) -> None:
         error = self._table.refusal(group_id, may_be_empty=True)
         entry = self._table.get(group_id)
@@ -366,8 +336,3 @@ class GroupCoordinator:
                 self.start()
 
         expire(0)
-
-
-def _with_operations(group: GroupDescription) -> GroupDescription:
-    """Everything may be done, since nobody forbids it."""
-    return group if group.error is not ErrorCode.NONE else evolve(group, authorized_operations=GROUP_OPERATIONS)

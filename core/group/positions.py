@@ -18,11 +18,14 @@ from ...ports.broker_api import (
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.words import TopicPartition
+from ..steps import Steps
 from .entry import Entry
 from .records import LONG_MAX, STRING_BYTES_MAX, CommittedOffset, encode_group_key, encode_offset, encode_offset_key
 from .runtime import GroupRuntime, Record, commit_error
 from .states import GroupState
 from .subscription import CONSUMER_PROTOCOL
+
+_POSITIONS_PER_STEP = 64
 
 Knows = Callable[[TopicPartition], bool]
 """True if the cluster has this partition."""
@@ -51,9 +54,13 @@ class Positions:
             return
         self._commit(entry, request, reply)
 
-    def fetch(self, request: OffsetFetch, reply: Reply[OffsetFetchResult]) -> None:
-        groups = [self._fetch(group, require_stable=request.require_stable) for group in request.groups]
-        self._runtime.answer(reply, OffsetFetchResult(groups=groups))
+    def fetch(self, request: OffsetFetch) -> Steps[OffsetFetchResult]:
+        """In steps; a group that is named twice is answered once."""
+        groups = []
+        for group in {group.group_id: group for group in request.groups}.values():
+            groups.append((yield from self._fetch(group, require_stable=request.require_stable)))
+            yield None
+        return OffsetFetchResult(groups=groups)
 
     def delete(self, request: OffsetDelete, reply: Reply[OffsetDeleteResult]) -> None:
         runtime = self._runtime
@@ -151,7 +158,7 @@ class Positions:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE if self._knows(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _fetch(self, wanted: OffsetFetchGroup, *, require_stable: bool) -> FetchedGroup:
+    def _fetch(self, wanted: OffsetFetchGroup, *, require_stable: bool) -> Steps[FetchedGroup]:
         error = self._runtime.table.refusal(wanted.group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
             failed = [FetchedOffset(*each, error=error) for each in wanted.partitions or ()]  # for old versions
@@ -161,11 +168,13 @@ class Positions:
             return FetchedGroup(
                 group_id=wanted.group_id, partitions=[FetchedOffset(*each) for each in wanted.partitions or ()]
             )
-        partitions = entry.offsets if wanted.partitions is None else wanted.partitions
-        return FetchedGroup(
-            group_id=wanted.group_id,
-            partitions=[_position(entry, each, require_stable=require_stable) for each in partitions],
-        )
+        partitions = tuple(entry.offsets) if wanted.partitions is None else wanted.partitions
+        found = []
+        for number, each in enumerate(partitions, 1):
+            found.append(_position(entry, each, require_stable=require_stable))
+            if not number % _POSITIONS_PER_STEP:
+                yield None
+        return FetchedGroup(group_id=wanted.group_id, partitions=found)
 
     def _undeletable(self, partition: TopicPartition, topics: Collection[str] | None) -> ErrorCode:
         if not self._knows(partition):

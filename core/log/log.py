@@ -11,11 +11,12 @@ from attrs import evolve
 
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
+from ...ports.errors import ApiError, ClosedError
 from ...ports.storage import Folder, StorageError
 from ...ports.words import TopicPartition
 from ..message.batch_header import BatchHeader
 from ..message.codec import Codecs
+from ..steps import Steps
 from .checkpoints import format_epochs, read_epochs
 from .config import LONG_MAX, LogConfig
 from .durability import Durability, DurableState
@@ -292,16 +293,31 @@ class Log:
         found = self._segments.offsets_before(time_ms, self._start, self.readable_end, now_ms)
         return found[: max(0, max_offsets)]
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+    def offset_for_timestamp(self, timestamp: int) -> Steps[TimestampOffset | None]:
         """The first record whose timestamp is at least `timestamp`, ms (facts B3); None when there is none.
 
-        Raises `StorageError`, `ApiError` CORRUPT_MESSAGE.
+        In steps: batches are unpacked on a worker. Raises `StorageError`, `ApiError` CORRUPT_MESSAGE.
         """
-        return self._with_epoch(self._segments.first_at(timestamp, self._start, self._end, self._codecs))
+        return self._looking(lambda segments: segments.first_at(timestamp, self._start, self._end, self._codecs))
 
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp of all; None when no record has one. Raises as above."""
-        return self._with_epoch(self._segments.first_at_largest(self._start, self._end, self._codecs))
+    def max_timestamp_offset(self) -> Steps[TimestampOffset | None]:
+        """The first record with the largest timestamp of all; None when no record has one. As above."""
+        return self._looking(lambda segments: segments.first_at_largest(self._start, self._end, self._codecs))
+
+    def _looking(self, find: Callable[[SegmentList], Steps[FoundRecord | None]]) -> Steps[TimestampOffset | None]:
+        while True:
+            segments = self._segments
+            try:
+                found = yield from find(segments)
+            except (StorageError, ClosedError):
+                if self.closed:
+                    raise ApiError(
+                        ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} was closed meanwhile"
+                    ) from None
+                if set(segments.items) <= set(self._segments.items):
+                    raise
+                continue  # one of them has been taken away meanwhile
+            return self._with_epoch(found)
 
     def _with_epoch(self, found: FoundRecord | None) -> TimestampOffset | None:
         if found is None:

@@ -2,18 +2,25 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.storage import File
+from ...ports.storage import File, Region
+from ..message.batch_header import HEADER_SIZE, parse_header
 from ..message.batch_reader import decode_batch
 from ..message.codec import Codecs
+from ..steps import Steps
 from .batch_scan import BadBatch
 from .format import LogSegment
 from .retention import SegmentInfo
 from .segment import NO_TIMESTAMP
+
+_HEADERS_PER_STEP = 64
+_SMALL_BYTES = 65_536
+"""A batch up to this size that is not compressed is opened without a worker."""
 
 
 class Place(NamedTuple):
@@ -102,22 +109,30 @@ class SegmentList:
             count = next((n for n in range(len(entries), 0, -1) if entries[n - 1][1] <= time_ms), 0)
         return list(dict.fromkeys(max(offset, start) for offset, _ in reversed(entries[:count])))
 
-    def first_at(self, timestamp: int, start: int, end: int, codecs: Codecs) -> FoundRecord | None:
-        """The first record at or above offset `start` whose timestamp is at least `timestamp`."""
+    def first_at(self, timestamp: int, start: int, end: int, codecs: Codecs) -> Steps[FoundRecord | None]:
+        """The first record at or above offset `start` whose timestamp is at least `timestamp`, in steps.
+
+        Batches are opened on a worker: to unpack one can take long. A segment that is gone meanwhile raises
+        `StorageError`.
+        """
         for index, segment in enumerate(self.items):
             if self.next_offset(index, end) <= start or not segment.size or segment.largest_timestamp < timestamp:
                 continue
             try:
-                for position, header in segment.batches_since(timestamp):
+                for number, (position, header) in enumerate(segment.batches_since(timestamp), 1):
                     if header.max_timestamp >= timestamp and header.last_offset >= start:
-                        found = _first_record(segment, position, header.size, timestamp, start, codecs)
+                        batch = segment.region(position, header.size)
+                        found = yield from _first_in_batch(batch, timestamp, start, codecs)
                         if found is not None:
                             return found
+                        yield None
+                    elif not number % _HEADERS_PER_STEP:
+                        yield None
             except BadBatch as error:
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{segment.names[0]} is damaged {error}") from error
         return None
 
-    def first_at_largest(self, start: int, end: int, codecs: Codecs) -> FoundRecord | None:
+    def first_at_largest(self, start: int, end: int, codecs: Codecs) -> Steps[FoundRecord | None]:
         """The first record, from offset `start` on, with the largest timestamp; None when no record has one."""
         largest, chosen = NO_TIMESTAMP, None
         for segment in self.items:
@@ -126,17 +141,21 @@ class SegmentList:
         if chosen is None:
             return None
         batch = chosen.largest_timestamp_batch()
-        found = _first_record(chosen, *batch, largest, start, codecs) if batch is not None else None
+        found: FoundRecord | None = None
+        if batch is not None:
+            found = yield from _first_in_batch(chosen.region(*batch), largest, start, codecs)
         # A header may claim more than its records have, and the record may lie below the start.
-        return found if found is not None else self._first_at_largest_by_records(start, end, codecs)
+        return found if found is not None else (yield from self._first_at_largest_by_records(start, end, codecs))
 
-    def _first_at_largest_by_records(self, start: int, end: int, codecs: Codecs) -> FoundRecord | None:
+    def _first_at_largest_by_records(self, start: int, end: int, codecs: Codecs) -> Steps[FoundRecord | None]:
         best: FoundRecord | None = None
         while True:
-            found = self.first_at(best.timestamp + 1 if best is not None else 0, start, end, codecs)
+            timestamp = best.timestamp + 1 if best is not None else 0
+            found = yield from self.first_at(timestamp, start, end, codecs)
             if found is None:
                 return best
             best = found
+            yield None
 
     def infos(self, end: int) -> list[SegmentInfo]:
         """What a deletion policy is told."""
@@ -156,10 +175,16 @@ class SegmentList:
         return infos
 
 
-def _first_record(
-    segment: LogSegment, position: int, size: int, timestamp: int, start: int, codecs: Codecs
-) -> FoundRecord | None:
-    for message in decode_batch(segment.file.read(position, size), codecs, from_offset=start):
+def _first_in_batch(batch: Region, timestamp: int, start: int, codecs: Codecs) -> Steps[FoundRecord | None]:
+    look = partial(_first_record, batch, timestamp, start, codecs)
+    if batch.size <= _SMALL_BYTES and not parse_header(batch.read(0, HEADER_SIZE)).codec_id:
+        return look()
+    found: FoundRecord | None = yield look
+    return found
+
+
+def _first_record(batch: Region, timestamp: int, start: int, codecs: Codecs) -> FoundRecord | None:
+    for message in decode_batch(batch.read(), codecs, from_offset=start):
         found = message.timestamp_ms
         if found is not None and found >= timestamp:
             return FoundRecord(found, message.offset)

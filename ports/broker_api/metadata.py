@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from attrs import field
+
 from ..error_codes import ErrorCode
 from ..values import frozen
 from .cluster import BrokerNode
@@ -47,6 +49,8 @@ class TopicMetadata:
     partitions: Sequence[PartitionMetadata] = ()
     authorized_operations: int = NO_AUTHORIZED_OPERATIONS
     """Bits of what the caller may do with the topic (see `operations`)."""
+    encoded: dict[int, bytes] | None = field(default=None, eq=False, repr=False)
+    """Not None: the value will be sent again; a wire adapter keeps in it the bytes that it is, by version."""
 
 
 @frozen(kw_only=True)
@@ -60,3 +64,5 @@ class MetadataResult:
     authorized_operations: int = NO_AUTHORIZED_OPERATIONS
     """Bits of what the caller may do with the cluster."""
     throttle_ms: int = 0
+    encoded: dict[int, bytes] | None = field(default=None, eq=False, repr=False)
+    """The same for the whole answer."""

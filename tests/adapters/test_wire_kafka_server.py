@@ -9,7 +9,9 @@ from support.kafka_frames import ServerEnd, correlation_id_of, header, request_f
 from support.kafka_pair import MemoryRegion, PairConnection, ScriptedBroker, normal
 from support.kafka_samples import SAMPLES
 
+from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.adapters.wire_kafka import KafkaServer
+from barnabas.core.steps import StepRunner
 from barnabas.ports.broker_api import (
     Caller,
     CreatedTopic,
@@ -23,11 +25,19 @@ from barnabas.ports.broker_api import (
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS = 0, 1, 2, 3, 19
+PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
+
+
+class TickingClock(ManualClock):
+    """One on which time passes as it is looked at."""
+
+    def monotonic_ms(self) -> float:
+        self.advance(0.05)
+        return super().monotonic_ms()
 
 
 def test_a_request_reaches_the_broker_with_its_caller() -> None:
-    end = ServerEnd()
+    end = ServerEnd(lambda request: SAMPLES[METADATA].result)
     end.send(request_frame(METADATA, 12, 1, SAMPLES[METADATA].request, "app"))
     end.send(request_frame(METADATA, 12, 2, SAMPLES[METADATA].request, None))
     end.send(request_frame(METADATA, 12, 3, SAMPLES[METADATA].request, ""))
@@ -40,15 +50,63 @@ def test_a_request_reaches_the_broker_with_its_caller() -> None:
 def test_answers_keep_the_order_of_the_requests() -> None:
     end = ServerEnd()
     for correlation_id in range(4):
-        end.send(request_frame(LIST_OFFSETS, 7, correlation_id, SAMPLES[LIST_OFFSETS].request))
+        end.send(request_frame(FETCH, 11, correlation_id, SAMPLES[FETCH].request))
     end.send(header(18, 0, 4))
     for index in (2, 1):
-        end.broker.replies[index](SAMPLES[LIST_OFFSETS].result)
+        end.broker.replies[index](SAMPLES[FETCH].result)
     assert end.answers == []
-    end.broker.replies[0](SAMPLES[LIST_OFFSETS].result)
+    end.broker.replies[0](SAMPLES[FETCH].result)
     assert [correlation_id_of(answer) for answer in end.answers] == [0, 1, 2]
-    end.broker.replies[3](SAMPLES[LIST_OFFSETS].result)
+    end.broker.replies[3](SAMPLES[FETCH].result)
     assert [correlation_id_of(answer) for answer in end.answers] == [0, 1, 2, 3, 4]
+
+
+def test_no_more_is_taken_while_a_long_answer_is_made() -> None:
+    end = ServerEnd()
+    end.send(request_frame(FETCH, 11, 1, SAMPLES[FETCH].request))
+    for correlation_id in (2, 3):
+        end.send(request_frame(METADATA, 12, correlation_id, SAMPLES[METADATA].request))
+    assert (len(end.broker.requests), end.connection.paused) == (2, True)
+    end.broker.replies[1](SAMPLES[METADATA].result)
+    assert not end.connection.paused
+    while end.connection.step():
+        pass
+    assert (len(end.broker.requests), end.connection.paused) == (3, True)
+    end.broker.replies[0](SAMPLES[FETCH].result)
+    end.broker.replies[2](SAMPLES[METADATA].result)
+    assert not end.connection.paused
+    assert [correlation_id_of(answer) for answer in end.answers] == [1, 2, 3]
+
+
+def test_long_answers_are_written_in_steps_and_the_same() -> None:
+    clock = TickingClock()
+    scheduler = ManualScheduler(clock)
+    steps = StepRunner(scheduler, clock, lambda error: pytest.fail(repr(error)))
+    result = evolve(SAMPLES[METADATA].result, topics=list(SAMPLES[METADATA].result.topics) * 200)
+    end, other = ServerEnd(lambda request: result, steps=steps), ServerEnd(lambda request: result)
+    frame = request_frame(METADATA, 12, 7, SAMPLES[METADATA].request)
+    end.send(frame)
+    other.send(frame)
+    assert (end.answers, end.connection.paused) == ([], True)
+    turns = 0
+    while not end.answers:
+        scheduler._run_one()
+        turns += 1
+    assert turns > 1
+    assert end.answers == other.answers
+    assert not end.connection.paused
+
+
+def test_an_answer_that_will_come_again_is_written_once() -> None:
+    kept = evolve(SAMPLES[METADATA].result, encoded={})
+    end = ServerEnd(lambda request: kept)
+    for correlation_id, version in enumerate((12, 12, 5)):
+        end.send(request_frame(METADATA, version, correlation_id, SAMPLES[METADATA].request))
+    assert sorted(kept.encoded) == [5, 12]
+    assert end.answers[0][4:] == end.answers[1][4:]
+    plain = ServerEnd(lambda request: SAMPLES[METADATA].result)
+    plain.send(request_frame(METADATA, 12, 0, SAMPLES[METADATA].request))
+    assert plain.answers[0] == end.answers[0]
 
 
 def test_requests_in_flight_are_bounded() -> None:
@@ -246,7 +304,7 @@ def test_tagged_fields_of_the_future_are_passed_over() -> None:
 
 @pytest.mark.parametrize("version", range(13))
 def test_all_topics_or_none(version: int) -> None:
-    end = ServerEnd()
+    end = ServerEnd(lambda request: SAMPLES[METADATA].result)
     end.send(request_frame(METADATA, version, 1, Metadata(topics=None)))
     end.send(request_frame(METADATA, version, 2, Metadata(topics=[])))
     all_topics, none = end.broker.requests

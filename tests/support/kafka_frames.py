@@ -8,6 +8,7 @@ from support.kafka_pair import PairConnection, ScriptedBroker, joined
 
 from barnabas.adapters.wire_kafka import KafkaServer
 from barnabas.adapters.wire_kafka.table import BY_KEY
+from barnabas.core.steps import StepRunner
 
 
 def request_frame(key: int, version: int, correlation_id: int, request: Any, client_id: str | None = "c1") -> bytes:
@@ -45,11 +46,13 @@ def correlation_id_of(frame: bytes) -> int:
 class ServerEnd:
     """A `KafkaServer` with one connection, whose other side is the test."""
 
-    def __init__(self, script: Callable[[Any], Any] | None = None, *, max_in_flight: int = 64) -> None:
+    def __init__(
+        self, script: Callable[[Any], Any] | None = None, *, max_in_flight: int = 64, steps: StepRunner | None = None
+    ) -> None:
         self.broker = ScriptedBroker(script)
         self.reports: list[str] = []
         self.server = KafkaServer(
-            self.broker, listener="PLAIN", report=self.reports.append, max_in_flight=max_in_flight
+            self.broker, listener="PLAIN", report=self.reports.append, max_in_flight=max_in_flight, steps=steps
         )
         self.connection = PairConnection(("broker", 9092), ("198.51.100.7", 4321))
         self.connection.handler = self.server.accept(self.connection)

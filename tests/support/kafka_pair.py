@@ -52,7 +52,7 @@ def normal(value: Any) -> Any:
     """The value such that sequences compare by content, whatever their types."""
     if attrs.has(type(value)):
         return type(value).__name__, {
-            field.name: normal(getattr(value, field.name)) for field in attrs.fields(type(value))
+            field.name: normal(getattr(value, field.name)) for field in attrs.fields(type(value)) if field.eq
         }
     if isinstance(value, list | tuple):
         return [normal(item) for item in value]

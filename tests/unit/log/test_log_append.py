@@ -12,6 +12,7 @@ from barnabas.core.log.segment import Segment
 from barnabas.core.message.batch_header import crc_valid, parse_header, stamp_time, write_crc
 from barnabas.core.message.codec import Codec, Codecs
 from barnabas.core.message.record_check import InvalidRecords
+from barnabas.core.steps import complete
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -134,7 +135,7 @@ def test_the_largest_timestamp_of_a_batch_that_begins_without_one(
         assert (header.base_timestamp, header.max_timestamp) == (-1, expected)
         assert crc_valid(bytes_of(log, at), header)
     assert log.segments[0].largest_timestamp == 950
-    found = log.offset_for_timestamp(0)
+    found = complete(log.offset_for_timestamp(0))
     assert found is not None
     assert found[:2] == (950, 5)
     too_old = untimed(b"a", b"b", times=[-1, 800])
@@ -168,7 +169,7 @@ def test_log_append_time(folder: Folder) -> None:
     assert header.log_append_time
     assert header.max_timestamp == 5555
     assert crc_valid(records, header)
-    found = log.offset_for_timestamp(5000)
+    found = complete(log.offset_for_timestamp(5000))
     assert found is not None
     assert found[:2] == (5555, 0)
 

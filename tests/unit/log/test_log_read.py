@@ -10,6 +10,7 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.message.codec import Codecs
+from barnabas.core.steps import complete
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -146,21 +147,21 @@ def test_region_stays_what_it_was_while_the_log_goes_on(folder: Folder) -> None:
 @pytest.mark.parametrize("reopened", [False, True])
 def test_offset_for_timestamp(folder: Folder, reopened: bool) -> None:
     log = _filled(folder, reopened=reopened)
-    assert log.offset_for_timestamp(0) == (1000, 0, 0)
+    assert complete(log.offset_for_timestamp(0)) == (1000, 0, 0)
     for number in range(30):
-        assert log.offset_for_timestamp(1000 + number) == (1000 + number, number, 0)
-    assert log.offset_for_timestamp(1030) is None
-    assert log.max_timestamp_offset() == (1029, 29, 0)
+        assert complete(log.offset_for_timestamp(1000 + number)) == (1000 + number, number, 0)
+    assert complete(log.offset_for_timestamp(1030)) is None
+    assert complete(log.max_timestamp_offset()) == (1029, 29, 0)
     log.advance_start(15)
-    assert log.offset_for_timestamp(1003) == (1015, 15, 0)
+    assert complete(log.offset_for_timestamp(1003)) == (1015, 15, 0)
 
 
 def test_no_timestamps_at_all(folder: Folder) -> None:
     log = open_log(folder)
-    assert log.max_timestamp_offset() is None
+    assert complete(log.max_timestamp_offset()) is None
     put(log, b"x", at=-1)
-    assert log.offset_for_timestamp(0) is None
-    assert log.max_timestamp_offset() is None
+    assert complete(log.offset_for_timestamp(0)) is None
+    assert complete(log.max_timestamp_offset()) is None
 
 
 def test_the_record_not_the_batch(folder: Folder) -> None:
@@ -168,13 +169,13 @@ def test_the_record_not_the_batch(folder: Folder) -> None:
     log = open_log(folder, codecs=codecs)
     log.append(batch(b"a", b"b", b"c", timestamps=[5, 50, 20], codec=codecs.by_name("lz4")), leader_epoch=9, now_ms=1)
     log.append(batch(b"d", b"e", timestamps=[10, 30]), leader_epoch=9, now_ms=1)
-    assert log.offset_for_timestamp(6) == (50, 1, 9)
-    assert log.offset_for_timestamp(20) == (50, 1, 9)
-    assert log.max_timestamp_offset() == (50, 1, 9)
+    assert complete(log.offset_for_timestamp(6)) == (50, 1, 9)
+    assert complete(log.offset_for_timestamp(20)) == (50, 1, 9)
+    assert complete(log.max_timestamp_offset()) == (50, 1, 9)
     log.advance_start(2)
-    assert log.offset_for_timestamp(6) == (20, 2, 9)
-    assert log.offset_for_timestamp(21) == (30, 4, 9)
-    assert log.max_timestamp_offset() == (30, 4, 9)
+    assert complete(log.offset_for_timestamp(6)) == (20, 2, 9)
+    assert complete(log.offset_for_timestamp(21)) == (30, 4, 9)
+    assert complete(log.max_timestamp_offset()) == (30, 4, 9)
 
 
 @given(
@@ -197,7 +198,7 @@ def test_times_in_any_order_against_a_list(groups: list[list[int]], start: int, 
     rest = list(enumerate(times))[start:]
     for target in range(62):
         expected = next(((time, offset, 0) for offset, time in rest if time >= target), None)
-        assert log.offset_for_timestamp(target) == expected
+        assert complete(log.offset_for_timestamp(target)) == expected
     largest = max((time for _, time in rest), default=None)
     expected = next(((time, offset, 0) for offset, time in rest if time == largest), None)
-    assert log.max_timestamp_offset() == expected
+    assert complete(log.max_timestamp_offset()) == expected

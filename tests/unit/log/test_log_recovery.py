@@ -11,6 +11,7 @@ from barnabas.core.log.checkpoints import LEADER_EPOCHS
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.message.batch_header import parse_header
+from barnabas.core.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder
@@ -94,7 +95,7 @@ def test_killed(folder: Folder) -> None:
         assert read_all(log) == _expected(12)
         assert log.recovery_point == min(12, recovery_point)
         assert log.epochs.latest == 2
-        assert log.offset_for_timestamp(1003) == (1003, 3, log.epochs.epoch_at(3))
+        assert complete(log.offset_for_timestamp(1003)) == (1003, 3, log.epochs.epoch_at(3))
 
 
 @pytest.mark.parametrize("cut", range(SIZE))
@@ -382,7 +383,7 @@ def test_damaged_time_index(folder: Folder, what: str) -> None:
         folder.write_small(name, content)
     log = open_log(folder, recover=False, config=CONFIG)
     for number in range(10):
-        assert log.offset_for_timestamp(1000 + number) == (1000 + number, number, number // 4)
+        assert complete(log.offset_for_timestamp(1000 + number)) == (1000 + number, number, number // 4)
     assert _content(folder, name) == _GOOD_TIMES
 
 

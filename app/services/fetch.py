@@ -2,7 +2,9 @@
 
 from collections.abc import Hashable, Sequence
 
-from ...core.message.batch_header import HEADER_SIZE, parse_header
+from ...core.message.batch_header import ZSTD_ID
+from ...core.message.batch_prefix import bytes_without_codec
+from ...core.partition import Partition
 from ...core.purgatory import AwaitedPartition, DelayedFetch
 from ...ports.broker_api import Caller, Fetch, FetchPartition, FetchResult, FetchResultPartition, Reply
 from ...ports.error_codes import ErrorCode
@@ -12,7 +14,16 @@ from ...ports.words import Buffer
 from .failures import broker_failed
 from .state import BrokerState
 
-_ZSTD = 4
+_HEADERS_MAX = 2000
+"""So many batch headers are read for a request of a version that knows no zstd: a few milliseconds. Its answer ends
+there, and the client goes on from there with the next."""
+
+
+class _HeadersLeft:
+    """How many more may be read for a request."""
+
+    def __init__(self) -> None:
+        self.count = _HEADERS_MAX
 
 
 class FetchService:
@@ -64,15 +75,18 @@ class FetchService:
         left = max_bytes
         total = 0
         results = []
+        headers = None if request.allows_zstd else _HeadersLeft()
         for entry in request.partitions:
-            result = self._read(entry, left, first=total == 0, allows_zstd=request.allows_zstd)
+            result = self._read(entry, left, headers, first=total == 0)
             size = size_of(result.records)
             left = max(0, left - size)
             total += size
             results.append(result)
         return results, total
 
-    def _read(self, entry: FetchPartition, left: int, *, first: bool, allows_zstd: bool) -> FetchResultPartition:
+    def _read(
+        self, entry: FetchPartition, left: int, headers: "_HeadersLeft | None", *, first: bool
+    ) -> FetchResultPartition:
         partition = self._partitions.get((entry.topic, entry.partition))
         try:
             if partition is None:
@@ -81,8 +95,8 @@ class FetchService:
                 raise ApiError(ErrorCode.INVALID_FETCH_SIZE, f"partition max bytes is {entry.max_bytes}")
             partition.check_leader(entry.current_leader_epoch)
             records = partition.read(entry.offset, min(entry.max_bytes, left), whole_first_batch=first)
-            if not allows_zstd:
-                records = _before_zstd(records)
+            if headers is not None:
+                records = _before_zstd(partition, entry.offset, records, headers)
         except ApiError as error:
             return FetchResultPartition(entry.topic, entry.partition, error.code)
         except StorageError as error:
@@ -120,20 +134,12 @@ class FetchService:
         return awaited
 
 
-def _before_zstd(records: Buffer | Region) -> Buffer:
-    """The batches before the first zstd one, for clients that cannot read it. Raises `ApiError` when nothing is left.
-
-    Rare (Fetch before version 10), so the bytes are copied.
-    """
-    content = bytes(records) if isinstance(records, bytes | bytearray | memoryview) else records.read()
-    position = 0
-    while len(content) - position >= HEADER_SIZE:
-        header = parse_header(content, position)
-        if header.codec_id == _ZSTD:
-            break
-        position += header.size
-    else:
-        return content
-    if position == 0:
+def _before_zstd(partition: Partition, offset: int, records: Buffer | Region, headers: _HeadersLeft) -> Buffer | Region:
+    """The batches before the first zstd one, for clients that cannot read it. Raises `ApiError` when none is left."""
+    size, looked = bytes_without_codec(records, ZSTD_ID, headers_max=max(1, headers.count))
+    headers.count -= looked
+    if size == size_of(records):
+        return records
+    if size == 0:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10 or later")
-    return content[:position]
+    return partition.read(offset, size, whole_first_batch=False)

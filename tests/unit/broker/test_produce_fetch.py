@@ -6,6 +6,7 @@ import pytest
 from support.simulated_broker import HERE, SimulatedBroker, batch, fetch, produce
 
 from barnabas.adapters.storage_memory import MemoryDisk
+from barnabas.adapters.storage_memory.memory import MemoryRegion
 from barnabas.ports.broker_api import (
     Caller,
     CreateTopics,
@@ -157,6 +158,42 @@ def test_zstd_is_kept_from_clients_that_cannot_read_it(broker: SimulatedBroker) 
     assert broker.fetch("t", 1, allows_zstd=False).partitions[0].error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     old = Produce(partitions=[ProducePartition("t", 0, batch(b"packed", codec="zstd"))], allows_zstd=False)
     assert broker.ask(old).partitions[0].error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_what_old_clients_can_read_stays_where_it_is(broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        broker.produce("t", b"plain" * (number + 1))
+    whole = broker.fetch("t").partitions[0].records
+    assert isinstance(whole, MemoryRegion)
+    looked: list[int] = []
+    read = MemoryRegion.read
+
+    def counted(region: MemoryRegion, start: int = 0, size: int | None = None) -> bytes:
+        content = read(region, start, size)
+        looked.append(len(content))
+        return content
+
+    monkeypatch.setattr(MemoryRegion, "read", counted)
+    same = broker.fetch("t", allows_zstd=False).partitions[0].records
+    assert isinstance(same, MemoryRegion)
+    assert (same.position, same.size) == (whole.position, whole.size)
+    assert sum(looked) < 5 * 61
+    packed = Produce(partitions=[ProducePartition("t", 0, batch(b"packed", codec="zstd"))])
+    assert broker.ask(packed).partitions[0].error is ErrorCode.NONE
+    before = broker.fetch("t", allows_zstd=False).partitions[0].records
+    assert isinstance(before, MemoryRegion)
+    assert (before.position, before.size) == (whole.position, whole.size)
+
+
+def test_an_answer_to_old_clients_ends_after_so_many_batches(
+    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.app.services.fetch._HEADERS_MAX", 3)
+    for _ in range(5):
+        broker.produce("t", b"plain")
+    whole = _size(broker.fetch("t").partitions[0].records)
+    assert _size(broker.fetch("t", allows_zstd=False).partitions[0].records) == whole * 3 // 5
+    assert _size(broker.fetch("t", 3, allows_zstd=False).partitions[0].records) == whole * 2 // 5
 
 
 # --- waiting

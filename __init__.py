@@ -7,7 +7,7 @@ commands that need few of them start quickly.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .app.broker_handle import Broker
+    from .app.broker.broker import Broker
     from .app.clients.admin import Admin
     from .app.clients.classic.consumer_connector import ConsumerConnector
     from .app.clients.consumer import Consumer
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from .app.clients.producer import Producer
     from .app.clients.simple_consumer import SimpleConsumer
     from .app.mirror import MirrorMaker
-    from .core.classic.layout import BrokerPartition
-    from .core.classic.topic_filter import TopicFilter
+    from .core.classic.registry.layout import BrokerPartition
+    from .core.classic.registry.topic_filter import TopicFilter
     from .core.client.errors import CommitFailed
     from .core.client.group.events import CommittedOffset
     from .core.message.message import Message
@@ -25,7 +25,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Admin": "app.clients.admin",
-    "Broker": "app.broker_handle",
+    "Broker": "app.broker.broker",
     "BrokerPartition": "core.classic.layout",
     "CommitFailed": "core.client.errors",
     "CommittedOffset": "core.client.group.events",

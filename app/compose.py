@@ -16,7 +16,7 @@ from .logs import log_report
 
 if TYPE_CHECKING:
     from ..adapters.transport_tcp import Reactor
-    from ..core.steps import StepRunner
+    from ..core.traffic.steps import StepRunner
     from ..ports.broker_api import BrokerApi, Request
     from ..ports.clock import Clock
     from ..ports.coordination import Coordination
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from ..ports.scheduler import Scheduler
     from ..ports.storage import LogDir
     from ..ports.transport import Transport
+    from .broker.node import BrokerNode, MakeOutside, MakeServer, Outside, Server
+    from .broker.watching import Watching
     from .clients.connector import Connector, Opened
     from .config import BrokerConfig
     from .in_process import BrokerHost
-    from .services.node import BrokerNode, MakeOutside, MakeServer, Outside, Server
-    from .watching import Watching
 
 COORDINATION_FILE = "coordination.db"
 """In the first data folder, unless the configuration names another."""
@@ -55,7 +55,7 @@ def build_broker(
     `ConfigError` for plugins that cannot be used.
     """
     from ..adapters.transport_tcp import TcpTransport
-    from .services.node import BrokerNode
+    from .broker.node import BrokerNode
 
     made = (outside or outside_of)(
         config,
@@ -82,8 +82,8 @@ def outside_of(
     """What the configuration asks for, with anything that is given in its place (the simulation gives all)."""
     from ..adapters.metrics_prometheus import PrometheusMetrics
     from ..adapters.system import SystemClock, SystemEntropy
-    from .services.node import Outside
-    from .watching import Watching
+    from .broker.node import Outside
+    from .broker.watching import Watching
 
     clock = clock or SystemClock()
     watching = Watching(config, scheduler, clock, report)

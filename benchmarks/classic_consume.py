@@ -18,7 +18,7 @@ from harness import MESSAGE_BYTES, BareClient, Result, RunningBroker, broker
 from barnabas import ConsumerConnector, SimpleConsumer
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.app.clients.classic.producer import ClassicProducer
-from barnabas.core.classic.layout import ClassicBroker, broker_path, encode_broker, topic_broker_path
+from barnabas.core.classic.registry.layout import ClassicBroker, broker_path, encode_broker, topic_broker_path
 from barnabas.core.message.classic.reader import decode_set
 from barnabas.core.message.classic.writer import encode_set
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from ..app.broker_handle import Broker
+from ..app.broker.broker import Broker
 from ..app.compose import KeptInMemory, outside_of
 from ..app.config import BrokerConfig
 from ..core.message.message import Message
@@ -39,12 +39,12 @@ from .produced import assert_produced, read_all
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ..app.broker.node import Outside, Server
     from ..app.clients.admin import Admin
     from ..app.clients.consumer import Consumer
     from ..app.clients.producer import Producer
     from ..app.in_process import InProcessLink
-    from ..app.services.node import Outside, Server
-    from ..core.client.batch import Delivery
+    from ..core.client.producer.batch import Delivery
     from ..ports.coordination import Coordination
     from ..ports.metrics import Metrics
     from ..ports.scheduler import Scheduler

@@ -5,8 +5,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..app.services.node import MakeServer, Server
-from ..core.steps import StepRunner
+from ..app.broker.node import MakeServer, Server
+from ..core.traffic.steps import StepRunner
 from ..ports.broker_api import BrokerApi, Caller, Reply, Request
 from ..ports.broker_api.envelope import ResultT
 from ..ports.errors import ClosedError

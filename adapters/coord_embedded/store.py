@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ...core.cluster.tree import Change, Put
+from ...core.tree.tree import Change, Put
 from ...ports.coordination import CoordinationError
 
 APPLICATION_ID = 0x42524E42

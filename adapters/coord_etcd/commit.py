@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...core.cluster.tree import check_commit, parent_of
+from ...core.tree.tree import check_commit, parent_of
 from ...ports.coordination import (
     BadVersion,
     CoordinationError,

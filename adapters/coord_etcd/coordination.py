@@ -9,9 +9,9 @@ from threading import Lock
 from traceback import format_exception
 from typing import Any
 
-from ...core.cluster.delivery import Delivery
-from ...core.cluster.service_url import parse_service_url
-from ...core.cluster.tree import check_data, check_path
+from ...core.tree.delivery import Delivery
+from ...core.tree.service_url import parse_service_url
+from ...core.tree.tree import check_data, check_path
 from ...ports.coordination import (
     BadVersion,
     Cancel,

@@ -5,8 +5,8 @@ from math import ceil
 from threading import Event, Thread
 from typing import Any
 
-from ...core.cluster.delivery import Delivery
-from ...core.cluster.service_url import ServiceUrl
+from ...core.tree.delivery import Delivery
+from ...core.tree.service_url import ServiceUrl
 from ...ports.coordination import CoordinationError, SessionState
 from .link import Link
 from .tree_requests import KeySpace, touched_paths

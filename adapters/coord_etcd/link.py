@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 from aetcd import rpc
 
-from ...core.cluster.service_url import Endpoint
+from ...core.tree.service_url import Endpoint
 from ...ports.coordination import CoordinationError, SessionExpired
 
 _OPTIONS = [

@@ -8,7 +8,7 @@ from typing import Any
 
 from aetcd import rpc
 
-from ...core.cluster.tree import parent_of
+from ...core.tree.tree import parent_of
 from ...ports.coordination import Node
 
 _VERSION_MAX = 2**62

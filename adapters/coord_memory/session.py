@@ -7,8 +7,8 @@ from functools import partial
 from traceback import format_exception
 from typing import TYPE_CHECKING
 
-from ...core.cluster.delivery import Delivery
-from ...core.cluster.tree import check_path
+from ...core.tree.delivery import Delivery
+from ...core.tree.tree import check_path
 from ...ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionState
 from ...ports.errors import ClosedError
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable
 from threading import RLock
 
-from ...core.cluster.tree import Change, Tree
+from ...core.tree.tree import Change, Tree
 from .session import MemorySession
 
 Deliver = Callable[[Callable[[], None]], None]

@@ -13,9 +13,9 @@ from kazoo import exceptions as kazoo
 from kazoo.client import KazooClient, KazooState
 from kazoo.protocol.states import KeeperState
 
-from ...core.cluster.delivery import Delivery
-from ...core.cluster.service_url import parse_service_url
-from ...core.cluster.tree import check_commit, check_data, check_path, parent_of
+from ...core.tree.delivery import Delivery
+from ...core.tree.service_url import parse_service_url
+from ...core.tree.tree import check_commit, check_data, check_path, parent_of
 from ...ports.coordination import (
     BadVersion,
     Cancel,

@@ -5,7 +5,7 @@ from typing import Any
 from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
 
-from ...core.cluster.service_url import ServiceUrl
+from ...core.tree.service_url import ServiceUrl
 from ...ports.coordination import (
     BadVersion,
     CoordinationError,

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ...core.memory_budget import Account
+from ...core.traffic.memory_budget import Account
 from ...ports.errors import BarnabasError
 from ...ports.scheduler import Timer
 from ...ports.transport import Address, ConnectionHandler, Limits, Piece, TransportError

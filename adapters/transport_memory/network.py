@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from ...core.memory_budget import MemoryBudget
+from ...core.traffic.memory_budget import MemoryBudget
 from ...ports.entropy import Entropy
 from ...ports.scheduler import Scheduler
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, TransportError

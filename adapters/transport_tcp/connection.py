@@ -7,7 +7,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ...core.memory_budget import Account, MemoryBudget
+from ...core.traffic.memory_budget import Account, MemoryBudget
 from ...ports.errors import BarnabasError
 from ...ports.transport import Address, ConnectionHandler, Limits, Piece, TransportError
 from .inbound import Inbound, ReceiveBuffers

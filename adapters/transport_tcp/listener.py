@@ -4,7 +4,7 @@ import errno
 import socket
 from collections.abc import Callable
 
-from ...core.flood import Flood
+from ...core.traffic.flood import Flood
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, TransportError
 from .connection import Shared, TcpConnection, address_text
 from .reactor import READ

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from attrs import evolve
 
-from ...core.request_watch import RequestWatch, SeenRequest, patience_ms
-from ...core.steps import StepRunner, Steps
+from ...core.traffic.request_watch import RequestWatch, SeenRequest, patience_ms
+from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api import BrokerApi, Caller, Produce, ProduceResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError

@@ -14,7 +14,7 @@ from ...ports.values import frozen
 from .options import PATIENCE_MS
 
 if TYPE_CHECKING:
-    from ...core.classic.layout import ClassicBroker
+    from ...core.classic.registry.layout import ClassicBroker
     from ...ports.coordination import Coordination
     from ..clients.classic.simple_consumer import ClassicSimpleConsumer
 
@@ -68,7 +68,7 @@ def open_simple(bootstrap: str, settings: Mapping[str, str]) -> "ClassicSimpleCo
 
 def list_topics(cluster: Cluster) -> list[dict[str, object]]:
     """Each topic, its live brokers, and how many partitions they have together. Raises as `_open_registries`."""
-    from ...core.classic import registries
+    from ...core.classic.registry import registries
 
     with closing(_open_registries(cluster)) as session:
         brokers = registries.read_brokers(session, warn)
@@ -85,7 +85,7 @@ def describe_topic(cluster: Cluster, topic: str) -> list[dict[str, object]]:
 
     Raises `ApiError` for a topic that no broker has or had; else as `_open_registries`.
     """
-    from ...core.classic import layout, registries
+    from ...core.classic.registry import layout, registries
 
     layout.check_name("topic", topic)
     with closing(_open_registries(cluster)) as session:

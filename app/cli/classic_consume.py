@@ -120,7 +120,7 @@ def _where(cluster: Cluster) -> dict[str, Any]:
 def _read_stream(
     connector: "ConsumerConnector", stream: "MessageStream", stopped: list[int], progress: Progress, show: Show
 ) -> None:
-    from ...core.classic.consumer_settings import ConsumerRebalanceFailed
+    from ...core.classic.consumer.settings import ConsumerRebalanceFailed
 
     saved = time.monotonic()
     new = False

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.classic.topic_filter import TopicFilter
+from ...core.classic.registry.topic_filter import TopicFilter
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.words import TopicPartition
 from ..clients.consumer import Consumer

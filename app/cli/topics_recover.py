@@ -32,12 +32,12 @@ def recover(
     """
     from ...core.cluster.layout import encode_id
     from ...core.cluster.registry import TopicRegistry
+    from ..broker.recovery import REFUSE, carry_out, plan_recovery
+    from ..broker.registration import check_alone
     from ..compose import system_entropy
     from ..config import read_config
     from ..logs import log_report
     from ..offline import opened_offline
-    from ..services.recovery import REFUSE, carry_out, plan_recovery
-    from ..services.registration import check_alone
 
     given = parse_settings(settings)
     if data is not None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from ...core.client.fetch_state import AtTime
-from ...core.client.fetcher import Fetcher
+from ...core.client.consumer.fetch_state import AtTime
+from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.group.events import CommittedOffset
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError, ClosedError, ConfigError

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ...core.client.consumer.fetch_state import AtTime
+from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.effects import NEVER, Poll
 from ...core.client.errors import ClientTimeout, CommitFailed, NoOffset
-from ...core.client.fetch_state import AtTime
-from ...core.client.fetcher import Fetcher
 from ...core.client.group.assignor import Assignor
 from ...core.client.group.events import Assigned, CommittedOffset, Failed, GroupEvent, Lost, Revoke
 from ...core.client.group.membership import GroupMembership

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...core.client.consumer.fetch_state import PartitionState
+from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.errors import ClientTimeout
-from ...core.client.fetch_state import PartitionState
-from ...core.client.fetcher import Fetcher
 from ...core.client.group.events import CommittedOffset
 from ...core.message.damage import Damage
 from ...core.message.message import Message

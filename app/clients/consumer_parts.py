@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...core.client.fetch_state import FetcherSettings
+from ...core.client.consumer.fetch_state import FetcherSettings
 from ...core.client.group.events import GroupSettings
 from ...ports.errors import ConfigError
 from .settings import ConsumerSettings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from ...core.client.consumer.fetch_state import AtTime
 from ...core.client.errors import ClientTimeout
-from ...core.client.fetch_state import AtTime
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError

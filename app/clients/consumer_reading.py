@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
+from ...core.client.consumer.fetch_state import Chunk, PartitionState
 from ...core.client.errors import EncodeError
-from ...core.client.fetch_state import Chunk, PartitionState
 from ...core.message.batch_header import BatchHeader
 from ...core.message.damage import CorruptRecord, Damage, is_damage
 from ...core.message.message import Message
@@ -19,7 +19,7 @@ from ...ports.words import TopicPartition
 from .waiting import logger
 
 if TYPE_CHECKING:
-    from ...core.client.fetcher import Fetcher
+    from ...core.client.consumer.fetcher import Fetcher
     from ...core.client.serde import Decoder
     from .shell import ClientShell
 

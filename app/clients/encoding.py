@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...core.client.batch import EncodedMessage
 from ...core.client.cluster_view import TopicView
 from ...core.client.errors import EncodeError
-from ...core.client.partitioner import Partitioner
+from ...core.client.producer.batch import EncodedMessage
+from ...core.client.producer.partitioner import Partitioner
 from ...core.client.serde import Encoder
 from ...core.message.message import Headers
 from ...plugins.builtin.encoders import BytesSerde

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ...core.client.batch import Delivery, DeliveryCallback, Home
 from ...core.client.errors import ClientTimeout
+from ...core.client.producer.batch import Delivery, DeliveryCallback, Home
 from ...ports.errors import BarnabasError
 from .waiting import WaitingRoom
 

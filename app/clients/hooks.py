@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...core.client.batch import DeliveryCallback, Home
 from ...core.client.errors import ClientTimeout, HookError, QueueFull
-from ...core.client.handlers import CallbackHandler, EventHandler, ProducerItem
-from ...core.client.hook_queue import HookQueue
+from ...core.client.producer.batch import DeliveryCallback, Home
+from ...core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem
+from ...core.client.producer.hook_queue import HookQueue
 from ...core.message.message import Headers
 from ...ports.errors import BarnabasError
 from ...ports.values import frozen

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from ...core.client.accumulator import Accumulator, AccumulatorSettings, message_bytes
-from ...core.client.batch import Batch, DeliveryCallback, EncodedMessage, Home
 from ...core.client.errors import ClientTimeout, QueueFull
-from ...core.client.identity import ProducerIdentity
-from ...core.client.parking import Parked, Parking
-from ...core.client.partitioner import Partitioner
-from ...core.client.sender import Sender, SenderSettings
+from ...core.client.producer.accumulator import Accumulator, AccumulatorSettings, message_bytes
+from ...core.client.producer.batch import Batch, DeliveryCallback, EncodedMessage, Home
+from ...core.client.producer.identity import ProducerIdentity
+from ...core.client.producer.partitioner import Partitioner
+from ...core.client.producer.sender import Sender, SenderSettings
+from ...core.client.producer.unplaced import Parked, Parking
 from ...core.message.message import Message
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ...core.client.cluster_view import TopicView
-    from ...core.client.handlers import CallbackHandler, EventHandler
+    from ...core.client.producer.handlers import CallbackHandler, EventHandler
     from ...core.client.serde import Encoder
     from ...core.message.codec import Codec
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.client.accumulator import bytes_up_to
-from ...core.client.batch import EncodedMessage, Home
 from ...core.client.errors import QueueFull
+from ...core.client.producer.accumulator import bytes_up_to
+from ...core.client.producer.batch import EncodedMessage, Home
 from ...core.message.message import Message
 from .encoding import checked_headers, checked_timestamp
 from .handle import DeliveryHandle, ManyHandle

@@ -7,7 +7,7 @@ import attrs
 from attrs import field
 from attrs.validators import ge, in_
 
-from ...core.client.fetch_state import Reset
+from ...core.client.consumer.fetch_state import Reset
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from attrs import fields
 
-from ...core.cluster.service_url import parse_service_url
+from ...core.tree.service_url import parse_service_url
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
 from .classic import parse_topic_map

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Hashable, Mapping
 from typing import Any, cast
 
-from ...core.classic.topic_filter import TopicFilter
+from ...core.classic.registry.topic_filter import TopicFilter
 from ...core.client.errors import CommitFailed
 from ...ports.words import TopicPartition
 from ..clients.consumer import Consumer

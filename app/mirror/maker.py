@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.classic.topic_filter import TopicFilter
+from ...core.classic.registry.topic_filter import TopicFilter
 from ...core.client.errors import EncodeError
 from ...core.message.damage import is_damage
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError

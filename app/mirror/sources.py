@@ -8,9 +8,9 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from ...core.classic.group import Owned
-from ...core.classic.streams import StreamMessage
-from ...core.classic.topic_filter import TopicFilter
+from ...core.classic.consumer.streams import StreamMessage
+from ...core.classic.registry.group import Owned
+from ...core.classic.registry.topic_filter import TopicFilter
 from ...core.message.classic.reader import ShallowMessage
 from ...core.message.message import Message
 from ...ports.errors import ConfigError

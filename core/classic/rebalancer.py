@@ -14,7 +14,7 @@ Threads and partitions of a topic are sorted as strings and cut into as many ran
 from collections.abc import Mapping, Sequence
 
 from ...ports.values import frozen
-from .layout import BrokerPartition, ClassicBroker
+from .registry.layout import BrokerPartition, ClassicBroker
 
 
 def thread_id(consumer_id: str, number: int) -> str:

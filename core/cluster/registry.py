@@ -15,13 +15,14 @@ from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import TopicPartition
-from . import layout, telling, topic_nodes
+from ..tree.tree import DATA_BYTES_MAX
+from . import layout, telling
+from . import store as topic_nodes
 from .assignment import Racks, Replicas, assign_added, assign_new_topic, check_counts, check_manual
 from .brokers import children, random_uuid
 from .change_queue import elsewhere
-from .topic_nodes import StoredTopic
+from .store import StoredTopic
 from .topics import NO_LEADER, PartitionState, Topic, check_topic_name, first_state, metric_name
-from .tree import DATA_BYTES_MAX
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 

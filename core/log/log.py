@@ -16,7 +16,7 @@ from ...ports.storage import Folder, StorageError
 from ...ports.words import TopicPartition
 from ..message.batch_header import BatchHeader
 from ..message.codec import Codecs
-from ..steps import Steps
+from ..traffic.steps import Steps
 from .checkpoints import format_epochs, read_epochs
 from .config import LONG_MAX, LogConfig
 from .durability import Durability, DurableState

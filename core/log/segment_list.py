@@ -12,7 +12,7 @@ from ...ports.storage import File, Region
 from ..message.batch_header import HEADER_SIZE, parse_header
 from ..message.batch_reader import decode_batch
 from ..message.codec import Codecs
-from ..steps import Steps
+from ..traffic.steps import Steps
 from .batch_scan import BadBatch
 from .format import LogSegment
 from .retention import SegmentInfo

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from barnabas import BrokerPartition, ConsumerConnector
 from barnabas.app.clients.classic.streams import MessageStream
-from barnabas.core.classic.consumer_settings import ConsumerTimeout
-from barnabas.core.classic.streams import StreamMessage
+from barnabas.core.classic.consumer.settings import ConsumerTimeout
+from barnabas.core.classic.consumer.streams import StreamMessage
 from barnabas.core.message.classic.reader import decode_set
 from barnabas.core.message.classic.writer import encode_shallow
 from barnabas.plugins.builtin.codecs import builtin_codecs

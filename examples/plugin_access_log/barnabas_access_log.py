@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from barnabas.core.client.handlers import CallbackHandler, ProducerItem
-from barnabas.core.client.hashing import murmur2_partition
-from barnabas.core.client.partitioner import Partitioner
+from barnabas.core.client.producer.handlers import CallbackHandler, ProducerItem
+from barnabas.core.client.producer.hashing import murmur2_partition
+from barnabas.core.client.producer.partitioner import Partitioner
 from barnabas.plugins import hookimpl
 
 _COMBINED = re.compile(

@@ -9,8 +9,8 @@ from ..specs import hookimpl
 
 if TYPE_CHECKING:
     from ...core.client.group.assignor import Assignor
-    from ...core.client.handlers import CallbackHandler, EventHandler
-    from ...core.client.partitioner import Partitioner
+    from ...core.client.producer.handlers import CallbackHandler, EventHandler
+    from ...core.client.producer.partitioner import Partitioner
     from ...core.client.serde import Decoder, Encoder
     from ...core.log.retention import DeletionPolicy
     from ...core.message.codec import Codec

@@ -1,6 +1,6 @@
 """The built-in handlers: those that change nothing."""
 
-from ...core.client.handlers import CallbackHandler, EventHandler
+from ...core.client.producer.handlers import CallbackHandler, EventHandler
 
 HANDLER_NAMES = ("default",)
 

@@ -3,8 +3,8 @@
 
 from collections.abc import Callable, Sequence
 
-from ...core.client.hashing import classic_partition, crc32_partition, murmur2_partition
-from ...core.client.partitioner import Partitioner
+from ...core.client.producer.hashing import classic_partition, crc32_partition, murmur2_partition
+from ...core.client.producer.partitioner import Partitioner
 from ...ports.entropy import Entropy
 
 

@@ -11,7 +11,7 @@ from support.kafka_samples import SAMPLES
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.adapters.wire_kafka import KafkaServer
-from barnabas.core.steps import StepRunner
+from barnabas.core.traffic.steps import StepRunner
 from barnabas.ports.broker_api import (
     Caller,
     CreatedTopic,

@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.adapters.system import SeededEntropy
-from barnabas.core.client.partitioner import Partitioner
+from barnabas.core.client.producer.partitioner import Partitioner
 
 inherited = settings(suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow])
 keys = st.none() | st.binary(max_size=40)

@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from support.confluent import AdminClient, NewTopic
 from support.waiting import PATIENCE_S
 
-from barnabas.app.broker_handle import Broker
+from barnabas.app.broker.broker import Broker
 from barnabas.core.log.creation import Opening
 from barnabas.core.log.log import Log
 

@@ -10,7 +10,7 @@ from support.raw import RawConnection, fetch_error_and_records, fetch_v4, produc
 from support.simulated_broker import batch
 from support.waiting import PATIENCE_S
 
-from barnabas.app.broker_handle import Broker
+from barnabas.app.broker.broker import Broker
 from barnabas.core.message.message_set import MessageSet
 from barnabas.ports.error_codes import ErrorCode
 

@@ -15,7 +15,7 @@ from support.confluent import AdminClient, NewTopic
 from support.raw import RawConnection, fetch_v4
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas.app.broker_handle import Broker
+from barnabas.app.broker.broker import Broker
 from barnabas.app.compose import client_connector
 from barnabas.ports.broker_api import BrokerLink, Caller, Fetch, FetchPartition, Metadata, MetadataResult
 from barnabas.ports.errors import BarnabasError, ConfigError

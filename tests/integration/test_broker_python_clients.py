@@ -22,7 +22,7 @@ from support.kafka_python import (
     TopicPartition,
 )
 
-from barnabas.app.broker_handle import Broker
+from barnabas.app.broker.broker import Broker
 
 pytestmark = [pytest.mark.xdist_group("python-clients"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

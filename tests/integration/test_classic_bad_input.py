@@ -35,7 +35,7 @@ from support.waiting import wait_for
 
 from barnabas import Broker, ConsumerConnector, Producer, SimpleConsumer
 from barnabas.app.compose import client_coordination
-from barnabas.core.classic.registries import children
+from barnabas.core.classic.registry.registries import children
 from barnabas.ports.errors import ConfigError
 
 REQUEST_BYTES_MAX = 1_000_000

@@ -25,7 +25,7 @@ from support.raw import RawConnection, fetch_error_and_records, fetch_v4, produc
 from support.simulated_broker import batch
 from support.waiting import wait_for
 
-from barnabas.app.broker_handle import Broker
+from barnabas.app.broker.broker import Broker
 
 FIRST_SEGMENT = "00000000000000000000.kafka"
 HELLO = message_set(b"hello")

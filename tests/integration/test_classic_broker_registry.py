@@ -18,7 +18,7 @@ from support.tcp_proxy import TcpProxy
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 
-from barnabas.app.broker_handle import Broker
+from barnabas.app.broker.broker import Broker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 

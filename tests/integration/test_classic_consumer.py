@@ -17,10 +17,10 @@ from support.zookeeper_server import ZookeeperServer
 from barnabas import Broker, Producer
 from barnabas.app.clients.classic.consumer_connector import ConsumerConnector
 from barnabas.app.clients.classic.streams import MessageStream
-from barnabas.core.classic import group, layout
-from barnabas.core.classic.consumer_settings import ConsumerTimeout
-from barnabas.core.classic.layout import BrokerPartition
-from barnabas.core.classic.streams import StreamMessage
+from barnabas.core.classic.consumer.settings import ConsumerTimeout
+from barnabas.core.classic.consumer.streams import StreamMessage
+from barnabas.core.classic.registry import group, layout
+from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.ports.coordination import Coordination
 
 pytestmark = pytest.mark.process

@@ -9,7 +9,7 @@ from support.waiting import wait_for
 
 from barnabas import Message
 from barnabas.core.client.errors import HookError, QueueFull
-from barnabas.core.client.handlers import CallbackHandler, EventHandler, ProducerItem, SendItems
+from barnabas.core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem, SendItems
 from barnabas.ports.errors import ApiError, ConfigError
 
 

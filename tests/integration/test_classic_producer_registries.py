@@ -8,11 +8,11 @@ from support.waiting import wait_for
 
 from barnabas import Message, Producer
 from barnabas.adapters.coord_memory import MemoryTree
-from barnabas.core.classic.directory import NoBrokersForPartition
-from barnabas.core.classic.layout import BrokerPartition
+from barnabas.core.classic.registry.directory import NoBrokersForPartition
+from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.core.client.errors import EncodeError
-from barnabas.core.client.hashing import java_string_hash
-from barnabas.core.client.partitioner import Partitioner
+from barnabas.core.client.producer.hashing import java_string_hash
+from barnabas.core.client.producer.partitioner import Partitioner
 from barnabas.ports.errors import BarnabasError
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 from support.waiting import wait_for
 
-from barnabas.app.broker_handle import Broker
+from barnabas.app.broker.broker import Broker
 from barnabas.app.clients.classic.consumer_connector import ConsumerConnector
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.streams import MessageStream
 from barnabas.app.compose import client_coordination
-from barnabas.core.classic.consumer_settings import ConsumerRebalanceFailed
+from barnabas.core.classic.consumer.settings import ConsumerRebalanceFailed
 from barnabas.ports.coordination import Coordination, NoNode
 from barnabas.ports.errors import ClosedError, ConfigError
 

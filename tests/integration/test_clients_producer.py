@@ -10,10 +10,10 @@ from support.plain_cluster import WITHHELD, PlainCluster, PlainConnector
 from support.waiting import wait_for
 
 from barnabas import Message, Producer
-from barnabas.core.client.batch import Delivery
 from barnabas.core.client.errors import ClientTimeout, EncodeError, HookError, QueueFull
-from barnabas.core.client.handlers import CallbackHandler, EventHandler, ProducerItem, SendItems
-from barnabas.core.client.partitioner import Partitioner
+from barnabas.core.client.producer.batch import Delivery
+from barnabas.core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem, SendItems
+from barnabas.core.client.producer.partitioner import Partitioner
 from barnabas.core.message.message_set import MessageSet
 from barnabas.ports.broker_api import Metadata, Produce, ProduceResult, ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode

@@ -17,7 +17,7 @@ from support.process import BrokerProcess
 from support.tcp_proxy import TcpProxy
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas.app.broker_handle import Broker
+from barnabas.app.broker.broker import Broker
 from barnabas.app.clients.admin import Admin
 from barnabas.app.clients.producer import Producer
 

@@ -20,7 +20,7 @@ from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
 from barnabas.app.compose import remote_coordination
 from barnabas.app.mirror import MirrorMaker
 from barnabas.app.mirror.sources import ClassicSource
-from barnabas.core.classic.layout import BrokerPartition, offset_path
+from barnabas.core.classic.registry.layout import BrokerPartition, offset_path
 from barnabas.core.message.classic.message_set import ClassicMessageSet
 from barnabas.ports.broker_api.offsets import LATEST
 from barnabas.ports.coordination import Coordination, NoNode
@@ -366,7 +366,7 @@ def test_what_cannot_be_meant(
 
 
 def test_a_wrapper_cannot_pass_to_a_current_cluster_unopened() -> None:
-    from barnabas.core.classic.topic_filter import TopicFilter
+    from barnabas.core.classic.registry.topic_filter import TopicFilter
 
     with pytest.raises(ConfigError, match="shallowiterator"):
         ClassicSource({"shallowiterator.enable": "true"}, TopicFilter.whitelist("a"), shallow=False)

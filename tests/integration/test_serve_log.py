@@ -42,11 +42,11 @@ def test_a_day_of_a_broker_in_json(tmp_path: Path) -> None:
         (found,) = [line for text, line in told.items() if text.startswith(start)]
         return found
 
-    assert one("broker 1 starts: ")["logger"] == "barnabas.app.services"
+    assert one("broker 1 starts: ")["logger"] == "barnabas.app.broker"
     assert str(tmp_path / "data") in one("broker 1 starts: ")["message"]
     assert broker.bootstrap in one("broker 1 of cluster ")["message"]
     assert one("topic orders was made: 2 partitions")["topic"] == "orders"
-    assert one("group readers: generation 1")["logger"] == "barnabas.core.group"
+    assert one("group readers: generation 1")["logger"] == "barnabas.core.coordinator.group"
     assert "left (" in one("group readers: generation 2 has no members")["message"]
     assert one("configuration of topic orders: retention.ms=60000")
     assert one("topic orders was deleted")

@@ -7,14 +7,14 @@ from simulation.classic_machines import Machine
 from simulation.classic_world import PARTITIONS, PORT, TOPIC, ClassicWorld, Place
 
 from barnabas.adapters.wire_classic.client import ClassicLink, connect_classic
-from barnabas.core.classic import layout
-from barnabas.core.classic.consumer import ClassicConsumer, ConsumerOutside
-from barnabas.core.classic.consumer_settings import ConnectorSettings, ConsumerRebalanceFailed
-from barnabas.core.classic.fetching import Opened
-from barnabas.core.classic.group import Owned
-from barnabas.core.classic.layout import ClassicBroker
-from barnabas.core.classic.streams import StreamMessage, StreamReader
-from barnabas.core.classic.subscription import Subscription
+from barnabas.core.classic.consumer.consumer import ClassicConsumer, ConsumerOutside
+from barnabas.core.classic.consumer.fetching import Opened
+from barnabas.core.classic.consumer.settings import ConnectorSettings, ConsumerRebalanceFailed
+from barnabas.core.classic.consumer.streams import StreamMessage, StreamReader
+from barnabas.core.classic.registry import layout
+from barnabas.core.classic.registry.group import Owned
+from barnabas.core.classic.registry.layout import ClassicBroker
+from barnabas.core.classic.registry.subscription import Subscription
 from barnabas.core.message.classic.reader import decode_set
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.plugins.builtin.codecs import builtin_codecs

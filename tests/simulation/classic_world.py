@@ -9,11 +9,11 @@ from simulation.world import LATENCY_MS
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.adapters.transport_memory import Faults, MemoryNetwork
+from barnabas.app.broker.node import BrokerNode
 from barnabas.app.compose import outside_of, plugin_host
 from barnabas.app.config import BrokerConfig
-from barnabas.app.services.node import BrokerNode
-from barnabas.core.classic import layout
-from barnabas.core.classic.layout import BrokerPartition
+from barnabas.core.classic.registry import layout
+from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.core.log.log import Log
 from barnabas.ports.coordination import CoordinationError, NoNode
 from barnabas.ports.words import TopicPartition

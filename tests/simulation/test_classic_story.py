@@ -17,9 +17,9 @@ from simulation.classic_actors import REBALANCE_BACKOFF_MS, Book, Member, Produc
 from simulation.classic_world import TOPIC, ClassicWorld, SimulatedPeer
 
 from barnabas.adapters.transport_memory import Faults
-from barnabas.core.classic.consumer_settings import ConnectorSettings
-from barnabas.core.classic.subscription import Subscription
-from barnabas.core.classic.topic_filter import TopicFilter
+from barnabas.core.classic.consumer.settings import ConnectorSettings
+from barnabas.core.classic.registry.subscription import Subscription
+from barnabas.core.classic.registry.topic_filter import TopicFilter
 
 DISASTERS_MS = 6_000
 GROUPS = {

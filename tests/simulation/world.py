@@ -8,10 +8,10 @@ from simulation.faulty_disk import FaultyDisk
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.adapters.transport_memory import Faults, MemoryNetwork
+from barnabas.app.broker.node import BrokerNode
 from barnabas.app.compose import outside_of, plugin_host
 from barnabas.app.config import BrokerConfig
-from barnabas.app.services.node import BrokerNode
-from barnabas.core.partition import Partition
+from barnabas.core.replica.partition import Partition
 from barnabas.ports.errors import ClosedError
 from barnabas.ports.scheduler import Outcome, Timer
 from barnabas.ports.words import TopicPartition

@@ -24,9 +24,9 @@ from unittest.mock import patch
 
 from barnabas.app.clients.classic import consumer_connector
 from barnabas.app.clients.classic.streams import MessageStream
-from barnabas.core.classic.consumer import ClassicConsumer, ConsumerOutside
-from barnabas.core.classic.group import Owned
-from barnabas.core.classic.layout import ClassicBroker
+from barnabas.core.classic.consumer.consumer import ClassicConsumer, ConsumerOutside
+from barnabas.core.classic.registry.group import Owned
+from barnabas.core.classic.registry.layout import ClassicBroker
 from barnabas.ports.coordination import SessionState
 from barnabas.ports.errors import BarnabasError
 

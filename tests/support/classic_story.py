@@ -15,7 +15,7 @@ from support.tcp_proxy import TcpProxy
 from support.waiting import wait_for
 
 from barnabas.app.compose import client_coordination
-from barnabas.core.classic import group, layout, registries
+from barnabas.core.classic.registry import group, layout, registries
 from barnabas.ports.errors import BarnabasError
 
 BACKOFF_MS = 500

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from barnabas.core.group.config import GroupConfig
-from barnabas.core.group.effects import Answer, Effects, Store
-from barnabas.core.group.group import Group
-from barnabas.core.group.states import GroupState
+from barnabas.core.coordinator.group.config import GroupConfig
+from barnabas.core.coordinator.group.effects import Answer, Effects, Store
+from barnabas.core.coordinator.group.group import Group
+from barnabas.core.coordinator.group.states import GroupState
 from barnabas.ports.broker_api import (
     Caller,
     GroupProtocol,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from barnabas.core.client.handlers import CallbackHandler, ProducerItem
+from barnabas.core.client.producer.handlers import CallbackHandler, ProducerItem
 
 
 class Notes(CallbackHandler):

@@ -8,7 +8,7 @@ from support.kafka_pair import PairConnection, ScriptedBroker, joined
 
 from barnabas.adapters.wire_kafka import KafkaServer
 from barnabas.adapters.wire_kafka.table import BY_KEY
-from barnabas.core.steps import StepRunner
+from barnabas.core.traffic.steps import StepRunner
 
 
 def request_frame(key: int, version: int, correlation_id: int, request: Any, client_id: str | None = "c1") -> bytes:

@@ -10,9 +10,9 @@ from barnabas.adapters.metrics_memory import MemoryMetrics
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.adapters.transport_memory import MemoryNetwork
+from barnabas.app.broker.node import BrokerNode
 from barnabas.app.compose import outside_of, plugin_host
 from barnabas.app.config import BrokerConfig
-from barnabas.app.services.node import BrokerNode
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.core.message.message_set import MessageSet

@@ -1,6 +1,6 @@
 """Who waits while too much is in memory, and who goes on."""
 
-from barnabas.core.memory_budget import Account, MemoryBudget
+from barnabas.core.traffic.memory_budget import Account, MemoryBudget
 
 
 class Holder:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.core.steps import StepRunner, Steps, complete
+from barnabas.core.traffic.steps import StepRunner, Steps, complete
 from barnabas.ports.scheduler import Outcome
 
 

@@ -59,7 +59,7 @@ def find_out(
     if bootstrap:
         return Whereabouts(brokers=dict(enumerate(classic_addresses(bootstrap))))
     if broker_list:
-        from ....core.classic.directory import parse_broker_list
+        from ....core.classic.registry.directory import parse_broker_list
 
         return Whereabouts(brokers=parse_broker_list(broker_list))
     if zk_connect:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from ....core.classic import registries
+from ....core.classic.registry import registries
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.transport import Address

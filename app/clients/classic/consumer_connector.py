@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ....core.classic.consumer import ClassicConsumer, ConsumerOutside, make_consumer_id
-from ....core.classic.consumer_settings import ConsumerRebalanceFailed
-from ....core.classic.layout import BrokerPartition
-from ....core.classic.subscription import Subscription
-from ....core.classic.topic_filter import TopicFilter
+from ....core.classic.consumer.consumer import ClassicConsumer, ConsumerOutside, make_consumer_id
+from ....core.classic.consumer.settings import ConsumerRebalanceFailed
+from ....core.classic.registry.layout import BrokerPartition
+from ....core.classic.registry.subscription import Subscription
+from ....core.classic.registry.topic_filter import TopicFilter
 from ....plugins.builtin.encoders import BytesSerde
 from ....ports.broker_api import EARLIEST, LATEST
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
@@ -25,8 +25,8 @@ from .streams import MessageStream, StreamBell
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ....core.classic.consumer_registry import StartOffsets
-    from ....core.classic.group import Owned
+    from ....core.classic.registry.consumer_registry import StartOffsets
+    from ....core.classic.registry.group import Owned
     from ....core.client.serde import Decoder
     from ....ports.coordination import Coordination
     from ..connector import Connector

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ....core.classic.consumer_settings import ConnectorSettings
-from ....core.classic.layout import check_name
+from ....core.classic.consumer.settings import ConnectorSettings
+from ....core.classic.registry.layout import check_name
 from ....ports.errors import ConfigError
 from ..settings import read_settings
 from .choice import registries_url

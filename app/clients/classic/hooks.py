@@ -8,8 +8,8 @@ from ....ports.errors import BarnabasError
 from ..hooks import HookPath, QueueLimits
 
 if TYPE_CHECKING:
-    from ....core.classic.producer_run import Run
-    from ....core.client.handlers import CallbackHandler, EventHandler, ProducerItem
+    from ....core.classic.producer.run import Run
+    from ....core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem
     from .producer import ClassicProducer
 
 

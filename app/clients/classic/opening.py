@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....core.classic.directory import Directory, RegistryDirectory, StaticDirectory
-from ....core.classic.producer_pool import BrokerPool, PoolSettings
-from ....core.client.partitioner import Partitioner
+from ....core.classic.producer.pool import BrokerPool, PoolSettings
+from ....core.classic.registry.directory import Directory, RegistryDirectory, StaticDirectory
+from ....core.client.producer.partitioner import Partitioner
 from ....ports.errors import ConfigError
 from ..waiting import logger
 

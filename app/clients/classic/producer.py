@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from ....core.classic.layout import BrokerPartition
-from ....core.classic.producer_queue import RunQueue
-from ....core.classic.producer_run import Run, first_value
-from ....core.classic.producer_sender import ProducerSender, SendingSettings
-from ....core.client.batch import DeliveryCallback, Home
+from ....core.classic.producer.queue import RunQueue
+from ....core.classic.producer.run import Run, first_value
+from ....core.classic.producer.sender import ProducerSender, SendingSettings
+from ....core.classic.registry.layout import BrokerPartition
 from ....core.client.errors import ClientTimeout, QueueFull
-from ....core.client.partitioner import Partitioner
+from ....core.client.producer.batch import DeliveryCallback, Home
+from ....core.client.producer.partitioner import Partitioner
 from ....core.message.message import Message
 from ....ports.errors import BarnabasError, ClosedError
 from ....ports.scheduler import Outcome
@@ -30,7 +30,7 @@ from .runs import ProducerData, RunMaker, split_run
 from .shell import ClassicShell
 
 if TYPE_CHECKING:
-    from ....core.client.handlers import CallbackHandler, EventHandler
+    from ....core.client.producer.handlers import CallbackHandler, EventHandler
     from ....core.client.serde import Encoder
     from ....core.message.codec import Codec
     from ..connector import Connector

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....core.classic.layout import BrokerPartition
-from ....core.classic.producer_run import ENTRY_OVERHEAD, Run, Wish, too_large
-from ....core.classic.producer_sender import REQUEST_BYTES_MAX
+from ....core.classic.producer.run import ENTRY_OVERHEAD, Run, Wish, too_large
+from ....core.classic.producer.sender import REQUEST_BYTES_MAX
+from ....core.classic.registry.layout import BrokerPartition
 from ....core.client.errors import EncodeError
 from ....core.message.classic.reader import ShallowMessage
 from ....core.message.message import Message

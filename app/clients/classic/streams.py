@@ -3,8 +3,8 @@
 import threading
 from collections.abc import Iterator
 
-from ....core.classic.consumer_settings import ConsumerTimeout
-from ....core.classic.streams import StreamMessage, StreamReader
+from ....core.classic.consumer.settings import ConsumerTimeout
+from ....core.classic.consumer.streams import StreamMessage, StreamReader
 
 
 class StreamBell:

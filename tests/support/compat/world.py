@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
-from barnabas.app.broker_handle import Broker
+from barnabas.app.broker.broker import Broker
 from barnabas.app.clients.admin import Admin
 from barnabas.app.clients.producer import Producer
 from barnabas.app.clients.simple_consumer import SimpleConsumer

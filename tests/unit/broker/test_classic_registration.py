@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.core.classic.broker_registration import BrokerRegistrar, classic_id_node
-from barnabas.core.classic.layout import ClassicBroker
+from barnabas.core.classic.registry.broker_registration import BrokerRegistrar, classic_id_node
+from barnabas.core.classic.registry.layout import ClassicBroker
 from barnabas.ports.coordination import Coordination, NoNode
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError

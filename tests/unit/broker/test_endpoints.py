@@ -2,8 +2,8 @@
 
 import pytest
 
+from barnabas.app.broker.endpoints import Endpoints
 from barnabas.app.config import Listener
-from barnabas.app.services.endpoints import Endpoints
 from barnabas.core.cluster.topics import BrokerRegistration
 from barnabas.ports.broker_api import BrokerNode, Caller
 

@@ -11,7 +11,7 @@ from support.simulated_broker import SimulatedBroker
 from barnabas.adapters.wire_kafka import KafkaServer
 from barnabas.adapters.wire_kafka.api import Api
 from barnabas.adapters.wire_kafka.table import BY_KEY
-from barnabas.core.purgatory import Delayed, Purgatory
+from barnabas.core.replica.purgatory import Delayed, Purgatory
 from barnabas.ports.broker_api import FetchResult, Metadata
 from barnabas.ports.error_codes import ErrorCode
 

@@ -117,4 +117,4 @@ def test_what_a_broker_tells_from_start_to_stop() -> None:
         "broker 1 has stopped, in 0 ms",
     ]
     rooms = [line.room for line in broker.lines if isinstance(line, Line)]
-    assert set(rooms) == {"app.services", "core.cluster"}
+    assert set(rooms) == {"app.broker", "core.cluster"}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 import pytest
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.core.purgatory import Delayed, Purgatory
+from barnabas.core.replica.purgatory import Delayed, Purgatory
 
 
 class Countdown(Delayed):

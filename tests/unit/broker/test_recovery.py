@@ -5,8 +5,8 @@ from support.simulated_broker import SimulatedBroker
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.adapters.system import SeededEntropy
+from barnabas.app.broker.recovery import PRODUCER_IDS_LEFT_OUT, Recovery, carry_out, plan_recovery
 from barnabas.app.config import BrokerConfig
-from barnabas.app.services.recovery import PRODUCER_IDS_LEFT_OUT, Recovery, carry_out, plan_recovery
 from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.registry import TopicRegistry
 from barnabas.ports.broker_api import InitProducerId, Metadata

@@ -5,8 +5,8 @@ from support.log_lines import warnings_of
 from support.simulated_broker import fetch, produce
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.core.flood import Flood
-from barnabas.core.request_watch import RequestWatch, SeenRequest, patience_ms
+from barnabas.core.traffic.flood import Flood
+from barnabas.core.traffic.request_watch import RequestWatch, SeenRequest, patience_ms
 from barnabas.ports.broker_api import Caller, Heartbeat, JoinGroup
 from barnabas.ports.report import Level, Line
 

@@ -132,7 +132,7 @@ def test_one_broker_at_a_time_serves_the_current_generation_from_a_tree() -> Non
 
 
 def test_of_two_that_start_at_the_same_moment_one_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.app.services.node.check_alone", lambda *_: None)
+    monkeypatch.setattr("barnabas.app.broker.node.check_alone", lambda *_: None)
     tree = MemoryTree()
     first = SimulatedBroker(tree=tree, broker_id=1)
     with pytest.raises(ConfigError, match="broker 1 has a kafka:// listener"):

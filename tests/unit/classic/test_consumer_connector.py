@@ -14,9 +14,9 @@ from barnabas.adapters.system import SystemClock, SystemEntropy
 from barnabas.adapters.transport_tcp import Reactor
 from barnabas.app.background import ReactorThread
 from barnabas.app.clients.classic.consumer_connector import ConsumerConnector
-from barnabas.core.classic.consumer_settings import ConsumerTimeout
-from barnabas.core.classic.layout import BrokerPartition
-from barnabas.core.classic.topic_filter import TopicFilter
+from barnabas.core.classic.consumer.settings import ConsumerTimeout
+from barnabas.core.classic.registry.layout import BrokerPartition
+from barnabas.core.classic.registry.topic_filter import TopicFilter
 from barnabas.ports.clock import Clock
 from barnabas.ports.coordination import Coordination, CoordinationError
 from barnabas.ports.entropy import Entropy

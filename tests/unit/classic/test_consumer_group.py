@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from support.classic_world import GROUP, ClassicWorld, Member
 
-from barnabas.core.classic import layout
-from barnabas.core.classic.consumer_registry import ConsumerRegistry
-from barnabas.core.classic.consumer_settings import ConsumerRebalanceFailed
-from barnabas.core.classic.group import Owned, OwnershipConflict
-from barnabas.core.classic.layout import BrokerPartition
-from barnabas.core.classic.subscription import Subscription
-from barnabas.core.classic.topic_filter import TopicFilter
+from barnabas.core.classic.consumer.settings import ConsumerRebalanceFailed
+from barnabas.core.classic.registry import layout
+from barnabas.core.classic.registry.consumer_registry import ConsumerRegistry
+from barnabas.core.classic.registry.group import Owned, OwnershipConflict
+from barnabas.core.classic.registry.layout import BrokerPartition
+from barnabas.core.classic.registry.subscription import Subscription
+from barnabas.core.classic.registry.topic_filter import TopicFilter
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.errors import ClosedError, ConfigError
 

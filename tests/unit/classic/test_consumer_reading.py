@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from support.classic_world import ClassicWorld, Member
 
-from barnabas.core.classic.layout import BrokerPartition
+from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.core.client.errors import EncodeError, NoOffset
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.core.message.codec import Codecs

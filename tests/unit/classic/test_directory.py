@@ -4,8 +4,14 @@ import pytest
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.core.classic.directory import RETRY_MS, RegistryDirectory, StaticDirectory, parse_broker_list, places_of
-from barnabas.core.classic.layout import BrokerPartition
+from barnabas.core.classic.registry.directory import (
+    RETRY_MS,
+    RegistryDirectory,
+    StaticDirectory,
+    parse_broker_list,
+    places_of,
+)
+from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.errors import BarnabasError, ClosedError, ConfigError
 

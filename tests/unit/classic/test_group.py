@@ -7,13 +7,13 @@ import pytest
 
 from barnabas.adapters.coord_embedded import EmbeddedCoordination
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
-from barnabas.core.classic import group
-from barnabas.core.classic.group import Owned, OwnershipConflict
-from barnabas.core.classic.layout import BrokerPartition
 from barnabas.core.classic.rebalancer import own_share
-from barnabas.core.classic.registries import NodeTaken
-from barnabas.core.classic.subscription import Subscription
-from barnabas.core.classic.topic_filter import TopicFilter
+from barnabas.core.classic.registry import group
+from barnabas.core.classic.registry.group import Owned, OwnershipConflict
+from barnabas.core.classic.registry.layout import BrokerPartition
+from barnabas.core.classic.registry.registries import NodeTaken
+from barnabas.core.classic.registry.subscription import Subscription
+from barnabas.core.classic.registry.topic_filter import TopicFilter
 from barnabas.ports.coordination import Coordination
 from barnabas.ports.errors import ConfigError
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from support.coordination_faults import FaultyCoordination
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
-from barnabas.core.classic import group
-from barnabas.core.classic.group import Owned, OwnershipConflict
-from barnabas.core.classic.layout import BrokerPartition
 from barnabas.core.classic.rebalancer import own_share
-from barnabas.core.classic.subscription import Subscription
+from barnabas.core.classic.registry import group
+from barnabas.core.classic.registry.group import Owned, OwnershipConflict
+from barnabas.core.classic.registry.layout import BrokerPartition
+from barnabas.core.classic.registry.subscription import Subscription
 from barnabas.ports.coordination import CoordinationError
 
 PLACES: list[Owned] = [("t", BrokerPartition(0, number)) for number in range(3)]

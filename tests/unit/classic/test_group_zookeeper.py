@@ -8,12 +8,12 @@ from kazoo.client import KazooClient
 from support.zookeeper_server import ZookeeperServer
 
 from barnabas.adapters.coord_zookeeper import ZookeeperCoordination
-from barnabas.core.classic import group
-from barnabas.core.classic.group import OwnershipConflict
-from barnabas.core.classic.layout import BrokerPartition
 from barnabas.core.classic.rebalancer import own_share
-from barnabas.core.classic.subscription import Subscription
-from barnabas.core.classic.topic_filter import TopicFilter
+from barnabas.core.classic.registry import group
+from barnabas.core.classic.registry.group import OwnershipConflict
+from barnabas.core.classic.registry.layout import BrokerPartition
+from barnabas.core.classic.registry.subscription import Subscription
+from barnabas.core.classic.registry.topic_filter import TopicFilter
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
 

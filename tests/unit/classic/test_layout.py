@@ -2,8 +2,8 @@
 
 import pytest
 
-from barnabas.core.classic import layout
-from barnabas.core.classic.layout import BrokerPartition, ClassicBroker
+from barnabas.core.classic.registry import layout
+from barnabas.core.classic.registry.layout import BrokerPartition, ClassicBroker
 from barnabas.ports.errors import ConfigError
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from barnabas.core.classic.producer_queue import RunQueue
-from barnabas.core.classic.producer_run import Run
+from barnabas.core.classic.producer.queue import RunQueue
+from barnabas.core.classic.producer.run import Run
 from barnabas.core.client.effects import NEVER
 
 

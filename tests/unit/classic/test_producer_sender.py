@@ -9,11 +9,11 @@ from support.classic_fake import produced
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.adapters.transport_memory import MemoryNetwork
 from barnabas.adapters.wire_classic.client import connect_classic
-from barnabas.core.classic.directory import Learnt, NoBrokersForPartition
-from barnabas.core.classic.layout import BrokerPartition
-from barnabas.core.classic.producer_pool import BrokerPool, PoolSettings
-from barnabas.core.classic.producer_run import Run, Wish
-from barnabas.core.classic.producer_sender import ProducerSender, SendingSettings
+from barnabas.core.classic.producer.pool import BrokerPool, PoolSettings
+from barnabas.core.classic.producer.run import Run, Wish
+from barnabas.core.classic.producer.sender import ProducerSender, SendingSettings
+from barnabas.core.classic.registry.directory import Learnt, NoBrokersForPartition
+from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.core.client.errors import EncodeError
 from barnabas.core.message.classic.reader import ShallowMessage
 from barnabas.core.message.classic.writer import encode_set
@@ -269,7 +269,7 @@ def test_what_was_compressed_elsewhere_passes_on_unopened() -> None:
 
 
 def test_a_request_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.core.classic.producer_sender.REQUEST_BYTES_MAX", 1000)
+    monkeypatch.setattr("barnabas.core.classic.producer.sender.REQUEST_BYTES_MAX", 1000)
     bench = Bench(PlainDirectory(t=[(0, 0)]))
     bench.send(*(run("t", bytes([n]) * 400) for n in range(5)))
     assert [len(values) for _, _, values in bench.nodes[0].shown] == [2, 2, 1]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.classic.layout import BrokerPartition, ClassicBroker
 from barnabas.core.classic.rebalancer import GroupView, assign, own_share, thread_id
+from barnabas.core.classic.registry.layout import BrokerPartition, ClassicBroker
 
 
 def _places(counts: Mapping[int, int]) -> list[BrokerPartition]:

@@ -6,9 +6,9 @@ import pytest
 from support.coordination_faults import FaultyCoordination
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
-from barnabas.core.classic import registries
-from barnabas.core.classic.layout import ClassicBroker
-from barnabas.core.classic.registries import NodeTaken
+from barnabas.core.classic.registry import registries
+from barnabas.core.classic.registry.layout import ClassicBroker
+from barnabas.core.classic.registry.registries import NodeTaken
 from barnabas.ports.coordination import CoordinationError
 
 

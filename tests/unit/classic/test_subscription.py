@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.classic.subscription import STREAMS_MAX, Subscription
-from barnabas.core.classic.topic_filter import TopicFilter
+from barnabas.core.classic.registry.subscription import STREAMS_MAX, Subscription
+from barnabas.core.classic.registry.topic_filter import TopicFilter
 from barnabas.ports.errors import ConfigError
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.classic.topic_filter import TopicFilter
+from barnabas.core.classic.registry.topic_filter import TopicFilter
 from barnabas.ports.errors import ConfigError
 
 

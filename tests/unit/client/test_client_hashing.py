@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.core.client.hashing import (
+from barnabas.core.client.producer.hashing import (
     classic_partition,
     crc32_partition,
     java_string_hash,

@@ -9,7 +9,7 @@ from barnabas.app.clients.settings import (
     ProducerSettings,
     read_settings,
 )
-from barnabas.core.client.fetch_state import Reset
+from barnabas.core.client.consumer.fetch_state import Reset
 from barnabas.ports.errors import ConfigError
 
 

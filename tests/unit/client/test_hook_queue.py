@@ -7,8 +7,8 @@ from typing import Any
 from support.hook_notes import Notes
 
 from barnabas.core.client.errors import HookError
-from barnabas.core.client.handlers import CallbackHandler, EventHandler, ProducerItem, SendItems
-from barnabas.core.client.hook_queue import IDLE_MS, HookQueue
+from barnabas.core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem, SendItems
+from barnabas.core.client.producer.hook_queue import IDLE_MS, HookQueue
 from barnabas.ports.errors import BarnabasError
 
 

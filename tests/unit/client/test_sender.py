@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from support.plain_cluster import PlainCluster, Play
 
-from barnabas.core.client.accumulator import Accumulator, AccumulatorSettings, message_bytes
-from barnabas.core.client.batch import Batch
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.errors import EncodeError
-from barnabas.core.client.sender import Sender, SenderSettings
+from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings, message_bytes
+from barnabas.core.client.producer.batch import Batch
+from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.message.codec import Codec
 from barnabas.core.message.message_set import MessageSet
 from barnabas.ports.broker_api import Metadata, Produce, ProduceResult, ProduceResultPartition, RecordError

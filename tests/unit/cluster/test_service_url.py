@@ -1,6 +1,6 @@
 import pytest
 
-from barnabas.core.cluster.service_url import Endpoint, ServiceUrl, parse_service_url
+from barnabas.core.tree.service_url import Endpoint, ServiceUrl, parse_service_url
 from barnabas.ports.errors import ConfigError
 
 

@@ -6,8 +6,8 @@ import pytest
 from support.group_driver import Asked
 from support.group_house import CALLER, PARTITIONS, House
 
-from barnabas.core.group.config import GroupConfig
-from barnabas.core.group.records import encode_group_key, encode_offset_key
+from barnabas.core.coordinator.group.config import GroupConfig
+from barnabas.core.coordinator.group.records import encode_group_key, encode_offset_key
 from barnabas.ports.broker_api import ListGroups, OffsetFetch, OffsetFetchGroup
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.words import TopicPartition

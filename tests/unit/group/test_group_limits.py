@@ -5,7 +5,7 @@ from time import process_time
 from support.group_driver import Asked
 from support.group_house import House
 
-from barnabas.core.group.records import decode_group
+from barnabas.core.coordinator.group.records import decode_group
 from barnabas.ports.error_codes import ErrorCode as E
 
 PARTITIONS = 10_000

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 from support.group_driver import REBALANCE_MS, SESSION_MS, Asked, Driver
 
-from barnabas.core.group.group import Group
-from barnabas.core.group.states import GroupState
+from barnabas.core.coordinator.group.group import Group
+from barnabas.core.coordinator.group.states import GroupState
 from barnabas.ports.error_codes import ErrorCode
 
 PROTOCOLS = [

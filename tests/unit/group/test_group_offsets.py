@@ -3,10 +3,10 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from barnabas.core.group.deadlines import Deadlines
-from barnabas.core.group.loading import Loading
-from barnabas.core.group.offsets import GroupOffsets, PendingCommit
-from barnabas.core.group.records import (
+from barnabas.core.coordinator.group.deadlines import Deadlines
+from barnabas.core.coordinator.group.loading import Loading
+from barnabas.core.coordinator.group.offsets import GroupOffsets, PendingCommit
+from barnabas.core.coordinator.group.records import (
     CommittedOffset,
     StoredGroup,
     encode_group,
@@ -14,9 +14,9 @@ from barnabas.core.group.records import (
     encode_offset,
     encode_offset_key,
 )
-from barnabas.core.group.states import GroupState
-from barnabas.core.group.subscription import subscribed_topics
-from barnabas.core.group.table import partition_of
+from barnabas.core.coordinator.group.states import GroupState
+from barnabas.core.coordinator.group.subscription import subscribed_topics
+from barnabas.core.coordinator.group.table import partition_of
 from barnabas.ports.words import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

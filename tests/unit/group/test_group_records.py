@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.group.records import (
+from barnabas.core.coordinator.group.records import (
     CommittedOffset,
     GroupKey,
     OffsetKey,

@@ -5,8 +5,8 @@ from math import inf
 import pytest
 from support.group_driver import REBALANCE_MS, SESSION_MS, Driver
 
-from barnabas.core.group.effects import StoreReason
-from barnabas.core.group.states import GroupState
+from barnabas.core.coordinator.group.effects import StoreReason
+from barnabas.core.coordinator.group.states import GroupState
 from barnabas.ports.error_codes import ErrorCode as E
 
 

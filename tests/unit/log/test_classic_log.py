@@ -12,8 +12,8 @@ from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.message.codec import NO_CODECS
-from barnabas.core.partition import Partition
-from barnabas.core.steps import complete
+from barnabas.core.replica.partition import Partition
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import File, Folder, StorageError, StorageFull

@@ -12,7 +12,7 @@ from barnabas.core.log.segment import Segment
 from barnabas.core.message.batch_header import crc_valid, parse_header, stamp_time, write_crc
 from barnabas.core.message.codec import Codec, Codecs
 from barnabas.core.message.record_check import InvalidRecords
-from barnabas.core.steps import complete
+from barnabas.core.traffic.steps import complete
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError

@@ -13,7 +13,7 @@ from support.batches import batch, bytes_of, messages_in, open_log, read_all
 from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
-from barnabas.core.steps import complete
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.storage import LogDir
 
 Record = tuple[int, int, bytes]

@@ -10,7 +10,7 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.message.codec import Codecs
-from barnabas.core.steps import complete
+from barnabas.core.traffic.steps import complete
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError

@@ -11,7 +11,7 @@ from barnabas.core.log.checkpoints import LEADER_EPOCHS
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.message.batch_header import parse_header
-from barnabas.core.steps import complete
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder

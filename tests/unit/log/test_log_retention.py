@@ -11,7 +11,7 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.log.retention import DeletionPolicy, SegmentInfo
 from barnabas.core.message.batch_header import stamp_time
-from barnabas.core.steps import complete
+from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder, StorageError, StorageFull

@@ -6,8 +6,8 @@ from contracts.handlers import CallbackHandlerContract, EventHandlerContract
 from contracts.partitioner import PartitionerContract
 
 from barnabas.adapters.system import SeededEntropy
-from barnabas.core.client.handlers import CallbackHandler, EventHandler
-from barnabas.core.client.partitioner import Partitioner
+from barnabas.core.client.producer.handlers import CallbackHandler, EventHandler
+from barnabas.core.client.producer.partitioner import Partitioner
 from barnabas.plugins.builtin.encoders import BytesSerde, JsonSerde, StringSerde
 from barnabas.plugins.builtin.partitioners import builtin_partitioner
 

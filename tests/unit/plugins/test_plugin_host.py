@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.client.handlers import CallbackHandler, EventHandler
+from barnabas.core.client.producer.handlers import CallbackHandler, EventHandler
 from barnabas.plugins import hookimpl
 from barnabas.plugins.builtin.encoders import StringSerde
 from barnabas.plugins.builtin.partitioners import RandomPartitioner

@@ -1,0 +1,197 @@
+"""`Broker`: a broker in the caller's process, in a thread of its own."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Literal
+
+from ...ports.errors import ClosedError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ...ports.broker_api import BrokerApi
+    from ...ports.coordination import Coordination
+    from ...ports.errors import BarnabasError
+    from ...ports.scheduler import Scheduler
+    from ..background import ReactorThread
+    from ..in_process import InProcessLink
+    from ..shared_session import SharedSession
+    from .node import BrokerNode, MakeOutside
+
+
+class Broker:
+    """A running broker.
+
+        with Broker("data") as broker:
+            print(broker.bootstrap)
+
+    data_dir:     where the logs are kept, one folder or several; made if missing.
+    listeners:    where to listen; port 0 takes any free one.
+    storage:      "fs", or "memory": nothing is written to any disk.
+    coordination: "embedded" (a file in the first data folder), "embedded://FILE", "memory",
+                  "zookeeper://HOST:PORT/CHROOT" or "etcd://HOST:PORT/PREFIX".
+    plugins:      objects with hooks, modules, or names of modules.
+    config:       Kafka's dotted keys, or nested tables as from TOML; `settings` are the same in snake case and win.
+    outside:      stands for `compose.outside_of`: what puts something between the broker and the outside.
+
+    The constructor checks the configuration and raises `ConfigError`; `start`, or entering the context, raises every
+    `BarnabasError` that keeps the broker from running: a port in use, a folder locked or read-only, a damaged file.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+        *,
+        listeners: Sequence[str] = ("kafka://127.0.0.1:0",),
+        storage: Literal["fs", "memory"] = "fs",
+        coordination: str | None = None,
+        plugins: Sequence[object] = (),
+        config: Mapping[str, object] | None = None,
+        outside: MakeOutside | None = None,
+        **settings: object,
+    ) -> None:
+        from ..config import BrokerConfig
+
+        named: dict[str, object] = {"listeners": tuple(listeners), "storage": storage}
+        if data_dir is not None:
+            folders = [data_dir] if isinstance(data_dir, str | PathLike) else list(data_dir)
+            named["log.dirs"] = tuple(fspath(folder) for folder in folders)
+        if coordination is not None:
+            named["coordination"] = coordination
+        elif storage == "memory":
+            named["coordination"] = "memory"
+        self.config = BrokerConfig.from_mapping(named, config or {}, settings)
+        self._plugins = tuple(plugins)
+        self._outside = outside
+        self._node: BrokerNode | None = None
+        self._thread: ReactorThread | None = None
+        self._links: set[InProcessLink] = set()
+        self._session_owners: dict[str, SharedSession] = {}
+        self._listeners: list[str] = []
+        self._cluster_id = ""
+
+    def start(self) -> Broker:
+        """Start the broker; returns when it accepts connections. Twice is harmless."""
+        from ..background import ReactorThread
+        from ..compose import build_broker, make_reactor
+
+        if self._thread is not None:
+            return self
+        reactor = make_reactor(self.config)
+        try:
+            node = build_broker(self.config, reactor, plugins=self._plugins, outside=self._outside)
+        except BaseException:
+            reactor.stop()
+            raise
+        thread = ReactorThread(reactor, "barnabas-broker", node.start)
+        thread.start()
+        self._node, self._thread = node, thread
+        self._listeners = [str(listener) for listener in node.listeners]
+        self._cluster_id = node.state.cluster_id
+        atexit.register(self.close)
+        self._wait_until_ready(reactor, node)
+        return self
+
+    def _wait_until_ready(self, reactor: Scheduler, node: BrokerNode) -> None:
+        """A broker over ZooKeeper or etcd may have to wait for the end of its predecessor's session."""
+        ready: Future[BarnabasError | None] = Future()
+        reactor.call_soon(lambda: node.when_ready(ready.set_result))
+        error = ready.result()
+        if error is not None:
+            self.close()
+            raise error
+
+    def close(self) -> None:
+        """Answer what waits, make the logs durable, and stop. Twice is harmless; the end of the process does it too."""
+        atexit.unregister(self.close)
+        thread, node = self._thread, self._node
+        if thread is None or node is None:
+            return
+        reactor = thread.reactor
+
+        def stopped() -> None:
+            for link in tuple(self._links):
+                link.broken()
+            reactor.stop()
+
+        try:
+            reactor.call_soon(lambda: node.stop(stopped))
+        except ClosedError:
+            return  # it has stopped already
+        if not thread.owns_caller():
+            thread.join()
+
+    def __enter__(self) -> Broker:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Broker {self.bootstrap or 'not started'}>"
+
+    @property
+    def listeners(self) -> list[str]:
+        """`kafka://host:port` of each listener, with real ports; empty before `start`."""
+        return list(self._listeners)
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of the first listener, for a client's `bootstrap.servers`; empty before `start`."""
+        if not self._listeners:
+            return ""
+        address = self._listeners[0].partition("://")[2]
+        return f"localhost{address}" if address.startswith(":") else address
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster; empty before `start`."""
+        return self._cluster_id
+
+    # --- for clients in the same process (see `in_process.BrokerHost`)
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The broker's reactor. Raises `ClosedError` before `start`."""
+        if self._thread is None:
+            raise ClosedError("the broker has not been started")
+        return self._thread.reactor
+
+    @property
+    def node(self) -> BrokerNode:
+        """The broker itself, which belongs to its own thread. Raises `ClosedError` before `start`."""
+        if self._node is None:
+            raise ClosedError("the broker has not been started")
+        return self._node
+
+    @property
+    def api(self) -> BrokerApi:
+        """What answers requests, on the broker's own thread. Raises `ClosedError` before `start`."""
+        return self.node.api
+
+    def open_coordination(self) -> Coordination:
+        """A session for a client beside this broker with the registries that the broker uses.
+
+        Raises `ClosedError` before `start`, `CoordinationError`.
+        """
+        from ..compose import REMOTE_COORDINATION, configured_coordination
+        from ..logs import log_report
+        from ..shared_session import SharedSession
+
+        if self.config.coordination_choice[0] in REMOTE_COORDINATION:
+            return configured_coordination(self.config, log_report)
+        return SharedSession(self.node.coordination, self._session_owners)
+
+    def attach(self, link: InProcessLink) -> None:
+        self._links.add(link)
+
+    def detach(self, link: InProcessLink) -> None:
+        self._links.discard(link)
+        if self._node is not None:
+            self._node.state.gone(link.connection)

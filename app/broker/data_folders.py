@@ -1,0 +1,84 @@
+"""Before anything is opened: do the data folders and the coordination tree belong together?"""
+
+from collections.abc import Callable, Sequence
+
+from ...core.cluster.brokers import cluster_id
+from ...core.cluster.registry import TopicRegistry
+from ...core.log.identity import META_PROPERTIES, Identity, check_broker, common_cluster, read_identity, write_identity
+from ...core.log.survey import found_partitions
+from ...ports.coordination import CoordinationError
+from ...ports.entropy import Entropy
+from ...ports.errors import ConfigError
+from ...ports.storage import LogDir, StorageError
+from ..config import BrokerConfig
+from ..config.classic import CLASSIC
+
+Report = Callable[[str], None]
+
+
+def checked_cluster_id(
+    log_dirs: Sequence[LogDir], config: BrokerConfig, registry: TopicRegistry, entropy: Entropy, report: Report
+) -> str:
+    """The id of the cluster that this broker is of, noted in each data folder from now on.
+
+    Raises `ConfigError` for folders of another broker or cluster, `CoordinationError` where the tree has lost all
+    topics: going on would begin them anew, beside their data.
+    """
+    identities = known_identities(log_dirs, config.broker_id)
+    if config.owns_topics and registry.is_empty:
+        _check_nothing_is_lost(log_dirs, config, report)
+    known = common_cluster(identities)
+    found = cluster_id(registry.coordination, entropy, known)
+    if known is not None and found != known:
+        folder = next(log_dir.path for log_dir, identity in identities if identity.cluster_id == known)
+        raise ConfigError(
+            f"{folder} belongs to the cluster {known}, says its {META_PROPERTIES}, but the coordination tree "
+            f"({config.coordination}) to {found}: set coordination to the right one, or take another data folder"
+        )
+    for log_dir in log_dirs:
+        if all(other is not log_dir for other, _ in identities):
+            _note(log_dir, Identity(cluster_id=found, broker_id=config.broker_id), report)
+    return found
+
+
+def known_identities(log_dirs: Sequence[LogDir], broker_id: int) -> list[tuple[LogDir, Identity]]:
+    """The data folders that say whose they are. Raises `ConfigError` for those of another broker."""
+    identities = []
+    for log_dir in log_dirs:
+        try:
+            identity = read_identity(log_dir)
+        except StorageError:
+            continue  # it cannot be used, which its logs will tell
+        if identity is not None:
+            identities.append((log_dir, identity))
+    check_broker(identities, broker_id)
+    return identities
+
+
+def _note(log_dir: LogDir, identity: Identity, report: Report) -> None:
+    try:
+        write_identity(log_dir, identity)
+    except StorageError as error:
+        report(f"{log_dir.path}: {META_PROPERTIES} cannot be written: {error}")
+
+
+def _check_nothing_is_lost(log_dirs: Sequence[LogDir], config: BrokerConfig, report: Report) -> None:
+    topics: set[str] = set()
+    count = 0
+    for log_dir in log_dirs:
+        try:
+            for found in found_partitions(log_dir, report):
+                if found.format_name != CLASSIC:  # those live without the tree
+                    topics.add(found.partition.topic)
+                    count += 1
+        except StorageError:
+            continue
+    if not count:
+        return
+    folders = ", ".join(log_dir.path for log_dir in log_dirs)
+    raise CoordinationError(
+        f"{folders} has {count} partitions of {len(topics)} topics (such as {min(topics)}), but the coordination tree "
+        f"({config.coordination}) knows no topic: it was lost, emptied, or is not the one of this broker. Bring it "
+        f"back, or set coordination to the right one, or let 'barnabas topics recover --data {log_dirs[0].path}' make "
+        "it anew from the folders; to begin without this data, move the folders of the partitions away"
+    )

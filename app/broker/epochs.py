@@ -1,0 +1,26 @@
+"""OffsetForLeaderEpoch: up to where a reader's messages are those of the leader (facts B4, D6)."""
+
+from ...ports.broker_api import Caller, EpochEnd, EpochQuestion, OffsetForLeaderEpoch, OffsetForLeaderEpochResult, Reply
+from ...ports.errors import ApiError
+from .state import BrokerState
+
+
+class EpochService:
+    """Looks up where leader epochs end."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    def find(self, request: OffsetForLeaderEpoch, _caller: Caller, reply: Reply[OffsetForLeaderEpochResult]) -> None:
+        reply(OffsetForLeaderEpochResult(partitions=[self._find(asked) for asked in request.partitions]))
+
+    def _find(self, asked: EpochQuestion) -> EpochEnd:
+        partition = self._state.partitions.get((asked.topic, asked.partition))
+        try:
+            if partition is None:
+                raise self._state.unknown_partition(asked.topic, asked.partition)
+            partition.check_leader(asked.current_leader_epoch)
+        except ApiError as error:
+            return EpochEnd(topic=asked.topic, partition=asked.partition, error=error.code)
+        epoch, end = partition.end_of_epoch(asked.leader_epoch)
+        return EpochEnd(topic=asked.topic, partition=asked.partition, leader_epoch=epoch, end_offset=end)

@@ -1,0 +1,245 @@
+"""Consumer groups: where their coordinator is, and the requests that it answers (facts C6)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...core.coordinator.group.config import GroupConfig
+from ...core.coordinator.group.coordinator import GroupCoordinator
+from ...core.coordinator.group.counters import GroupCounters
+from ...core.coordinator.group.states import GroupState
+from ...core.coordinator.group.table import partition_of
+from ...core.replica.partition import Partition
+from ...ports.broker_api import (
+    GROUP_COORDINATOR,
+    TRANSACTION_COORDINATOR,
+    BrokerNode,
+    Caller,
+    Coordinator,
+    DeleteGroups,
+    DescribeGroups,
+    FindCoordinator,
+    FindCoordinatorResult,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    Reply,
+    Request,
+    SyncGroup,
+)
+from ...ports.broker_api.topics import NewTopic
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import BarnabasError
+from ...ports.metrics import Metrics
+from ...ports.report import in_room
+from ...ports.words import TopicPartition
+from ..config import BrokerConfig
+from .internal_topics import OFFSETS_TOPIC
+from .offsets_loading import OffsetsLoader
+from .offsets_writer import OffsetsWriter
+from .produce import ProduceService
+from .state import BrokerState
+from .topics import TopicService
+
+MINUTE_MS = 60_000
+
+
+class GroupService:
+    """Finds coordinators, and coordinates the groups whose partition of `__consumer_offsets` this broker leads.
+
+    The partitions come as they are opened: at the start, which `start` follows, and when the topic is made. Owner
+    thread only.
+    """
+
+    def __init__(self, state: BrokerState, topics: TopicService, produce: ProduceService) -> None:
+        static = state.settings.static
+        self._state = state
+        self._topics = topics
+        self._writer = OffsetsWriter(state, produce)
+        self.coordinator = GroupCoordinator(
+            config=_group_config(static),
+            partition_count=static.offsets_topic_num_partitions,
+            clock=state.clock,
+            scheduler=state.scheduler,
+            entropy=state.entropy,
+            append=self._writer.append,
+            knows=self._knows,
+            report=in_room(state.report, "core.coordinator"),
+            counters=_counters(state.metrics),
+            steps=state.steps,
+        )
+        self._loader = OffsetsLoader(state, self.coordinator, self._loaded)
+        self._deleted: set[TopicPartition] = set()
+        """Partitions that have gone while some groups, which may have positions in them, were not there."""
+        self._is_started = self._is_closed = False
+        state.opened = self._opened
+        state.dropped = self._dropped
+        _show(state.metrics, self.coordinator, self._loader)
+
+    @property
+    def handlers(self) -> Mapping[type[Request[Any]], Callable[[Any, Caller, Any], None]]:
+        """What answers each request."""
+        coordinator = self.coordinator
+        return {
+            FindCoordinator: self.find,
+            JoinGroup: coordinator.join,
+            SyncGroup: coordinator.sync,
+            Heartbeat: coordinator.heartbeat,
+            LeaveGroup: coordinator.leave,
+            OffsetCommit: coordinator.commit_offsets,
+            OffsetFetch: coordinator.fetch_offsets,
+            OffsetDelete: coordinator.delete_offsets,
+            DescribeGroups: coordinator.describe_groups,
+            ListGroups: coordinator.list_groups,
+            DeleteGroups: coordinator.delete_groups,
+        }
+
+    # --- life
+
+    def start(self) -> None:
+        """The topics that were there are open."""
+        self._is_started = True
+        self._forget_deleted()
+        self.coordinator.start()
+
+    def close(self) -> None:
+        """Write what was accepted; whoever waits is told that the coordinator is elsewhere now. Twice is harmless."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._loader.close()
+        self._writer.flush()
+        self.coordinator.close()
+        self._writer.close()
+
+    # --- FindCoordinator
+
+    def find(self, request: FindCoordinator, caller: Caller, reply: Reply[FindCoordinatorResult]) -> None:
+        """Makes `__consumer_offsets` when it is asked for for the first time."""
+        wanted = request.key_type == GROUP_COORDINATOR and request.keys
+        if not wanted or OFFSETS_TOPIC in self._state.registry.topics:
+            reply(self._found(request, caller))
+            return
+
+        async def made() -> None:
+            if OFFSETS_TOPIC not in self._state.registry.topics:
+                await self._topics.create_one(NewTopic(name=OFFSETS_TOPIC))
+
+        def answer(result: BarnabasError | None) -> None:
+            reply(self._found(request, caller, "" if result is None else str(result)))
+
+        self._state.changes.submit(f"making {OFFSETS_TOPIC}", made, answer)
+
+    def _found(self, request: FindCoordinator, caller: Caller, why_not: str = "") -> FindCoordinatorResult:
+        nodes = {node.node_id: node for node in self._state.endpoints.nodes(self._state.live_brokers, caller)}
+        found: list[Coordinator] = []
+        for key in request.keys:
+            if request.key_type == GROUP_COORDINATOR:
+                found.append(self._coordinator_of(key, nodes, why_not))
+            elif request.key_type == TRANSACTION_COORDINATOR:
+                found.append(_no_transactions(key))
+            else:
+                text = f"there are no coordinators of type {request.key_type}"
+                found.append(Coordinator(key=key, error=ErrorCode.INVALID_REQUEST, error_message=text))
+        return FindCoordinatorResult(coordinators=found)
+
+    def _coordinator_of(self, group_id: str, nodes: Mapping[int, BrokerNode], why_not: str) -> Coordinator:
+        state = self._state
+        topic = state.registry.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            return _unavailable(group_id, why_not or f"there is no topic {OFFSETS_TOPIC}")
+        key = TopicPartition(OFFSETS_TOPIC, partition_of(group_id, len(topic.partitions)))
+        leader = state.registry.state(key).leader
+        node = nodes.get(leader)
+        if node is None or not state.has_replica(*key, leader):
+            return _unavailable(group_id, f"nobody leads {key}")
+        return Coordinator(key=group_id, node_id=node.node_id, host=node.host, port=node.port)
+
+    # --- partitions come and go
+
+    def _opened(self, partition: Partition) -> None:
+        topic = partition.topic_partition.topic
+        if topic == OFFSETS_TOPIC and partition.is_leader:
+            self.coordinator.partition_count = len(self._state.registry.topics[topic].partitions)
+            self._loader.load(partition)
+
+    def _dropped(self, partitions: Sequence[TopicPartition]) -> None:
+        if partitions and partitions[0].topic == OFFSETS_TOPIC:
+            for each in partitions:
+                self.coordinator.unload(each.partition)
+            return
+        self.coordinator.partitions_deleted(partitions)
+        self._writer.flush()  # before the topic's name is free again
+        if self._loader.is_busy or not self._is_started:
+            self._deleted.update(partitions)
+
+    def _loaded(self, number: int) -> None:
+        if self._deleted:
+            self.coordinator.partitions_deleted(self._deleted, kept_in=number)
+        self._forget_deleted()
+
+    def _forget_deleted(self) -> None:
+        if self._is_started and not self._loader.is_busy:
+            self._deleted.clear()
+
+    def _knows(self, partition: TopicPartition) -> bool:
+        topic = self._state.registry.topics.get(partition.topic)
+        return topic is not None and partition.partition in topic.partitions
+
+
+def _no_transactions(key: str) -> Coordinator:
+    """Every client gives up at this code, and most show the text with it; at others librdkafka asks again until it
+    times out (docs/decisions/0110)."""
+    text = "this broker does not support transactions; produce without transactional.id"
+    return Coordinator(key=key, error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=text)
+
+
+def _unavailable(key: str, text: str) -> Coordinator:
+    return Coordinator(key=key, error=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message=text)
+
+
+def _group_config(static: BrokerConfig) -> GroupConfig:
+    return GroupConfig(
+        group_min_session_timeout_ms=static.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=static.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=static.group_initial_rebalance_delay_ms,
+        group_max_size=static.group_max_size,
+        offset_metadata_max_bytes=static.offset_metadata_max_bytes,
+        offsets_retention_ms=static.offsets_retention_minutes * MINUTE_MS,
+        offsets_retention_check_interval_ms=static.offsets_retention_check_interval_ms,
+    )
+
+
+def _counters(metrics: Metrics) -> GroupCounters:
+    """By Kafka's names (group-coordinator-metrics)."""
+    prefix = "kafka_server_group_coordinator_metrics"
+    return GroupCounters(
+        commits=metrics.counter(f"{prefix}_offset_commit_total", "Positions that were committed."),
+        expirations=metrics.counter(f"{prefix}_offset_expiration_total", "Positions that were old enough to go."),
+        deletions=metrics.counter(f"{prefix}_offset_deletion_total", "Positions that were deleted."),
+        rebalances=metrics.counter(
+            f"{prefix}_group_completed_rebalance_total", "Generations that all members have joined."
+        ),
+    )
+
+
+def _show(metrics: Metrics, coordinator: GroupCoordinator, loader: OffsetsLoader) -> None:
+    """The same for what is read when asked for (GroupMetadataManager)."""
+    prefix = "kafka_coordinator_group_groupmetadatamanager"
+    metrics.gauge(f"{prefix}_numgroups", "Groups.", coordinator.group_count)
+    metrics.gauge(f"{prefix}_numoffsets", "Committed positions.", coordinator.offset_count)
+    for state in GroupState:
+        name = f"{prefix}_numgroups{state.value.lower()}"
+        metrics.gauge(name, f"Groups in the state {state.value}.", _count_of(coordinator, state))
+    metrics.gauge(
+        "kafka_server_group_coordinator_metrics_partition_load_time_max",
+        "Milliseconds that the slowest partition took to load.",
+        lambda: loader.longest_ms,
+    )
+
+
+def _count_of(coordinator: GroupCoordinator, state: GroupState) -> Callable[[], float]:
+    return lambda: coordinator.group_count(state)

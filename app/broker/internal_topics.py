@@ -1,0 +1,52 @@
+"""The topics that belong to the broker itself: what they are like, and what clients may not do with them (facts C6)."""
+
+from attrs import evolve
+
+from ...core.cluster.topics import INTERNAL_TOPICS
+from ...core.coordinator.group.config import GroupConfig
+from ...ports.broker_api import Caller
+from ...ports.broker_api.topics import NewTopic
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ..config import BrokerConfig
+from ..config.classic import FORMAT_KEY, V2
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+
+ADMIN_CLIENT_ID = "__admin_client"
+"""Kafka lets this client alone write into internal topics."""
+ITSELF = Caller(client_id=ADMIN_CLIENT_ID)
+"""The broker, where it asks itself."""
+
+_RECORD_MAX_BYTES = GroupConfig().group_record_max_bytes + 8 * 1024 * 1024
+"""The largest batch: one group, with the names of its members."""
+
+
+def as_it_must_be(new: NewTopic, static: BrokerConfig, live_brokers: int) -> NewTopic:
+    """The request for a topic, completed where it asks for the offsets topic."""
+    if new.name != OFFSETS_TOPIC:
+        return new
+    configs: dict[str, str | None] = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "max.message.bytes": str(max(_RECORD_MAX_BYTES, static.message_max_bytes)),
+        "segment.bytes": str(static.offsets_topic_segment_bytes),
+    }
+    if static.message_format != V2:
+        configs[FORMAT_KEY] = V2
+    completed = evolve(new, configs={**configs, **new.configs})
+    if new.assignments is not None:
+        return completed
+    replicas = min(static.offsets_topic_replication_factor, max(1, live_brokers))
+    return evolve(
+        completed,
+        partitions=static.offsets_topic_num_partitions if new.partitions == -1 else new.partitions,
+        replication_factor=replicas if new.replication_factor == -1 else new.replication_factor,
+    )
+
+
+def check_not_internal(name: str, why: str) -> None:
+    """Raise `ApiError(INVALID_TOPIC_EXCEPTION)` for an internal topic."""
+    if name in INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} belongs to the broker itself: {why}")

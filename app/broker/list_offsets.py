@@ -1,0 +1,86 @@
+"""ListOffsets: where a log begins and ends, and where a time is in it (facts B3, C6)."""
+
+from collections import Counter
+
+from ...core.replica.partition import Partition
+from ...core.traffic.steps import Steps
+from ...ports.broker_api import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    Caller,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsResult,
+    ListOffsetsResultPartition,
+    Reply,
+)
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.storage import StorageError
+from .state import BrokerState
+
+_EARLIEST_LOCAL = -4
+"""The same as EARLIEST where nothing is kept elsewhere."""
+
+
+class ListOffsetsService:
+    """Looks offsets up, partition by partition. One that is named twice is refused, as by Kafka."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    def handle(self, request: ListOffsets, caller: Caller, reply: Reply[ListOffsetsResult]) -> None:
+        self._state.answer_in_steps("ListOffsets", self._look_up_all(request), caller, reply)
+
+    def _look_up_all(self, request: ListOffsets) -> Steps[ListOffsetsResult]:
+        named = Counter((entry.topic, entry.partition) for entry in request.partitions)
+        found = []
+        for entry in request.partitions:
+            if named[entry.topic, entry.partition] > 1:
+                found.append(_failed(entry, ErrorCode.INVALID_REQUEST))
+            else:
+                found.append((yield from self._look_up(entry)))
+            yield None
+        return ListOffsetsResult(partitions=found)
+
+    def _look_up(self, entry: ListOffsetsPartition) -> Steps[ListOffsetsResultPartition]:
+        partition = self._state.partitions.get((entry.topic, entry.partition))
+        try:
+            if partition is None:
+                raise self._state.unknown_partition(entry.topic, entry.partition)
+            partition.check_leader(entry.current_leader_epoch)
+            timestamp, offset, epoch = yield from _find(partition, entry.timestamp)
+        except ApiError as error:
+            return _failed(entry, error.code)
+        except StorageError as error:
+            self._state.storage_failed(partition, error)
+            return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR)
+        except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
+            self._state.failed(f"looking into {entry.topic}-{entry.partition}", error)
+            return _failed(entry, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return ListOffsetsResultPartition(
+            topic=entry.topic, partition=entry.partition, timestamp=timestamp, offset=offset, leader_epoch=epoch
+        )
+
+
+def _failed(entry: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsResultPartition:
+    return ListOffsetsResultPartition(topic=entry.topic, partition=entry.partition, error=error)
+
+
+def _find(partition: Partition, timestamp: int) -> Steps[tuple[int, int, int]]:
+    """(timestamp, offset, leader epoch); all -1 when no record below the high watermark is so late."""
+    log = partition.log
+    if timestamp == LATEST:
+        return -1, partition.last_stable_offset, partition.leader_epoch
+    if timestamp in (EARLIEST, _EARLIEST_LOCAL):
+        return -1, log.log_start_offset, partition.leader_epoch
+    if timestamp == MAX_TIMESTAMP:
+        found = yield from log.max_timestamp_offset()
+    elif timestamp >= 0:
+        found = yield from log.offset_for_timestamp(timestamp)
+    else:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"no meaning for timestamp {timestamp}")
+    if found is None or found.offset >= partition.high_watermark:
+        return -1, -1, -1
+    return found.timestamp, found.offset, found.leader_epoch

@@ -1,0 +1,406 @@
+"""One broker from start to stop: in which order things are opened, and closed again."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Protocol
+
+from attrs import evolve
+
+from ...core.classic.registry.broker_registration import BrokerRegistrar
+from ...core.cluster.brokers import live_brokers
+from ...core.cluster.change_queue import complete
+from ...core.cluster.registry import TopicRegistry
+from ...core.log.config import LogConfig
+from ...core.log.manager import LogManager
+from ...core.traffic.steps import StepRunner
+from ...plugins.host import PluginHost
+from ...ports.broker_api import BrokerApi
+from ...ports.clock import Clock
+from ...ports.coordination import Coordination
+from ...ports.entropy import Entropy
+from ...ports.errors import BarnabasError, ClosedError, ConfigError
+from ...ports.metrics import Metrics
+from ...ports.report import Report, in_room, info
+from ...ports.scheduler import Scheduler
+from ...ports.storage import LogDir
+from ...ports.transport import Connection, ConnectionHandler, Limits, Transport
+from ...ports.transport import Listener as OpenPort
+from ...ports.values import frozen
+from ..config import BrokerConfig, Listener
+from ..config.classic import CLASSIC, FORMAT_KEY
+from .broker_ids import GENERATED, with_broker_id
+from .data_folders import checked_cluster_id
+from .endpoints import Endpoints
+from .registration import KAFKA, check_alone, current_broker, follow_topics, id_nodes, predecessor_ms, shows_classic
+from .service import BrokerService
+from .settings import BrokerSettings
+from .state import BrokerState
+
+ROOM = "app.broker"
+_DRAIN_MS = 1000.0
+_DRAIN_STEP_MS = 5.0
+
+
+class Server(Protocol):
+    """The protocol of one listener."""
+
+    def accept(self, connection: Connection) -> ConnectionHandler:
+        """The handler of a new connection."""
+        ...
+
+    def close(self, reason: str) -> int:
+        """Close every connection once what was answered has gone out; returns how many have not gone yet."""
+        ...
+
+
+class MakeServer(Protocol):
+    """Makes a server; `gone` is told the number (`Caller.connection`) of each connection that has closed."""
+
+    def __call__(
+        self, api: BrokerApi, *, listener: str, max_in_flight: int, gone: Callable[[int], None], steps: StepRunner
+    ) -> Server: ...
+
+
+@frozen(kw_only=True)
+class Outside:
+    """What a broker needs from the outside."""
+
+    clock: Clock
+    entropy: Entropy
+    scheduler: Scheduler
+    transport: Transport
+    metrics: Metrics
+    open_log_dirs: Callable[[], Sequence[LogDir]]
+    open_coordination: Callable[[], Coordination]
+    servers: Mapping[str, MakeServer]
+    """By protocol, the word before `://` in a listener."""
+    report: Report
+    """Takes the lines for the log."""
+    finish: Callable[[], None] = lambda: None
+    """Called at the end: what was counted for the log is told."""
+    expose_metrics: Callable[[Metrics], Callable[[], None]] | None = None
+    """Lets the metrics be seen from elsewhere; returns how to end that."""
+    host_name: str = "localhost"
+    """What to tell clients of a listener on every interface when nothing is advertised."""
+
+
+class MakeOutside(Protocol):
+    """Makes what a broker of this configuration gets from the outside (see `app.compose.outside_of`)."""
+
+    def __call__(
+        self,
+        config: BrokerConfig,
+        *,
+        scheduler: Scheduler,
+        transport: Transport,
+        metrics: Metrics | None,
+        report: Callable[[str], None],
+    ) -> Outside: ...
+
+
+class BrokerNode:
+    """Opens everything in `start`, and closes it in `stop` in the reverse order. Owner thread only."""
+
+    def __init__(self, config: BrokerConfig, outside: Outside, plugins: PluginHost) -> None:
+        self._config = config
+        self._outside = outside
+        self._plugins = plugins
+        self._report = in_room(outside.report, ROOM)
+        self._began_ms = 0.0
+        self._closing = ExitStack()
+        """What the logs need, and they."""
+        self._fronts = ExitStack()
+        """What must be closed before the logs."""
+        self._opened: list[OpenPort] = []
+        self._servers: list[Server] = []
+        self._state: BrokerState | None = None
+        self._logs: LogManager | None = None
+        self._coordination: Coordination | None = None
+        self._api: BrokerService | None = None
+        self._stopping = self._is_stopped = False
+        self._when_stopped: list[Callable[[], None]] = []
+        self._ready = False
+        self._held: list[Connection] = []
+        """Connections that came before the broker was ready."""
+        self._when_ready: list[Callable[[BarnabasError | None], None]] = []
+        self.failed: Callable[[BarnabasError], None] | None = None
+        """Called (settable) when the broker must not go on: another one has taken its id. Without it the broker stops
+        by itself."""
+        self.listeners: tuple[Listener, ...] = ()
+        """Where it listens, with real ports; set by `start`."""
+
+    @property
+    def state(self) -> BrokerState:
+        """Raises `ClosedError` before `start`."""
+        if self._state is None:
+            raise ClosedError("the broker has not been started")
+        return self._state
+
+    @property
+    def coordination(self) -> Coordination:
+        """The session with the registries. Raises `ClosedError` before `start`."""
+        if self._coordination is None:
+            raise ClosedError("the broker has not been started")
+        return self._coordination
+
+    @property
+    def api(self) -> BrokerService:
+        """Raises `ClosedError` before `start`."""
+        if self._api is None:
+            raise ClosedError("the broker has not been started")
+        return self._api
+
+    def start(self) -> None:
+        """Raises `BarnabasError` when something cannot be opened; what was opened is closed again then."""
+        try:
+            self._start()
+        except BaseException:
+            with self._closing:
+                self._fronts.close()
+            raise
+
+    def _start(self) -> None:
+        outside, closing, fronts, config = self._outside, self._closing, self._fronts, self._config
+        self._began_ms = outside.clock.monotonic_ms()
+        closing.callback(outside.finish)
+        folders = ", ".join(config.data_dirs) if config.storage == "fs" else "memory"
+        self._report(info(f"{_name(config)} starts: logs in {folders}, coordination {config.coordination}"))
+        if config.without_effect:
+            self._report(info(f"set, but without an effect here: {', '.join(config.without_effect)}"))
+        log_dirs = []
+        for log_dir in outside.open_log_dirs():
+            closing.callback(log_dir.close)
+            log_dirs.append(log_dir)
+        coordination = self._coordination = outside.open_coordination()
+        closing.callback(coordination.close)
+        config = self._config = with_broker_id(config, log_dirs, coordination, self._report)
+        check_alone(config, coordination, self._report)
+        settings = BrokerSettings(config, coordination, self._report, self._plugins.deletion_policy)
+        registry = TopicRegistry(coordination, outside.entropy, in_room(outside.report, "core.cluster"))
+        registry.load()
+        cluster_id = checked_cluster_id(log_dirs, config, registry, outside.entropy, self._report)
+        logs = self._open_logs(log_dirs, registry, settings)
+        self._logs = logs
+        closing.callback(logs.close)
+        for listener in config.listener_list:
+            self._listen(listener)
+        state = self._state = BrokerState(
+            cluster_id=cluster_id,
+            settings=settings,
+            endpoints=Endpoints(config.broker_id, self.listeners, config.advertised_listener_list, outside.host_name),
+            clock=outside.clock,
+            entropy=outside.entropy,
+            scheduler=outside.scheduler,
+            registry=registry,
+            logs=logs,
+            metrics=outside.metrics,
+            report=self._report,
+        )
+        self._api = BrokerService(state)
+        fronts.callback(state.changes.close)
+        fronts.callback(self._api.close)
+        open_topics(state)
+        self._api.groups.start()
+        self._serve(state, self._api)
+        if outside.expose_metrics is not None:
+            fronts.callback(outside.expose_metrics(outside.metrics))
+        logs.start()
+        self._register(state, coordination)
+
+    def _open_logs(self, log_dirs: Sequence[LogDir], registry: TopicRegistry, settings: BrokerSettings) -> LogManager:
+        def config_for(topic: str) -> LogConfig:
+            known = registry.topics.get(topic) or registry.deleting.get(topic)
+            return settings.log_config(known.configs if known is not None else {FORMAT_KEY: CLASSIC}, topic)
+
+        logs = LogManager(
+            log_dirs,
+            clock=self._outside.clock,
+            scheduler=self._outside.scheduler,
+            config_for=config_for,
+            codecs=self._plugins.codecs(),
+            policy_for=lambda config: self._plugins.deletion_policy(config.deletion_policy),
+            report=in_room(self._outside.report, "core.log"),
+            entropy=self._outside.entropy,
+            topic_id_of=registry.id_of,
+            retention_check_ms=self._config.log_retention_check_interval_ms,
+            flush_check_ms=self._config.flush_check_interval_ms,
+            checkpoint_ms=self._config.log_flush_offset_checkpoint_interval_ms,
+            high_watermark_checkpoint_ms=self._config.replica_high_watermark_checkpoint_interval_ms,
+            producer_expiration_ms=self._config.producer_id_expiration_ms,
+            producer_check_ms=self._config.producer_id_expiration_check_interval_ms,
+        )
+        logs.load()
+        return logs
+
+    def _listen(self, listener: Listener) -> None:
+        """Open a port. Connections are looked at on a later turn of this thread, when the broker is ready."""
+        if listener.protocol not in self._outside.servers:
+            raise ConfigError(f"listeners={listener}: this broker does not speak {listener.protocol}")
+        config, servers, index = self._config, self._servers, len(self.listeners)
+        limits = Limits(
+            frame_bytes_max=config.socket_request_max_bytes,
+            connections_max=config.max_connections,
+            idle_ms=max(0, config.connections_max_idle_ms),
+            held_bytes_max=config.socket_unsent_max_bytes,
+            all_held_bytes_max=max(0, config.queued_max_request_bytes),
+        )
+
+        def accept(connection: Connection) -> ConnectionHandler:
+            handler = servers[index].accept(connection)  # made after the port is open
+            if not self._ready:
+                connection.pause()
+                self._held.append(connection)
+            return handler
+
+        opened = self._outside.transport.listen((listener.host, listener.port), accept, limits)
+        self._fronts.callback(opened.close)
+        self._opened.append(opened)
+        self.listeners = (*self.listeners, evolve(listener, port=opened.address[1]))
+
+    # --- readiness
+
+    @property
+    def ready(self) -> bool:
+        """True once the broker is registered; requests that come before wait (facts A3)."""
+        return self._ready
+
+    def when_ready(self, told: Callable[[BarnabasError | None], None]) -> None:
+        """Call `told` once the broker is registered: at once, later, or with the reason why it never will be."""
+        if self._ready:
+            told(None)
+        elif self._stopping:
+            told(ClosedError("the broker has stopped"))
+        else:
+            self._when_ready.append(told)
+
+    def _register(self, state: BrokerState, coordination: Coordination) -> None:
+        """Show the broker in the registries, if it can be done now; else it becomes ready later."""
+        own = current_broker(state, self._config)
+        state.live_brokers = {broker.broker_id: broker for broker in live_brokers(coordination, state.report)}
+        state.live_brokers = {**state.live_brokers, own.broker_id: own}
+        registrar = BrokerRegistrar(
+            state.scheduler,
+            coordination,
+            broker_id=state.node_id,
+            ids=id_nodes(state, self._config, self.listeners, own),
+            predecessor_ms=predecessor_ms(self._config),
+            report=in_room(self._outside.report, "core.classic"),
+            ready=self._became_ready,
+            failed=self._fail,
+        )
+        self._fronts.callback(registrar.close)
+        if shows_classic(self._config, self.listeners):
+            follow_topics(state.classic, registrar)
+        if registrar.begin():
+            self._became_ready()
+
+    def _became_ready(self) -> None:
+        self._ready = True
+        held, self._held = self._held, []
+        for connection in held:
+            connection.resume()
+        self._tell_started()
+        self._tell_ready(None)
+
+    def _tell_started(self) -> None:
+        state, took_ms = self.state, self._outside.clock.monotonic_ms() - self._began_ms
+        where = " ".join(str(listener) for listener in self.listeners)
+        topics, partitions = len(state.registry.topics), len(state.logs.logs())
+        text = f"broker {state.node_id} of cluster {state.cluster_id} is ready at {where} after {took_ms:.0f} ms"
+        text += f": {topics} topics, {partitions} partitions here"
+        self._report(info(text, broker=state.node_id, topics=topics, partitions=partitions, took_ms=round(took_ms)))
+
+    def _tell_ready(self, error: BarnabasError | None) -> None:
+        waiting, self._when_ready = self._when_ready, []
+        for told in waiting:
+            told(error)
+
+    def _fail(self, error: BarnabasError) -> None:
+        """The broker cannot go on."""
+        self._report(f"broker {self._config.broker_id} stops: {error}")
+        self._tell_ready(error)
+        if self.failed is not None:
+            self.failed(error)
+        else:
+            self.stop(lambda: None)
+
+    def _serve(self, state: BrokerState, api: BrokerApi) -> None:
+        for listener in self.listeners:
+            self._servers.append(
+                self._outside.servers[listener.protocol](
+                    api,
+                    listener=str(listener),
+                    max_in_flight=self._config.max_in_flight_requests_per_connection,
+                    # Nothing of a classic connection waits, and servers of different protocols number theirs apart.
+                    gone=state.gone if listener.protocol == KAFKA else _ignore,
+                    steps=state.steps,
+                )
+            )
+
+    def stop(self, stopped: Callable[[], None]) -> None:
+        """Answer what waits, let the answers go out, make the logs durable, close; then call `stopped`.
+
+        Takes about a second at most beyond what the disk needs; the workers close the logs side by side. Whoever asks
+        once more is told at the end, too.
+        """
+        if self._is_stopped:
+            stopped()
+            return
+        self._when_stopped.append(stopped)
+        if self._stopping:
+            return
+        self._stopping = True
+        self._began_ms = self._outside.clock.monotonic_ms()
+        self._report(info(f"broker {self._config.broker_id} stops"))
+        self._tell_ready(ClosedError("the broker was stopped before it was ready"))
+        for opened in self._opened:
+            opened.close()
+        if self._api is not None:
+            self._api.groups.close()
+        if self._state is not None:
+            self._state.purgatory.close()
+        self._drain(self._outside.clock.monotonic_ms() + _DRAIN_MS)
+
+    def _drain(self, until_ms: float) -> None:
+        open_connections = sum(server.close("") for server in self._servers)
+        if open_connections and self._outside.clock.monotonic_ms() < until_ms:
+            self._outside.scheduler.call_later(_DRAIN_STEP_MS, lambda: self._drain(until_ms))
+            return
+        try:
+            self._fronts.close()
+        finally:
+            if self._logs is not None:
+                self._logs.stop(self._logs_closed)
+            else:
+                self._logs_closed()
+
+    def _logs_closed(self) -> None:
+        try:
+            self._closing.close()
+        finally:
+            self._is_stopped = True
+            took_ms = self._outside.clock.monotonic_ms() - self._began_ms
+            self._report(info(f"broker {self._config.broker_id} has stopped, in {took_ms:.0f} ms"))
+            for stopped in self._when_stopped:
+                stopped()
+
+
+def _name(config: BrokerConfig) -> str:
+    return "a broker without a number" if config.broker_id == GENERATED else f"broker {config.broker_id}"
+
+
+def _ignore(_: int) -> None:
+    """For who need not know."""
+
+
+def open_topics(state: BrokerState) -> None:
+    """Open the logs of what belongs to this broker; finish deletions that were interrupted."""
+    if not state.settings.static.owns_topics:
+        state.classic.load()
+        return
+    for topic in list(state.registry.deleting.values()):
+        if state.drop_topic(topic):
+            complete(state.registry.finish_delete(topic.name))
+    for topic in state.registry.topics.values():
+        state.reopen_topic(topic)
+    state.classic.load()

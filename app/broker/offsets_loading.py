@@ -1,0 +1,177 @@
+"""How the group coordinator comes to know what `__consumer_offsets` says."""
+
+from collections import deque
+from collections.abc import Callable
+
+from ...core.coordinator.group.coordinator import GroupCoordinator
+from ...core.coordinator.group.loading import Loading
+from ...core.message.batch_header import parse_header
+from ...core.message.batch_reader import Columns, decode_columns
+from ...core.message.codec import Codecs
+from ...core.message.plain_batches import take_plain
+from ...core.replica.partition import Partition
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.scheduler import Outcome
+from ...ports.storage import Region
+from ...ports.words import Buffer
+from .state import BrokerState
+
+_RETRY_MS = 1000.0
+
+
+class _Reading:
+    """One partition on its way into memory."""
+
+    def __init__(self, partition: Partition, loading: Loading, now_ms: float) -> None:
+        self.partition = partition
+        self.loading = loading
+        self.offset = partition.log.log_start_offset
+        self.began_ms = now_ms
+        self.damage: list[str] = []
+
+    def take(self, records: Buffer | Region, codecs: Codecs) -> None:
+        """Feed some batches. Any thread. A batch that cannot be read is left out and noted.
+
+        Raises `ApiError` where it cannot be told how to go on.
+        """
+        began = self.offset
+        content = bytes(records) if isinstance(records, bytes | bytearray | memoryview) else records.read()
+        columns = Columns()
+        position, self.offset = take_plain(content, self.offset, columns.keys, columns.values)
+        self._feed(columns)
+        data = memoryview(content)[position:]
+        while data:
+            columns = Columns(self.offset)
+            try:
+                decode_columns(data, codecs, from_offset=self.offset, into=columns)
+                bad = None
+            except ApiError as error:
+                bad = error
+            self._feed(columns)
+            self.offset = columns.next_offset
+            if bad is None:
+                break
+            data = data[columns.valid_bytes :]
+            header = parse_header(data)
+            if header.next_offset <= self.offset:
+                raise bad
+            self.damage.append(f"the batch at offset {header.base_offset}: {bad}")
+            self.offset = header.next_offset
+            data = data[header.size :]
+        if self.offset == began:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"no batch begins at offset {began}")
+
+    def _feed(self, columns: Columns) -> None:
+        """Of several values of a key only the last one counts: the others need not be looked at."""
+        add = self.loading.add
+        last = dict(zip(columns.keys, columns.values, strict=True))
+        for key, value in last.items():
+            add(key, value)
+
+    def skip_segment(self, why: ApiError) -> None:
+        """What is left of the segment cannot be made out."""
+        bases = [segment.base_offset for segment in self.partition.log.segments]
+        further = [base for base in bases if base > self.offset]
+        end = further[0] if further else self.partition.log.log_end_offset
+        self.damage.append(f"the offsets from {self.offset} to {end}: {why}")
+        self.offset = end
+
+
+class OffsetsLoader:
+    """Reads partitions one after the other, a slice at a time, off the owner thread. Owner thread only.
+
+    `loaded` is told the number of each partition that has been read.
+    """
+
+    def __init__(self, state: BrokerState, coordinator: GroupCoordinator, loaded: Callable[[int], None]) -> None:
+        self._state = state
+        self._coordinator = coordinator
+        self._loaded = loaded
+        self._slice_bytes = state.settings.static.offsets_load_buffer_size
+        self._waiting: deque[_Reading] = deque()
+        self._retrying = 0
+        self._is_closed = False
+        self.longest_ms = 0.0
+        """How long the slowest partition has taken, waiting for others included."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Something is still to be read."""
+        return bool(self._waiting or self._retrying)
+
+    def load(self, partition: Partition) -> None:
+        """This broker leads the partition now."""
+        loading = self._coordinator.begin_load(partition.topic_partition.partition)
+        reading = _Reading(partition, loading, self._state.clock.monotonic_ms())
+        if reading.offset >= partition.log.log_end_offset:
+            self._end(reading)
+            return
+        self._waiting.append(reading)
+        if len(self._waiting) == 1:
+            self._go_on()
+
+    def close(self) -> None:
+        """Read no further."""
+        self._is_closed = True
+
+    def _go_on(self) -> None:
+        """Have the next slice read, of the partition that is first."""
+        while self._waiting and not self._is_closed:
+            reading = self._waiting[0]
+            log = reading.partition.log
+            if self._is_gone(reading):
+                self._waiting.popleft()
+                continue
+            if reading.offset >= log.log_end_offset:
+                self._waiting.popleft()
+                self._end(reading)
+                continue
+            try:
+                records = log.read(reading.offset, max_bytes=self._slice_bytes, limit=log.log_end_offset).records
+            except ApiError as error:
+                reading.skip_segment(error)
+                continue
+            except Exception as error:  # noqa: BLE001  reported; it is tried again
+                self._failed(reading, error)
+                continue
+            self._offload(reading, records)
+            return
+
+    def _offload(self, reading: _Reading, records: Buffer | Region) -> None:
+        codecs = self._state.logs.codecs
+
+        def done(outcome: Outcome[None]) -> None:
+            if isinstance(outcome.error, ApiError):
+                reading.skip_segment(outcome.error)
+            elif outcome.error is not None:
+                self._failed(reading, outcome.error)
+            self._go_on()
+
+        self._state.scheduler.offload(lambda: reading.take(records, codecs), done)
+
+    def _failed(self, reading: _Reading, error: BaseException) -> None:
+        """The storage does not give it now; until it does, the groups in it are loading."""
+        self._waiting.popleft()
+        if self._is_closed or self._is_gone(reading):
+            return
+        self._state.failed(f"loading {reading.partition.topic_partition}", error)
+        self._retrying += 1
+
+        def again() -> None:
+            self._retrying -= 1
+            if not self._is_closed and not self._is_gone(reading):
+                self.load(reading.partition)
+
+        self._state.scheduler.call_later(_RETRY_MS, again)
+
+    def _end(self, reading: _Reading) -> None:
+        for damage in reading.damage:
+            self._state.report(f"{reading.partition.topic_partition}: left out {damage}")
+        self.longest_ms = max(self.longest_ms, self._state.clock.monotonic_ms() - reading.began_ms)
+        self._coordinator.loaded(reading.loading)
+        self._loaded(reading.loading.partition)
+
+    def _is_gone(self, reading: _Reading) -> bool:
+        """The partition is not here any more."""
+        return self._state.partitions.get(reading.partition.topic_partition) is not reading.partition

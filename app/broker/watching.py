@@ -1,0 +1,59 @@
+"""What the log says of the requests of a broker: slow ones, each one on debug, and connections closed for theirs."""
+
+from collections.abc import Callable
+
+from ...core.traffic.flood import Flood
+from ...core.traffic.request_watch import RequestWatch
+from ...ports.clock import Clock
+from ...ports.report import Level, Report, in_room
+from ...ports.scheduler import Scheduler
+from ..config import BrokerConfig
+from ..logs import is_told
+
+REQUESTS = "requests"
+"""The room of lines about single requests: the logger `barnabas.requests`. Its level counts as it is at the start."""
+LINES_MAX = 20
+"""So many lines of a kind come in a row before they are summed up."""
+
+
+class Watching:
+    """What the servers of one broker look at their requests with, and tell of connections that they close."""
+
+    def __init__(self, config: BrokerConfig, scheduler: Scheduler, clock: Clock, report: Report) -> None:
+        self._config = config
+        self._scheduler = scheduler
+        self._clock = clock
+        self._report = report
+        self._floods: list[Flood] = []
+
+    def report(self, room: str) -> Report:
+        """For connections that a server in `room` closes."""
+        return self._flood(room, _left_out)
+
+    def requests(self) -> RequestWatch | None:
+        """What looks at requests; None: nobody wants to know."""
+        slow_ms = self._config.slow_request_threshold_ms
+        each = in_room(self._report, REQUESTS) if is_told(REQUESTS, Level.DEBUG) else None
+        if slow_ms < 0 and each is None:
+            return None
+        limit = None if slow_ms < 0 else float(slow_ms)
+        slow = self._flood(REQUESTS, _slow_too)
+        return RequestWatch(slow=slow, each=each, slow_ms=limit, now_ms=self._clock.monotonic_ms)
+
+    def close(self) -> None:
+        """Tell what was counted and not told."""
+        for flood in self._floods:
+            flood.close()
+
+    def _flood(self, room: str, summary: Callable[[int], str]) -> Report:
+        flood = Flood(self._scheduler, in_room(self._report, room), summary, lines=LINES_MAX)
+        self._floods.append(flood)
+        return flood.tell
+
+
+def _left_out(count: int) -> str:
+    return f"{count} more such lines were left out"
+
+
+def _slow_too(count: int) -> str:
+    return f"{count} more requests were slow"

@@ -1,5 +1,0 @@
-"""The broker's use cases: one file per family of requests, one table that leads to them."""
-
-from .broker_service import BrokerService
-
-__all__ = ["BrokerService"]

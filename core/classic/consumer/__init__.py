@@ -1,0 +1,1 @@
+"""The consumer of the classic generation, which rebalances by itself."""

@@ -1,0 +1,321 @@
+"""The consumer of the classic generation, as a machine: member of a group, streams, fetchers, offsets (facts A8)."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from ....ports.broker_api import EARLIEST, LATEST
+from ....ports.clock import Clock
+from ....ports.coordination import Coordination
+from ....ports.entropy import Entropy
+from ....ports.errors import ClosedError, ConfigError
+from ....ports.scheduler import Outcome, Scheduler, Timer
+from ....ports.transport import Address
+from ....ports.values import frozen
+from ...client.errors import NoOffset
+from ...client.serde import Decoder
+from ...message.classic.message_set import ClassicMessageSet
+from ...message.codec import Codecs
+from ..rebalancer import thread_id
+from ..registry.consumer_registry import ConsumerRegistry, StartOffsets
+from ..registry.group import Owned
+from ..registry.layout import BrokerPartition, ClassicBroker
+from ..registry.offload import Lane
+from ..registry.subscription import Subscription
+from .fetching import BrokerFetcher, FetchOutside, Opened
+from .membership import Membership
+from .settings import ConnectorSettings, ConsumerRebalanceFailed
+from .streams import Bell, Chunk, OwnedPartition, SilentBell, StreamQueue, StreamReader
+
+Committed = Callable[[Outcome[dict[Owned, int]]], None]
+
+
+@frozen(kw_only=True)
+class ConsumerOutside:
+    """What a consumer needs from the world. The coordination session is the consumer's own: it closes it."""
+
+    scheduler: Scheduler
+    clock: Clock
+    entropy: Entropy
+    coordination: Coordination
+    connect: Callable[[Address, Opened], None]
+    codecs: Codecs
+    report: Callable[[str], None]
+
+
+def make_consumer_id(group: str, host: str, clock: Clock, entropy: Entropy, fixed: str = "") -> str:
+    """`<group>_<host>-<millis>-<8 hex>`, or `<group>_<fixed>` (facts A7)."""
+    return f"{group}_{fixed or f'{host}-{clock.now_ms()}-{entropy.token(4).hex()}'}"
+
+
+class ClassicConsumer:
+    """One consumer of a group. Owner thread only, but for its readers: each belongs to a thread of the user.
+
+    It starts once and stops once. `make_bell` gives each stream what its reader waits on.
+    """
+
+    def __init__(
+        self,
+        outside: ConsumerOutside,
+        settings: ConnectorSettings,
+        *,
+        group_id: str,
+        consumer_id: str,
+        subscription: Subscription,
+        decoder: Decoder | None = None,
+        start_offsets: StartOffsets | None = None,
+        make_bell: Callable[[], Bell] = SilentBell,
+    ) -> None:
+        self.settings = settings
+        self.group_id = group_id
+        self.consumer_id = consumer_id
+        self._outside = outside
+        self._scheduler = outside.scheduler
+        self._lane = Lane(outside.scheduler, outside.coordination)
+        self._decoder = decoder
+        self._make_bell = make_bell
+        self._readers_of: dict[str, list[StreamReader]] = {}
+        self._readers_of_all: list[StreamReader] = []
+        self._make_readers(subscription)
+        self._registry = ConsumerRegistry(
+            outside.coordination,
+            group_id=group_id,
+            consumer_id=consumer_id,
+            subscription=subscription,
+            report=self._report,
+            start_offsets=start_offsets,
+        )
+        self._membership = Membership(self._registry, self, self._lane, outside.scheduler, settings, self._report)
+        self._writes_resets = start_offsets is None
+        self._partitions: dict[Owned, OwnedPartition] = {}
+        self._fetchers: dict[int, BrokerFetcher] = {}
+        self._brokers: Mapping[int, ClassicBroker] = {}
+        self._fetch_outside = FetchOutside(
+            scheduler=outside.scheduler,
+            entropy=outside.entropy,
+            connect=outside.connect,
+            codecs=outside.codecs,
+            report=self._report,
+            write_reset=self._write_reset,
+        )
+        self._commit_timer: Timer | None = None
+        self._complained = False
+        self._poking = False
+        self._started = False
+        self._stopped = False
+
+    # --- life
+
+    @property
+    def readers(self) -> Sequence[StreamReader]:
+        """All of them: of a filter, each gets its part of every topic that is allowed."""
+        return [*self._readers_of_all, *(reader for several in self._readers_of.values() for reader in several)]
+
+    def readers_of(self, topic: str) -> Sequence[StreamReader]:
+        """The readers of a topic that was subscribed to by name."""
+        return tuple(self._readers_of[topic])
+
+    def start(self, started: Callable[[BaseException | None], None]) -> None:
+        """Join the group. `started` is told when the first rebalance has ended, with `ConsumerRebalanceFailed` if it
+        failed: the readers tell that too, and the next change makes the consumer try again until it is stopped. Or with
+        the error for which it could not register, `ConfigError`, `CoordinationError`: it is of no use then; the
+        coordination session stays open."""
+        if self._started:
+            raise ClosedError("a consumer starts once")
+        self._started = True
+
+        def opened(error: BaseException | None) -> None:
+            if error is not None or self._stopped:
+                started(error or ClosedError("the consumer was closed"))
+            elif self.settings.autocommit_enable:
+                self._commit_later()
+
+        self._membership.open(opened, started)
+
+    def stop(self, stopped: Callable[[BaseException | None], None]) -> None:
+        """Stop fetching, end the streams, commit if that is automatic, leave the group, close the session.
+
+        `stopped` gets the error of the commit, or of leaving, if there was one.
+        """
+        if self._stopped:
+            raise ClosedError("a consumer stops once")
+        self._stopped = True
+        self._membership.close()
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+        for fetcher in self._fetchers.values():
+            fetcher.stop()
+        for reader in self.readers:
+            reader.queue.end()
+        offsets = self._membership.unsaved | self._consumed() if self.settings.autocommit_enable else {}
+        self._partitions.clear()
+
+        def leave() -> None:
+            try:
+                self._registry.commit(offsets)
+            finally:
+                self._registry.close()
+
+        self._lane.run(leave, lambda outcome: stopped(outcome.error))
+
+    # --- what users ask for
+
+    def owned(self) -> dict[Owned, int | None]:
+        """Each partition that is ours → the next offset that the user gets; None while the broker is asked for it."""
+        return {owned: partition.consumed for owned, partition in self._partitions.items()}
+
+    @property
+    def exchanges(self) -> int:
+        """How often partitions came or went."""
+        return self._membership.exchanges
+
+    def commit(self, done: Committed, offsets: Mapping[Owned, int] | None = None) -> None:
+        """Commit what was consumed, or these `offsets`, of the partitions that are ours now; `done` is told which.
+
+        Who commits before processing looks for the partition there: one that is missing was taken away, and another
+        consumer will get the message. `CoordinationError` means that some may be written.
+        """
+        consumed = self._consumed()
+        chosen = consumed if offsets is None else {o: offset for o, offset in offsets.items() if o in self._partitions}
+        claims = {owned: self._membership.claims[owned] for owned in chosen}
+        self._lane.run(lambda: self._registry.commit_owned(chosen, claims), done)
+
+    def seek(self, topic: str, place: BrokerPartition, offset: int) -> None:
+        """Go on there: at an offset that the broker has told (the log is not searched for the next message), or at
+        what it tells for EARLIEST or LATEST. Also the way on after an error of the partition.
+
+        Raises `ConfigError` for a partition that is not ours, and for what is no offset.
+        """
+        if offset < 0 and offset not in (EARLIEST, LATEST):
+            raise ConfigError(f"{offset} is no offset; give 0 or more, EARLIEST or LATEST")
+        partition = self._partitions.get((topic, place))
+        if partition is None:
+            raise ConfigError(f"{topic} {place} is not owned by this consumer now")
+        self._jump(partition, offset)
+        fetcher = self._fetchers.get(place.broker_id)
+        if fetcher is not None:
+            fetcher.poke()
+
+    # --- Reading, for the membership
+
+    def give_up(self, owned: Collection[Owned]) -> dict[Owned, int]:
+        offsets = {}
+        for each in owned:
+            partition = self._partitions.pop(each)
+            partition.version += 1
+            partition.queue.drop((partition,))
+            if partition.consumed is not None:
+                offsets[each] = partition.consumed
+        if owned:
+            self._assign()
+        return offsets
+
+    def take_up(
+        self, gained: Mapping[Owned, str], starts: Mapping[Owned, int], brokers: Mapping[int, ClassicBroker]
+    ) -> None:
+        self._brokers = brokers
+        for owned, thread in gained.items():
+            topic, place = owned
+            partition = OwnedPartition(topic, place, self._queue_of(topic, thread), self.settings.fetch_size)
+            self._partitions[owned] = partition
+            self._begin(partition, starts.get(owned))
+        self._assign()
+
+    def hold(self, held: bool) -> None:
+        for reader in self.readers:
+            reader.queue.hold(held)
+
+    def rebalance_failed(self, error: ConsumerRebalanceFailed) -> None:
+        for reader in self.readers:
+            reader.queue.fail(error)
+
+    # --- inside
+
+    def _make_readers(self, subscription: Subscription) -> None:
+        if subscription.topic_filter is not None:
+            self._readers_of_all = [self._make_reader() for _ in range(subscription.streams)]
+        for topic, streams in (subscription.streams_by_topic or {}).items():
+            self._readers_of[topic] = [self._make_reader() for _ in range(streams)]
+        most = max([len(self._readers_of_all), *map(len, self._readers_of.values())])
+        self._numbers = {thread_id(self.consumer_id, number): number for number in range(most)}
+
+    def _make_reader(self) -> StreamReader:
+        queue = StreamQueue(self.settings.queuedchunks_max, self._make_bell(), self._room)
+        return StreamReader(queue, self._decoder, shallow=self.settings.shallowiterator_enable)
+
+    def _queue_of(self, topic: str, thread: str) -> StreamQueue:
+        return self._readers_of.get(topic, self._readers_of_all)[self._numbers[thread]].queue
+
+    def _begin(self, partition: OwnedPartition, offset: int | None) -> None:
+        if offset is None:
+            offset = self.settings.reset_time_ms
+        if offset is not None:
+            self._jump(partition, offset)
+            return
+        error = NoOffset(f"{partition} has no committed offset, and autooffset.reset is none: seek")
+        partition.queue.put(Chunk(partition, ClassicMessageSet(b""), -1, -1, error))
+
+    def _jump(self, partition: OwnedPartition, offset: int) -> None:
+        partition.version += 1
+        partition.lookup = offset if offset < 0 else None
+        partition.fetch_offset = max(offset, -1)
+        partition.out_of_range = False
+        partition.max_bytes = self.settings.fetch_size
+        partition.queue.restart(partition, offset if offset >= 0 else None)
+
+    def _assign(self) -> None:
+        """Every partition is read by the fetcher of its broker."""
+        wanted: dict[int, list[OwnedPartition]] = {}
+        for partition in self._partitions.values():
+            if partition.place.broker_id in self._brokers:
+                wanted.setdefault(partition.place.broker_id, []).append(partition)
+        for broker_id, fetcher in list(self._fetchers.items()):
+            if broker_id not in wanted or fetcher.broker != self._brokers[broker_id]:
+                fetcher.stop()
+                del self._fetchers[broker_id]
+        for broker_id, partitions in wanted.items():
+            if broker_id not in self._fetchers:
+                broker = self._brokers[broker_id]
+                self._fetchers[broker_id] = BrokerFetcher(broker, self._fetch_outside, self.settings)
+            self._fetchers[broker_id].assign(partitions)
+
+    def _room(self) -> None:
+        """A full queue has room again. From the thread that reads it."""
+        with suppress(ClosedError):
+            if not self._poking:
+                self._poking = True
+                self._scheduler.call_soon(self._poke)
+
+    def _poke(self) -> None:
+        self._poking = False
+        for fetcher in self._fetchers.values():
+            fetcher.poke()
+
+    def _consumed(self) -> dict[Owned, int]:
+        return {owned: p.consumed for owned, p in self._partitions.items() if p.consumed is not None}
+
+    def _commit_later(self) -> None:
+        self._commit_timer = self._scheduler.call_later(self.settings.autocommit_interval_ms, self._commit_by_itself)
+
+    def _commit_by_itself(self) -> None:
+        def done(outcome: Outcome[dict[Owned, int]]) -> None:
+            if outcome.error is not None and not self._complained:  # once each time the registries are away
+                self._report(f"offsets are not committed, which is tried again and again: {outcome.error}")
+            self._complained = outcome.error is not None
+            if not self._stopped:
+                self._commit_later()
+
+        self.commit(done)
+
+    def _write_reset(self, partition: OwnedPartition) -> None:
+        if not self._writes_resets or partition.consumed is None:
+            return
+        offsets = {partition.key: partition.consumed}
+        self._lane.run(partial(self._registry.commit, offsets), self._reset_written)
+
+    def _reset_written(self, outcome: Outcome[None]) -> None:
+        if outcome.error is not None:
+            self._report(f"the offset after a reset is not committed: {outcome.error}")
+
+    def _report(self, text: str) -> None:
+        self._outside.report(f"consumer {self.consumer_id}: {text}")

@@ -1,0 +1,103 @@
+"""How a classic consumer reads: the names and defaults of 0.7 (facts A8), and a few of our own."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from attrs import field
+from attrs.validators import ge, in_
+
+from ....ports.broker_api import EARLIEST, LATEST
+from ....ports.errors import BarnabasError
+from ....ports.values import frozen
+
+_RESETS = {"smallest": EARLIEST, "earliest": EARLIEST, "largest": LATEST, "latest": LATEST, "none": None}
+
+
+class ConsumerTimeout(BarnabasError):
+    """No message came within `consumer.timeout.ms`; the stream can be iterated on."""
+
+
+class ConsumerRebalanceFailed(BarnabasError):
+    """The group did not agree within `rebalance.retries.max` attempts, or the registries could not be reached.
+
+    Making the message streams raises it when the first rebalance fails: the connector is shut down then. Later every
+    stream raises it once. The consumer stays in its group and goes on reading what it still owns; the next
+    change that it is told makes it try again: of the group, a topic, the brokers, its session, or of the owner that was
+    in its way.
+    """
+
+
+@frozen(kw_only=True)
+class ConnectorSettings:
+    """Times in ms, sizes in bytes. Each field is the dotted name of 0.7 with underscores."""
+
+    ALIASES: ClassVar[Mapping[str, str]] = {
+        "group.id": "groupid",
+        "auto.offset.reset": "autooffset_reset",
+        "connect.timeout.ms": "socket_connection_setup_timeout_ms",
+        "zookeeper.session.timeout.ms": "zk_sessiontimeout_ms",
+        "zookeeper.connection.timeout.ms": "zk_connectiontimeout_ms",
+    }
+    groupid: str = ""
+    zk_connect: str = ""
+    etcd_connect: str = ""
+    client_id: str = "barnabas"
+    consumerid: str = ""
+    """Instead of a generated one; for tests. Two consumers of one group must not share it."""
+    socket_timeout_ms: int = field(default=30_000, validator=ge(1))
+    socket_buffersize: int = field(default=65_536, validator=ge(1))
+    """Accepted, without effect: the transport sizes its buffers by itself."""
+    socket_connection_setup_timeout_ms: int = field(default=10_000, validator=ge(1))
+    reconnect_backoff_ms: float = field(default=50, validator=ge(0))
+    reconnect_backoff_max_ms: float = field(default=1000, validator=ge(0))
+    fetch_size: int = field(default=1_048_576, validator=ge(1))
+    """Per partition and fetch."""
+    fetch_size_max: int = field(default=67_108_864, validator=ge(1))
+    """Ours: what a fetch of one partition may grow to when a single message is larger than `fetch.size`."""
+    fetch_max_bytes: int = field(default=52_428_800, validator=ge(1))
+    """Ours: what one request asks for in all; further partitions wait for the next one."""
+    fetcher_backoff_ms: float = field(default=1000, validator=ge(0))
+    """How long a fetcher rests when its partitions had nothing."""
+    autocommit_enable: bool = True
+    autocommit_interval_ms: float = field(default=10_000, validator=ge(1))
+    autooffset_reset: str = field(default="smallest", validator=in_(tuple(_RESETS)))
+    """Where to begin without an offset, or with one out of range; `none` raises that in the stream."""
+    queuedchunks_max: int = field(default=10, validator=ge(1))
+    """Chunks that wait per stream. What was asked for before it was full still comes: one more per partition."""
+    rebalance_retries_max: int = field(default=4, validator=ge(1))
+    consumer_timeout_ms: float = -1
+    """How long a stream waits for a message before it raises `ConsumerTimeout`; -1 = for ever."""
+    shallowiterator_enable: bool = False
+    """Streams give the outer messages as stored, compressed wrappers unopened."""
+    check_crcs: bool = True
+    decoder: str = "bytes"
+    zk_sessiontimeout_ms: int = field(default=6000, validator=ge(1))
+    zk_connectiontimeout_ms: int = field(validator=ge(1))
+    zk_synctime_ms: float = field(default=2000, validator=ge(0))
+    rebalance_backoff_ms: float = field(validator=ge(0))
+    mirror_topics_whitelist: str = ""
+    """Accepted, without effect, as in 0.7.1 and later; so are the next two."""
+    mirror_topics_blacklist: str = ""
+    mirror_consumer_numthreads: int = 1
+
+    zk_suspended_stop_ms: float = field(validator=ge(-1))
+    """Ours: how long a consumer without connection to the registries hands out messages; then it waits for the
+    connection, since its session may end and another own its partitions. Default: a third of the session; -1: for
+    ever, as in 0.7."""
+
+    @zk_suspended_stop_ms.default
+    def _a_third_of_the_session(self) -> float:
+        return self.zk_sessiontimeout_ms / 3  # clients notice a silent service after two thirds
+
+    @zk_connectiontimeout_ms.default
+    def _as_the_session(self) -> int:
+        return self.zk_sessiontimeout_ms
+
+    @rebalance_backoff_ms.default
+    def _as_the_sync_time(self) -> float:
+        return self.zk_synctime_ms
+
+    @property
+    def reset_time_ms(self) -> int | None:
+        """What to ask the broker for where there is no offset: EARLIEST or LATEST; None: nothing, it is an error."""
+        return _RESETS[self.autooffset_reset]

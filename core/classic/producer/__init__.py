@@ -1,0 +1,1 @@
+"""The producer of the classic generation: queue, runs of messages, requests, connections."""

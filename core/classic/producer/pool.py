@@ -1,0 +1,325 @@
+"""One connection per broker, kept for a producer (facts A6). The classic wire has no answers to what it sends."""
+
+from collections import deque
+from collections.abc import Callable
+
+from ....ports.broker_api import BrokerLink, Caller
+from ....ports.broker_api.classic import ClassicOffsets, ClassicOffsetsResult, ClassicProduce, ClassicProduceResult
+from ....ports.broker_api.offsets import LATEST
+from ....ports.clock import Clock
+from ....ports.entropy import Entropy
+from ....ports.errors import BarnabasError, ClosedError
+from ....ports.scheduler import Scheduler, Timer
+from ....ports.transport import Address, TransportError
+from ....ports.values import frozen
+
+Connect = Callable[[Address, Callable[[BrokerLink | TransportError], None]], None]
+Done = Callable[[ClassicProduceResult | BarnabasError], None]
+
+CONNECT_BACKOFF_MS = 1.0
+"""After the first failed attempt to connect; ten times as much after each further one, up to a minute."""
+CONNECT_BACKOFF_MAX_MS = 60_000.0
+
+
+@frozen(kw_only=True)
+class PoolSettings:
+    """Times in ms; the names are those of facts A6."""
+
+    buffer_bytes: int = 102_400
+    """`buffer.size`: while more than this waits in one connection to go out, further requests wait before it."""
+    connect_timeout_ms: float = 5000
+    reconnect_interval: int = 30_000
+    """Requests, after which the connection is made anew."""
+    reconnect_time_interval_ms: float = 10_000_000
+    """The same by time; negative: never."""
+
+
+class BrokerPool:
+    """Sends requests to brokers, in order per broker. Owner thread only.
+
+    `done` of a request is called when the link replies: over the wire when all of it was handed to the network, which
+    is all that can be known; a link to a broker in the same process hands on what became of it.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, clock: Clock, entropy: Entropy, connect: Connect, settings: PoolSettings
+    ) -> None:
+        self.scheduler = scheduler
+        self.clock = clock
+        self.entropy = entropy
+        self.connect = connect
+        self.settings = settings
+        self.closed = False
+        self._channels: dict[int, _Channel] = {}
+
+    def submit(self, broker_id: int, address: Address, request: ClassicProduce, size: int, done: Done) -> None:
+        """Send a request of about `size` bytes, behind those submitted before for the broker."""
+        if self.closed:
+            done(ClosedError("the producer is closed"))
+            return
+        channel, doubt = self._channels.get(broker_id), None
+        if channel is not None and channel.address != address:
+            doubt = channel.retire()  # the broker came back elsewhere
+            channel = None
+        if channel is None:
+            channel = self._channels[broker_id] = _Channel(self, address, doubt)
+        channel.add(_Sending(request, size, done))
+
+    def prove(self, done: Callable[[BarnabasError | None], None]) -> None:
+        """Find out that the brokers have dealt with everything handed to them since the last proof.
+
+        A broker answers the requests of a connection in their order, and closes it where an append failed: an answer to
+        a question asked after them proves those before. With an error some may not have arrived. Messages that are
+        larger than a broker allows are the exception: it drops them, and tells nobody (facts A1).
+        """
+        channels = list(self._channels.values())
+        waiting = len(channels)
+        failure: BarnabasError | None = None
+
+        def answered(error: BarnabasError | None) -> None:
+            nonlocal waiting, failure
+            waiting -= 1
+            failure = failure or error
+            if not waiting:
+                done(failure)
+
+        for channel in channels:
+            channel.prove(answered)
+        if not channels:
+            done(None)
+
+    def close(self) -> None:
+        """Hang up; what has not gone out fails with `ClosedError`."""
+        self.closed = True
+        for channel in self._channels.values():
+            channel.fail(ClosedError("the producer was closed before the request had gone out"))
+        self._channels.clear()
+
+
+class _Sending:
+    """One request. Not an attrs class: there is one for each `send` of a synchronous producer."""
+
+    __slots__ = ("again", "done", "request", "size")
+
+    def __init__(self, request: ClassicProduce, size: int, done: Done) -> None:
+        self.request = request
+        self.size = size
+        self.done = done
+        self.again = False
+        """It met a connection that was dead already, and was put back."""
+
+
+class _Channel:
+    """The connection to one broker, or the way there."""
+
+    def __init__(self, pool: BrokerPool, address: Address, doubt: BarnabasError | None) -> None:
+        self.address = address
+        self._pool = pool
+        self._waiting: deque[_Sending] = deque()
+        self._out: deque[_Sending] = deque()
+        """Given to the link, and not known to have gone out."""
+        self._out_bytes = 0
+        self._link: BrokerLink | None = None
+        self._connecting = False
+        self._connect_began_ms = 0.0
+        self._backoff_ms = CONNECT_BACKOFF_MS
+        self._retry: Timer | None = None
+        self._requests = 0
+        # A random beginning, so that a fleet of producers does not reconnect at one time.
+        self._since_ms = self._now() - pool.entropy.fraction() * max(0.0, pool.settings.reconnect_time_interval_ms)
+        self._retired = False
+        self._unproven: ClassicProduce | None = None
+        """The last request that went out on this connection since a proof."""
+        self._asking = False
+        """What came over the connection is being proven, before it is made anew."""
+        self._doubt = doubt
+        """Why something sent since a proof may not have arrived."""
+
+    def prove(self, done: Callable[[BarnabasError | None], None]) -> None:
+        link, last, doubt = self._link, self._unproven, self._doubt
+        self._doubt = None
+        if doubt is not None or last is None or link is None:
+            self._unproven = None
+            done(doubt)
+            return
+
+        def told(error: BarnabasError | None) -> None:
+            if error is not None:
+                self._doubt = None  # it is told now
+            done(error)
+
+        self._ask(link, last, told)
+
+    def _ask(self, link: BrokerLink, last: ClassicProduce, told: Callable[[BarnabasError | None], None]) -> None:
+        """Ask the broker something that it answers after `last`, the last request on the link."""
+
+        def reply(result: ClassicOffsetsResult | BarnabasError) -> None:
+            if isinstance(result, BarnabasError):
+                self._lost(link, result)
+                told(result)
+                return
+            if self._unproven is last:
+                self._unproven = None
+            told(None)
+
+        entry = last.partitions[-1]
+        question = ClassicOffsets(topic=entry.topic, partition=max(0, entry.partition), time_ms=LATEST, max_offsets=1)
+        link.submit(question, _CALLER, reply)
+
+    def add(self, sending: _Sending) -> None:
+        self._waiting.append(sending)
+        self._pump()
+
+    def retire(self) -> BarnabasError | None:
+        """The broker is elsewhere now; what waits goes out where it was to go, or fails. Returns what is in doubt."""
+        self._retired = True
+        if not self._waiting and not self._out:
+            self._hang_up()
+        elif self._doubt is None:
+            self._doubt = TransportError(f"{self._name()} is given up")
+        return self._doubt
+
+    def fail(self, error: BarnabasError) -> None:
+        """Hang up; everything that is left fails."""
+        left = [*self._out, *self._waiting]
+        self._out.clear()
+        self._waiting.clear()
+        self._out_bytes = 0
+        self._hang_up()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        for sending in left:
+            sending.done(error)
+
+    # --- connecting
+
+    def _connect(self) -> None:
+        self._connecting = True
+        self._connect_began_ms = self._now()
+        self._backoff_ms = CONNECT_BACKOFF_MS
+        self._pool.connect(self.address, self._opened)
+
+    def _opened(self, outcome: BrokerLink | TransportError) -> None:
+        if self._pool.closed:
+            if not isinstance(outcome, TransportError):
+                outcome.close()
+            return
+        if isinstance(outcome, TransportError):
+            elapsed = self._now() - self._connect_began_ms
+            if elapsed + self._backoff_ms > self._pool.settings.connect_timeout_ms:
+                self._connecting = False
+                self.fail(outcome)
+                return
+            self._retry = self._pool.scheduler.call_later(self._backoff_ms, self._try_again)
+            self._backoff_ms = min(CONNECT_BACKOFF_MAX_MS, 10 * self._backoff_ms)
+            return
+        self._connecting = False
+        self._link = outcome
+        self._requests = 0
+        self._pump()
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._pool.connect(self.address, self._opened)
+
+    def _hang_up(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+            if self._unproven is not None:
+                self._unproven = None
+                self._doubt = TransportError(f"{self._name()} was closed; what was sent last may not have arrived")
+
+    # --- sending
+
+    def _pump(self) -> None:
+        while self._waiting and self._out_bytes < self._pool.settings.buffer_bytes:
+            if self._link is None:
+                if not self._connecting:
+                    self._connect()
+                return
+            if self._due_to_reconnect():
+                if self._out or not self._proven_on(self._link):
+                    return
+                self._since_ms = self._now()
+                self._hang_up()
+                continue
+            self._hand_over(self._link, self._waiting.popleft())
+        if self._retired and not self._waiting and not self._out:
+            self._hang_up()
+
+    def _proven_on(self, link: BrokerLink) -> bool:
+        """False while the broker has to say that it has everything of this connection, before the next one begins.
+
+        Otherwise it could take what comes over the next one first, and nobody would know what it took of this one.
+        """
+        if self._unproven is None:
+            return True
+        if not self._asking:
+            self._asking = True
+            self._ask(link, self._unproven, self._asked)
+        return False
+
+    def _asked(self, _: BarnabasError | None) -> None:
+        self._asking = False
+        self._pump()
+
+    def _due_to_reconnect(self) -> bool:
+        settings = self._pool.settings
+        if self._requests >= settings.reconnect_interval:
+            return True
+        limit_ms = settings.reconnect_time_interval_ms
+        return self._requests > 0 and 0 <= limit_ms <= self._now() - self._since_ms
+
+    def _hand_over(self, link: BrokerLink, sending: _Sending) -> None:
+        self._out.append(sending)
+        self._out_bytes += sending.size
+        self._requests += 1
+        submitting = True
+
+        def reply(result: ClassicProduceResult | BarnabasError) -> None:
+            if submitting and isinstance(result, TransportError) and not sending.again:
+                # The connection was lost before: nothing of this request has gone out.
+                sending.again = True
+                self._take_out(sending)
+                self._waiting.appendleft(sending)
+                self._lost(link, result)
+            elif self._take_out(sending):
+                if isinstance(result, TransportError | ClosedError):
+                    self._lost(link, result)
+                elif self._link is link:
+                    self._unproven = sending.request
+                sending.done(result)
+                if not submitting:
+                    self._pump()
+
+        link.submit(sending.request, _CALLER, reply)
+        submitting = False
+
+    def _lost(self, link: BrokerLink, error: BarnabasError) -> None:
+        """What is under way may have arrived or not: who sent it decides."""
+        if self._link is not link:
+            return
+        self._hang_up()
+        lost = list(self._out)
+        self._out.clear()
+        self._out_bytes = 0
+        for sending in lost:
+            sending.done(error)
+
+    def _take_out(self, sending: _Sending) -> bool:
+        if sending not in self._out:
+            return False
+        self._out.remove(sending)
+        self._out_bytes -= sending.size
+        return True
+
+    def _name(self) -> str:
+        return f"the connection to {self.address[0]}:{self.address[1]}"
+
+    def _now(self) -> float:
+        return self._pool.clock.monotonic_ms()
+
+
+_CALLER = Caller()

@@ -1,0 +1,119 @@
+"""What a fetcher knows of one partition."""
+
+from collections import deque
+from enum import Enum
+
+from attrs import define, field
+
+from ....ports.broker_api import EARLIEST, LATEST
+from ....ports.errors import BarnabasError
+from ....ports.values import frozen
+from ....ports.words import TopicPartition
+from ...message.damage import Damage
+from ...message.message_set import MessageSet
+from ..course import Course, CourseRules
+
+
+class Reset(Enum):
+    """Where to go on when there is no position, or one that the log does not have (any more)."""
+
+    EARLIEST = EARLIEST
+    LATEST = LATEST
+    NONE = 0
+
+
+@frozen
+class AtTime:
+    """A position to be looked up: the first record of that time or later (ms; or EARLIEST, LATEST)."""
+
+    timestamp_ms: int
+
+
+@frozen(kw_only=True)
+class FetcherSettings:
+    """Sizes in bytes, times in ms."""
+
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+    max_bytes: int = 52_428_800
+    max_partition_bytes: int = 1_048_576
+    isolation_level: int = 0
+    reset: Reset = Reset.LATEST
+    check_crc: bool = True
+    skip_damaged: bool = False
+    """Go on behind records that cannot be believed, instead of raising `CorruptRecord`."""
+    chunks_per_partition: int = 2
+    """How many answers may wait per partition to be read; further fetches leave the partition out."""
+    retry_backoff_ms: float = 100
+    retry_backoff_max_ms: float = 1000
+
+    @property
+    def rules(self) -> CourseRules:
+        return CourseRules(
+            max_bytes=self.max_partition_bytes,
+            bytes_max=self.max_bytes,
+            check_crc=self.check_crc,
+            skip_damaged=self.skip_damaged,
+            committed_only=self.isolation_level > 0,
+        )
+
+
+@define(eq=False)
+class Chunk:
+    """What one fetch brought of one partition: messages from `messages.from_offset` on, or an error to be raised."""
+
+    place: TopicPartition
+    messages: MessageSet
+    next_offset: int
+    error: BarnabasError | None = None
+    damage: Damage | None = None
+    """What was left out before `next_offset`."""
+
+
+@define(eq=False)
+class PartitionState:
+    """One assigned partition."""
+
+    place: TopicPartition
+    course: Course
+    """Where the next fetch begins. Without that and a lookup, nothing happens until a `seek`."""
+    lookup: AtTime | None = None
+    """The position is to be looked up."""
+    read_offset: int = -1
+    """The next offset that the user gets."""
+    read_epoch: int = -1
+    """The leader epoch of what the user got last; -1 = not known."""
+    paused: bool = False
+    stopped: bool = False
+    """An error was handed to the reader; nothing happens until the user says how to go on."""
+    high_watermark: int = -1
+    end_offset: int = -1
+    """Up to where the user may read, as of the last fetch: the last stable offset for who reads committed only."""
+    log_start_offset: int = -1
+    chunks: deque[Chunk] = field(factory=deque)
+    version: int = 0
+    """Grows with every jump, so that answers to earlier questions are recognised."""
+    busy: bool = False
+    """A fetch or a lookup is on its way."""
+    failures: int = 0
+    not_before_ms: float = 0.0
+    last_error: BarnabasError | None = None
+    """Why the partition does not get on; None when it does."""
+
+    @property
+    def fetch_offset(self) -> int:
+        """The offset up to which it is fetched; -1 while not known."""
+        return self.course.position
+
+    def jump(self, lookup: AtTime | None, offset: int = -1) -> None:
+        """Go to an offset, or to what the lookup will find; what was fetched before is forgotten."""
+        self.version += 1
+        self.lookup = lookup
+        self.course.jump(offset)
+        self.read_offset = offset
+        self.read_epoch = -1
+        self.chunks.clear()
+        self.busy = self.stopped = False
+        self.failures = 0
+        self.not_before_ms = 0.0
+        self.last_error = None

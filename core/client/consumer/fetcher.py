@@ -1,0 +1,285 @@
+"""Keeps assigned partitions fetched ahead of their reader (facts C6, Fetch and ListOffsets)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ....ports.broker_api import (
+    LATEST,
+    Fetch,
+    FetchPartition,
+    FetchResult,
+    FetchResultPartition,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsResult,
+    ListOffsetsResultPartition,
+)
+from ....ports.entropy import Entropy
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
+from ....ports.words import TopicPartition
+from ...message.codec import Codecs
+from ...message.damage import CorruptRecord
+from ...message.message_set import MessageSet
+from ..cluster_view import ClusterView
+from ..course import Course, Piece
+from ..effects import NEVER, Poll, Send, backoff_ms
+from ..errors import NoOffset
+from .fetch_state import AtTime, Chunk, FetcherSettings, PartitionState, Reset
+
+FULL_BUFFERS_WAIT_MS = 50
+"""How long a fetch may wait at the broker while other partitions of that broker are left out for full buffers."""
+
+
+class Fetcher:
+    """Positions, lookups and fetches of the assigned partitions; one fetch per broker at a time.
+
+    Used under one lock. `chunks` are taken from the front by the reader, who then tells `advance`.
+    """
+
+    def __init__(self, view: ClusterView, entropy: Entropy, settings: FetcherSettings, codecs: Codecs) -> None:
+        self._view = view
+        self._entropy = entropy
+        self.settings = settings
+        self._codecs = codecs
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self._order: list[TopicPartition] = []
+        self._fetching: set[int] = set()
+
+    def assign(self, positions: Mapping[TopicPartition, AtTime | int]) -> None:
+        """Read these partitions, and no others, from these positions."""
+        self.remove(list(self.partitions))
+        self.add(positions)
+
+    def add(self, positions: Mapping[TopicPartition, AtTime | int | None]) -> None:
+        """Read these partitions, too; None: as soon as `seek` says from where."""
+        for place, position in positions.items():
+            self.partitions[place] = PartitionState(place, Course(place, self.settings.rules))
+            if position is not None:
+                self.seek(place, position)
+        self._order = list(self.partitions)
+        self._view.want(sorted({place.topic for place in positions}))
+
+    def remove(self, places: Iterable[TopicPartition]) -> None:
+        """Read these no more, and forget what was fetched of them."""
+        for place in places:
+            self.partitions.pop(place, None)
+        self._order = [place for place in self._order if place in self.partitions]
+
+    def seek(self, place: TopicPartition, position: AtTime | int) -> None:
+        """Go on from there. Raises `KeyError` for a partition that is not assigned."""
+        state = self.partitions[place]
+        if isinstance(position, AtTime):
+            state.jump(position)
+        else:
+            state.jump(None, position)
+
+    def pause(self, places: Iterable[TopicPartition], paused: bool) -> None:
+        """Fetch and hand out these no more, or again. Raises `KeyError` for a partition that is not assigned."""
+        for state in [self.partitions[place] for place in places]:
+            state.paused = paused
+            if not paused:
+                state.stopped = False
+
+    def surface(self, place: TopicPartition, error: BarnabasError) -> None:
+        """Let the reader raise the error when it gets there, once; the partition then waits for `seek` or `resume`."""
+        self._surface(self.partitions[place], error)
+
+    def next_chunk(self) -> Chunk | None:
+        """The next chunk for the reader, partitions in turn; None when nothing is there yet."""
+        for turn, place in enumerate(self._order):
+            state = self.partitions[place]
+            if state.chunks and not state.paused:
+                self._order = [*self._order[turn + 1 :], *self._order[: turn + 1]]
+                return state.chunks.popleft()
+        return None
+
+    def poll(self, now_ms: float) -> Poll:
+        sends: list[Send] = []
+        wake = NEVER
+        lookups: dict[int, list[PartitionState]] = {}
+        fetches: dict[int, list[PartitionState]] = {}
+        full: set[int] = set()
+        no_room = self._buffered() >= self.settings.max_bytes
+        for place in self._order:
+            state = self.partitions[place]
+            if state.busy or state.stopped or (state.paused and state.lookup is None):
+                continue
+            if state.lookup is not None and state.chunks:
+                continue  # out of range, but what was fetched before is still to be read
+            if state.lookup is None and state.fetch_offset < 0:
+                continue  # nobody has said yet where to begin
+            if now_ms < state.not_before_ms:
+                wake = min(wake, state.not_before_ms)
+                continue
+            node = self._node_of(state)
+            if node is None:
+                continue
+            if state.lookup is not None:
+                lookups.setdefault(node, []).append(state)
+            elif no_room or len(state.chunks) >= self.settings.chunks_per_partition:
+                full.add(node)
+            elif node not in self._fetching:
+                fetches.setdefault(node, []).append(state)
+        sends += [self._lookup(node, states) for node, states in lookups.items()]
+        sends += [self._fetch(node, states, node in full) for node, states in fetches.items()]
+        return Poll(sends, wake)
+
+    def _buffered(self) -> int:
+        """Bytes that wait to be read; what paused partitions keep does not hold up the others."""
+        return sum(chunk.messages.size for s in self.partitions.values() if not s.paused for chunk in s.chunks)
+
+    def _node_of(self, state: PartitionState) -> int | None:
+        topic, partition = state.place
+        node = self._view.leader(topic, partition)
+        if node is None:
+            error = self._view.topic_errors.get(topic)
+            view = self._view.topic(topic)
+            if error is not None:
+                state.last_error = ApiError(error, f"topic {topic}")
+                if not error.retriable:
+                    self._surface(state, state.last_error)
+            elif view is not None and partition >= len(view.leaders):
+                text = f"{topic} has {len(view.leaders)} partitions, no {partition}"
+                state.last_error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+            self._view.request_refresh()
+        return node
+
+    def _lookup(self, node: int, states: Sequence[PartitionState]) -> Send:
+        asked = [(state, state.version) for state in states]
+        for state in states:
+            state.busy = True
+        request = ListOffsets(
+            partitions=[
+                ListOffsetsPartition(
+                    topic=state.place.topic, partition=state.place.partition, timestamp=state.lookup.timestamp_ms
+                )
+                for state in states
+                if state.lookup is not None
+            ],
+            isolation_level=self.settings.isolation_level,
+        )
+
+        def answered(result: Any, now_ms: float) -> None:
+            outcomes: Sequence[ListOffsetsResultPartition | BarnabasError] = (
+                result.partitions if isinstance(result, ListOffsetsResult) else [result] * len(asked)
+            )
+            for (state, version), outcome in zip(asked, outcomes, strict=True):
+                if state.version == version:
+                    state.busy = False
+                    self._found(state, outcome, now_ms)
+
+        return Send(node, request, answered)
+
+    def _found(self, state: PartitionState, outcome: ListOffsetsResultPartition | BarnabasError, now_ms: float) -> None:
+        if isinstance(outcome, BarnabasError):
+            self._failed(state, outcome, now_ms, refresh=True)
+        elif outcome.error is not ErrorCode.NONE:
+            error = ApiError(outcome.error, f"offset of {state.place}")
+            self._failed(state, error, now_ms, refresh=outcome.error.refresh_metadata)
+        elif outcome.offset < 0:  # no record is so young: go on at the end
+            state.lookup = AtTime(LATEST)
+        else:
+            state.jump(None, outcome.offset)
+
+    def _fetch(self, node: int, states: Sequence[PartitionState], others_full: bool) -> Send:
+        states = sorted(states, key=lambda state: not state.course.urgent)
+        asked = [(state, state.version) for state in states]
+        settings = self.settings
+        for state in states:
+            state.busy = True
+        self._fetching.add(node)
+        request = Fetch(
+            partitions=[FetchPartition(*state.place, *state.course.ask()) for state in states],
+            max_wait_ms=min(settings.max_wait_ms, FULL_BUFFERS_WAIT_MS) if others_full else settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            isolation_level=settings.isolation_level,
+        )
+
+        def answered(result: Any, now_ms: float) -> None:
+            self._fetching.discard(node)
+            outcomes: Sequence[FetchResultPartition | BarnabasError]
+            if isinstance(result, FetchResult):
+                refused = ApiError(result.error, "fetch") if result.error is not ErrorCode.NONE else None
+                outcomes = result.partitions if refused is None else [refused] * len(asked)
+            else:
+                outcomes = [result] * len(asked)
+            for turn, ((state, version), outcome) in enumerate(zip(asked, outcomes, strict=True)):
+                if state.version == version:
+                    state.busy = False
+                    self._fetched(state, outcome, now_ms, first=turn == 0)
+
+        return Send(node, request, answered)
+
+    def _fetched(
+        self, state: PartitionState, outcome: FetchResultPartition | BarnabasError, now_ms: float, *, first: bool
+    ) -> None:
+        course = state.course
+        if isinstance(outcome, BarnabasError):
+            self._failed(state, outcome, now_ms, refresh=True)
+        elif outcome.error is ErrorCode.CORRUPT_MESSAGE:
+            self._keep(state, lambda: course.refused("the broker cannot read it: CORRUPT_MESSAGE"), now_ms)
+        elif outcome.error is ErrorCode.OFFSET_OUT_OF_RANGE and course.exploring:
+            self._keep(state, lambda: course.refused("", out_of_range=True), now_ms)
+        elif outcome.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(state)
+        elif outcome.error is not ErrorCode.NONE:
+            error = ApiError(outcome.error, f"fetch of {state.place} from {state.fetch_offset}")
+            self._failed(state, error, now_ms, refresh=outcome.error.refresh_metadata)
+        else:
+            state.failures = 0
+            state.last_error = None
+            state.high_watermark = outcome.high_watermark
+            stable = self.settings.isolation_level and outcome.last_stable_offset >= 0
+            state.end_offset = outcome.last_stable_offset if stable else outcome.high_watermark
+            state.log_start_offset = outcome.log_start_offset
+            self._keep(state, lambda: course.answered(outcome, first=first), now_ms)
+
+    def _keep(self, state: PartitionState, take: Callable[[], Piece | None], now_ms: float) -> None:
+        """Have what `take` gives wait for the reader, if that is anything."""
+        try:
+            piece = take()
+        except CorruptRecord as error:
+            self._surface(state, error)
+            return
+        if state.course.pause:
+            state.not_before_ms = now_ms + self.settings.retry_backoff_ms
+        if piece is not None:
+            messages = MessageSet(
+                piece.records,
+                self._codecs,
+                topic=state.place.topic,
+                partition=state.place.partition,
+                from_offset=piece.from_offset,
+                check_crc=False,  # it is checked
+                batches=piece.batches,
+                next_offset=piece.next_offset,
+            )
+            state.chunks.append(Chunk(state.place, messages, piece.next_offset, damage=piece.damage))
+
+    def _out_of_range(self, state: PartitionState) -> None:
+        reset = self.settings.reset
+        if reset is not Reset.NONE:
+            state.lookup = AtTime(reset.value)
+            return
+        text = f"{state.place} has no offset {state.fetch_offset} (any more), and auto.offset.reset is none: seek"
+        self._surface(state, NoOffset(text))
+
+    def _failed(self, state: PartitionState, error: BarnabasError, now_ms: float, *, refresh: bool) -> None:
+        if refresh:
+            self._view.request_refresh()
+        state.last_error = error
+        state.failures += 1
+        settings = self.settings
+        state.not_before_ms = now_ms + backoff_ms(
+            state.failures, settings.retry_backoff_ms, settings.retry_backoff_max_ms, self._entropy.fraction()
+        )
+        if isinstance(error, ApiError) and not error.retriable:
+            self._surface(state, error)
+
+    def _surface(self, state: PartitionState, error: BarnabasError) -> None:
+        state.last_error = error
+        state.stopped = True
+        nothing = MessageSet(b"", self._codecs, from_offset=state.fetch_offset)
+        state.chunks.append(Chunk(state.place, nothing, state.fetch_offset, error))

@@ -1,0 +1,229 @@
+"""Messages of one partition that travel together, and what became of them."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ....ports.errors import BarnabasError
+from ....ports.words import TopicPartition
+from ...message.codec import Codec
+from ...message.message import Headers
+
+
+class Delivery(NamedTuple):
+    """Where a message came to stand. Offset -1: not told (acks=0), or an event handler did not send it on."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+DeliveryCallback = Callable[[BarnabasError | None, Delivery | None], None]
+"""Takes the error or the delivery; the other one is None. Runs on the producer's thread: keep it quick."""
+
+
+EncodedMessage = tuple[bytes | None, bytes | None, Headers, int | None]
+"""Value, key, headers, timestamp in ms (None: now)."""
+
+
+class Home:
+    """What a handle looks at to learn about its message: a batch, or a place to wait until there is one."""
+
+    __slots__ = ("callbacks", "done", "error")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.error: BarnabasError | None = None
+        self.callbacks: list[tuple[int, DeliveryCallback]] = []
+
+    def find(self, index: int) -> "tuple[Home, int]":
+        """Who knows about message `index`, and its number there."""
+        return self, index
+
+    def done_all(self) -> bool:
+        """True when the outcome of every message is known."""
+        return self.done
+
+    def all_delivered(self) -> bool:
+        """True when every message is known to have been delivered."""
+        return self.done and self.error is None
+
+    def delivery(self, index: int) -> Delivery:  # noqa: ARG002  # a batch tells its messages apart
+        """Where message `index` came to stand, when done. Raises the error it failed with."""
+        if self.error is not None:
+            raise self.error
+        return Delivery("", -1, -1, -1)
+
+    def finish(self, error: BarnabasError | None) -> None:
+        """Set the outcome. The callbacks stay for `tell`."""
+        self.error = error
+        self.done = True
+
+    def tell(self, failed: Callable[[BaseException], None]) -> None:
+        """Run the callbacks; `failed` gets what one raises."""
+        callbacks, self.callbacks = self.callbacks, []
+        for index, callback in callbacks:
+            try:
+                if self.error is not None:
+                    callback(self.error, None)
+                else:
+                    callback(None, self.delivery(index))
+            except Exception as error:  # noqa: BLE001  # it is reported, and the others must be told
+                failed(error)
+
+
+class Batch(Home):
+    """A batch on its way, as columns. A plain slotted class: the producer touches it for every message.
+
+    `keys`, `headers` and `timestamps` are None until a message brings one; then they are as long as `values`.
+    """
+
+    __slots__ = (
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "bytes",
+        "columns",
+        "count",
+        "created_ms",
+        "full",
+        "halves",
+        "headers",
+        "keys",
+        "log_append_time_ms",
+        "not_before_ms",
+        "place",
+        "producer_epoch",
+        "producer_id",
+        "timestamps",
+        "values",
+        "wall_ms",
+    )
+
+    def __init__(self, place: TopicPartition, now_ms: float, wall_ms: int) -> None:
+        super().__init__()
+        self.place = place
+        self.values: list[bytes | None] = []
+        self.keys: list[bytes | None] | None = None
+        self.headers: list[Headers] | None = None
+        self.timestamps: list[int | None] | None = None
+        self.columns = False
+        """Some message brought more than a value."""
+        self.count = 0
+        self.bytes = 0
+        """About what it takes on the wire, rather more (without compression)."""
+        self.created_ms = now_ms
+        self.wall_ms = wall_ms
+        """The timestamp of messages that bring none."""
+        self.full = False
+        """No message is added any more."""
+        self.attempts = 0
+        self.not_before_ms = 0.0
+        self.base_offset = -1
+        self.log_append_time_ms = -1
+        self.producer_id = self.producer_epoch = self.base_sequence = -1
+        """What an idempotent producer numbers it by, from its first attempt on."""
+        self.halves: tuple[Batch, Batch] | None = None
+        """What it was split into because a broker found it too large."""
+
+    def add(self, value: bytes | None, key: bytes | None, headers: Headers, timestamp_ms: int | None) -> None:
+        """Put a message last."""
+        count = self.count
+        self.values.append(value)
+        self.count = count + 1
+        if key is None and not headers and timestamp_ms is None and not self.columns:
+            return
+        self.columns = True
+        if key is not None or self.keys is not None:
+            if self.keys is None:
+                self.keys = [None] * count
+            self.keys.append(key)
+        if headers or self.headers is not None:
+            if self.headers is None:
+                self.headers = [()] * count
+            self.headers.append(headers)
+        if timestamp_ms is not None or self.timestamps is not None:
+            if self.timestamps is None:
+                self.timestamps = [None] * count
+            self.timestamps.append(timestamp_ms)
+
+    def add_values(self, values: list[bytes]) -> None:
+        """Put messages without keys, headers and timestamps last."""
+        count = len(values)
+        self.values += values
+        if self.keys is not None:
+            self.keys += [None] * count
+        if self.headers is not None:
+            self.headers += [()] * count
+        if self.timestamps is not None:
+            self.timestamps += [None] * count
+        self.count += count
+
+    def encode(self, codec: Codec | None) -> bytearray:
+        """The record batch. Raises `ApiError` for what has no encoding."""
+        from ...message.batch_writer import encode_columns
+
+        return encode_columns(
+            self.values,
+            keys=self.keys,
+            headers=self.headers,
+            timestamps=self.timestamps,
+            now_ms=self.wall_ms,
+            codec=codec,
+            producer_id=self.producer_id if self.base_sequence >= 0 else -1,
+            producer_epoch=self.producer_epoch if self.base_sequence >= 0 else -1,
+            base_sequence=self.base_sequence,
+        )
+
+    def find(self, index: int) -> tuple[Home, int]:
+        batch: Batch = self
+        while batch.halves is not None:
+            first, second = batch.halves
+            batch, index = (first, index) if index < first.count else (second, index - first.count)
+        return batch, index
+
+    def delivery(self, index: int) -> Delivery:
+        if self.error is not None:
+            raise self.error
+        timestamp: int | None = self.log_append_time_ms
+        if self.log_append_time_ms < 0:
+            own = self.timestamps[index] if self.timestamps is not None else None
+            timestamp = self.wall_ms if own is None else own
+        offset = self.base_offset + index if self.base_offset >= 0 else -1
+        return Delivery(self.place.topic, self.place.partition, offset, -1 if timestamp is None else timestamp)
+
+    def finish(self, error: BarnabasError | None) -> None:
+        super().finish(error)
+        self._drop_content()
+
+    def split(self) -> "tuple[Batch, Batch]":
+        """Two batches with half of the messages each, to be sent instead of this one."""
+        middle = self.count // 2
+        first, second = (Batch(self.place, self.created_ms, self.wall_ms) for _ in range(2))
+        for half, part in ((first, slice(0, middle)), (second, slice(middle, None))):
+            half.values = self.values[part]
+            half.keys = None if self.keys is None else self.keys[part]
+            half.headers = None if self.headers is None else self.headers[part]
+            half.timestamps = None if self.timestamps is None else self.timestamps[part]
+            half.count, half.full = len(half.values), True
+        first.bytes = self.bytes * first.count // self.count
+        second.bytes = self.bytes - first.bytes
+        for index, callback in self.callbacks:
+            half, start = (first, 0) if index < middle else (second, middle)
+            half.callbacks.append((index - start, callback))
+        self.callbacks = []
+        self._drop_content()
+        self.halves = (first, second)
+        return first, second
+
+    def done_all(self) -> bool:
+        return self.done if self.halves is None else all(half.done_all() for half in self.halves)
+
+    def all_delivered(self) -> bool:
+        return super().all_delivered() if self.halves is None else all(half.all_delivered() for half in self.halves)
+
+    def _drop_content(self) -> None:
+        """A user may keep the handles for long; only the timestamps are still of use."""
+        self.values = []
+        self.keys = None
+        self.headers = None

@@ -1,0 +1,205 @@
+"""The queue of the classic producer, with its hook points (facts A6; the right order of closing)."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from ....ports.errors import BarnabasError
+from ..effects import NEVER, Poll
+from ..errors import HookError
+from .handlers import CallbackHandler, EventHandler, ProducerItem
+
+IDLE_MS = 100.0
+"""An idle callback handler is asked for what it kept at most so often."""
+
+
+class HookSink(Protocol):
+    """Where items end; called without the lock."""
+
+    def route(self, item: ProducerItem) -> None:
+        """Encode the item and send it on its way; tells its own failures."""
+        ...
+
+    def failed(self, item: ProducerItem, error: BarnabasError) -> None:
+        """The item will not be sent; an item without a token has nobody to be told."""
+        ...
+
+    def handled(self, item: ProducerItem) -> None:
+        """The event handler has done with the item what it wanted, without sending it."""
+        ...
+
+    def report(self, text: str, error: BaseException) -> None: ...
+
+    def progress(self) -> None:
+        """Something that others may wait for has changed."""
+        ...
+
+    def has_room(self) -> bool:
+        """False while what was routed fills the memory."""
+        ...
+
+
+class HookQueue:
+    """Items between `send` and the event handler. Takes `lock` by itself; hooks run outside of it."""
+
+    def __init__(
+        self,
+        sink: HookSink,
+        callbacks: CallbackHandler | None,
+        events: EventHandler,
+        *,
+        batch_messages: int,
+        queue_ms: float,
+        lock: AbstractContextManager[object],
+    ) -> None:
+        self._sink = sink
+        self._callbacks = callbacks or CallbackHandler()
+        self._events = events
+        self._batch_messages = batch_messages
+        self._queue_ms = queue_ms
+        self._idle_ms = NEVER if callbacks is None else max(queue_ms, IDLE_MS)
+        self._lock = lock
+        self._queue: deque[ProducerItem] = deque()
+        self._batch: list[ProducerItem] = []
+        self._last_ms = -NEVER
+        self._taken = 0
+        self._sent: set[int] = set()
+        self.put_count = 0
+        self.dispatched_count = 0
+        """So many of the items put have left the queue and the batch, in order."""
+        self.hurry = 0
+        """While > 0 a batch need not fill up."""
+        self.closing = False
+        self.drained = False
+        """Closing, and everything has been handed to the event handler."""
+
+    @property
+    def waiting(self) -> int:
+        """Items not yet handed to the event handler. With the lock held."""
+        return self.put_count - self.dispatched_count
+
+    def before_enqueue(self, item: ProducerItem) -> ProducerItem:
+        """Run the hook. Raises `HookError`."""
+        try:
+            changed = self._callbacks.before_enqueue(item)
+        except Exception as error:
+            self._sink.report("callback handler: before_enqueue failed", error)
+            raise HookError(f"before_enqueue failed: {error!r}") from error
+        if not isinstance(changed, ProducerItem):
+            raise HookError(f"before_enqueue returned {changed!r}, not an item")
+        return changed
+
+    def after_enqueue(self, item: ProducerItem, added: bool) -> None:
+        """Run the hook; the item is on its way, or refused, whatever the hook does."""
+        try:
+            self._callbacks.after_enqueue(item, added)
+        except Exception as error:  # noqa: BLE001  # reported
+            self._sink.report("callback handler: after_enqueue failed", error)
+
+    def put(self, item: ProducerItem) -> None:
+        """Queue an item. With the lock held."""
+        self._queue.append(item)
+        self.put_count += 1
+
+    def poll(self, now_ms: float) -> Poll:
+        if self.drained:
+            return Poll([], NEVER)
+        if self._last_ms == -NEVER:
+            self._last_ms = now_ms
+        while self._sink.has_room():
+            with self._lock:
+                item = self._queue.popleft() if self._queue else None
+            if item is None:
+                break
+            self._taken += 1
+            self._batch += self._dequeued(item)
+            if len(self._batch) >= self._batch_messages:
+                self._dispatch(now_ms)
+        if not self._sink.has_room():
+            return Poll([], NEVER)  # an answer frees memory, and comes back here
+        if self.closing:
+            self._drain(now_ms)
+            return Poll([], NEVER)
+        limit = self._queue_ms if self._batch else self._idle_ms
+        if now_ms >= self._last_ms + limit or (self.hurry and self._taken > self.dispatched_count):
+            self._batch += self._dequeued(None)
+            self._dispatch(now_ms)
+            limit = self._idle_ms
+        return Poll([], self._last_ms + limit)
+
+    def close_handlers(self) -> None:
+        """Everything is delivered; tell the handlers."""
+        for name, close in (("event handler", self._events.close), ("callback handler", self._callbacks.close)):
+            try:
+                close()
+            except Exception as error:  # noqa: BLE001  # reported, and the other one is to be closed
+                self._sink.report(f"{name}: close failed", error)
+
+    def _dequeued(self, item: ProducerItem | None) -> Sequence[ProducerItem]:
+        try:
+            return _items(self._callbacks.after_dequeue(item), "after_dequeue")
+        except Exception as error:  # noqa: BLE001  # reported; the message's handle tells it
+            self._hook_failed("after_dequeue", error, () if item is None else (item,))
+            return ()
+
+    def _drain(self, now_ms: float) -> None:
+        self._batch += self._dequeued(None)
+        try:
+            self._batch += _items(self._callbacks.last_batch_before_close(), "last_batch_before_close")
+        except Exception as error:  # noqa: BLE001  # reported; what is in the batch goes out
+            self._sink.report("callback handler: last_batch_before_close failed", error)
+        self._dispatch(now_ms)
+        self.drained = True
+        self._sink.progress()
+
+    def _dispatch(self, now_ms: float) -> None:
+        self._last_ms = now_ms
+        batch, self._batch = self._batch, []
+        if batch:
+            try:
+                items: Sequence[ProducerItem] = _items(self._callbacks.before_send(tuple(batch)), "before_send")
+            except Exception as error:  # noqa: BLE001  # reported; the messages' handles tell it
+                self._hook_failed("before_send", error, batch)
+            else:
+                self._hand_over(batch, items)
+        with self._lock:
+            self.dispatched_count = self._taken
+        self._sink.progress()
+
+    def _hand_over(self, batch: Sequence[ProducerItem], items: Sequence[ProducerItem]) -> None:
+        self._sent.clear()
+        tokens = {id(item.token): item for item in (*batch, *items) if item.token is not None}
+        try:
+            if items:
+                self._events.handle(items, self._send)
+        except Exception as error:  # noqa: BLE001  # reported; the messages' handles tell it
+            left = [item for key, item in tokens.items() if key not in self._sent]
+            self._hook_failed("handle", error, left)
+            return
+        for key, item in tokens.items():
+            if key not in self._sent:
+                self._sink.handled(item)
+
+    def _send(self, items: Iterable[ProducerItem]) -> None:
+        for item in _items(items, "send"):
+            if item.token is not None:
+                if id(item.token) in self._sent:
+                    raise HookError("an item was sent twice; give a copy no token")
+                self._sent.add(id(item.token))
+            self._sink.route(item)
+
+    def _hook_failed(self, hook: str, error: Exception, items: Iterable[ProducerItem]) -> None:
+        self._sink.report(f"handler: {hook} failed", error)
+        failure = HookError(f"{hook} failed: {error!r}")
+        failure.__cause__ = error
+        for item in items:
+            self._sink.failed(item, failure)
+
+
+def _items(given: object, hook: str) -> list[ProducerItem]:
+    if isinstance(given, Iterable):
+        items = list(given)
+        if all(isinstance(item, ProducerItem) for item in items):
+            return items
+    raise HookError(f"{hook} gave {given!r}, not a sequence of items")

@@ -1,0 +1,143 @@
+"""Who an idempotent producer is: its id and epoch, and per partition the sequence number that comes next (facts B2).
+
+A batch gets its numbers when it is sent for the first time and keeps them however often it is sent. One batch per
+partition is on its way, so numbers never wait for each other. Where the fate of a batch stays unknown, or the broker
+knows other numbers than we do, a new epoch begins: each partition goes on with it, from 0, when it has nothing under
+way.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
+from ....ports.entropy import Entropy
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
+from ....ports.words import TopicPartition
+from ..cluster_view import ClusterView
+from ..effects import NEVER, Poll, Send, backoff_ms
+from .batch import Batch
+
+SEQUENCE_MASK = 0x7FFFFFFF
+EPOCH_MAX = 2**15 - 1
+
+REPEATED = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+"""The batch is there, though the broker no longer knows where."""
+LOST_COUNT = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+"""The broker knows other numbers than we do."""
+
+
+class _Run(NamedTuple):
+    """Where a partition stands."""
+
+    producer_id: int
+    epoch: int
+    next_sequence: int
+
+
+class ProducerIdentity:
+    """Asks a broker for an id when one is needed. Used by the sender, on the reactor's thread only."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        entropy: Entropy,
+        *,
+        retry_backoff_ms: float,
+        retry_backoff_max_ms: float,
+        unsupported: Callable[[], None],
+    ) -> None:
+        """`unsupported` is called once if the brokers are too old to know idempotent producers."""
+        self._view = view
+        self._entropy = entropy
+        self._backoff = (retry_backoff_ms, retry_backoff_max_ms)
+        self._unsupported = unsupported
+        self.producer_id = -1
+        self.epoch = -1
+        self.supported = True
+        """False once a broker did not know the question: batches then go without numbers."""
+        self._runs: dict[TopicPartition, _Run] = {}
+        self._next_epoch = False
+        self._in_flight = False
+        self._failures = 0
+        self._not_before_ms = -NEVER
+        self._error: BarnabasError | None = None
+
+    def poll(self, now_ms: float) -> Poll:
+        if self._in_flight or self.producer_id >= 0 or not self.supported:
+            return Poll([], NEVER)
+        if now_ms < self._not_before_ms:
+            return Poll([], self._not_before_ms)
+        self._in_flight = True
+        return Poll([Send(self._view.any_node(), InitProducerId(), self._answered)], NEVER)
+
+    def prepare(self) -> bool:
+        """Begin the next epoch if one is needed; True if batches can be sent."""
+        if self._next_epoch:
+            self._next_epoch = False
+            self.epoch += 1
+            if self.epoch >= EPOCH_MAX:
+                self.producer_id = self.epoch = -1  # a fresh id is asked for
+        return self.producer_id >= 0 or not self.supported
+
+    def take_error(self) -> BarnabasError | None:
+        """Why there is no id and waiting does not help; told once, before asking again."""
+        error, self._error = self._error, None
+        return error
+
+    def number(self, batch: Batch) -> None:
+        """Give the batch its numbers, unless it has them. After `prepare` has said yes, and for that turn only."""
+        if batch.base_sequence >= 0 or self.producer_id < 0:
+            return
+        run = self._runs.get(batch.place)
+        if run is None or run.producer_id != self.producer_id or run.epoch != self.epoch:
+            run = _Run(self.producer_id, self.epoch, 0)
+        batch.producer_id, batch.producer_epoch, batch.base_sequence = run
+        self._runs[batch.place] = run._replace(next_sequence=(run.next_sequence + batch.count) & SEQUENCE_MASK)
+
+    def take_back(self, batch: Batch) -> None:
+        """The batch has certainly not been appended and will not be sent as it is: its numbers are free again."""
+        run = self._runs.get(batch.place)
+        if batch.base_sequence >= 0 and run is not None:
+            if (run.producer_id, run.epoch) == (batch.producer_id, batch.producer_epoch):
+                self._runs[batch.place] = run._replace(next_sequence=batch.base_sequence)
+            batch.base_sequence = -1
+
+    def give_up(self, batch: Batch) -> None:
+        """The batch is not sent again, and nobody knows if it was appended: what follows needs another epoch."""
+        if batch.base_sequence >= 0:
+            self._begin_epoch_after(batch)
+
+    def lost_count(self, batch: Batch) -> None:
+        """The broker knows other numbers: the batch gets new ones in another epoch."""
+        self._begin_epoch_after(batch)
+        batch.base_sequence = -1
+
+    def _begin_epoch_after(self, batch: Batch) -> None:
+        if (batch.producer_id, batch.producer_epoch) == (self.producer_id, self.epoch):
+            self._next_epoch = True
+        self._runs.pop(batch.place, None)
+
+    def _answered(self, result: Any, now_ms: float) -> None:
+        self._in_flight = False
+        error: BarnabasError | None = result if isinstance(result, BarnabasError) else None
+        if isinstance(result, InitProducerIdResult):
+            if result.error is ErrorCode.NONE:
+                self.producer_id, self.epoch = result.producer_id, result.producer_epoch
+                self._failures = 0
+                self._not_before_ms = -NEVER
+                return
+            error = ApiError(result.error, "the broker gives no producer id")
+        if isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
+            self.supported = False
+            self._unsupported()
+            return
+        if isinstance(error, ApiError) and not error.retriable:
+            self._error = error
+        self._view.try_another()
+        self._failures += 1
+        self._not_before_ms = now_ms + backoff_ms(self._failures, *self._backoff, self._entropy.fraction())

@@ -1,0 +1,27 @@
+"""Which partition a message goes to when its sender does not say."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from ....ports.entropy import Entropy
+
+
+class Partitioner(ABC):
+    """Chooses partitions for one producer. Calls come one at a time; an exception fails the message in question."""
+
+    @property
+    def sticky(self) -> bool:
+        """True if messages without a key keep to one partition until `next_batch`: runs of them need one call."""
+        return False
+
+    def start(self, entropy: Entropy) -> None:  # noqa: B027  # not every partitioner rolls dice
+        """Called once before anything else, with the randomness of the producer."""
+
+    @abstractmethod
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
+    ) -> int:
+        """A number in [0, `partitions`). `available` are those that have a leader now; it is never empty."""
+
+    def next_batch(self, topic: str, partition: int) -> None:  # noqa: B027  # only sticky partitioners care
+        """A batch of that partition has just been completed, so that the next message begins a new one."""

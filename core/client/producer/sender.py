@@ -1,0 +1,245 @@
+"""Sends the batches of an accumulator to the leaders, and again while that may help (facts C4, C6)."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ....ports.broker_api import Produce, ProducePartition, ProduceResult, ProduceResultPartition
+from ....ports.entropy import Entropy
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
+from ....ports.values import frozen
+from ....ports.words import TopicPartition
+from ...message.codec import Codec
+from ..cluster_view import ClusterView
+from ..effects import NEVER, Poll, Send, backoff_ms
+from ..errors import EncodeError
+from .accumulator import Accumulator
+from .batch import Batch
+from .identity import LOST_COUNT, REPEATED, ProducerIdentity
+
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+
+
+@frozen(kw_only=True)
+class SenderSettings:
+    """Times in ms."""
+
+    acks: int = -1
+    retries: int = 2_147_483_647
+    retry_backoff_ms: float = 100
+    retry_backoff_max_ms: float = 1000
+    delivery_timeout_ms: float = 120_000
+    request_timeout_ms: int = 30_000
+    max_in_flight: int = 5
+    """Produce requests per broker; per partition it is always one."""
+    max_request_size: int = 1_048_576
+    """Of the batches in one request; a batch that is larger by itself travels alone."""
+
+
+class Sender:
+    """Drives batches to their outcome. Polled by the shell without the lock: it takes `lock` where it needs it."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        view: ClusterView,
+        entropy: Entropy,
+        settings: SenderSettings,
+        *,
+        codec_for: Callable[[str], Codec | None],
+        lock: AbstractContextManager[object],
+        settled: Callable[[Sequence[Batch]], None],
+        identity: ProducerIdentity | None = None,
+    ) -> None:
+        """`codec_for` tells how to compress a topic. `settled` gets what has a known outcome, outside of the lock.
+
+        `identity` numbers the batches of an idempotent producer.
+        """
+        self._accumulator = accumulator
+        self._view = view
+        self._entropy = entropy
+        self._settings = settings
+        self._codec_for = codec_for
+        self._lock = lock
+        self._settled = settled
+        self._identity = identity
+        self._in_flight: dict[int, int] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are not answered yet."""
+        return sum(self._in_flight.values())
+
+    def poll(self, now_ms: float) -> Poll:
+        with self._lock:
+            late, wake_late = self._accumulator.expire(now_ms)
+            self._give_up(late)
+            for place in self._accumulator.waiting():
+                if self._view.leader(*place) is None:
+                    self._view.request_refresh()
+                    break
+            ready, wake = list[Batch](), NEVER
+            if self._identity is None or self._identity.prepare():
+                ready, wake = self._accumulator.take_ready(now_ms, self._sendable)
+        if late:
+            self._finish(late, self._expired())
+        sends = self._requests(ready)
+        wake = min(wake, wake_late)
+        if self._identity is not None:
+            refused = self._identity.take_error()
+            if refused is not None:
+                self.fail_waiting(refused)
+            asking = self._identity.poll(now_ms)
+            sends, wake = sends + asking.sends, min(wake, asking.wake_ms)
+        return Poll(sends, wake)
+
+    def fail_waiting(self, error: BarnabasError) -> None:
+        """Give up what is not in flight."""
+        with self._lock:
+            batches = self._accumulator.take_all()
+        self._give_up(batches)
+        self._finish(batches, error)
+
+    def _give_up(self, batches: Sequence[Batch]) -> None:
+        if self._identity is not None:
+            for batch in batches:
+                self._identity.give_up(batch)
+
+    def _expired(self) -> BarnabasError:
+        why = f"; last: {self._view.last_error}" if self._view.last_error is not None else ""
+        limit = self._settings.delivery_timeout_ms
+        return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"not delivered within delivery.timeout.ms ({limit:g} ms){why}")
+
+    def _sendable(self, place: TopicPartition) -> bool:
+        node = self._view.leader(*place)
+        return node is not None and self._in_flight.get(node, 0) < self._settings.max_in_flight
+
+    def _requests(self, ready: Sequence[Batch]) -> list[Send]:
+        groups: dict[int, list[tuple[Batch, bytearray]]] = {}
+        sends: list[Send] = []
+        sizes: dict[int, int] = {}
+        for batch in ready:
+            node = self._view.leader(*batch.place)
+            if node is None:  # gone between two looks
+                with self._lock:
+                    self._accumulator.give_back(batch)
+                    self._view.request_refresh()
+                continue
+            try:
+                if self._identity is not None:
+                    self._identity.number(batch)
+                records = batch.encode(self._codec_for(batch.place.topic))
+            except Exception as error:  # noqa: BLE001  # a codec may be anyone's; the handles tell it
+                self._refused(batch, _encode_error(batch, error))
+                continue
+            size = sizes.get(node, 0)
+            if size and size + len(records) > self._settings.max_request_size:
+                sends.append(self._request(node, groups.pop(node)))
+                size = 0
+            sizes[node] = size + len(records)
+            groups.setdefault(node, []).append((batch, records))
+        sends += [self._request(node, group) for node, group in groups.items()]
+        return sends
+
+    def _request(self, node: int, group: Sequence[tuple[Batch, bytearray]]) -> Send:
+        self._in_flight[node] = self._in_flight.get(node, 0) + 1
+        batches = [batch for batch, _ in group]
+        request = Produce(
+            partitions=[
+                ProducePartition(batch.place.topic, batch.place.partition, memoryview(records))
+                for batch, records in group
+            ],
+            acks=self._settings.acks,
+            timeout_ms=self._settings.request_timeout_ms,
+        )
+
+        def answered(result: Any, now_ms: float) -> None:
+            self._in_flight[node] -= 1
+            self._answered(batches, result, now_ms)
+
+        return Send(node, request, answered)
+
+    def _answered(self, batches: Sequence[Batch], result: Any, now_ms: float) -> None:
+        if isinstance(result, ProduceResult):
+            for batch, outcome in zip(batches, result.partitions, strict=True):
+                self._outcome(batch, outcome, now_ms)
+            return
+        again = not isinstance(result, ApiError) or result.retriable
+        for batch in batches:
+            self._failed(batch, result, now_ms, again=again, refresh=True)
+
+    def _outcome(self, batch: Batch, outcome: ProduceResultPartition, now_ms: float) -> None:
+        code, numbered = outcome.error, batch.base_sequence >= 0
+        if code is ErrorCode.NONE or (code is REPEATED and numbered):
+            batch.base_offset = outcome.base_offset
+            batch.log_append_time_ms = outcome.log_append_time_ms
+            self._settle(batch, None)
+        elif code in _TOO_LARGE and batch.count > 1:
+            if self._identity is not None:
+                self._identity.take_back(batch)
+            with self._lock:
+                self._accumulator.split(batch)
+        else:
+            text = outcome.error_message or str(batch.place)
+            text += "".join(f"; record {r.index}: {r.message or 'refused'}" for r in outcome.record_errors)
+            again = code.retriable
+            if self._identity is not None and numbered and code in LOST_COUNT:
+                self._identity.lost_count(batch)
+                again = True
+            self._failed(batch, ApiError(code, text), now_ms, again=again, refresh=code.refresh_metadata)
+
+    def _failed(self, batch: Batch, error: BarnabasError, now_ms: float, *, again: bool, refresh: bool) -> None:
+        settings = self._settings
+        if refresh:
+            with self._lock:
+                self._view.request_refresh()
+        late = now_ms >= batch.created_ms + settings.delivery_timeout_ms
+        if not again:
+            self._refused(batch, error)
+            return
+        if late or batch.attempts >= settings.retries:
+            self._give_up([batch])
+            self._settle(batch, error)
+            return
+        batch.attempts += 1
+        batch.not_before_ms = now_ms + backoff_ms(
+            batch.attempts, settings.retry_backoff_ms, settings.retry_backoff_max_ms, self._entropy.fraction()
+        )
+        with self._lock:
+            self._accumulator.give_back(batch)
+
+    def _refused(self, batch: Batch, error: BarnabasError) -> None:
+        """The batch fails for good. If it was never tried before, it is certain that it has not been appended."""
+        if self._identity is not None:
+            if not batch.attempts and _is_certain(error):
+                self._identity.take_back(batch)
+            else:
+                self._identity.give_up(batch)
+        self._settle(batch, error)
+
+    def _settle(self, batch: Batch, error: BarnabasError | None) -> None:
+        with self._lock:
+            self._accumulator.settle(batch)
+        self._finish([batch], error)
+
+    def _finish(self, batches: Sequence[Batch], error: BarnabasError | None) -> None:
+        with self._lock:  # nobody adds a callback between its end and `settled`
+            for batch in batches:
+                batch.finish(error)
+        self._settled(batches)
+
+
+def _is_certain(error: BarnabasError) -> bool:
+    """True if a request that failed with this has changed nothing."""
+    return isinstance(error, EncodeError) or (
+        isinstance(error, ApiError) and error.code is not ErrorCode.UNKNOWN_SERVER_ERROR
+    )
+
+
+def _encode_error(batch: Batch, error: Exception) -> BarnabasError:
+    if isinstance(error, BarnabasError):
+        return error
+    made = EncodeError(f"a batch of {batch.place} could not be encoded: {error!r}")
+    made.__cause__ = error
+    return made

@@ -1,0 +1,1 @@
+"""Coordinators: what a broker keeps in internal topics on behalf of clients."""

@@ -1,0 +1,338 @@
+"""The coordinator of a broker's groups: every group request but FindCoordinator comes here (facts C6)."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
+
+from ....ports.broker_api import (
+    Caller,
+    DeleteGroups,
+    DeleteGroupsResult,
+    DescribeGroups,
+    DescribeGroupsResult,
+    GroupOutcome,
+    Heartbeat,
+    HeartbeatResult,
+    JoinGroup,
+    JoinGroupResult,
+    LeaveGroup,
+    LeaveGroupResult,
+    LeftMember,
+    ListGroups,
+    ListGroupsResult,
+    OffsetCommit,
+    OffsetCommitResult,
+    OffsetDelete,
+    OffsetDeleteResult,
+    OffsetFetch,
+    OffsetFetchResult,
+    Reply,
+    SyncGroup,
+    SyncGroupResult,
+)
+from ....ports.clock import Clock
+from ....ports.entropy import Entropy
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.report import info
+from ....ports.scheduler import Outcome, Scheduler, Timer
+from ....ports.words import TopicPartition
+from ...traffic.steps import StepRunner, Steps
+from .config import GroupConfig
+from .counters import GroupCounters
+from .describing import describe_groups, list_groups
+from .entry import Entry
+from .loading import Loading
+from .member import metadata_bytes, protocols_by_name
+from .positions import Knows, Positions, end_of, tombstones
+from .runtime import Append, GroupRuntime, group_error
+from .states import GroupState
+
+T = TypeVar("T")
+
+_EXPIRE_AT_ONCE = 1000
+"""So many groups are looked at for old positions before others get their turn."""
+_ID_PREFIX_MAX = 255
+
+
+class GroupCoordinator:
+    """Owner thread only. The handlers take `(request, caller, reply)` as every service does, and reply exactly once.
+
+    A partition of `__consumer_offsets` that this broker comes to lead goes through `begin_load`, then `loaded`; one
+    that it no longer leads through `unload`. Before that, its groups are answered with NOT_COORDINATOR, between the two
+    with COORDINATOR_LOAD_IN_PROGRESS.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: GroupConfig,
+        partition_count: int,
+        clock: Clock,
+        scheduler: Scheduler,
+        entropy: Entropy,
+        append: Append,
+        knows: Knows,
+        report: Callable[[str], None],
+        counters: GroupCounters | None = None,
+        steps: StepRunner | None = None,
+    ) -> None:
+        """`knows` tells which partitions exist; `partition_count` is that of `__consumer_offsets`; long answers are
+        made on `steps`, beside other work (None: of its own)."""
+        self._runtime = GroupRuntime(
+            config=config,
+            partition_count=partition_count,
+            clock=clock,
+            scheduler=scheduler,
+            append=append,
+            report=report,
+            counters=counters or GroupCounters(),
+        )
+        self._steps = steps or StepRunner(scheduler, clock, lambda error: report(f"an answer failed: {error}"))
+        self._table = self._runtime.table
+        self._entropy = entropy
+        self._positions = Positions(self._runtime, knows)
+        self._promised: deque[tuple[str, str]] = deque()
+        self._promised_bytes = 0
+        self._expiry: Timer | None = None
+
+    @property
+    def config(self) -> GroupConfig:
+        """May be replaced at any time; it counts from the next event on."""
+        return self._runtime.config
+
+    @config.setter
+    def config(self, config: GroupConfig) -> None:
+        self._runtime.config = config
+
+    @property
+    def partition_count(self) -> int:
+        """Of `__consumer_offsets`; may be set before the first `begin_load`."""
+        return self._table.partition_count
+
+    @partition_count.setter
+    def partition_count(self, count: int) -> None:
+        self._table.partition_count = count
+
+    @property
+    def partitions(self) -> Sequence[int]:
+        """Which partitions of `__consumer_offsets` are here, those being loaded too."""
+        return self._table.partitions
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` whose leader coordinates the group (for FindCoordinator)."""
+        return self._table.partition_of(group_id)
+
+    # --- the partitions that are here
+
+    def start(self) -> None:
+        """Look for old positions every offsets.retention.check.interval.ms from now on."""
+        self._expiry = self._runtime.scheduler.call_later(
+            self.config.offsets_retention_check_interval_ms, self._expire_and_again
+        )
+
+    def close(self) -> None:
+        """Give everything up: whoever waits is told NOT_COORDINATOR."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        for partition in self.partitions:
+            self.unload(partition)
+
+    def begin_load(self, partition: int) -> Loading:
+        """This broker leads the partition. Feed its records to what is returned (on any thread), then call `loaded`."""
+        self.unload(partition)
+        return self._table.begin(partition)
+
+    def loaded(self, loading: Loading) -> None:
+        """The partition is read to its end. Harmless when it has been unloaded or begun anew since."""
+        self._runtime.restore(loading)
+
+    def unload(self, partition: int) -> None:
+        """This broker does not lead the partition any more; whoever waits is told NOT_COORDINATOR."""
+        for entry in self._table.drop(partition):
+            self._runtime.end(entry, ErrorCode.NOT_COORDINATOR)
+
+    def partitions_deleted(self, partitions: Collection[TopicPartition], *, kept_in: int | None = None) -> None:
+        """These partitions of topics are no more: neither are the positions in them, of all groups or of those whose
+        partition of `__consumer_offsets` is given (it has been loaded, and tells of what is no more)."""
+        self._positions.forget_partitions(partitions, kept_in)
+
+    # --- how much there is
+
+    def group_count(self, state: GroupState | None = None) -> int:
+        """How many groups there are, or are in that state. Any thread."""
+        return sum(state is None or entry.group.state is state for entry in tuple(self._table))
+
+    def offset_count(self) -> int:
+        """How many positions are committed, in all groups. Any thread."""
+        return sum(len(entry.offsets) for entry in tuple(self._table))
+
+    # --- members
+
+    def join(self, request: JoinGroup, caller: Caller, reply: Reply[JoinGroupResult]) -> None:
+        runtime = self._runtime
+        error = self._refuse_join(request)
+        if error is not ErrorCode.NONE:
+            runtime.answer(reply, JoinGroupResult(error=error, member_id=request.member_id))
+            return
+        entry = self._table.get(request.group_id) or runtime.create(request.group_id)
+        fresh_id = "" if request.member_id else self._fresh_id(request.group_instance_id or caller.client_id or "")
+        effects = entry.group.join(request, caller, reply, runtime.now_ms, fresh_id)
+        promised = fresh_id in entry.group.promised
+        runtime.drive(entry, effects)
+        if promised:
+            self._remember_promise(request.group_id, fresh_id)
+
+    def sync(self, request: SyncGroup, _caller: Caller, reply: Reply[SyncGroupResult]) -> None:
+        error, entry = self._find(request.group_id)
+        if entry is None:
+            if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                error = ErrorCode.REBALANCE_IN_PROGRESS  # the member joins again, which it can retry
+            self._runtime.answer(reply, SyncGroupResult(error=error))
+            return
+        self._runtime.drive(entry, entry.group.sync(request, reply, self._runtime.now_ms))
+
+    def heartbeat(self, request: Heartbeat, _caller: Caller, reply: Reply[HeartbeatResult]) -> None:
+        error, entry = self._find(request.group_id)
+        if entry is not None:
+            error = entry.group.heartbeat(request, self._runtime.now_ms)
+        elif error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            error = ErrorCode.NONE  # nobody's session ends before the group is there
+        self._runtime.answer(reply, HeartbeatResult(error=error))
+
+    def leave(self, request: LeaveGroup, _caller: Caller, reply: Reply[LeaveGroupResult]) -> None:
+        error, entry = self._find(request.group_id)
+        if entry is not None:
+            self._runtime.drive(entry, entry.group.leave(request, reply, self._runtime.now_ms))
+        elif error is ErrorCode.UNKNOWN_MEMBER_ID:
+            left = [
+                LeftMember(member_id=each.member_id, group_instance_id=each.group_instance_id, error=error)
+                for each in request.members
+            ]
+            self._runtime.answer(reply, LeaveGroupResult(members=left))
+        else:
+            self._runtime.answer(reply, LeaveGroupResult(error=error))
+
+    # --- positions
+
+    def commit_offsets(self, request: OffsetCommit, _caller: Caller, reply: Reply[OffsetCommitResult]) -> None:
+        self._positions.commit(request, reply)
+
+    def fetch_offsets(self, request: OffsetFetch, caller: Caller, reply: Reply[OffsetFetchResult]) -> None:
+        self._answer_in_steps(self._positions.fetch(request), caller, reply)
+
+    def delete_offsets(self, request: OffsetDelete, _caller: Caller, reply: Reply[OffsetDeleteResult]) -> None:
+        self._positions.delete(request, reply)
+
+    # --- administration
+
+    def describe_groups(self, request: DescribeGroups, caller: Caller, reply: Reply[DescribeGroupsResult]) -> None:
+        self._answer_in_steps(describe_groups(self._table, request), caller, reply)
+
+    def list_groups(self, request: ListGroups, caller: Caller, reply: Reply[ListGroupsResult]) -> None:
+        self._answer_in_steps(list_groups(self._table, request), caller, reply)
+
+    def _answer_in_steps(self, steps: Steps[T], caller: Caller, reply: Reply[T]) -> None:
+        """Of what may take long: others have their turn in between."""
+
+        def done(made: Outcome[T]) -> None:
+            if made.error is None:
+                self._runtime.answer(reply, made.value)
+                return
+            self._runtime.report(f"an answer about groups failed: {type(made.error).__name__}: {made.error}")
+            failed = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says more")
+            self._runtime.answer(reply, failed)
+
+        self._steps.run(steps, done, caller.connection or None)
+
+    def delete_groups(self, request: DeleteGroups, _caller: Caller, reply: Reply[DeleteGroupsResult]) -> None:
+        outcomes: dict[str, ErrorCode] = {}
+        wanted = tuple(dict.fromkeys(request.group_ids))
+
+        def done(group_id: str, error: ErrorCode) -> None:
+            outcomes[group_id] = error
+            if len(outcomes) == len(wanted):
+                result = [GroupOutcome(group_id=each, error=outcomes[each]) for each in request.group_ids]
+                self._runtime.answer(reply, DeleteGroupsResult(groups=result))
+
+        for group_id in wanted:
+            self._delete(group_id, done)
+        if not wanted:
+            self._runtime.answer(reply, DeleteGroupsResult(groups=[]))
+
+    # --- within
+
+    def _find(self, group_id: str) -> tuple[ErrorCode, Entry | None]:
+        error = self._table.refusal(group_id)
+        entry = self._table.get(group_id) if error is ErrorCode.NONE else None
+        return (ErrorCode.UNKNOWN_MEMBER_ID if entry is None and error is ErrorCode.NONE else error), entry
+
+    def _refuse_join(self, request: JoinGroup) -> ErrorCode:
+        error, config = self._table.refusal(request.group_id), self.config
+        if error is not ErrorCode.NONE:
+            return error
+        shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        if not shortest <= request.session_timeout_ms <= longest:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        if metadata_bytes(protocols_by_name(request.protocols)) > config.member_metadata_max_bytes:
+            return ErrorCode.UNKNOWN_SERVER_ERROR  # as later for all members, when their group could not be written
+        entry = self._table.get(request.group_id)
+        if entry is None and request.member_id:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        is_member = entry is not None and request.member_id in entry.group.roster
+        if not is_member and self._runtime.members_bytes >= config.members_max_bytes:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def _fresh_id(self, prefix: str) -> str:
+        """As Kafka's: what the member calls itself, and a UUID."""
+        token = self._entropy.token(16).hex()
+        parts = (token[:8], token[8:12], token[12:16], token[16:20], token[20:])
+        return "-".join((prefix[:_ID_PREFIX_MAX], *parts))
+
+    def _remember_promise(self, group_id: str, member_id: str) -> None:
+        """Of all the ids that were given out, so many newest ones can still be used."""
+        config = self.config
+        self._promised.append((group_id, member_id))
+        self._promised_bytes += len(group_id) + len(member_id)
+        while len(self._promised) > config.promised_ids_max or self._promised_bytes > config.promised_bytes_max:
+            oldest_group, oldest_id = self._promised.popleft()
+            self._promised_bytes -= len(oldest_group) + len(oldest_id)
+            entry = self._table.get(oldest_group)
+            if entry is not None:
+                self._runtime.drive(entry, entry.group.forget_promised(oldest_id, self._runtime.now_ms))
+
+    def _delete(self, group_id: str, done: Callable[[str, ErrorCode], None]) -> None:
+        error = self._table.refusal(group_id, may_be_empty=True)
+        entry = self._table.get(group_id)
+        if error is ErrorCode.NONE and entry is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        elif entry is not None and entry.group.state is not GroupState.EMPTY:
+            error = ErrorCode.NON_EMPTY_GROUP
+        if error is not ErrorCode.NONE or entry is None:
+            done(group_id, error)
+            return
+        self._runtime.report(info(f"group {group_id} was deleted", group=group_id))
+        records = tombstones(entry, entry.offsets.forget_all()) + end_of(entry)
+        self._runtime.end(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+        def written(error: ErrorCode) -> None:
+            self._runtime.note_failure(f"the end of group {group_id}", entry.partition, error)
+            done(group_id, group_error(error))
+
+        self._runtime.write(entry.partition, records, written)
+
+    def _expire_and_again(self) -> None:
+        entries = tuple(self._table)
+
+        def expire(start: int) -> None:
+            self._positions.expire(entries[start : start + _EXPIRE_AT_ONCE])
+            if self._expiry is None:
+                return
+            if start + _EXPIRE_AT_ONCE < len(entries):
+                self._expiry = self._runtime.scheduler.call_later(0, lambda: expire(start + _EXPIRE_AT_ONCE))
+            else:
+                self.start()
+
+        expire(0)

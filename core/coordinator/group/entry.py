@@ -1,0 +1,36 @@
+"""One group of a coordinator: its members, its positions, and the timer that wakes it."""
+
+from attrs import define
+
+from ....ports.scheduler import Timer
+from .group import Group
+from .offsets import GroupOffsets
+from .states import GroupState
+
+
+@define(kw_only=True, eq=False)
+class Entry:
+    """`partition` is the one of `__consumer_offsets` that keeps it; `state_since_ms` is wall-clock time, -1 unknown."""
+
+    group: Group
+    offsets: GroupOffsets
+    partition: int
+    state_since_ms: int
+    state: GroupState = GroupState.EMPTY
+    """As last seen, like its generation: what has changed since is told to the log."""
+    generation: int = 0
+    size_bytes: int = 0
+    """Of its members, as counted so far."""
+    timer: Timer | None = None
+    timer_due_ms: float = 0.0
+
+    @property
+    def is_void(self) -> bool:
+        """Nothing of it is kept anywhere, nor need be."""
+        group = self.group
+        return group.state is GroupState.EMPTY and not group.generation and not group.promised and self.offsets.is_void
+
+    @property
+    def is_over(self) -> bool:
+        """It has neither members nor positions."""
+        return self.group.state is GroupState.EMPTY and not self.group.promised and self.offsets.is_void

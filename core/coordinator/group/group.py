@@ -1,0 +1,418 @@
+"""One consumer group: who is a member, in which generation, and with what to read (facts C6).
+
+A state machine without a clock: every event brings the time (monotonic milliseconds) and returns what is to be done;
+`next_due_ms` tells when to call `tick`. Whatever waits for an answer gets exactly one.
+"""
+
+from ....ports.broker_api import (
+    Caller,
+    Heartbeat,
+    JoinGroup,
+    JoinGroupResult,
+    LeaveGroup,
+    LeaveGroupResult,
+    LeavingMember,
+    LeftMember,
+    OffsetCommit,
+    SyncGroup,
+    SyncGroupResult,
+)
+from ....ports.error_codes import ErrorCode
+from .config import GroupConfig
+from .effects import Answer, Effects, Store, StoreReason, To
+from .member import Member, Roster, protocols_by_name
+from .membership import REBALANCE, SYNC, Due, Membership, answer_sync
+from .records import StoredGroup
+from .states import GroupState
+
+_EMPTY, _PREPARING, _COMPLETING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
+_STABLE, _DEAD = GroupState.STABLE, GroupState.DEAD
+_REASON_MAX = 200
+
+
+class Group(Membership):
+    """The members of one group. Owner thread only. `config` may be replaced at any time."""
+
+    @classmethod
+    def restored(cls, group_id: str, config: GroupConfig, stored: StoredGroup, now_ms: float) -> "Group":
+        """A group as the log has it; its members have a whole session to show that they live."""
+        group = cls(group_id, config)
+        group.generation = stored.generation
+        group.protocol_type = stored.protocol_type or None
+        if stored.members:
+            group.protocol, group.leader = stored.protocol or "", stored.leader
+            group.state = _STABLE
+        for entry in stored.members:
+            member = Member.restored(entry, group.protocol or "")
+            group.roster.add(member)
+            group._refresh(member, now_ms)
+        return group
+
+    # --- events
+
+    def join(self, request: JoinGroup, caller: Caller, to: To, now_ms: float, fresh_id: str) -> Effects:
+        """JoinGroup, with its session timeout checked. `fresh_id` becomes the member id of who has none."""
+        out: Effects = []
+        error = self._refuse_join(request, now_ms, out)
+        if error is not ErrorCode.NONE:
+            _refuse(request, to, error, out)
+        elif request.member_id:
+            self._join_known(request, caller, to, now_ms, out)
+        elif self.roster.static_id(request.group_instance_id) is not None:
+            self._replace_static(request, caller, to, now_ms, fresh_id, out)
+        elif request.group_instance_id is None and request.knows_member_id_required:
+            self.promised.add(fresh_id)
+            self._deadlines.set((Due.PROMISED, fresh_id), now_ms + request.session_timeout_ms)
+            out.append(Answer(to, JoinGroupResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=fresh_id)))
+        else:
+            self._add(Member.joined(fresh_id, request, caller), request, to, now_ms, out)
+        return out
+
+    def sync(self, request: SyncGroup, to: To, now_ms: float) -> Effects:
+        """SyncGroup: answered once the assignment is kept."""
+        out: Effects = []
+        error = self._check_member(request.member_id, request.group_instance_id, request.generation_id)
+        if error is ErrorCode.NONE and (
+            request.protocol_type not in (None, self.protocol_type)
+            or request.protocol_name not in (None, self.protocol)
+        ):
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if error is ErrorCode.NONE and self.state is _PREPARING:
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+        member = self.roster.get(request.member_id)
+        if error is not ErrorCode.NONE or member is None:
+            out.append(Answer(to, SyncGroupResult(error=error)))
+            return out
+        self._synced(member.member_id)
+        if self.state is _STABLE:
+            self._refresh(member, now_ms)
+            out.append(Answer(to, self._assigned(member)))
+            return out
+        answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, out)  # it has asked again: nobody waits there any more
+        member.syncing = to
+        self._deadlines.drop((Due.SESSION, member.member_id))
+        if member.member_id == self.leader and self._storing is None:
+            given = {each.member_id: each.assignment for each in request.assignments if each.member_id in self.roster}
+            self._storing = Store(reason=StoreReason.ASSIGNED, group=self._stored(given), assignments=given)
+            out.append(self._storing)
+        return out
+
+    def heartbeat(self, request: Heartbeat, now_ms: float) -> ErrorCode:
+        """The answer to a heartbeat."""
+        error = self._check_member(request.member_id, request.group_instance_id, request.generation_id)
+        if error is not ErrorCode.NONE:
+            return error
+        self._alive(request.member_id, now_ms)
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is _PREPARING else ErrorCode.NONE
+
+    def check_commit(self, request: OffsetCommit, now_ms: float) -> ErrorCode:
+        """Whether who commits may do so; a member has shown that it lives then.
+
+        Who is no member (generation -1) may while there are no members.
+        """
+        if self.state is _DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if request.generation_id < 0 and self.state is _EMPTY:
+            return ErrorCode.NONE
+        error = self._check_member(request.member_id, request.group_instance_id, request.generation_id)
+        if error is not ErrorCode.NONE:
+            return error
+        self._alive(request.member_id, now_ms)
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is _COMPLETING else ErrorCode.NONE
+
+    def leave(self, request: LeaveGroup, to: To, now_ms: float) -> Effects:
+        """LeaveGroup, for one member or many; one rebalance for all of them."""
+        if self.state is _DEAD:
+            return [Answer(to, LeaveGroupResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
+        out: Effects = []
+        left = [
+            LeftMember(
+                member_id=entry.member_id, group_instance_id=entry.group_instance_id, error=self._leave(entry, out)
+            )
+            for entry in request.members
+        ]
+        self._go_on(now_ms, out)
+        out.append(Answer(to, LeaveGroupResult(members=left)))
+        return out
+
+    def tick(self, now_ms: float) -> Effects:
+        """Whatever is due by now: sessions, promised ids, the rebalance, members that do not synchronize."""
+        out: Effects = []
+        due = self._deadlines.due(now_ms)
+        for kind, member_id in due:
+            if kind == Due.SESSION:
+                self._remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, "was not heard of in its session")
+            elif kind == Due.PROMISED:
+                self.promised.discard(member_id)
+            elif kind == Due.SYNC:
+                for late in sorted(self._unsynced):
+                    self._remove(late, ErrorCode.UNKNOWN_MEMBER_ID, out, "did not synchronize in time")
+        if self.state is _PREPARING and REBALANCE in due:
+            self._rebalance_due(now_ms, out)
+        elif due:
+            self._go_on(now_ms, out)
+        return out
+
+    def forget_promised(self, member_id: str, now_ms: float) -> Effects:
+        """A promised id is taken back before its time."""
+        out: Effects = []
+        if member_id in self.promised:
+            self._break_promise(member_id)
+            self._go_on(now_ms, out)
+        return out
+
+    def stored(self, store: Store, error: ErrorCode, now_ms: float) -> Effects:
+        """The append that `store` asked for has come to an end; `error` as clients are to be told."""
+        out: Effects = []
+        if store.reason is StoreReason.ASSIGNED and self._storing is store:
+            self._storing = None
+            if error is ErrorCode.NONE:
+                self._assign(store, now_ms, out)
+            else:
+                for member in self.roster:
+                    if answer_sync(member, error, out):
+                        self._refresh(member, now_ms)
+                self._because(f"the assignment could not be written: {error.name}")
+                self._prepare(now_ms, out)
+        elif store.reason is StoreReason.REPLACED and store.answer is not None:
+            replaced = self.roster.get(store.member_id)
+            # In a rebalance that began meanwhile the member counts as one that has joined, and is answered with it.
+            if self.state is _STABLE and replaced is not None and replaced.joining is store.answer.to:
+                self.roster.stop_waiting(replaced)
+                self._refresh(replaced, now_ms)
+                failed = JoinGroupResult(error=error)
+                out.append(store.answer if error is ErrorCode.NONE else Answer(store.answer.to, failed))
+        return out
+
+    def die(self, error: ErrorCode) -> Effects:
+        """The group is no more, or no more here: whoever waits is told `error`."""
+        out: Effects = []
+        for member in self.roster:
+            self._let_go(member, error, out)
+        self.roster = Roster()
+        self.promised.clear()
+        self._unsynced.clear()
+        self._deadlines.clear()
+        self._storing = None
+        self.state = _DEAD
+        return out
+
+    def shrink(self, now_ms: float) -> Effects:
+        """Let the members join anew if there are more than `group.max.size` allows (it may have been lowered)."""
+        out: Effects = []
+        if len(self.roster) > self.config.group_max_size:
+            self._because(f"group.max.size is {self.config.group_max_size} now")
+            self._prepare(now_ms, out)
+        return out
+
+    # --- joining
+
+    def _refuse_join(self, request: JoinGroup, now_ms: float, out: Effects) -> ErrorCode:
+        if self.state is _DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        roster, full = self.roster, self.config.group_max_size
+        member = roster.get(request.member_id or roster.static_id(request.group_instance_id))
+        if self.state is _PREPARING:
+            # After the limit was lowered, the first to join anew stay.
+            if roster.waiting >= full and (member is None or member.joining is None):
+                if member is not None:
+                    self._remove(member.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED, out, "found the group full")
+                    self._go_on(now_ms, out)
+                return ErrorCode.GROUP_MAX_SIZE_REACHED
+        elif member is None and len(roster) >= full:
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        if not request.protocol_type or not request.protocols:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if len(roster) and (
+            request.protocol_type != self.protocol_type
+            or not roster.supports([protocol.name for protocol in request.protocols], member)
+        ):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.NONE
+
+    def _join_known(self, request: JoinGroup, caller: Caller, to: To, now_ms: float, out: Effects) -> None:
+        if request.member_id in self.promised and request.group_instance_id is None:
+            self._break_promise(request.member_id)
+            self._add(Member.joined(request.member_id, request, caller), request, to, now_ms, out)
+            return
+        error = self._identify(request.member_id, request.group_instance_id)
+        member = self.roster.get(request.member_id)
+        if error is not ErrorCode.NONE or member is None:
+            _refuse(request, to, error, out)
+            return
+        unchanged = list(protocols_by_name(request.protocols).items()) == list(member.protocols.items())
+        if unchanged and (
+            self.state is _COMPLETING or (self.state is _STABLE and member.member_id != self.leader)
+        ):  # its answer was lost, or it reconnects
+            self._refresh(member, now_ms)
+            self._displace(member, out)
+            out.append(Answer(to, self._joined(member)))
+            return
+        member = self._update(member, request, caller)
+        self._wait(member, to, now_ms, out)
+        if self.state is not _PREPARING:
+            self._because(f"{member.name} joined anew{_in_words(request.reason)}")
+        self._prepare(now_ms, out)
+
+    def _add(self, member: Member, request: JoinGroup, to: To, now_ms: float, out: Effects) -> None:
+        if not len(self.roster):
+            self.protocol_type = request.protocol_type
+        self.roster.add(member)
+        if self.leader is None:
+            self.leader = member.member_id
+        self._wait(member, to, now_ms, out)
+        self._grew = True
+        self._because(f"{member.name} joined{_in_words(request.reason)}")
+        self._prepare(now_ms, out)
+
+    def _update(self, member: Member, request: JoinGroup, caller: Caller, new_id: str = "") -> Member:
+        """The member as it says it is now, under `new_id` if there is one."""
+        now = Member.joined(new_id or member.member_id, request, caller)
+        now.group_instance_id = member.group_instance_id
+        now.is_new, now.assignment = member.is_new, member.assignment
+        now.joining, now.syncing = member.joining, member.syncing
+        self.roster.replace(member, now)
+        return now
+
+    def _replace_static(
+        self, request: JoinGroup, caller: Caller, to: To, now_ms: float, fresh_id: str, out: Effects
+    ) -> None:
+        """A static member has come back without its member id, after a restart: whoever had it is fenced off."""
+        old = self.roster.get(self.roster.static_id(request.group_instance_id))
+        assert old is not None  # asked by the caller
+        was_leader, told_leader = old.member_id == self.leader, self.leader or ""
+        topics = self._topics(old)
+        self._let_go(old, ErrorCode.FENCED_INSTANCE_ID, out)
+        self._deadlines.drop((Due.SESSION, old.member_id))
+        self._synced(old.member_id)
+        member = self._update(old, request, caller, fresh_id)
+        if was_leader:
+            self.leader = fresh_id
+        self._wait(member, to, now_ms, out)
+        keeps = self.state is _STABLE and self.roster.elected_protocol() == self.protocol
+        if not keeps or self._topics(member) != topics:
+            self._because(f"{member.name} came back in place of {old.member_id}{_in_words(request.reason)}")
+            self._prepare(now_ms, out)
+            return
+        result = self._joined(member)
+        if was_leader and not request.can_skip_assignment:
+            result = self._joined(member, leader=told_leader)  # else it would assign anew, and nobody would be told
+        answer = Answer(to, result)
+        assignments = {each.member_id: each.assignment for each in self.roster}
+        stored = self._stored(assignments)
+        out.append(Store(reason=StoreReason.REPLACED, group=stored, member_id=member.member_id, answer=answer))
+
+    def _wait(self, member: Member, to: To, now_ms: float, out: Effects) -> None:
+        """The member waits for the next generation, however long its session is; a new one not for ever."""
+        self._displace(member, out)
+        self.roster.wait(member, to)
+        session = (Due.SESSION, member.member_id)
+        if member.is_new:
+            self._deadlines.set(session, now_ms + self.config.new_member_join_timeout_ms)
+        else:
+            self._deadlines.drop(session)
+
+    # --- from one generation to the next
+
+    def _prepare(self, now_ms: float, out: Effects) -> None:
+        """Let all members join anew, unless that is going on; the next generation stands if all have done so."""
+        if self.state is not _PREPARING:
+            if self.state is _COMPLETING:
+                for member in self.roster:
+                    self.roster.assign(member, b"")
+                    if answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, out):
+                        self._refresh(member, now_ms)
+            self._storing, self._lost = None, False
+            self._unsynced.clear()
+            self._deadlines.drop(SYNC)
+            self._initial, self._grew = self.state is _EMPTY, False
+            self.state = _PREPARING
+            longest = self.roster.longest_rebalance_ms()
+            wait = longest
+            if self._initial:
+                self._put_off_until_ms = now_ms + longest
+                wait = min(self.config.group_initial_rebalance_delay_ms, longest)
+            self._deadlines.set(REBALANCE, now_ms + wait)
+        self._go_on(now_ms, out)
+
+    def _go_on(self, now_ms: float, out: Effects) -> None:
+        """After whatever may have been waited for, or may have changed who there is."""
+        if self.state is _PREPARING:
+            everybody = self.roster.waiting == len(self.roster) and not self.promised
+            if everybody and (not self._initial or not len(self.roster)):
+                self._next_generation(now_ms, out)
+            elif self._deadlines.get(REBALANCE) <= now_ms:
+                self._rebalance_due(now_ms, out)
+        elif self._lost:
+            self._prepare(now_ms, out)
+
+    def _rebalance_due(self, now_ms: float, out: Effects) -> None:
+        if self._initial and self._grew and now_ms < self._put_off_until_ms:
+            self._grew = False
+            delay = self.config.group_initial_rebalance_delay_ms
+            if delay > 0:
+                self._deadlines.set(REBALANCE, min(now_ms + delay, self._put_off_until_ms))
+                return
+        self._next_generation(now_ms, out)
+
+    def _next_generation(self, now_ms: float, out: Effects) -> None:
+        """Who has joined makes it, and the static members, who may come back within their sessions."""
+        roster = self.roster
+        for member in [each for each in roster if each.joining is None and each.group_instance_id is None]:
+            self._remove(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, "did not join anew in time")
+        longest = roster.longest_rebalance_ms()
+        if len(roster) and not roster.waiting:  # nobody is there to lead
+            self._initial = False
+            self._deadlines.set(REBALANCE, now_ms + max(longest, self.config.group_min_session_timeout_ms))
+            return
+        self._deadlines.drop(REBALANCE)
+        self.generation += 1
+        if not len(roster):
+            self.state, self.protocol, self.leader = _EMPTY, None, None
+            out.append(Store(reason=StoreReason.EMPTIED, group=self._stored({})))
+            return
+        leader = roster.get(self.leader)
+        if leader is None or leader.joining is None:
+            self.leader = next(each.member_id for each in roster if each.joining is not None)
+        self.state, self.protocol = _COMPLETING, roster.elected_protocol()
+        self._unsynced = {each.member_id for each in roster if each.joining is not None}
+        self._deadlines.set(SYNC, now_ms + longest)
+        for member in roster:
+            to = roster.stop_waiting(member)
+            roster.assign(member, b"")
+            if to is not None:
+                member.is_new = False
+                self._refresh(member, now_ms)
+                out.append(Answer(to, self._joined(member)))
+
+    def _assign(self, store: Store, now_ms: float, out: Effects) -> None:
+        self.state = _STABLE
+        for member in self.roster:
+            self.roster.assign(member, store.assignments.get(member.member_id, b""))
+            to, member.syncing = member.syncing, None
+            if to is not None:
+                self._refresh(member, now_ms)
+                out.append(Answer(to, self._assigned(member)))
+
+    # --- leaving
+
+    def _leave(self, leaving: LeavingMember, out: Effects) -> ErrorCode:
+        member_id, instance_id = leaving.member_id, leaving.group_instance_id
+        if not member_id:
+            member_id = self.roster.static_id(instance_id) or ""
+        elif member_id in self.promised and instance_id is None:
+            self._break_promise(member_id)
+            return ErrorCode.NONE
+        error = self._identify(member_id, instance_id)
+        if error is ErrorCode.NONE:
+            self._remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, f"left{_in_words(leaving.reason)}")
+        return error
+
+
+def _in_words(reason: str | None) -> str:
+    """What a client says of why it joins or leaves."""
+    return f" ({reason[:_REASON_MAX]})" if reason else ""
+
+
+def _refuse(request: JoinGroup, to: To, error: ErrorCode, out: Effects) -> None:
+    out.append(Answer(to, JoinGroupResult(error=error, member_id=request.member_id)))

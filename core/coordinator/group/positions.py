@@ -1,0 +1,228 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete, and what happens to positions in the course of time (facts C6)."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from ....ports.broker_api import (
+    FetchedGroup,
+    FetchedOffset,
+    OffsetCommit,
+    OffsetCommitPartition,
+    OffsetCommitResult,
+    OffsetDelete,
+    OffsetDeleteResult,
+    OffsetFetch,
+    OffsetFetchGroup,
+    OffsetFetchResult,
+    PartitionOutcome,
+    Reply,
+)
+from ....ports.error_codes import ErrorCode
+from ....ports.words import TopicPartition
+from ...traffic.steps import Steps
+from .entry import Entry
+from .records import LONG_MAX, STRING_BYTES_MAX, CommittedOffset, encode_group_key, encode_offset, encode_offset_key
+from .runtime import GroupRuntime, Record, commit_error
+from .states import GroupState
+from .subscription import CONSUMER_PROTOCOL
+
+_POSITIONS_PER_STEP = 64
+
+Knows = Callable[[TopicPartition], bool]
+"""True if the cluster has this partition."""
+
+
+class Positions:
+    """The positions of all groups. Owner thread only."""
+
+    def __init__(self, runtime: GroupRuntime, knows: Knows) -> None:
+        self._runtime = runtime
+        self._knows = knows
+
+    def commit(self, request: OffsetCommit, reply: Reply[OffsetCommitResult]) -> None:
+        runtime = self._runtime
+        error = runtime.table.refusal(request.group_id, may_be_empty=True)
+        entry = runtime.table.get(request.group_id)
+        if error is ErrorCode.NONE and entry is None:
+            if request.generation_id < 0:
+                entry = runtime.create(request.group_id)
+            else:
+                error = ErrorCode.ILLEGAL_GENERATION
+        if error is ErrorCode.NONE and entry is not None:
+            error = entry.group.check_commit(request, runtime.now_ms)
+        if error is not ErrorCode.NONE or entry is None:
+            runtime.answer(reply, _all_failed(request, error))
+            return
+        self._commit(entry, request, reply)
+
+    def fetch(self, request: OffsetFetch) -> Steps[OffsetFetchResult]:
+        """In steps; a group that is named twice is answered once."""
+        groups = []
+        for group in {group.group_id: group for group in request.groups}.values():
+            groups.append((yield from self._fetch(group, require_stable=request.require_stable)))
+            yield None
+        return OffsetFetchResult(groups=groups)
+
+    def delete(self, request: OffsetDelete, reply: Reply[OffsetDeleteResult]) -> None:
+        runtime = self._runtime
+        error = runtime.table.refusal(request.group_id)
+        entry = runtime.table.get(request.group_id)
+        if error is ErrorCode.NONE and entry is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        if entry is not None and len(entry.group.roster) and entry.group.protocol_type != CONSUMER_PROTOCOL:
+            error = ErrorCode.NON_EMPTY_GROUP
+        if error is not ErrorCode.NONE or entry is None:
+            runtime.answer(reply, OffsetDeleteResult(error=error))
+            return
+        topics = entry.group.subscribed_topics()
+        outcomes = [PartitionOutcome(*each, self._undeletable(each, topics)) for each in request.partitions]
+        wanted = [TopicPartition(each.topic, each.partition) for each in outcomes if each.error is ErrorCode.NONE]
+
+        def done(error: ErrorCode) -> None:
+            # A position that was to go and did not comes back with the next coordinator.
+            runtime.note_failure(f"removed positions of group {request.group_id}", entry.partition, error)
+            runtime.answer(reply, OffsetDeleteResult(error=commit_error(error), partitions=outcomes))
+
+        self.forget(entry, wanted, done)
+
+    def forget(self, entry: Entry, partitions: Iterable[TopicPartition], done: Callable[[ErrorCode], None]) -> None:
+        """Drop positions here and now, and then from the log."""
+        gone = entry.offsets.forget(partitions)
+        self._runtime.counters.deletions.add(len(gone))
+        self._runtime.write(entry.partition, tombstones(entry, gone), done)
+        self._runtime.settle(entry)
+
+    def forget_partitions(self, partitions: Collection[TopicPartition], kept_in: int | None = None) -> None:
+        """Partitions that are no more (their topic is deleted): no group has a position in them, or none of those that
+        a partition of `__consumer_offsets` keeps."""
+        deleted = frozenset(partitions)
+        for entry in list(self._runtime.table):
+            if kept_in in (None, entry.partition) and entry.offsets.touch(deleted):
+                self.forget(entry, deleted, self._noted(entry))
+
+    def expire(self, entries: Sequence[Entry]) -> None:
+        """Forget what is old enough, and groups that have neither members nor positions."""
+        runtime = self._runtime
+        now_ms, retention_ms = runtime.clock.now_ms(), runtime.config.offsets_retention_ms
+        for entry in entries:
+            group = entry.group
+            if group.state is GroupState.DEAD:
+                continue
+            gone = entry.offsets.expired(
+                now_ms=now_ms,
+                retention_ms=retention_ms,
+                state=group.state,
+                state_since_ms=entry.state_since_ms,
+                is_simple=group.protocol_type is None,
+                topics=group.subscribed_topics() if len(group.roster) else None,
+            )
+            entry.offsets.forget(gone)
+            runtime.counters.expirations.add(len(gone))
+            records = tombstones(entry, gone)
+            if entry.is_over:
+                records += end_of(entry)
+                runtime.end(entry, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            runtime.write(entry.partition, records, self._noted(entry))
+
+    # --- within
+
+    def _commit(self, entry: Entry, request: OffsetCommit, reply: Reply[OffsetCommitResult]) -> None:
+        runtime = self._runtime
+        now_ms = runtime.clock.now_ms()
+        expire_ms = -1 if request.retention_ms < 0 else min(now_ms + request.retention_ms, LONG_MAX)
+        positions: dict[TopicPartition, CommittedOffset] = {}
+        records: dict[TopicPartition, Record] = {}
+        outcomes: list[PartitionOutcome] = []
+        for each in request.partitions:
+            partition = TopicPartition(each.topic, each.partition)
+            error = self._unacceptable(partition, each)
+            if error is ErrorCode.NONE:
+                position = CommittedOffset(each.offset, each.leader_epoch, each.metadata or "", now_ms, expire_ms)
+                positions[partition] = position
+                key = encode_offset_key(request.group_id, *partition)
+                records[partition] = (key, encode_offset(position))
+            outcomes.append(PartitionOutcome(each.topic, each.partition, error))
+        commit = entry.offsets.begin(positions)
+
+        def done(error: ErrorCode) -> None:
+            entry.offsets.finish(commit, stored=error is ErrorCode.NONE)
+            if error is ErrorCode.NONE:
+                runtime.counters.commits.add(len(positions))
+            runtime.settle(entry)
+            told = outcomes if error is ErrorCode.NONE else _failed(outcomes, commit_error(error))
+            runtime.answer(reply, OffsetCommitResult(partitions=told))
+
+        runtime.write(entry.partition, records.values(), done)
+
+    def _unacceptable(self, partition: TopicPartition, position: OffsetCommitPartition) -> ErrorCode:
+        if position.metadata and _too_long(position.metadata, self._runtime.config.offset_metadata_max_bytes):
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE if self._knows(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _fetch(self, wanted: OffsetFetchGroup, *, require_stable: bool) -> Steps[FetchedGroup]:
+        error = self._runtime.table.refusal(wanted.group_id, may_be_empty=True)
+        if error is not ErrorCode.NONE:
+            failed = [FetchedOffset(*each, error=error) for each in wanted.partitions or ()]  # for old versions
+            return FetchedGroup(group_id=wanted.group_id, partitions=failed, error=error)
+        entry = self._runtime.table.get(wanted.group_id)
+        if entry is None:
+            return FetchedGroup(
+                group_id=wanted.group_id, partitions=[FetchedOffset(*each) for each in wanted.partitions or ()]
+            )
+        partitions = tuple(entry.offsets) if wanted.partitions is None else wanted.partitions
+        found = []
+        for number, each in enumerate(partitions, 1):
+            found.append(_position(entry, each, require_stable=require_stable))
+            if not number % _POSITIONS_PER_STEP:
+                yield None
+        return FetchedGroup(group_id=wanted.group_id, partitions=found)
+
+    def _undeletable(self, partition: TopicPartition, topics: Collection[str] | None) -> ErrorCode:
+        if not self._knows(partition):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        subscribed = topics is None or partition.topic in topics
+        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+
+    def _noted(self, entry: Entry) -> Callable[[ErrorCode], None]:
+        what = f"removed positions of group {entry.group.group_id}"
+        return lambda error: self._runtime.note_failure(what, entry.partition, error)
+
+
+def tombstones(entry: Entry, partitions: Iterable[TopicPartition]) -> list[Record]:
+    """The records that take positions out of the log."""
+    group_id = entry.group.group_id
+    return [(encode_offset_key(group_id, *partition), None) for partition in partitions]
+
+
+def end_of(entry: Entry) -> list[Record]:
+    """The record that takes the group out of the log, if it is there."""
+    return [(encode_group_key(entry.group.group_id), None)] if entry.group.generation else []
+
+
+def _position(entry: Entry, partition: TopicPartition, *, require_stable: bool) -> FetchedOffset:
+    if require_stable and entry.offsets.is_pending(partition):
+        return FetchedOffset(*partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    position = entry.offsets.get(partition)
+    if position is None:
+        return FetchedOffset(*partition)
+    return FetchedOffset(*partition, position.offset, position.leader_epoch, position.metadata)
+
+
+def _all_failed(request: OffsetCommit, error: ErrorCode) -> OffsetCommitResult:
+    return OffsetCommitResult(
+        partitions=[PartitionOutcome(each.topic, each.partition, error) for each in request.partitions]
+    )
+
+
+def _failed(outcomes: Sequence[PartitionOutcome], error: ErrorCode) -> list[PartitionOutcome]:
+    """All of them; what was wrong by itself stays so."""
+    return [
+        PartitionOutcome(each.topic, each.partition, error) if each.error is ErrorCode.NONE else each
+        for each in outcomes
+    ]
+
+
+def _too_long(text: str, most: int) -> bool:
+    """Kafka counts UTF-16 units; a record has room for 32767 bytes."""
+    if 4 * len(text) <= min(most, STRING_BYTES_MAX):
+        return False
+    return len(text.encode("utf-16-le")) // 2 > most or len(text.encode()) > STRING_BYTES_MAX

@@ -1,0 +1,319 @@
+"""The records of `__consumer_offsets`: Kafka's own keys and values (facts E3).
+
+A key begins with a version that also tells what it is of: 0 and 1 a committed offset, 2 a group. A value begins with a
+version of its own; None is a tombstone. Strings have 16-bit lengths, bytes and lists 32-bit ones; in values of version
+4, which are read but not written, varints one above the length, and fields with tags end each structure.
+"""
+
+from collections.abc import Sequence
+from struct import Struct, error, pack, unpack_from
+from typing import NamedTuple
+
+from attrs import field
+
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.values import frozen
+from ....ports.words import TopicPartition
+
+STRING_BYTES_MAX = 0x7FFF
+LONG_MAX = 2**63 - 1
+_OFFSET_KEY = 1
+_GROUP_KEY = 2
+_OFFSET_VALUE = 3
+_OFFSET_VALUE_WITH_EXPIRY = 1
+_GROUP_VALUE = 3
+_KNOWN_VALUES = range(5)
+_FLEXIBLE = 4
+
+_SHORT = Struct(">h")
+_INT = Struct(">i")
+_LONG = Struct(">q")
+_OFFSET_HEAD = Struct(">hqi")
+
+
+class CommittedOffset(NamedTuple):
+    """A position of a group: the offset of the next record to read. A named tuple: commits are many and quick.
+
+    `expire_timestamp_ms` -1: as the broker is configured.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int = -1
+
+
+@frozen(kw_only=True)
+class StoredMember:
+    """A member as the log keeps it. `subscription` is its metadata for the protocol of the generation."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes = field(default=b"", repr=lambda data: f"<{len(data)} bytes>")
+    assignment: bytes = field(default=b"", repr=lambda data: f"<{len(data)} bytes>")
+
+
+@frozen(kw_only=True)
+class StoredGroup:
+    """One generation of a group as the log keeps it; without members the group is empty."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None = None
+    leader: str | None = None
+    state_timestamp_ms: int = -1
+    """When it came into the state it is in; -1 = not known."""
+    members: Sequence[StoredMember] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what the members bring, which is nearly all of the record."""
+        return sum(len(member.subscription) + len(member.assignment) for member in self.members)
+
+
+@frozen
+class OffsetKey:
+    """The record is about one position of a group."""
+
+    group_id: str
+    partition: TopicPartition
+
+
+@frozen
+class GroupKey:
+    """The record is about the members of a group."""
+
+    group_id: str
+
+
+class UnknownVersion(ApiError):
+    """A record of a version that this release does not know."""
+
+    def __init__(self, what: str, version: int) -> None:
+        super().__init__(ErrorCode.UNSUPPORTED_VERSION, f"{what} of version {version}")
+
+
+def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """Version 1. Raises `ApiError` INVALID_REQUEST for a string of more than 32767 bytes, as the others here."""
+    return b"\x00\x01" + _string(group_id) + _string(topic) + _INT.pack(partition)
+
+
+def encode_offset(value: CommittedOffset) -> bytes:
+    """Version 3, or 1 with an expiry of its own: no other has both a place for it and readers (facts E3)."""
+    metadata = _string(value.metadata)
+    if value.expire_timestamp_ms < 0:
+        head = _OFFSET_HEAD.pack(_OFFSET_VALUE, value.offset, value.leader_epoch)
+        return head + metadata + _LONG.pack(value.commit_timestamp_ms)
+    head = pack(">hq", _OFFSET_VALUE_WITH_EXPIRY, value.offset)
+    return head + metadata + pack(">qq", value.commit_timestamp_ms, value.expire_timestamp_ms)
+
+
+def encode_group_key(group_id: str) -> bytes:
+    """Version 2."""
+    return b"\x00\x02" + _string(group_id)
+
+
+def encode_group(group: StoredGroup) -> bytes:
+    """Version 3."""
+    parts = [
+        _SHORT.pack(_GROUP_VALUE),
+        _string(group.protocol_type),
+        _INT.pack(group.generation),
+        _nullable(group.protocol),
+        _nullable(group.leader),
+        pack(">qi", group.state_timestamp_ms, len(group.members)),
+    ]
+    for member in group.members:
+        parts += (
+            _string(member.member_id),
+            _nullable(member.group_instance_id),
+            _string(member.client_id),
+            _string(member.client_host),
+            pack(">iii", member.rebalance_timeout_ms, member.session_timeout_ms, len(member.subscription)),
+            member.subscription,
+            _INT.pack(len(member.assignment)),
+            member.assignment,
+        )
+    return b"".join(parts)
+
+
+def decode_key(key: bytes) -> OffsetKey | GroupKey:
+    """Raises `UnknownVersion`, and `ApiError` CORRUPT_MESSAGE for nonsense."""
+    reader = Reader(key)
+    version = reader.i16()
+    if version in (0, _OFFSET_KEY):
+        return OffsetKey(reader.text(), TopicPartition(reader.text(), reader.i32()))
+    if version == _GROUP_KEY:
+        return GroupKey(reader.text())
+    raise UnknownVersion("a key", version)
+
+
+def decode_offset(value: bytes) -> CommittedOffset:
+    """Versions 0 to 4. Raises as `decode_key`."""
+    reader = Reader(value)
+    version = reader.i16()
+    if version not in _KNOWN_VALUES:
+        raise UnknownVersion("a committed offset", version)
+    if version >= _FLEXIBLE:
+        reader = FlexibleReader(value[_SHORT.size :])
+    return CommittedOffset(
+        offset=reader.i64(),
+        leader_epoch=reader.i32() if version >= 3 else -1,
+        metadata=reader.text(),
+        commit_timestamp_ms=reader.i64(),
+        expire_timestamp_ms=reader.i64() if version == 1 else -1,
+    )
+
+
+def decode_group(value: bytes) -> StoredGroup:
+    """Versions 0 to 4. Raises as `decode_key`."""
+    reader = Reader(value)
+    version = reader.i16()
+    if version not in _KNOWN_VALUES:
+        raise UnknownVersion("a group", version)
+    if version >= _FLEXIBLE:
+        reader = FlexibleReader(value[_SHORT.size :])
+    return StoredGroup(
+        protocol_type=reader.text(),
+        generation=reader.i32(),
+        protocol=reader.optional_text(),
+        leader=reader.optional_text(),
+        state_timestamp_ms=reader.i64() if version >= 2 else -1,
+        members=tuple(_member(reader, version) for _ in range(reader.count())),
+    )
+
+
+def _member(reader: "Reader", version: int) -> StoredMember:
+    member_id = reader.text()
+    instance_id = reader.optional_text() if version >= 3 else None
+    client_id, client_host = reader.text(), reader.text()
+    rebalance_timeout_ms = reader.i32() if version >= 1 else None
+    session_timeout_ms = reader.i32()
+    member = StoredMember(
+        member_id=member_id,
+        group_instance_id=instance_id,
+        client_id=client_id,
+        client_host=client_host,
+        # Version 0 was written when there was only one timeout.
+        rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms,
+        session_timeout_ms=session_timeout_ms,
+        subscription=reader.data(),
+        assignment=reader.data(),
+    )
+    reader.skip_tags()
+    return member
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    if len(data) > STRING_BYTES_MAX:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"a text of {len(data)} bytes; at most {STRING_BYTES_MAX} fit")
+    return _SHORT.pack(len(data)) + data
+
+
+def _nullable(text: str | None) -> bytes:
+    return b"\xff\xff" if text is None else _string(text)
+
+
+class Reader:
+    """Reads Kafka's plain types one after the other. Every method raises `ApiError` CORRUPT_MESSAGE at nonsense."""
+
+    __slots__ = ("_data", "_position")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def i16(self) -> int:
+        return self._number(_SHORT)
+
+    def i32(self) -> int:
+        return self._number(_INT)
+
+    def i64(self) -> int:
+        return self._number(_LONG)
+
+    def count(self) -> int:
+        """The length of a list; each of its elements takes a byte at least."""
+        count = self.i32()
+        if not 0 <= count <= len(self._data) - self._position:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a list of {count} elements")
+        return count
+
+    def skip_tags(self) -> None:
+        """At the end of a structure."""
+
+    def text(self) -> str:
+        text = self.optional_text()
+        if text is None:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, "null where a text must be")
+        return text
+
+    def optional_text(self) -> str | None:
+        size = self._text_size()
+        if size == -1:
+            return None
+        try:
+            return self._take(size).decode()
+        except UnicodeDecodeError as problem:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a text that is no UTF-8: {problem.reason}") from None
+
+    def data(self) -> bytes:
+        return self._take(self.i32())
+
+    def _text_size(self) -> int:
+        return self.i16()
+
+    def _number(self, form: Struct) -> int:
+        try:
+            (number,) = unpack_from(form.format, self._data, self._position)
+        except error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, "it ends too early") from None
+        self._position += form.size
+        return int(number)
+
+    def _take(self, size: int) -> bytes:
+        end = self._position + size
+        if size < 0 or end > len(self._data):
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes where {len(self._data) - self._position} are left")
+        data = self._data[self._position : end]
+        self._position = end
+        return data
+
+
+class FlexibleReader(Reader):
+    """The same for flexible versions (facts C1)."""
+
+    __slots__ = ()
+
+    def count(self) -> int:
+        count = self._varint() - 1
+        if not 0 <= count <= len(self._data) - self._position:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a list of {count} elements")
+        return count
+
+    def data(self) -> bytes:
+        return self._take(self._varint() - 1)
+
+    def skip_tags(self) -> None:
+        for _ in range(self._varint()):
+            self._varint()
+            self._take(self._varint())
+
+    def _text_size(self) -> int:
+        return self._varint() - 1
+
+    def _varint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            (byte,) = self._take(1)
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a varint of more than 5 bytes")

@@ -1,0 +1,94 @@
+"""The groups that a broker coordinates, by the partition of `__consumer_offsets` that keeps them."""
+
+from collections.abc import Iterator, Sequence
+
+from ....ports.error_codes import ErrorCode
+from ...client.producer.hashing import java_string_hash
+from .entry import Entry
+from .loading import Loading
+from .records import STRING_BYTES_MAX
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    """The partition of `__consumer_offsets` that keeps a group (facts C6)."""
+    return (java_string_hash(group_id.encode()) & 0x7FFFFFFF) % partition_count
+
+
+class GroupTable:
+    """Which partitions are here, which of them are being read, and the groups in them. Owner thread only."""
+
+    def __init__(self, partition_count: int) -> None:
+        self.partition_count = partition_count
+        """Of `__consumer_offsets`; to be set before the first partition is led here."""
+        self._groups: dict[str, Entry] = {}
+        self._partitions: dict[int, dict[str, Entry]] = {}
+        self._loading: dict[int, Loading] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._groups.values())
+
+    @property
+    def is_loading(self) -> bool:
+        """Some partition is still being read."""
+        return bool(self._loading)
+
+    @property
+    def partitions(self) -> Sequence[int]:
+        """Those that are here, being read or done."""
+        return sorted({*self._partitions, *self._loading})
+
+    def partition_of(self, group_id: str) -> int:
+        return partition_of(group_id, self.partition_count)
+
+    def refusal(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
+        """Why a request about this group cannot be answered here and now. Old clients commit for the group "",
+        which can be looked at and deleted, too."""
+        if not (group_id or may_be_empty):
+            return ErrorCode.INVALID_GROUP_ID
+        if group_id in self._groups:
+            return ErrorCode.NONE
+        if len(group_id.encode()) > STRING_BYTES_MAX:
+            return ErrorCode.INVALID_GROUP_ID
+        partition = self.partition_of(group_id)
+        if partition in self._loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NONE if partition in self._partitions else ErrorCode.NOT_COORDINATOR
+
+    def get(self, group_id: str) -> Entry | None:
+        return self._groups.get(group_id)
+
+    def add(self, entry: Entry) -> None:
+        """Its partition is here and read."""
+        self._groups[entry.group.group_id] = entry
+        self._partitions[entry.partition][entry.group.group_id] = entry
+
+    def remove(self, entry: Entry) -> None:
+        """Harmless when it is not there any more."""
+        group_id = entry.group.group_id
+        if self._groups.get(group_id) is entry:
+            del self._groups[group_id]
+            del self._partitions[entry.partition][group_id]
+
+    def begin(self, partition: int) -> Loading:
+        """The partition is led here now, and is to be read."""
+        loading = self._loading[partition] = Loading(partition)
+        return loading
+
+    def finish(self, loading: Loading) -> bool:
+        """It is read; False if it is not wanted any more (led elsewhere since, or read anew)."""
+        if self._loading.get(loading.partition) is not loading:
+            return False
+        del self._loading[loading.partition]
+        self._partitions[loading.partition] = {}
+        return True
+
+    def drop(self, partition: int) -> list[Entry]:
+        """The partition is led elsewhere; returns the groups that were here."""
+        self._loading.pop(partition, None)
+        entries = list(self._partitions.pop(partition, {}).values())
+        for entry in entries:
+            del self._groups[entry.group.group_id]
+        return entries

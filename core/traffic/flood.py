@@ -1,0 +1,61 @@
+"""Lines of one kind that may come by the thousand: the first few are told as they come, the rest are summed up."""
+
+from collections.abc import Callable
+
+from ...ports.report import Report
+from ...ports.scheduler import Scheduler, Timer
+
+PERIOD_MS = 10_000.0
+
+
+class Flood:
+    """Owner thread only.
+
+    `lines` are told at once; while more come, one line a period says how many there were besides, as `summary` puts it.
+    After a period without any, it begins anew.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        report: Report,
+        summary: Callable[[int], str],
+        *,
+        lines: int = 1,
+        period_ms: float = PERIOD_MS,
+    ) -> None:
+        self._scheduler = scheduler
+        self._report = report
+        self._summary = summary
+        self._lines = lines
+        self._period_ms = period_ms
+        self._told = self._counted = 0
+        self._timer: Timer | None = None
+
+    def tell(self, line: str) -> None:
+        """One more."""
+        if self._told < self._lines:
+            self._told += 1
+            self._report(line)
+        else:
+            self._counted += 1
+        if self._timer is None:
+            self._timer = self._scheduler.call_later(self._period_ms, self._period_over)
+
+    def close(self) -> None:
+        """No more come: what was counted is told."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._counted:
+            self._report(self._summary(self._counted))
+        self._told = self._counted = 0
+
+    def _period_over(self) -> None:
+        self._timer = None
+        counted, self._counted = self._counted, 0
+        if counted:
+            self._report(self._summary(counted))
+            self._timer = self._scheduler.call_later(self._period_ms, self._period_over)
+        else:
+            self._told = 0

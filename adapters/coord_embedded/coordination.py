@@ -11,7 +11,7 @@ from ...core.tree.delivery import Delivery
 from ...core.tree.tree import Change, Put, Remove, Tree, check_path
 from ...ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionState
 from ...ports.errors import ClosedError
-from .store import NodeStore
+from .store import CURE, NodeStore
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +47,7 @@ class EmbeddedCoordination:
             self._nodes.restore(self._store.load())
         except (ValueError, TypeError, CoordinationError) as error:
             self._store.close()
-            raise CoordinationError(f"the coordination file {path} is damaged: {error}") from error
+            raise CoordinationError(f"the coordination file {path} is damaged: {error}; {CURE}") from error
         self._lock = RLock()
         self._report = report
         self._callbacks: ThreadPoolExecutor | None = None

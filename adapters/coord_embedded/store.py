@@ -11,6 +11,7 @@ from ...ports.coordination import CoordinationError
 APPLICATION_ID = 0x42524E42
 """Marks the file as ours (SQLite's `application_id`)."""
 SCHEMA_VERSION = 1
+CURE = "move it away, and let 'barnabas topics recover' make it anew"
 
 
 class NodeStore:
@@ -98,4 +99,5 @@ class NodeStore:
         code = getattr(error, "sqlite_errorcode", None)
         if code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return CoordinationError(f"{name} is in use by another broker; stop it or choose another folder")
-        return CoordinationError(f"the coordination file {name} cannot be used: {error}")
+        cure = f"; {CURE}" if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) else ""
+        return CoordinationError(f"the coordination file {name} cannot be used: {error}{cure}")

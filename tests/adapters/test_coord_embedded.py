@@ -205,3 +205,10 @@ def test_a_copy_of_the_main_file_alone_has_every_change(tmp_path: Path) -> None:
         other.close()
     session.close()
     assert sorted(path.name for path in tmp_path.glob("coordination*")) == ["coordination.db"]
+
+
+def test_a_file_that_is_no_database_tells_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "coordination.db"
+    path.write_bytes(b"\xff" * 8192)
+    with pytest.raises(CoordinationError, match=r"move it away.*topics recover"):
+        EmbeddedCoordination(str(path))

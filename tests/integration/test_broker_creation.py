@@ -1,5 +1,7 @@
 """Over a socket: making topics, and stopping, leave the broker's own thread alone."""
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -59,3 +61,22 @@ def test_logs_are_closed_side_by_side(tmp_path: Path, monkeypatch: pytest.Monkey
         admin.create_topics([NewTopic("t", 6, 1)])["t"].result(PATIENCE_S)
         monkeypatch.setattr(Log, "close", close)
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_the_end_of_the_process_is_an_orderly_stop(tmp_path: Path) -> None:
+    """The interpreter begins no more threads then."""
+    program = """
+import sys
+from barnabas import Admin, Broker, Producer
+broker = Broker(sys.argv[1]).start()
+if len(sys.argv) > 2:
+    with Admin(broker.bootstrap) as admin:
+        admin.create_topic("t", partitions=4)
+    with Producer(broker.bootstrap) as producer:
+        producer.send("t", b"x").result(20)
+"""
+    for further in ([], ["with a topic"]):
+        command = [sys.executable, "-c", program, str(tmp_path), *further]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=3 * PATIENCE_S)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert (tmp_path / ".kafka_cleanshutdown").exists()

@@ -1,18 +1,8 @@
 """How much of a log is durable, and when it must be flushed (facts B3, A4)."""
 
-from typing import NamedTuple
-
 from ...ports.storage import StorageError
 from .config import LogConfig
 from .flushing import FlushWork
-
-
-class DurableState(NamedTuple):
-    """Equal to an earlier one if nothing was appended, cut or flushed in between."""
-
-    appended: int
-    truncations: int
-    recovery_point: int
 
 
 class Durability:
@@ -34,14 +24,22 @@ class Durability:
         self._flushed = 0
         self._last_flush_ms = 0
         self._truncations = 0
+        self._found: tuple[int, int, int] | None = None
 
-    def state(self) -> DurableState:
-        return DurableState(self.appended, self._truncations, self.recovery_point)
-
-    def opened(self, recovery_point: int, end: int) -> None:
-        """The log stands as it was found."""
+    def opened(self, recovery_point: int, end: int, *, in_order: bool) -> None:
+        """The log stands as it was found, `in_order` if an orderly stop has left it so."""
         self.recovery_point = recovery_point
         self.appended = end - recovery_point
+        if in_order:
+            self._found = self._state()
+
+    @property
+    def is_as_found(self) -> bool:
+        """True if nothing was appended, cut or flushed since an orderly stop: there is nothing to flush at the next."""
+        return self._found == self._state()
+
+    def _state(self) -> tuple[int, int, int]:
+        return self.appended, self._truncations, self.recovery_point
 
     def begun_anew(self, offset: int) -> None:
         """The log is empty, and begins at `offset`."""

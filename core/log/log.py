@@ -19,7 +19,7 @@ from ..message.codec import Codecs
 from ..traffic.steps import Steps
 from .checkpoints import format_epochs, read_epochs
 from .config import LONG_MAX, LogConfig
-from .durability import Durability, DurableState
+from .durability import Durability
 from .flushing import FlushWork
 from .format import LogSegment
 from .formats import log_format
@@ -32,10 +32,6 @@ from .retention import DeletionPolicy, removable
 from .segment_list import FoundRecord, SegmentList
 
 __all__ = ["Appended", "Log", "LogSlice", "TimestampOffset"]
-
-
-def _ignore(_: str) -> None:
-    """For a log whose owner wants no reports."""
 
 
 class Log:
@@ -69,7 +65,6 @@ class Log:
         self._report = report
         self._entropy = entropy
         self._durable = Durability()
-        self._found: DurableState | None = None
         self._start = self._end = 0
         self._segments: SegmentList
         self._jitter_ms = self._draw_jitter()
@@ -87,7 +82,7 @@ class Log:
         deletion_policy: DeletionPolicy,
         recovery_point: int = 0,
         log_start_offset: int = 0,
-        report: Callable[[str], None] = _ignore,
+        report: Callable[[str], None] = lambda _: None,
         entropy: Entropy | None = None,
     ) -> "Log":
         """Open what is in the folder, or begin a log there.
@@ -125,9 +120,7 @@ class Log:
             self._report(f"{self.topic_partition}: ends at {loaded.end}, before its start {self._start}; begun anew")
             self._begin_anew(self._start, now_ms)
             return
-        self._durable.opened(loaded.recovery_point, self._end)
-        if not recover:
-            self._found = self._durable.state()
+        self._durable.opened(loaded.recovery_point, self._end, in_order=not recover)
         self._ledger.load(self._segments.items, self._end, now_ms)
         self.epochs.truncate_from_end(self._end)
         self.epochs.truncate_from_start(self._start)
@@ -487,7 +480,7 @@ class Log:
         try:
             if self._durable.failure is None:
                 self._segments.active.write_indexes()
-            if self._durable.failure is None and not self._is_as_found():
+            if self._durable.failure is None and (self.epochs.changed or not self._durable.is_as_found):
                 if self._format.keeps_producers:
                     self._ledger.take_at_stop(self._end, self._segments.bases[0])
                 self.flush(now_ms)
@@ -498,10 +491,6 @@ class Log:
             self.abandon()
         if self._durable.failure is not None:
             raise self._durable.failure
-
-    def _is_as_found(self) -> bool:
-        """True if all is as an orderly stop had left it, so that there is nothing to flush at the next."""
-        return self._found == self._durable.state() and not self.epochs.changed
 
     def abandon(self) -> None:
         """Release the files without making anything durable: the log is deleted, or its disk has failed."""

@@ -4,7 +4,7 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import grimp
@@ -31,8 +31,11 @@ CORE_MAY_IMPORT = {
 }
 PORTS_MAY_IMPORT = {"abc", "attrs", "collections", "enum", "operator", "typing"}
 
-FILE_LINES_MAX = 500
-FUNCTION_LINES_MAX = 70
+# Above these a file or function shows why it is one idea, and not two, in a line of `LONG_FOR_A_REASON`.
+FILE_LINES = 500
+FUNCTION_LINES = 70
+LONG_FOR_A_REASON: dict[str, str] = {}
+"""`path` of a file, or `path:name` of a function: why it is better in one piece."""
 
 
 @pytest.fixture(scope="module")
@@ -59,19 +62,49 @@ def _sources(checkout: Path) -> Iterator[Path]:
         yield from (checkout / room).rglob("*.py")
 
 
-def test_files_and_functions_are_short(checkout: Path) -> None:
-    too_long = []
-    for path in _sources(checkout):
-        text = path.read_text(encoding="utf-8")
-        where = path.relative_to(checkout)
-        if text.count("\n") > FILE_LINES_MAX:
-            too_long.append(f"{where}: {text.count(chr(10))} lines")
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = (node.end_lineno or node.lineno) - node.lineno + 1
-                if lines > FUNCTION_LINES_MAX:
-                    too_long.append(f"{where}: {node.name} has {lines} lines")
-    assert not too_long, "\n".join(too_long)
+def _lengths(text: str) -> Iterator[tuple[str, int, int]]:
+    """(suffix of the key in `LONG_FOR_A_REASON`, lines, lines that need no reason) of a file and its functions."""
+    yield "", text.count("\n"), FILE_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f":{node.name}", (node.end_lineno or node.lineno) - node.lineno + 1, FUNCTION_LINES
+
+
+def _judge_lengths(sources: Mapping[str, str], reasons: Mapping[str, str]) -> list[str]:
+    long = {
+        f"{where}{suffix}": f"{lines} lines, more than {most}"
+        for where, text in sources.items()
+        for suffix, lines, most in _lengths(text)
+        if lines > most
+    }
+    return [
+        *(
+            f"{what}: {length}. Two ideas? Then split it. One idea in {length.split()[0]} lines is fine if it is one: "
+            "add a line to LONG_FOR_A_REASON in tests/architecture/test_rooms.py and say why."
+            for what, length in long.items()
+            if what not in reasons
+        ),
+        *(f"{what}: is not long (any more); take its line out of LONG_FOR_A_REASON" for what in reasons.keys() - long),
+        *(f"{what}: the reason is missing" for what, why in reasons.items() if len(why.split()) < 3),
+    ]
+
+
+def test_what_is_long_says_why_it_is_one_idea(checkout: Path) -> None:
+    sources = {str(p.relative_to(checkout)): p.read_text(encoding="utf-8") for p in _sources(checkout)}
+    found = _judge_lengths(sources, LONG_FOR_A_REASON)
+    assert not found, "\n".join(found)
+
+
+def test_a_long_file_or_function_needs_a_reason() -> None:
+    body = "    pass\n" * 500
+    sources = {"core/a.py": f"def long():\n{body}", "core/b.py": "def short():\n    pass\n"}
+    assert [what.split(": ")[0] for what in _judge_lengths(sources, {})] == ["core/a.py", "core/a.py:long"]
+    why = dict.fromkeys(("core/a.py", "core/a.py:long"), "one table, read top to bottom")
+    assert _judge_lengths(sources, why) == []
+    [gone] = _judge_lengths({"core/b.py": sources["core/b.py"]}, {"core/b.py": "one table, read top to bottom"})
+    assert "not long" in gone
+    [unsaid] = _judge_lengths({"core/a.py": "#\n" * 501}, {"core/a.py": "big"})
+    assert "reason is missing" in unsaid
 
 
 def test_every_room_is_packaged(checkout: Path) -> None:

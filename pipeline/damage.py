@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-import cattrs
 from attrs import asdict, evolve, frozen
 
 _SUFFIX = ".json"
@@ -42,6 +41,8 @@ def write_damage(folder: Path, damaged: DamagedRange) -> None:
 
 def read_damage(folder: Path) -> list[DamagedRange]:
     """All that was noted there, each range once."""
+    import cattrs
+
     texts = [path.read_text(encoding="utf-8") for path in folder.glob(f"*{_SUFFIX}")] if folder.is_dir() else []
     return merged(cattrs.structure(json.loads(text), DamagedRange) for text in texts)
 

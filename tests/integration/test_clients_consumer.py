@@ -340,10 +340,16 @@ def simple(cluster: PlainCluster) -> Iterator[SimpleConsumer]:
 
 
 def test_fetching_from_an_offset(simple: SimpleConsumer) -> None:
-    found = simple.fetch("t", 0, 4, 1)
-    assert offsets(found) == [4, 5]
+    found = simple.fetch("t", 0, 3, 1)
+    assert offsets(found) == [3, 4, 5]
     assert (found.next_offset, found.high_watermark, found.log_start_offset) == (6, 9, 0)
     assert offsets(simple.fetch("t", 0, 9)) == []
+
+
+def test_fetching_from_within_a_batch(simple: SimpleConsumer, cluster: PlainCluster) -> None:
+    found = simple.fetch("t", 0, 4, 1)
+    assert offsets(found)[:2] == [4, 5]
+    assert next(request.partitions[0].offset for request in cluster.of(Fetch)) == 4
 
 
 def test_fetching_several_at_once() -> None:
@@ -375,11 +381,11 @@ def test_reading_a_range(simple: SimpleConsumer) -> None:
 
 def test_one_lost_connection_is_made_good_and_a_second_is_told(simple: SimpleConsumer, cluster: PlainCluster) -> None:
     cluster.once(Fetch, TransportError("lost"))
-    assert offsets(simple.fetch("t", 0, 8)) == [8]
+    assert offsets(simple.fetch("t", 0, 6)) == [6, 7, 8]
     cluster.once(Fetch, TransportError("lost"))
     cluster.once(Fetch, TransportError("lost"))
     with pytest.raises(TransportError, match="lost"):
-        simple.fetch("t", 0, 8)
+        simple.fetch("t", 0, 6)
     assert len(cluster.of(Fetch)) == 4
 
 

@@ -64,6 +64,7 @@ def test_the_example_of_a_group(readme: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.usefixtures("spark")  # the one session of the process: another one first would leave it without its jars
 def test_the_spark_examples(readme: str, broker: BrokerProcess, tmp_path: Path) -> None:
     from barnabas import Consumer, Producer
 

@@ -4,7 +4,7 @@ from attrs import evolve
 
 from ...core.cluster.topics import INTERNAL_TOPICS
 from ...core.coordinator.group.config import GroupConfig
-from ...ports.broker_api import Caller
+from ...ports.broker_api import Caller, Origin
 from ...ports.broker_api.topics import NewTopic
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -14,9 +14,7 @@ from ..config.classic import FORMAT_KEY, V2
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 
-ADMIN_CLIENT_ID = "__admin_client"
-"""Kafka lets this client alone write into internal topics."""
-ITSELF = Caller(client_id=ADMIN_CLIENT_ID)
+ITSELF = Caller(origin=Origin.BROKER)
 """The broker, where it asks itself."""
 
 _RECORD_MAX_BYTES = GroupConfig().group_record_max_bytes + 8 * 1024 * 1024

@@ -31,6 +31,7 @@ from ..config.classic import CLASSIC, FORMAT_KEY
 from .broker_ids import GENERATED, with_broker_id
 from .data_folders import checked_cluster_id
 from .endpoints import Endpoints
+from .gate import Authorizer, everyone
 from .registration import KAFKA, check_alone, current_broker, follow_topics, id_nodes, predecessor_ms, shows_classic
 from .service import BrokerService
 from .settings import BrokerSettings
@@ -80,6 +81,8 @@ class Outside:
     """Called at the end: what was counted for the log is told."""
     expose_metrics: Callable[[Metrics], Callable[[], None]] | None = None
     """Lets the metrics be seen from elsewhere; returns how to end that."""
+    authorizer: Authorizer = everyone
+    """Asked about every request."""
     host_name: str = "localhost"
     """What to tell clients of a listener on every interface when nothing is advertised."""
 
@@ -196,7 +199,7 @@ class BrokerNode:
             metrics=outside.metrics,
             report=self._report,
         )
-        self._api = BrokerService(state)
+        self._api = BrokerService(state, outside.authorizer)
         fronts.callback(state.changes.close)
         fronts.callback(self._api.close)
         open_topics(state)

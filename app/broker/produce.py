@@ -8,6 +8,7 @@ from ...core.replica.partition import Partition
 from ...core.replica.purgatory import DelayedProduce, Required
 from ...ports.broker_api import (
     Caller,
+    Origin,
     Produce,
     ProducePartition,
     ProduceResult,
@@ -19,7 +20,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError
 from .failures import broker_failed
-from .internal_topics import ADMIN_CLIENT_ID, check_not_internal
+from .internal_topics import check_not_internal
 from .state import BrokerState, unwritable
 
 NO_TOPICS: frozenset[str] = frozenset()
@@ -42,7 +43,7 @@ class ProduceService:
             return
         now_ms = self._clock.now_ms()
         pending: dict[Hashable, Required] = {}
-        closed = NO_TOPICS if caller.client_id == ADMIN_CLIENT_ID else INTERNAL_TOPICS
+        closed = NO_TOPICS if caller.origin is Origin.BROKER else INTERNAL_TOPICS
         results = [self._append(entry, request, now_ms, pending, closed) for entry in request.partitions]
         if not pending:
             reply(ProduceResult(partitions=results))

@@ -41,6 +41,7 @@ from .configs import ConfigService
 from .epochs import EpochService
 from .failures import broker_failed, failed_result
 from .fetch import FetchService
+from .gate import Authorizer, everyone
 from .groups import GroupService
 from .list_offsets import ListOffsetsService
 from .log_dirs import LogDirService
@@ -60,8 +61,9 @@ Handler = Callable[[Any, Caller, Any], None]
 class BrokerService:
     """Implements `BrokerApi`. Owner thread only."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, authorizer: Authorizer = everyone) -> None:
         self._state = state
+        self._authorizer = authorizer
         self._is_closed = False
         topics = TopicService(state)
         configs = ConfigService(state, topics)
@@ -110,8 +112,8 @@ class BrokerService:
         self.groups.close()
 
     def submit(self, request: Request[ResultT], caller: Caller, reply: Reply[ResultT]) -> None:
-        """Handle the request (see `BrokerApi`). One that raises is reported and answered with UNKNOWN_SERVER_ERROR, in
-        the form that its result has for errors."""
+        """Handle the request (see `BrokerApi`), if the authorizer lets it pass. One that raises is reported and
+        answered with UNKNOWN_SERVER_ERROR, in the form that its result has for errors."""
         if self._is_closed:
             reply(TransportError("the broker is about to stop"))
             return
@@ -132,6 +134,10 @@ class BrokerService:
 
         counter.add()
         try:
+            refused = self._authorizer(request, caller)
+            if refused is not None:
+                once(failed_result(request, refused))
+                return
             self._handlers[type(request)](request, caller, once)
         except Exception as error:  # noqa: BLE001  reported; one request must not take the broker with it
             self._state.failed(f"{type(request).__name__} from {caller.host or 'inside'}", error)

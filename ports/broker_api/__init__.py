@@ -44,7 +44,7 @@ from .configs import (
     ResourceKind,
     ResourceOutcome,
 )
-from .envelope import BrokerApi, BrokerLink, Caller, Reply, Request
+from .envelope import ANONYMOUS, BrokerApi, BrokerLink, Caller, Origin, Principal, Reply, Request
 from .epochs import EpochEnd, EpochQuestion, OffsetForLeaderEpoch, OffsetForLeaderEpochResult
 from .fetch import AbortedTransaction, Fetch, FetchPartition, FetchResult, FetchResultPartition
 from .groups import (
@@ -140,6 +140,7 @@ from .topics import (
 )
 
 __all__ = [
+    "ANONYMOUS",
     "RANDOM_PARTITION",
     "AbortedTransaction",
     "ClassicFetch",
@@ -206,7 +207,9 @@ __all__ = [
     "MetadataResult",
     "NewPartitions",
     "NewTopic",
+    "Origin",
     "PartitionMetadata",
+    "Principal",
     "Produce",
     "ProducePartition",
     "ProduceResult",

@@ -1,6 +1,7 @@
 """How requests and answers pass: one call, one reply."""
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from ..errors import BarnabasError
@@ -19,17 +20,43 @@ Reply = Callable[[ResultT | BarnabasError], None]
 """Takes the result, or the reason why there is none (connection lost, timed out, broken invariant)."""
 
 
+@frozen
+class Principal:
+    """Whom a connection has shown to speak for; written as Kafka does, `User:alice`."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+ANONYMOUS = Principal("User", "ANONYMOUS")
+"""Whoever comes without authentication."""
+
+
+class Origin(Enum):
+    """Where a request comes from. No protocol carries it: only code of the broker's own process can say `BROKER`."""
+
+    CLIENT = "client"
+    BROKER = "broker"
+    """The broker asks itself."""
+
+
 @frozen(kw_only=True)
 class Caller:
     """Who asks."""
 
     client_id: str | None = None
+    """What the client calls itself. Anyone may claim anything: it is for logs and quotas, and proves nothing."""
     host: str = ""
     """The peer's address, for logs and quotas."""
     listener: str = ""
     """The listener that the request came in on; brokers are told by their address for that listener."""
     connection: int = 0
     """Tells the connections of one broker apart, so that what waits for one ends with it; 0 = none."""
+    principal: Principal = ANONYMOUS
+    origin: Origin = Origin.CLIENT
 
 
 class BrokerApi(Protocol):

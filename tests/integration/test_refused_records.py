@@ -74,16 +74,15 @@ def test_the_record_is_named_and_the_other_partitions_are_answered(broker: Broke
         assert "record 0: offset delta 1" in refused.error_message
 
 
-def test_a_record_without_a_key_in_a_compacted_topic(broker: Broker) -> None:
-    """The one compacted topic there is, and the one client that may write into it."""
+def test_no_name_that_a_client_claims_opens_an_internal_topic(broker: Broker) -> None:
+    """Not even the one that Kafka lets write into it."""
     wait_for_groups(broker.bootstrap)
-    keyless = memoryview(encode_batch([Message(b"a", b"key"), Message(b"b"), Message(b"c")], now_ms=NOW_MS))
-    entries = [ProducePartition("__consumer_offsets", 0, keyless), ProducePartition("checked", 3, good())]
+    keyed = memoryview(encode_batch([Message(b"a", b"key")], now_ms=NOW_MS))
+    entries = [ProducePartition("__consumer_offsets", 0, keyed), ProducePartition("checked", 3, good())]
     with ApiConnection(broker.bootstrap) as connection:
         refused, other = connection.ask(Produce(partitions=entries, acks=-1), client_id="__admin_client").partitions
-    assert (refused.error, other.error) == (ErrorCode.INVALID_RECORD, ErrorCode.NONE)
-    assert [each.index for each in refused.record_errors] == [1, 2]
-    assert all("needs a key" in each.message for each in refused.record_errors)
+    assert (refused.error, other.error) == (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NONE)
+    assert "clients do not write into it" in refused.error_message
 
 
 def test_librdkafka_is_told_within_the_second(broker: Broker) -> None:

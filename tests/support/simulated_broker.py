@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from attrs import evolve
 from support.log_lines import warnings_of
 
 from barnabas.adapters.coord_memory import MemoryTree
@@ -10,6 +11,7 @@ from barnabas.adapters.metrics_memory import MemoryMetrics
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.adapters.transport_memory import MemoryNetwork
+from barnabas.app.broker.gate import Authorizer, everyone
 from barnabas.app.broker.node import BrokerNode
 from barnabas.app.compose import outside_of, plugin_host
 from barnabas.app.config import BrokerConfig
@@ -48,10 +50,12 @@ class SimulatedBroker:
         tree: MemoryTree | None = None,
         plugins: Sequence[object] = (),
         wrap_session: Callable[[Coordination], Coordination] = lambda session: session,
+        authorizer: Authorizer = everyone,
         **settings: object,
     ) -> None:
         """`wrap_session` may put something before each session of the tree."""
         self.wrap_session = wrap_session
+        self.authorizer = authorizer
         self.disk = disk or MemoryDisk()
         self.tree = tree or MemoryTree()
         self.clock = ManualClock()
@@ -78,6 +82,7 @@ class SimulatedBroker:
             open_coordination=lambda: self.wrap_session(self.tree.session()),
             report=self.lines.append,
         )
+        outside = evolve(outside, authorizer=self.authorizer)
         node = BrokerNode(config, outside, plugin_host(config, self.plugins))
         node.start()
         return node

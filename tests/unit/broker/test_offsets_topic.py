@@ -16,6 +16,7 @@ from support.group_requests import (
 )
 from support.simulated_broker import SimulatedBroker, batch
 
+from barnabas.app.broker.internal_topics import ITSELF
 from barnabas.core.coordinator.group.records import encode_offset_key
 from barnabas.core.log.log import Log
 from barnabas.core.message.batch_header import HEADER_SIZE
@@ -39,7 +40,6 @@ from barnabas.ports.broker_api import (
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.storage import StorageError
 
-ADMIN = Caller(client_id="__admin_client")
 MONTH_MS = 30 * 24 * 3_600_000
 
 
@@ -91,7 +91,7 @@ def test_groups_are_loading_until_their_partition_is_read(broker: SimulatedBroke
 def test_records_that_cannot_be_read_are_left_out(broker: SimulatedBroker) -> None:
     commit(broker, "g", {("t", 0): 5})
     unknown = (b"\0\x63garbage", b"x"), (encode_offset_key("g", "t", 1), b"\0\x09"), (b"", b"")
-    assert write(broker, "g", *unknown, caller=ADMIN) is ErrorCode.NONE
+    assert write(broker, "g", *unknown, caller=ITSELF) is ErrorCode.NONE
     commit(broker, "g", {("t", 1): 6})
     broker.restart()
     broker.scheduler.run_pending()
@@ -203,10 +203,21 @@ def test_clients_cannot_write_into_it(broker: SimulatedBroker) -> None:
     record = (encode_offset_key("g", "t", 0), None)
     assert write(broker, "g", record, caller=Caller(client_id="app")) is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert write(broker, "g", record, caller=Caller()) is ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert write(broker, "g", record, caller=ADMIN) is ErrorCode.NONE
+    assert write(broker, "g", record, caller=Caller(client_id="__admin_client")) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert write(broker, "g", record, caller=ITSELF) is ErrorCode.NONE
     mixed = [ProducePartition("t", 0, batch(b"x")), ProducePartition("__transaction_state", 0, batch(b"x"))]
     answer = broker.ask(Produce(partitions=mixed, acks=1))
     assert [each.error for each in answer.partitions] == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
+def test_a_record_without_a_key_is_named(broker: SimulatedBroker) -> None:
+    """The one compacted topic there is."""
+    messages = [Message(b"a", b"key"), Message(b"b"), Message(b"c")]
+    entry = ProducePartition(*place_of("g"), memoryview(encode_batch(messages, now_ms=1)))
+    refused = broker.ask(Produce(partitions=[entry], acks=-1), ITSELF).partitions[0]
+    assert refused.error is ErrorCode.INVALID_RECORD
+    assert [each.index for each in refused.record_errors] == [1, 2]
+    assert all("needs a key" in (each.message or "") for each in refused.record_errors)
 
 
 def test_it_is_neither_deleted_nor_grown_nor_shortened(broker: SimulatedBroker) -> None:

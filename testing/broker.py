@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from ..app.broker.broker import Broker
-from ..app.compose import KeptInMemory, outside_of
+from ..app.compose.broker import KeptInMemory, outside_of
 from ..app.config import BrokerConfig
 from ..core.message.message import Message
 from ..ports.broker_api import (

@@ -217,7 +217,7 @@ def request_type(api: str | int | type[Request[Any]]) -> type[Request[Any]]:
     if isinstance(api, type) and api in known.values():
         return api
     if isinstance(api, int):
-        from ..app.compose import kafka_apis
+        from ..app.compose.broker import kafka_apis
 
         by_key = kafka_apis()
         if api in by_key:

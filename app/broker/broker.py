@@ -77,7 +77,7 @@ class Broker:
     def start(self) -> Broker:
         """Start the broker; returns when it accepts connections. Twice is harmless."""
         from ..background import ReactorThread
-        from ..compose import build_broker, make_reactor
+        from ..compose.broker import build_broker, make_reactor
 
         if self._thread is not None:
             return self
@@ -180,7 +180,7 @@ class Broker:
 
         Raises `ClosedError` before `start`, `CoordinationError`.
         """
-        from ..compose import REMOTE_COORDINATION, configured_coordination
+        from ..compose.coordination import REMOTE_COORDINATION, configured_coordination
         from ..logs import log_report
         from ..shared_session import SharedSession
 

@@ -100,7 +100,7 @@ def describe_topic(cluster: Cluster, topic: str) -> list[dict[str, object]]:
 def _open_registries(cluster: Cluster) -> "Coordination":
     """A session to read with. Raises `ConfigError`, `CoordinationError`."""
     from ..clients.classic.choice import find_out
-    from ..compose import client_coordination
+    from ..compose.coordination import client_coordination
 
     where = find_out(None, **{**dict.fromkeys(_PLACES, ""), **cluster.places}).registries
     return client_coordination(where, connect_timeout_ms=PATIENCE_MS, report=warn)

@@ -36,7 +36,7 @@ def serve(
 
     Prints "barnabas ready URL..." on standard output once it accepts connections.
     """
-    from ..compose import serve as run
+    from ..compose.serve import serve as run
     from ..config import read_config
     from .log_setup import set_up
 

@@ -34,7 +34,7 @@ def recover(
     from ...core.cluster.registry import TopicRegistry
     from ..broker.recovery import REFUSE, carry_out, plan_recovery
     from ..broker.registration import check_alone
-    from ..compose import system_entropy
+    from ..compose.broker import system_entropy
     from ..config import read_config
     from ..logs import log_report
     from ..offline import opened_offline

@@ -45,7 +45,7 @@ def plugin_host(plugins: Any) -> PluginHost:
 def _connector(bootstrap: object, settings: CommonSettings) -> Connector:
     if hasattr(bootstrap, "connect") and hasattr(bootstrap, "owns_thread"):
         return cast("Connector", bootstrap)
-    from ..compose import client_connector
+    from ..compose.clients import client_connector
 
     return client_connector(
         bootstrap,

@@ -16,7 +16,7 @@ from support.raw import RawConnection, fetch_v4
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.app.broker.broker import Broker
-from barnabas.app.compose import client_connector
+from barnabas.app.compose.clients import client_connector
 from barnabas.ports.broker_api import BrokerLink, Caller, Fetch, FetchPartition, Metadata, MetadataResult
 from barnabas.ports.errors import BarnabasError, ConfigError
 from barnabas.ports.storage import FolderLocked, StorageError

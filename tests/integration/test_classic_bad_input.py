@@ -34,7 +34,7 @@ from support.server_process import free_ports
 from support.waiting import wait_for
 
 from barnabas import Broker, ConsumerConnector, Producer, SimpleConsumer
-from barnabas.app.compose import client_coordination
+from barnabas.app.compose.coordination import client_coordination
 from barnabas.core.classic.registry.registries import children
 from barnabas.ports.errors import ConfigError
 

@@ -107,7 +107,7 @@ def broker(folder: Path, coordination: str, broker_id: int = 0, **config: object
 
 
 def session_of(where: str, stack: ExitStack) -> Coordination:
-    from barnabas.app.compose import client_coordination
+    from barnabas.app.compose.coordination import client_coordination
 
     session = client_coordination(where)
     stack.callback(session.close)

@@ -10,7 +10,7 @@ from barnabas.app.broker.broker import Broker
 from barnabas.app.clients.classic.consumer_connector import ConsumerConnector
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.streams import MessageStream
-from barnabas.app.compose import client_coordination
+from barnabas.app.compose.coordination import client_coordination
 from barnabas.core.classic.consumer.settings import ConsumerRebalanceFailed
 from barnabas.ports.coordination import Coordination, NoNode
 from barnabas.ports.errors import ClosedError, ConfigError

@@ -12,7 +12,7 @@ from support.raw import RawConnection
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 
-from barnabas.app.compose import client_coordination
+from barnabas.app.compose.coordination import client_coordination
 from barnabas.core.classic.registry import layout, registries
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("reliability")]

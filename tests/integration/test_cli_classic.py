@@ -18,7 +18,7 @@ from support.waiting import wait_for
 
 from barnabas import Broker
 from barnabas.app.clients.classic.producer import ClassicProducer
-from barnabas.app.compose import client_coordination
+from barnabas.app.compose.coordination import client_coordination
 from barnabas.core.classic.registry.registries import children
 from barnabas.ports.coordination import NodeExists
 

@@ -16,7 +16,7 @@ from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 
 from barnabas import Admin, Broker, Consumer, Producer
-from barnabas.app.compose import client_coordination
+from barnabas.app.compose.coordination import client_coordination
 from barnabas.ports.broker_api import NewTopic, ResourceKind
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.error_codes import ErrorCode

@@ -17,7 +17,7 @@ from support.zookeeper_server import ZookeeperServer
 from barnabas import Admin, Broker, Consumer, Message, Producer
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
-from barnabas.app.compose import remote_coordination
+from barnabas.app.compose.coordination import remote_coordination
 from barnabas.app.mirror import MirrorMaker
 from barnabas.app.mirror.sources import ClassicSource
 from barnabas.core.classic.registry.layout import BrokerPartition, offset_path

@@ -9,7 +9,7 @@ from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.adapters.transport_memory import Faults, MemoryNetwork
 from barnabas.app.broker.node import BrokerNode
-from barnabas.app.compose import outside_of, plugin_host
+from barnabas.app.compose.broker import outside_of, plugin_host
 from barnabas.app.config import BrokerConfig
 from barnabas.core.replica.partition import Partition
 from barnabas.ports.errors import ClosedError

@@ -14,7 +14,7 @@ from support.server_process import ServerProcess
 from support.tcp_proxy import TcpProxy
 from support.waiting import wait_for
 
-from barnabas.app.compose import client_coordination
+from barnabas.app.compose.coordination import client_coordination
 from barnabas.core.classic.registry import group, layout, registries
 from barnabas.ports.errors import BarnabasError
 

@@ -13,7 +13,7 @@ from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.adapters.transport_memory import MemoryNetwork
 from barnabas.app.broker.gate import Authorizer, everyone
 from barnabas.app.broker.node import BrokerNode
-from barnabas.app.compose import outside_of, plugin_host
+from barnabas.app.compose.broker import outside_of, plugin_host
 from barnabas.app.config import BrokerConfig
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message

@@ -38,7 +38,7 @@ def list_cluster(
     """
     if where.brokers is not None:
         return ClusterListing(brokers=where.brokers, topics={})
-    from ...compose import client_coordination
+    from ...compose.coordination import client_coordination
 
     session_ms = settings.zookeeper_session_timeout_ms
     coordination = client_coordination(

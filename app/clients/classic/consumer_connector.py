@@ -294,7 +294,7 @@ class ConsumerConnector:
         return self._shell.on_reactor(run, timeout, f"not done within {timeout} s")
 
     def _open_coordination(self, where: object) -> Coordination:
-        from ...compose import client_coordination
+        from ...compose.coordination import client_coordination
 
         return client_coordination(
             where,
@@ -304,7 +304,7 @@ class ConsumerConnector:
         )
 
     def _open_connector(self) -> Connector:
-        from ...compose import client_connector
+        from ...compose.clients import client_connector
 
         return client_connector(
             (),

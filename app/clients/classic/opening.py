@@ -47,7 +47,7 @@ def open_coordination(where: Whereabouts, chosen: ClassicProducerSettings) -> Co
     """A session with the registries; None for a fixed list of brokers. Raises `ConfigError`, `CoordinationError`."""
     if where.brokers is not None:
         return None
-    from ...compose import client_coordination
+    from ...compose.coordination import client_coordination
 
     session_ms = chosen.zookeeper_session_timeout_ms
     return client_coordination(
@@ -62,7 +62,7 @@ def classic_connector(
     addresses: Sequence[Address], chosen: ClassicProducerSettings | ClassicConsumerSettings
 ) -> Connector:
     """How the client reaches brokers: over TCP."""
-    from ...compose import client_connector
+    from ...compose.clients import client_connector
 
     return client_connector(
         addresses,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.app import compose, extras
+from barnabas.app import extras
+from barnabas.app.compose import coordination
 from barnabas.app.extras import install_command, require
 from barnabas.ports.errors import ConfigError
 
@@ -52,4 +53,4 @@ def test_all_that_is_missing_is_told_at_once() -> None:
 def test_a_coordination_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "barnabas.adapters.coord_etcd", None)
     with pytest.raises(ConfigError, match=r"needs the extra 'etcd' .*; to get it: pip install .*\[etcd\]'$"):
-        compose.remote_coordination("etcd://127.0.0.1:1/x")
+        coordination.remote_coordination("etcd://127.0.0.1:1/x")

@@ -1,0 +1,203 @@
+"""What a running broker is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...ports.errors import ConfigError
+from ...ports.report import Report, in_room
+from ..logs import log_report
+from .coordination import configured_coordination
+
+if TYPE_CHECKING:
+    from ...adapters.transport_tcp import Reactor
+    from ...core.traffic.steps import StepRunner
+    from ...ports.broker_api import BrokerApi, Request
+    from ...ports.clock import Clock
+    from ...ports.coordination import Coordination
+    from ...ports.entropy import Entropy
+    from ...ports.metrics import Metrics
+    from ...ports.scheduler import Scheduler
+    from ...ports.storage import LogDir
+    from ...ports.transport import Transport
+    from ..broker.node import BrokerNode, MakeOutside, MakeServer, Outside, Server
+    from ..broker.watching import Watching
+    from ..config import BrokerConfig
+
+
+def build_broker(
+    config: BrokerConfig,
+    reactor: Reactor,
+    *,
+    plugins: Sequence[object] = (),
+    metrics: Metrics | None = None,
+    report: Report = log_report,
+    outside: MakeOutside | None = None,
+) -> BrokerNode:
+    """A broker on TCP, on the reactor given; its `start` and `stop` are for the reactor's thread.
+
+    `outside` may stand for `outside_of`, to put something between the broker and what it gets from there. Raises
+    `ConfigError` for plugins that cannot be used.
+    """
+    from ...adapters.transport_tcp import TcpTransport
+    from ..broker.node import BrokerNode
+
+    made = (outside or outside_of)(
+        config,
+        scheduler=reactor,
+        transport=TcpTransport(reactor, in_room(report, "adapters.transport_tcp")),
+        metrics=metrics,
+        report=report,
+    )
+    return BrokerNode(config, made, plugin_host(config, plugins))
+
+
+def outside_of(
+    config: BrokerConfig,
+    *,
+    scheduler: Scheduler,
+    transport: Transport,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+    metrics: Metrics | None = None,
+    open_log_dirs: Callable[[], Sequence[LogDir]] | None = None,
+    open_coordination: Callable[[], Coordination] | None = None,
+    report: Report = log_report,
+) -> Outside:
+    """What the configuration asks for, with anything that is given in its place (the simulation gives all)."""
+    from ...adapters.metrics_prometheus import PrometheusMetrics
+    from ...adapters.system import SystemClock, SystemEntropy
+    from ..broker.node import Outside
+    from ..broker.watching import Watching
+
+    clock = clock or SystemClock()
+    watching = Watching(config, scheduler, clock, report)
+    return Outside(
+        clock=clock,
+        entropy=entropy or SystemEntropy(),
+        scheduler=scheduler,
+        transport=transport,
+        metrics=metrics or PrometheusMetrics(report=in_room(report, "adapters.metrics_prometheus")),
+        expose_metrics=_metrics_endpoint(config),
+        open_log_dirs=open_log_dirs or (lambda: open_log_dirs_of(config)),
+        open_coordination=open_coordination or (lambda: configured_coordination(config, report)),
+        servers=_servers(watching),
+        finish=watching.close,
+        report=report,
+        host_name=_host_name(config),
+    )
+
+
+class KeptInMemory:
+    """Log folders and a coordination tree in memory, for a broker that is stopped and started again."""
+
+    def __init__(self, report: Report = log_report) -> None:
+        from ...adapters.coord_memory import MemoryTree
+        from ...adapters.storage_memory import MemoryDisk
+
+        self._disk = MemoryDisk()
+        self._tree = MemoryTree(report=report)
+
+    def open_log_dirs(self) -> Sequence[LogDir]:
+        """The one folder; locked while it is open."""
+        from ...adapters.storage_memory import MemoryLogDir
+
+        return [MemoryLogDir(self._disk)]
+
+    def open_coordination(self) -> Coordination:
+        """A new session."""
+        return self._tree.session()
+
+
+def kafka_apis() -> dict[int, type[Request[Any]]]:
+    """The APIs that a broker answers over the Kafka protocol: key → type of the request."""
+    from ...adapters.wire_kafka.table import BY_KEY
+
+    return {key: api.request_type for key, api in BY_KEY.items()}
+
+
+def system_entropy() -> Entropy:
+    """The operating system's random numbers."""
+    from ...adapters.system import SystemEntropy
+
+    return SystemEntropy()
+
+
+def plugin_host(config: BrokerConfig, plugins: Sequence[object] = ()) -> Any:
+    """The plugins that the configuration asks for, and those given as objects. Raises `ConfigError`."""
+    from ...plugins.host import PluginHost
+
+    return PluginHost(
+        [*config.plugins_modules, *plugins],
+        load_entry_points=config.plugins_entry_points_enable,
+        blocked=config.plugins_blocked,
+    )
+
+
+def open_log_dirs_of(config: BrokerConfig) -> list[LogDir]:
+    """The data folders, each locked. Raises `FolderLocked`, `StorageError`."""
+    if config.storage == "memory":
+        from ...adapters.storage_memory import MemoryLogDir
+
+        return [MemoryLogDir()]
+    from ...adapters.storage_fs import open_log_dir
+
+    opened: list[LogDir] = []
+    try:
+        for path in config.data_dirs:
+            opened.append(open_log_dir(path, mode=config.dir_mode))
+    except BaseException:
+        for log_dir in opened:
+            log_dir.close()
+        raise
+    return opened
+
+
+def _servers(watching: Watching) -> dict[str, MakeServer]:
+    def classic(api: BrokerApi, *, steps: StepRunner, **given: Any) -> Server:  # noqa: ARG001  no long answers there
+        from ...adapters.wire_classic.server import ClassicServer
+
+        report, watch = watching.report("adapters.wire_classic"), watching.requests()
+        return ClassicServer(api, report=report, watch=watch, **given)
+
+    def kafka(api: BrokerApi, **given: Any) -> Server:
+        from ...adapters.wire_kafka.server import KafkaServer
+
+        report, watch = watching.report("adapters.wire_kafka"), watching.requests()
+        return KafkaServer(api, report=report, watch=watch, **given)
+
+    return {"kafka": kafka, "classic": classic}
+
+
+def _metrics_endpoint(config: BrokerConfig) -> Callable[[Metrics], Callable[[], None]] | None:
+    """Opens the endpoint that `metrics.listen` asks for, and returns how to close it; None: nothing is asked for."""
+    address = config.metrics_address
+    if address is None:
+        return None
+
+    def expose(metrics: Metrics) -> Callable[[], None]:
+        from ...adapters.metrics_prometheus import PrometheusMetrics
+        from ...adapters.metrics_prometheus.endpoint import MetricsEndpoint
+
+        if not isinstance(metrics, PrometheusMetrics):
+            raise ConfigError("metrics.listen needs the metrics of Prometheus; leave it out, or give no others")
+        return MetricsEndpoint(metrics, address).close
+
+    return expose
+
+
+def _host_name(config: BrokerConfig) -> str:
+    """This machine's name; looked up only when it may be told to somebody."""
+    if config.advertised_listeners or all(listener.host for listener in config.listener_list):
+        return "localhost"
+    import socket
+
+    return socket.getfqdn()
+
+
+def make_reactor(config: BrokerConfig, report: Report = log_report) -> Reactor:
+    """The loop that a broker runs on."""
+    from ...adapters.transport_tcp import Reactor
+
+    return Reactor(in_room(report, "adapters.transport_tcp"), workers=config.background_threads)

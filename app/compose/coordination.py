@@ -1,0 +1,81 @@
+"""Sessions with what brokers and classic clients agree through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...ports.errors import ConfigError
+from ...ports.report import Report, in_room
+from ..extras import install_command
+from ..logs import log_report
+
+if TYPE_CHECKING:
+    from ...ports.coordination import Coordination
+    from ..config import BrokerConfig
+
+
+COORDINATION_FILE = "coordination.db"
+"""In the first data folder, unless the configuration names another."""
+
+REMOTE_COORDINATION = ("zookeeper", "etcd")
+
+
+def configured_coordination(config: BrokerConfig, report: Report) -> Coordination:
+    """A session with what the configuration names. Raises `CoordinationError`."""
+    kind, place = config.coordination_choice
+    report = in_room(report, f"adapters.coord_{kind}")
+    if kind in REMOTE_COORDINATION and place is not None:
+        return remote_coordination(
+            place,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            connect_timeout_ms=config.zookeeper_connection_timeout_ms or config.zookeeper_session_timeout_ms,
+            report=report,
+        )
+    if kind == "memory" or (config.storage == "memory" and place is None):
+        from ...adapters.coord_memory import MemoryTree
+
+        return MemoryTree(report=report).session()
+    from pathlib import Path
+
+    from ...adapters.coord_embedded import EmbeddedCoordination
+
+    return EmbeddedCoordination(place or str(Path(config.data_dirs[0]) / COORDINATION_FILE), report=report)
+
+
+def remote_coordination(
+    url: str, *, session_timeout_ms: int = 6000, connect_timeout_ms: int = 6000, report: Report = log_report
+) -> Coordination:
+    """A session with the ZooKeeper or etcd at `url`. Raises `ConfigError`, `CoordinationError`."""
+    scheme = url.partition("://")[0]
+    if scheme not in REMOTE_COORDINATION:
+        raise ConfigError(f"{url!r} is neither zookeeper://HOST:PORT/CHROOT nor etcd://HOST:PORT/PREFIX")
+    made: Callable[..., Coordination]
+    try:
+        if scheme == "zookeeper":
+            from ...adapters.coord_zookeeper import ZookeeperCoordination as made
+        else:
+            from ...adapters.coord_etcd import EtcdCoordination as made
+    except ImportError as error:
+        text = f"{url}: this needs the extra {scheme!r} ({error.name} is not installed)"
+        raise ConfigError(f"{text}; to get it: {install_command(scheme)}") from error
+    return made(url, session_timeout_ms=session_timeout_ms, connect_timeout_ms=connect_timeout_ms, report=report)
+
+
+def client_coordination(
+    where: object, *, session_timeout_ms: int = 6000, connect_timeout_ms: int = 6000, report: Report = log_report
+) -> Coordination:
+    """A client's session with the registries: at a URL, of a `Broker` in this process, or from a callable.
+
+    Raises `ConfigError`, `CoordinationError`, and `ClosedError` for a broker that does not run.
+    """
+    if isinstance(where, str):
+        return remote_coordination(
+            where, session_timeout_ms=session_timeout_ms, connect_timeout_ms=connect_timeout_ms, report=report
+        )
+    opener = getattr(where, "open_coordination", where)
+    if not callable(opener):
+        text = "neither zookeeper://HOST:PORT/CHROOT, etcd://HOST:PORT/PREFIX, a Broker, nor a callable"
+        raise ConfigError(f"coordination {where!r} is {text}")
+    made: Coordination = opener()
+    return made

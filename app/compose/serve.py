@@ -1,0 +1,67 @@
+"""A broker as a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...ports.errors import BarnabasError
+from ...ports.report import Report
+from ..logs import log_report
+from .broker import build_broker, make_reactor
+
+if TYPE_CHECKING:
+    from ..config import BrokerConfig
+
+
+_SWITCH_INTERVAL_MS = 0.5
+
+
+def serve(
+    config: BrokerConfig,
+    ready: Callable[[list[str]], None],
+    *,
+    plugins: Sequence[object] = (),
+    report: Report = log_report,
+) -> None:
+    """Run a broker on this thread, the main one, until SIGTERM or SIGINT; then stop it in order.
+
+    `ready` gets the listeners, with real ports, once the broker answers there. Raises `BarnabasError` when it cannot
+    start, or cannot go on because another broker has taken its id.
+    """
+    import gc
+    import signal
+
+    reactor = make_reactor(config, report)
+    failures: list[BarnabasError] = []
+
+    def failed(error: BarnabasError) -> None:
+        failures.append(error)
+        node.stop(reactor.stop)
+
+    def tell(error: BarnabasError | None) -> None:
+        if error is None:
+            ready([str(listener) for listener in node.listeners])
+
+    try:
+        node = build_broker(config, reactor, plugins=plugins, report=report)
+        node.failed = failed
+        node.start()
+    except BaseException:
+        reactor.stop()
+        raise
+
+    def stop(*_: object) -> None:
+        reactor.call_soon(lambda: node.stop(reactor.stop))
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    gc.collect()
+    gc.freeze()  # what a start leaves behind stays for good: the collector need not look at it again and again
+    try:
+        reactor.call_soon(lambda: node.when_ready(tell))
+        reactor.run(switch_interval_ms=_SWITCH_INTERVAL_MS)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if failures:
+        raise failures[0]

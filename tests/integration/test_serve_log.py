@@ -46,7 +46,7 @@ def test_a_day_of_a_broker_in_json(tmp_path: Path) -> None:
     assert str(tmp_path / "data") in one("broker 1 starts: ")["message"]
     assert broker.bootstrap in one("broker 1 of cluster ")["message"]
     assert one("topic orders was made: 2 partitions")["topic"] == "orders"
-    assert one("group readers: generation 1")["logger"] == "barnabas.core.coordinator.group"
+    assert one("group readers: generation 1")["logger"] == "barnabas.core.coordinator"
     assert "left (" in one("group readers: generation 2 has no members")["message"]
     assert one("configuration of topic orders: retention.ms=60000")
     assert one("topic orders was deleted")

@@ -26,7 +26,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Admin": "app.clients.admin",
     "Broker": "app.broker.broker",
-    "BrokerPartition": "core.classic.layout",
+    "BrokerPartition": "core.classic.registry.layout",
     "CommitFailed": "core.client.errors",
     "CommittedOffset": "core.client.group.events",
     "Consumer": "app.clients.consumer",
@@ -36,7 +36,7 @@ _HOMES = {
     "Producer": "app.clients.producer",
     "RebalanceListener": "app.clients.consumer_listener",
     "SimpleConsumer": "app.clients.simple_consumer",
-    "TopicFilter": "core.classic.topic_filter",
+    "TopicFilter": "core.classic.registry.topic_filter",
 }
 
 __all__ = [

@@ -1,0 +1,12 @@
+"""The face of the package."""
+
+import barnabas
+
+
+def test_everything_that_is_promised_is_there() -> None:
+    for name in barnabas.__all__:
+        assert getattr(barnabas, name) is not None, name
+
+
+def test_what_is_not_there_says_so() -> None:
+    assert not hasattr(barnabas, "ConsumerBroker")

@@ -62,6 +62,7 @@ class StepRunner:
         self._scheduler = scheduler
         self._now_ms = clock.monotonic_ms
         self._report = report
+        self._fresh: deque[_Job] = deque()
         self._active: deque[_Job] = deque()
         self._waiting: deque[_Job] = deque()
         self._for_workers: deque[tuple[_Job, Work]] = deque()
@@ -73,7 +74,8 @@ class StepRunner:
     @property
     def waiting(self) -> int:
         """How many are not done."""
-        return len(self._active) + len(self._waiting) + len(self._for_workers) + self._worker_busy
+        queued = len(self._fresh) + len(self._active) + len(self._waiting)
+        return queued + len(self._for_workers) + self._worker_busy
 
     def run(self, steps: Steps[T], done: Callable[[Outcome[T]], None], owner: Hashable = None) -> None:
         """Begin the work, and end it at once if it is short; `done` gets what it returns or raises, now or later.
@@ -87,11 +89,12 @@ class StepRunner:
         if now_ms - self._window_ms >= _WINDOW_MS:
             self._window_ms, self._at_once_ms = now_ms, 0.0
         if self._at_once_ms < _AT_ONCE_SHARE * _WINDOW_MS:
-            goes_on = self._advance(job, now_ms + _AT_ONCE_MS)
+            if self._advance(job, now_ms + _AT_ONCE_MS):
+                self._queue(job)
             self._at_once_ms += self._now_ms() - now_ms
-            if not goes_on:
-                return
-        self._queue(job)
+        else:
+            self._fresh.append(job)
+            self._ask_turn()
 
     def drop(self, owner: Hashable) -> None:
         """The work of this owner is not wanted any more; its `done` is not called."""
@@ -111,19 +114,23 @@ class StepRunner:
 
     def _turn(self) -> None:
         self._turn_asked = False
-        active = self._active
+        active, fresh = self._active, self._fresh
         now_ms = self._now_ms()
         end_ms = now_ms + _TURN_MS
-        while active:
-            job = active.popleft()
-            if self._advance(job, min(end_ms, now_ms + _SLICE_MS)):
-                active.append(job)
-            elif self._waiting:
-                active.append(self._waiting.popleft())
-            now_ms = self._now_ms()
-            if now_ms >= end_ms:
-                break
-        if active:
+        while (active or fresh) and now_ms < end_ms:
+            if fresh:  # what is short is done here, however much that is long waits
+                job = fresh.popleft()
+                if self._advance(job, now_ms + _AT_ONCE_MS):
+                    self._queue(job)
+                now_ms = self._now_ms()
+            if active:
+                job = active.popleft()
+                if self._advance(job, min(end_ms, now_ms + _SLICE_MS)):
+                    active.append(job)
+                elif self._waiting:
+                    active.append(self._waiting.popleft())
+                now_ms = self._now_ms()
+        if active or fresh:
             self._ask_turn()
 
     def _advance(self, job: _Job, until_ms: float) -> bool:

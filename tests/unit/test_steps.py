@@ -79,6 +79,18 @@ def test_many_that_begin_together_do_not_all_begin_at_once() -> None:
     world.scheduler.run_until(lambda: len(world.results) == 100)
 
 
+def test_short_work_does_not_wait_for_all_that_is_long() -> None:
+    world = World()
+    for number in range(50):
+        world.run(f"long {number}", world.work("l", 1000))
+    world.run("short", world.work("s", 0))
+    assert "short" not in world.results, "the share of what is done at once is used up"
+    begun = len(world.log)
+    world.scheduler.run_until(lambda: "short" in world.results)
+    assert len(world.log) - begun < 150
+    assert len(world.results) == 1
+
+
 def test_work_for_a_worker_comes_back_and_one_is_there_at_a_time() -> None:
     world = World()
     on_worker: list[str] = []

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from .cluster import NO_BROKER, Columns, Place
+from .cluster import NO_BROKER, ClusterPartition, PartitionColumns
 
 BATCH_ROWS = 20_000
 BATCH_BYTES = 8 * 1024 * 1024
@@ -14,8 +14,8 @@ _TIMESTAMPS_MS = (-62_135_596_800_000, 253_402_300_799_999)
 
 
 def arrow_batches(
-    place: Place,
-    pieces: Iterable[Columns],
+    place: ClusterPartition,
+    pieces: Iterable[PartitionColumns],
     schema: pa.Schema,
     *,
     rows: int = BATCH_ROWS,
@@ -25,7 +25,7 @@ def arrow_batches(
 
     `schema` has columns of the data source: those of a classic cluster or not, with or without `headers`.
     """
-    waiting: list[Columns] = []
+    waiting: list[PartitionColumns] = []
     waiting_rows = waiting_bytes = 0
     for piece in pieces:
         for part in _split(piece, rows, size_bytes):
@@ -40,7 +40,7 @@ def arrow_batches(
         yield _batch(place, waiting, schema)
 
 
-def _split(piece: Columns, rows: int, size_bytes: int) -> Iterator[Columns]:
+def _split(piece: PartitionColumns, rows: int, size_bytes: int) -> Iterator[PartitionColumns]:
     count = len(piece.offsets)
     step = min(rows, max(1, count * size_bytes // piece.size_bytes)) if piece.size_bytes > size_bytes else rows
     if count <= step:
@@ -49,7 +49,7 @@ def _split(piece: Columns, rows: int, size_bytes: int) -> Iterator[Columns]:
         return
     for start in range(0, count, step):
         end = min(start + step, count)
-        yield Columns(
+        yield PartitionColumns(
             piece.next_offset,
             piece.offsets[start:end],
             piece.timestamps_ms[start:end],
@@ -62,7 +62,7 @@ def _split(piece: Columns, rows: int, size_bytes: int) -> Iterator[Columns]:
         )
 
 
-def _batch(place: Place, pieces: list[Columns], schema: pa.Schema) -> pa.RecordBatch:
+def _batch(place: ClusterPartition, pieces: list[PartitionColumns], schema: pa.Schema) -> pa.RecordBatch:
     count = sum(len(piece.offsets) for piece in pieces)
     ints = np.int32
     columns: dict[str, pa.Array] = {

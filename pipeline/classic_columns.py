@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from itertools import chain
 
 from ..core.message.classic.entry import next_entry, plain_run
-from ..core.message.classic.reader import Decoder
+from ..core.message.classic.reader import SetDecoder
 from ..core.message.codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ..ports.errors import ApiError
-from .cluster import Columns
+from .cluster import PartitionColumns
 
 PIECE_BYTES = 1024 * 1024
 """Pieces are handed on when they have grown so far: many small wrappers make one, a large one several."""
@@ -38,11 +38,11 @@ class _Piece:
         self._wrapped = True
         self.size_bytes += sum(map(len, payloads))
 
-    def columns(self, next_offset: int) -> Columns:
+    def columns(self, next_offset: int) -> PartitionColumns:
         join = chain.from_iterable
         indexes = list(join(self._indexes)) if self._wrapped else ()
         values: list[bytes | None] = list(join(self._values))
-        return Columns(
+        return PartitionColumns(
             next_offset, list(join(self._offsets)), (), (), (), values, (), indexes, size_bytes=self.size_bytes
         )
 
@@ -55,7 +55,7 @@ def classic_columns(
     upto: int,
     check_crc: bool = True,
     piece_bytes: int = PIECE_BYTES,
-) -> Iterator[Columns]:
+) -> Iterator[PartitionColumns]:
     """The messages of a set that begins at byte `from_offset` of its log, up to the entry that begins at `upto`.
 
     The last piece's `next_offset` is behind the last whole entry that was taken; before that, a piece that ends inside
@@ -99,6 +99,6 @@ def classic_columns(
 
 def _opened(wrapper: bytes, codecs: Codecs, check_crc: bool) -> Iterator[list[bytes]]:
     """The payloads in one wrapper, some at a time."""
-    decoder = Decoder(codecs, "", -1, DECOMPRESSED_BYTES_MAX, check_crc)
+    decoder = SetDecoder(codecs, "", -1, DECOMPRESSED_BYTES_MAX, check_crc)
     for run in decoder.runs(wrapper, 0):
         yield [message.value or b"" for message in run]

@@ -20,7 +20,7 @@ PLACE_SETTINGS = ("broker.list", "zk.connect", "etcd.connect", "coordination")
 """Settings that say where a classic cluster is."""
 
 
-class Place(NamedTuple):
+class ClusterPartition(NamedTuple):
     """A partition. In a classic cluster each broker has its own ones of a topic; else `broker` is NO_BROKER."""
 
     topic: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
         return f"{self.topic}-{self.key}"
 
     @classmethod
-    def parse(cls, topic: str, key: str) -> "Place | None":
+    def parse(cls, topic: str, key: str) -> "ClusterPartition | None":
         """The reverse of `key`; None for a text that is none."""
         match = _KEY.fullmatch(key)
         if match is None:
@@ -89,13 +89,13 @@ class TopicInfo:
     """A topic as the cluster knows it; `topic_id` is "" where the cluster has none."""
 
     name: str
-    places: Sequence[Place]
+    places: Sequence[ClusterPartition]
     """Those on live brokers, in a classic cluster: brokers come and go."""
     topic_id: str = ""
 
 
 @frozen
-class Columns:
+class PartitionColumns:
     """Some consecutive records of one partition, a list per column.
 
     All have the length of `offsets`; but one that is empty is null in all rows (of a classic cluster: all those that
@@ -118,7 +118,7 @@ class Columns:
     """What was left out before `next_offset`; there are no records then."""
 
     @classmethod
-    def without_records(cls, damage: DamagedRange) -> "Columns":
+    def without_records(cls, damage: DamagedRange) -> "PartitionColumns":
         return cls(damage.end, (), (), (), (), (), (), damage=damage)
 
 
@@ -133,7 +133,7 @@ class Cluster(Protocol):
         """Those of these topics that there are; None: every topic that is not internal."""
         ...
 
-    def offsets(self, places: Iterable[Place], timestamp_ms: int) -> Mapping[Place, int]:
+    def offsets(self, places: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
         """Per partition the first offset whose record is of that time or later, or EARLIEST or LATEST; -1 = none.
 
         A classic cluster knows times only of segments: there it is the beginning of the newest one that was last
@@ -141,7 +141,9 @@ class Cluster(Protocol):
         """
         ...
 
-    def read(self, place: Place, start: int, end: int, *, with_headers: bool = False) -> Iterable[Columns]:
+    def read(
+        self, place: ClusterPartition, start: int, end: int, *, with_headers: bool = False
+    ) -> Iterable[PartitionColumns]:
         """The records with start ≤ offset < end, in pieces of bounded size; `headers` is empty unless asked for.
 
         `ApiError(OFFSET_OUT_OF_RANGE)` when the log no longer has `start`, or ends before `end`; `CorruptRecord`, or
@@ -149,12 +151,12 @@ class Cluster(Protocol):
         """
         ...
 
-    def boundary(self, place: Place, start: int, wanted: int) -> int:
+    def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:
         """The greatest offset up to `wanted` at which a read may end that began at `start` (which may be one), but past
         the first record. Offsets that count records are all of this kind."""
         ...
 
-    def where(self, place: Place) -> Where:
+    def where(self, place: ClusterPartition) -> Where:
         """Where a task finds this partition."""
         ...
 

@@ -23,7 +23,7 @@ from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError
 from ..ports.transport import TransportError
 from ..ports.words import Buffer, TopicPartition
-from .cluster import Cluster, Columns, Place, TopicInfo, Where
+from .cluster import Cluster, ClusterPartition, PartitionColumns, TopicInfo, Where
 from .damage import DamagedRange
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -66,12 +66,14 @@ class ClientCluster:
         described = {topic.name: topic for topic in self._described(names) if not topic.internal}
         return {name: _info(topic) for name, topic in described.items() if name and (names is None or name in names)}
 
-    def offsets(self, places: Iterable[Place], timestamp_ms: int) -> Mapping[Place, int]:
+    def offsets(self, places: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
         asked: dict[TopicPartition | tuple[str, int], int | str] = {_plain(place): timestamp_ms for place in places}
         found = self._ask().list_offsets(asked, isolation_level=self._settings.isolation_level) if asked else {}
-        return {Place(*partition): offset for partition, offset in found.items()}
+        return {ClusterPartition(*partition): offset for partition, offset in found.items()}
 
-    def read(self, place: Place, start: int, end: int, *, with_headers: bool = False) -> Iterator[Columns]:
+    def read(
+        self, place: ClusterPartition, start: int, end: int, *, with_headers: bool = False
+    ) -> Iterator[PartitionColumns]:
         partition = _plain(place)
         if self._consumer is None:
             self._consumer = SimpleConsumer(self._bootstrap, config=self._client, plugins=self._plugins)  # type: ignore[arg-type]  # a host is taken as it is
@@ -81,7 +83,7 @@ class ClientCluster:
                 for piece in self._fetch(self._consumer, partition, position, end):
                     failures = 0
                     if piece.damage is not None:
-                        yield Columns.without_records(_damaged(piece.damage))
+                        yield PartitionColumns.without_records(_damaged(piece.damage))
                     for columns in self._columns(piece, partition, upto=end, with_headers=with_headers):
                         yield columns
                         position = max(position, columns.next_offset)
@@ -94,7 +96,7 @@ class ClientCluster:
 
     def _columns(
         self, piece: FetchedSet, partition: TopicPartition, *, upto: int, with_headers: bool
-    ) -> Iterator[Columns]:
+    ) -> Iterator[PartitionColumns]:
         """Raises `CorruptRecord` for records that cannot be decoded although their CRC is right, or tells them."""
         codecs, position = self._plugins.codecs(), piece.from_offset
         runs = deque(_bounded(piece))
@@ -115,16 +117,16 @@ class ClientCluster:
                 if not self._settings.skip_damaged:
                     raise CorruptRecord(*partition, max(position, header.base_offset), error.message) from error
                 damage = Damage(*partition, header.base_offset, header.next_offset, error.message)
-                yield Columns.without_records(_damaged(damage))
+                yield PartitionColumns.without_records(_damaged(damage))
                 position = header.next_offset
                 continue
             position = max(position, found.next_offset)
             yield _columns(found, len(batches))
 
-    def boundary(self, place: Place, start: int, wanted: int) -> int:  # noqa: ARG002
+    def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:  # noqa: ARG002
         return wanted
 
-    def where(self, place: Place) -> Where:  # noqa: ARG002
+    def where(self, place: ClusterPartition) -> Where:  # noqa: ARG002
         return Where(bootstrap=self._bootstrap)
 
     def close(self) -> None:
@@ -185,10 +187,10 @@ def open_producer(bootstrap: str, settings: Mapping[str, str]) -> Iterator[RowPr
 def _info(topic: TopicMetadata) -> TopicInfo:
     topic_id = topic.topic_id.hex() if any(topic.topic_id) else ""
     name = topic.name or ""
-    return TopicInfo(name, [Place(name, partition) for partition in range(len(topic.partitions))], topic_id)
+    return TopicInfo(name, [ClusterPartition(name, partition) for partition in range(len(topic.partitions))], topic_id)
 
 
-def _plain(place: Place) -> TopicPartition:
+def _plain(place: ClusterPartition) -> TopicPartition:
     return TopicPartition(place.topic, place.partition)
 
 
@@ -220,8 +222,8 @@ def _bounded(piece: FetchedSet) -> Iterator[memoryview]:
         yield records[start:end]
 
 
-def _columns(found: Decoded, batch_bytes: int) -> Columns:
-    return Columns(
+def _columns(found: Decoded, batch_bytes: int) -> PartitionColumns:
+    return PartitionColumns(
         found.next_offset,
         found.offsets,
         found.timestamps,

@@ -18,7 +18,7 @@ from ..ports.transport import TransportError
 from ..ports.words import Buffer
 from .classic_columns import classic_columns
 from .client_options import registry_names
-from .cluster import EARLIEST, Columns, Place, TopicInfo, Where
+from .cluster import EARLIEST, ClusterPartition, PartitionColumns, TopicInfo, Where
 from .damage import DamagedRange
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -64,10 +64,12 @@ class ClassicCluster:
             for name in names or ()
         }
 
-    def offsets(self, places: Iterable[Place], timestamp_ms: int) -> Mapping[Place, int]:
+    def offsets(self, places: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
         return {place: self._offset(place, timestamp_ms) for place in places}
 
-    def read(self, place: Place, start: int, end: int, *, with_headers: bool = False) -> Iterator[Columns]:
+    def read(
+        self, place: ClusterPartition, start: int, end: int, *, with_headers: bool = False
+    ) -> Iterator[PartitionColumns]:
         del with_headers  # there are none
         position = start
         while position < end:
@@ -91,17 +93,17 @@ class ClassicCluster:
                     reason = f"broker {place.broker}: {error.message}"
                     raise CorruptRecord(place.topic, place.partition, reached, reason) from error
                 behind = position + _behind(data, reached - position, whole=position + len(data) >= end)
-                yield Columns.without_records(_damaged(place, reached, behind, error.message))
+                yield PartitionColumns.without_records(_damaged(place, reached, behind, error.message))
                 reached = behind
             if reached <= position:
                 text = f"broker {place.broker}: there is no message, only {len(data)} bytes"
                 if not self._skip_damaged:
                     raise CorruptRecord(place.topic, place.partition, position, text)
-                yield Columns.without_records(_damaged(place, position, end, text))
+                yield PartitionColumns.without_records(_damaged(place, position, end, text))
                 reached = end
             position = reached
 
-    def boundary(self, place: Place, start: int, wanted: int) -> int:
+    def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:
         position = start
         while position < wanted:
             piece = self._fetch(place, position, min(self._fetch_bytes, max(_SIZE_BYTES, wanted - position)))
@@ -110,14 +112,14 @@ class ClassicCluster:
             position = piece.next_offset
         return position
 
-    def where(self, place: Place) -> Where:
+    def where(self, place: ClusterPartition) -> Where:
         return Where(broker_list=f"{place.broker}:{address_text(self._address(place.broker))}")
 
     def close(self) -> None:
         for consumer in self._consumers.values():
             consumer.close()
 
-    def _offset(self, place: Place, timestamp_ms: int) -> int:
+    def _offset(self, place: ClusterPartition, timestamp_ms: int) -> int:
         try:
             consumer = self._consumer(place.broker)
             found = consumer.get_offsets_before(place.topic, place.partition, timestamp_ms)
@@ -126,7 +128,7 @@ class ClassicCluster:
             text = f"broker {place.broker} does not tell the offsets of {place}: {error}"
             raise TransportError(text) from error
 
-    def _fetch(self, place: Place, offset: int, max_bytes: int) -> ClassicMessageSet:
+    def _fetch(self, place: ClusterPartition, offset: int, max_bytes: int) -> ClassicMessageSet:
         """A set that is not empty unless the log ends there; tried again while the broker cannot be reached."""
         for failures in range(1, _TRIES):
             try:
@@ -155,7 +157,8 @@ class ClassicCluster:
 
 def _info(topic: str, counts: Mapping[int, int]) -> TopicInfo:
     return TopicInfo(
-        topic, [Place(topic, number, broker) for broker in sorted(counts) for number in range(counts[broker])]
+        topic,
+        [ClusterPartition(topic, number, broker) for broker in sorted(counts) for number in range(counts[broker])],
     )
 
 
@@ -168,7 +171,7 @@ def _behind(data: bytes, position: int, *, whole: bool) -> int:
     return len(data) if whole else max(position + 1, position + (len(data) - position) // 2)
 
 
-def _damaged(place: Place, start: int, end: int, reason: str) -> DamagedRange:
+def _damaged(place: ClusterPartition, start: int, end: int, reason: str) -> DamagedRange:
     return DamagedRange(
         topic=place.topic, partition=place.partition, broker=place.broker, start=start, end=end, reason=reason
     )

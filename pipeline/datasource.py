@@ -41,7 +41,7 @@ from ..core.message.damage import CorruptRecord
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, BarnabasError, ConfigError
 from .arrow import arrow_batches
-from .cluster import EARLIEST, LATEST, Cluster, Columns, Place, Where
+from .cluster import EARLIEST, LATEST, Cluster, ClusterPartition, PartitionColumns, Where
 from .damage import DamagedRange, write_damage
 from .group_offsets import GroupProgress, commit_to_group
 from .options import ReadOptions, read_options, write_options
@@ -118,7 +118,7 @@ class BarnabasDataSource(DataSource):
         try:
             options = read_options(self.options, streaming=True)
             _check_schema(schema, options)
-            return StreamReader(options, self.connect())
+            return TopicStreamReader(options, self.connect())
         except BarnabasError as error:
             return RefusedStream(error)
 
@@ -179,7 +179,7 @@ class BatchReader(_SliceReader, DataSourceReader):
             return self.split(cluster, plan_ranges(cluster, self.options, _log.warning))
 
 
-class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TopicStreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream over the topics. Its offsets are those of `StreamOffsets`; they are kept by Spark in the checkpoint, and
     told to a group on request. New partitions are read from their beginning."""
 
@@ -242,7 +242,7 @@ class StreamReader(_SliceReader, DataSourceStreamReader, SupportsTriggerAvailabl
         with self.opened() as cluster:
             return self.split(cluster, batch_ranges(cluster, self.options, before, after, _log.warning))
 
-    def _reached(self, offsets: Mapping[Place, int]) -> None:
+    def _reached(self, offsets: Mapping[ClusterPartition, int]) -> None:
         if self._progress is not None:
             self._progress.reached(offsets)
 
@@ -300,7 +300,7 @@ def _progress(options: ReadOptions) -> GroupProgress | None:
     )
 
 
-def _read_range(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> Iterator[Columns]:
+def _read_range(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> Iterator[PartitionColumns]:
     """The records of a range. Offsets that vanish meanwhile are an error, or skipped, as `failOnDataLoss` says."""
     position = part.start
     while position < part.end:

@@ -42,7 +42,7 @@ class Fingerprint:
 
 
 @frozen
-class Source:
+class LineSource:
     """Where the lines come from: `topic` names them, `total` is None when it is not known beforehand."""
 
     topic: str
@@ -106,7 +106,7 @@ def _make_room(out: Path) -> tuple[Path, Path]:
     return table, page
 
 
-def _access_log(path: Path) -> Source:
+def _access_log(path: Path) -> LineSource:
     """The lines of an access log, keyed by client address, with the number of lines counted beforehand."""
     try:
         total = sum(1 for _ in _lines(path))
@@ -115,7 +115,7 @@ def _access_log(path: Path) -> Source:
     if not total:
         raise ConfigError(f"{path} has no lines")
     messages = (Message(value=line, key=line.split(b" ", 1)[0]) for line in _lines(path))
-    return Source("access-log", total, messages)
+    return LineSource("access-log", total, messages)
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -126,7 +126,7 @@ def _lines(path: Path) -> Iterator[bytes]:
             yield line.rstrip(b"\r\n")
 
 
-def _metrics(seconds: float) -> Source:
+def _metrics(seconds: float) -> LineSource:
     """This machine's operations metrics, read about ten times a second."""
     require("the demo without a log", ["psutil"], "demo")
     import psutil
@@ -153,10 +153,10 @@ def _metrics(seconds: float) -> Source:
                 yield Message(value=line, key=metric.encode(), timestamp_ms=now_ms)
             pace.wait(0.1)
 
-    return Source("machine-metrics", None, watch())
+    return LineSource("machine-metrics", None, watch())
 
 
-def _send(broker: Broker, source: Source, sent: Fingerprint, console: Console) -> None:
+def _send(broker: Broker, source: LineSource, sent: Fingerprint, console: Console) -> None:
     columns = (TextColumn("[bold]send[/]"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar, Producer(broker, linger_ms=5) as producer:
         task = bar.add_task("send", total=source.total)

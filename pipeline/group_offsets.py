@@ -11,7 +11,7 @@ from attrs import define, field
 
 from ..app.clients.admin import Admin
 from ..ports.errors import BarnabasError, ConfigError
-from .cluster import Place, Where
+from .cluster import ClusterPartition, Where
 
 _TIMEOUT = "default.api.timeout.ms"
 TIMEOUT_MS = 10_000
@@ -27,7 +27,9 @@ def check_group(group: str | None, where: Where) -> None:
         raise ConfigError(f"group {group!r}: the brokers of a classic cluster keep no offsets of groups")
 
 
-def commit_to_group(bootstrap: str, common: Mapping[str, str], group: str, offsets: Mapping[Place, int]) -> str | None:
+def commit_to_group(
+    bootstrap: str, common: Mapping[str, str], group: str, offsets: Mapping[ClusterPartition, int]
+) -> str | None:
     """Commit the next offset per partition; returns why it did not work, if so.
 
     `common` has settings that every client knows, by their dotted names. A group with members refuses: their own
@@ -46,18 +48,18 @@ class GroupProgress:
     """What a stream has told its group. Spark calls `DataSourceStreamReader.commit` for a batch only when it begins the
     next one; but the offset from which it asks for more is that of a batch that is done."""
 
-    commit: Callable[[Mapping[Place, int]], str | None]
+    commit: Callable[[Mapping[ClusterPartition, int]], str | None]
     report: Callable[[str], None]
-    _initial: Mapping[Place, int] | None = None
-    _told: dict[Place, int] = field(factory=dict)
+    _initial: Mapping[ClusterPartition, int] | None = None
+    _told: dict[ClusterPartition, int] = field(factory=dict)
     _not_before: float = 0.0
 
-    def begin(self, offsets: Mapping[Place, int]) -> None:
+    def begin(self, offsets: Mapping[ClusterPartition, int]) -> None:
         """Where the stream begins, of which nothing is read yet."""
         if self._initial is None:
             self._initial = dict(offsets)
 
-    def reached(self, offsets: Mapping[Place, int]) -> None:
+    def reached(self, offsets: Mapping[ClusterPartition, int]) -> None:
         """Everything before these offsets is processed. After a failure there is a pause before the next try."""
         new = {place: offset for place, offset in offsets.items() if self._told.get(place) != offset}
         if not new or offsets == self._initial or time.monotonic() < self._not_before:

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from ..ports.errors import ConfigError
 from .client_options import reader_settings
-from .cluster import PLACE_SETTINGS, Cluster, Place, Where
+from .cluster import PLACE_SETTINGS, Cluster, ClusterPartition, Where
 from .commits import Commit, CommitLog, Range, TableError, plain_os_errors
 from .damage import DamagedRange, read_damage, still_damaged
 from .group_offsets import check_group, commit_to_group
@@ -209,7 +209,9 @@ def _tell(group: str, source: _Source, plan: LoadPlan, topics: Sequence[str]) ->
     """Also after a load that found nothing new: one before may not have reached the group."""
     from .connect import common_settings
 
-    offsets = {Place(name, int(key)): n for name in topics for key, n in plan.topics[name].next_offsets.items()}
+    offsets = {
+        ClusterPartition(name, int(key)): n for name in topics for key, n in plan.topics[name].next_offsets.items()
+    }
     return commit_to_group(source.where.bootstrap, common_settings(source.client), group, offsets)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from attrs import frozen
 
 from ..ports.errors import BarnabasError, ConfigError
-from .cluster import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, Place, TopicInfo
+from .cluster import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, ClusterPartition, TopicInfo
 from .commits import Commit, TopicState
 from .ranges import OffsetRange, data_loss, known_topics
 
@@ -27,10 +27,10 @@ class LoadPlan:
 
     ranges: Sequence[OffsetRange]
     topics: Mapping[str, TopicState]
-    replaced_from: Mapping[Place, int]
+    replaced_from: Mapping[ClusterPartition, int]
     replaced_topics: Sequence[str]
     lost: Sequence[str]
-    absent: Sequence[Place] = ()
+    absent: Sequence[ClusterPartition] = ()
     """Partitions loaded before whose brokers are not there now; a later load goes on with them."""
 
     @property
@@ -79,8 +79,8 @@ def plan_load(
         del state[name]
     lost: list[str] = []
     ranges: list[OffsetRange] = []
-    replaced_from: dict[Place, int] = {}
-    reached: dict[Place, int] = {}
+    replaced_from: dict[ClusterPartition, int] = {}
+    reached: dict[ClusterPartition, int] = {}
     for partition in partitions:
         before = _reached(state.get(partition.topic), partition)
         start = before if before is not None else first[partition]
@@ -117,13 +117,15 @@ def task_count(sizes: Sequence[int], *, cores: int, rows_per_file: int, rows_per
     return max(1, -(-total // rows_per_file), min(cores, -(-total // rows_per_task_min)))
 
 
-def _absent(infos: Sequence[TopicInfo], state: Mapping[str, TopicState]) -> list[Place]:
-    loaded = [Place.parse(info.name, key) for info in infos for key in state[info.name].next_offsets]
+def _absent(infos: Sequence[TopicInfo], state: Mapping[str, TopicState]) -> list[ClusterPartition]:
+    loaded = [ClusterPartition.parse(info.name, key) for info in infos for key in state[info.name].next_offsets]
     there = {place for info in infos for place in info.places}
     return [place for place in loaded if place is not None and place not in there]
 
 
-def _is_another(info: TopicInfo, before: TopicState | None, end: Mapping[Place, int], recreated: str) -> bool:
+def _is_another(
+    info: TopicInfo, before: TopicState | None, end: Mapping[ClusterPartition, int], recreated: str
+) -> bool:
     """True if the topic was created anew and is to be replaced. By its id; without ids, because its log is shorter."""
     if before is None:
         return False
@@ -148,5 +150,5 @@ def _is_another(info: TopicInfo, before: TopicState | None, end: Mapping[Place, 
     return bool(reason)
 
 
-def _reached(state: TopicState | None, partition: Place) -> int | None:
+def _reached(state: TopicState | None, partition: ClusterPartition) -> int | None:
     return None if state is None else state.next_offsets.get(partition.key, 0)

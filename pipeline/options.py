@@ -10,9 +10,9 @@ from attrs import frozen
 
 from ..ports.errors import ConfigError
 from .client_options import reader_settings, writer_settings
-from .cluster import EARLIEST, LATEST, PLACE_SETTINGS, Place, Where
+from .cluster import EARLIEST, LATEST, PLACE_SETTINGS, ClusterPartition, Where
 
-Offsets = Mapping[Place, int]
+Offsets = Mapping[ClusterPartition, int]
 
 COMMIT_TO_GROUP = "commitOffsetsToGroup"
 _BOOTSTRAP = ("kafka.bootstrap.servers", "bootstrap.servers", "bootstrap")
@@ -74,9 +74,9 @@ class Selection:
 
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
-    partitions: tuple[Place, ...] | None = None
+    partitions: tuple[ClusterPartition, ...] | None = None
 
-    def wants(self, place: Place) -> bool:
+    def wants(self, place: ClusterPartition) -> bool:
         """True if the partition is of those, were it there."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, place.topic) is not None
@@ -182,16 +182,16 @@ def partitions_json(offsets: Offsets) -> str:
     return json.dumps(nested)
 
 
-def parse_partitions_json(text: str, name: str = "offsets") -> dict[Place, int]:
+def parse_partitions_json(text: str, name: str = "offsets") -> dict[ClusterPartition, int]:
     """The reverse of `partitions_json`. Raises `ConfigError`."""
     example = 'like {"topic": {"0": 23, "1": -2}} (with "broker-partition" of a classic cluster)'
     found = _json(text, name, example)
     if not isinstance(found, dict) or not all(isinstance(inner, dict) for inner in found.values()):
         raise ConfigError(f"{name} must be JSON {example}, not {text!r}")
-    result: dict[Place, int] = {}
+    result: dict[ClusterPartition, int] = {}
     for topic, inner in found.items():
         for partition, value in inner.items():
-            place = Place.parse(topic, partition)
+            place = ClusterPartition.parse(topic, partition)
             if place is None or not isinstance(value, int) or isinstance(value, bool):
                 raise ConfigError(f"{name} must be JSON {example}; {topic}: {partition!r}: {value!r} is not")
             result[place] = value
@@ -247,12 +247,12 @@ def _selection(given: Mapping[str, str]) -> Selection:
     return Selection(partitions=_assigned(text))
 
 
-def _assigned(text: str) -> tuple[Place, ...]:
+def _assigned(text: str) -> tuple[ClusterPartition, ...]:
     example = 'like {"topic": [0, 1]}, or {"topic": ["0-0", "1-0"]} (broker-partition) of a classic cluster'
     found = _json(text, "assign", example)
     if not isinstance(found, dict) or not found:
         raise ConfigError(f"assign must be JSON {example}, not {text!r}")
-    result: list[Place] = []
+    result: list[ClusterPartition] = []
     for topic, partitions in found.items():
         places = [_place(topic, each) for each in partitions] if isinstance(partitions, list) else [None]
         if None in places:
@@ -261,8 +261,8 @@ def _assigned(text: str) -> tuple[Place, ...]:
     return tuple(dict.fromkeys(result))
 
 
-def _place(topic: str, key: Any) -> Place | None:
-    return Place.parse(topic, str(key)) if type(key) in (int, str) else None
+def _place(topic: str, key: Any) -> ClusterPartition | None:
+    return ClusterPartition.parse(topic, str(key)) if type(key) in (int, str) else None
 
 
 def _bound(given: Mapping[str, str], side: str, default: int, *, batch: bool) -> Bound:

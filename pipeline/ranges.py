@@ -9,7 +9,7 @@ from attrs import evolve, frozen
 
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ConfigError
-from .cluster import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, Place, TopicInfo
+from .cluster import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, ClusterPartition, TopicInfo
 from .options import Bound, ReadOptions, Selection
 
 Report = Callable[[str], None]
@@ -33,11 +33,11 @@ class OffsetRange:
         return self.end - self.start
 
     @property
-    def place(self) -> Place:
-        return Place(self.topic, self.partition, self.broker)
+    def place(self) -> ClusterPartition:
+        return ClusterPartition(self.topic, self.partition, self.broker)
 
     @classmethod
-    def of(cls, place: Place, start: int, end: int, topic_id: str = "") -> "OffsetRange":
+    def of(cls, place: ClusterPartition, start: int, end: int, topic_id: str = "") -> "OffsetRange":
         return cls(place.topic, place.partition, start, end, place.broker, topic_id)
 
 
@@ -88,8 +88,8 @@ def known_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicInfo]:
 
 
 def resolve(
-    cluster: Cluster, bound: Bound, partitions: Sequence[Place], side: str, *, strict: bool
-) -> dict[Place, int]:
+    cluster: Cluster, bound: Bound, partitions: Sequence[ClusterPartition], side: str, *, strict: bool
+) -> dict[ClusterPartition, int]:
     """The offset of a bound in each partition. A time after the last record is an error if `strict`, else LATEST."""
     if bound.timestamp_ms is not None:
         return _at_times(cluster, dict.fromkeys(partitions, bound.timestamp_ms), side, strict=strict)
@@ -109,8 +109,8 @@ def resolve(
 
 def within(
     wanted: Sequence[OffsetRange],
-    first: Mapping[Place, int],
-    last: Mapping[Place, int],
+    first: Mapping[ClusterPartition, int],
+    last: Mapping[ClusterPartition, int],
     *,
     fail_on_data_loss: bool,
     report: Report,
@@ -157,8 +157,10 @@ def slices(ranges: Sequence[OffsetRange], *, at_least: int | None, at_most_recor
     return result
 
 
-def _at_times(cluster: Cluster, times: Mapping[Place, int], side: str, *, strict: bool) -> dict[Place, int]:
-    result: dict[Place, int] = {}
+def _at_times(
+    cluster: Cluster, times: Mapping[ClusterPartition, int], side: str, *, strict: bool
+) -> dict[ClusterPartition, int]:
+    result: dict[ClusterPartition, int] = {}
     for time in sorted(set(times.values())):
         result.update(cluster.offsets([p for p, t in times.items() if t == time], time))
     late = sorted(p for p, offset in result.items() if offset == NO_OFFSET)
@@ -172,7 +174,7 @@ def _at_times(cluster: Cluster, times: Mapping[Place, int], side: str, *, strict
     return result
 
 
-def _same(given: Mapping[Place, int], partitions: Sequence[Place], name: str) -> None:
+def _same(given: Mapping[ClusterPartition, int], partitions: Sequence[ClusterPartition], name: str) -> None:
     if set(given) != set(partitions):
         missing = ", ".join(str(p) for p in sorted(set(partitions) - set(given)))
         extra = ", ".join(str(p) for p in sorted(set(given) - set(partitions)))

@@ -7,7 +7,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from ..ports.errors import ConfigError
-from .cluster import EARLIEST, LATEST, Cluster, Place
+from .cluster import EARLIEST, LATEST, Cluster, ClusterPartition
 from .options import ReadOptions, parse_partitions_json, partitions_json
 from .ranges import OffsetRange, Report, data_loss, selected, within
 
@@ -25,7 +25,7 @@ _TOLD_MAX = 5
 class StreamOffsets:
     """Where a stream is: the next offset per partition, and of which topic, as far as the cluster has ids."""
 
-    positions: Mapping[Place, int]
+    positions: Mapping[ClusterPartition, int]
     topic_ids: Mapping[str, str] = field(factory=dict)
 
     def packed(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class StreamOffsets:
 class Step:
     """From `begin`, per partition, to `end`."""
 
-    begin: Mapping[Place, int]
+    begin: Mapping[ClusterPartition, int]
     end: StreamOffsets
 
     @property
@@ -205,6 +205,6 @@ def _recreated(before: StreamOffsets, topic: str, topic_id: str) -> str:
 
 
 def _told(offsets: StreamOffsets, topic: str) -> str:
-    mine: Sequence[Place] = sorted(place for place in offsets.positions if place.topic == topic)
+    mine: Sequence[ClusterPartition] = sorted(place for place in offsets.positions if place.topic == topic)
     more = ", ..." if len(mine) > _TOLD_MAX else ""
     return ", ".join(f"{place}@{offsets.positions[place]}" for place in mine[:_TOLD_MAX]) + more

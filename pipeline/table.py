@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from .cluster import NO_BROKER, Place
+from .cluster import NO_BROKER, ClusterPartition
 from .commits import CommitLog, TableError, plain_os_errors
 from .lock import TableLocked
 
@@ -81,7 +81,7 @@ class AffectedFile:
 
 
 def affected_files(
-    folder: Path, replaced_from: Mapping[Place, int], replaced_topics: Collection[str]
+    folder: Path, replaced_from: Mapping[ClusterPartition, int], replaced_topics: Collection[str]
 ) -> list[AffectedFile]:
     """The files with rows at or after the offsets in `replaced_from`, and all files of `replaced_topics`."""
     import numpy as np

@@ -2,7 +2,8 @@
 
 Branches: `ApiError` (a rule of the log or protocol, with its wire code); `StorageError`, `CoordinationError` and
 `TransportError` (the outside failed; defined beside their ports); `ConfigError` (the user's configuration);
-`ClosedError` (a call on something already closed). Adapters translate their technology's exceptions at their edge.
+`ClosedError` (a call on something already closed); `Malformed` (bytes that no protocol makes). Adapters translate their
+technology's exceptions at their edge.
 """
 
 from .error_codes import ErrorCode
@@ -31,3 +32,7 @@ class ConfigError(BarnabasError):
 
 class ClosedError(BarnabasError):
     """The object was closed before or during the call."""
+
+
+class Malformed(BarnabasError):
+    """Bytes that are not what they claim to be. There is no answer to them but to close the connection."""

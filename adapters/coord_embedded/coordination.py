@@ -7,7 +7,7 @@ from threading import RLock
 from traceback import format_exception
 from typing import TYPE_CHECKING
 
-from ...core.tree.delivery import Delivery
+from ...core.tree.delivery import WatchDelivery
 from ...core.tree.tree import Change, Put, Remove, Tree, check_path
 from ...ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionState
 from ...ports.errors import ClosedError
@@ -51,7 +51,7 @@ class EmbeddedCoordination:
         self._lock = RLock()
         self._report = report
         self._callbacks: ThreadPoolExecutor | None = None
-        self._delivery = Delivery(self._lock, self._run if deliver is None else deliver, self._failed)
+        self._delivery = WatchDelivery(self._lock, self._run if deliver is None else deliver, self._failed)
         self._closed = False
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:

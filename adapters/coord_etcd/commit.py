@@ -30,7 +30,7 @@ from .tree_requests import (
 )
 
 
-class Commit:
+class CommitTxn:
     """What `Coordination.commit` asks of etcd, and what the answers mean.
 
     The service takes at most 128 comparisons and as many operations: `CHANGES_MAX` times the most that a change takes.

@@ -9,7 +9,7 @@ from threading import Lock
 from traceback import format_exception
 from typing import Any
 
-from ...core.tree.delivery import Delivery
+from ...core.tree.delivery import WatchDelivery
 from ...core.tree.service_url import parse_service_url
 from ...core.tree.tree import check_data, check_path
 from ...ports.coordination import (
@@ -25,7 +25,7 @@ from ...ports.coordination import (
     SessionState,
 )
 from ...ports.errors import ClosedError
-from .commit import Commit
+from .commit import CommitTxn
 from .keeper import SessionKeeper
 from .tree_requests import (
     KeySpace,
@@ -80,7 +80,7 @@ class EtcdCoordination:
         self._report = report
         self._keys = KeySpace(where.prefix)
         self._callbacks = ThreadPoolExecutor(1, "coordination-callbacks")
-        self._delivery = Delivery(Lock(), self._deliver, self._callback_failed)
+        self._delivery = WatchDelivery(Lock(), self._deliver, self._callback_failed)
         self._keeper = SessionKeeper(where, self._keys, session_timeout_ms, self._delivery)
         self._life = Lock()
         self._closed = False
@@ -145,7 +145,7 @@ class EtcdCoordination:
         raise self._too_busy(path)
 
     def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
-        attempt = Commit(self._keys, changes, guards or {})
+        attempt = CommitTxn(self._keys, changes, guards or {})
         for _ in range(ATTEMPTS):
             answer = self._transact("a commit", attempt.request())
             if answer.succeeded:

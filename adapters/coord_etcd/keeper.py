@@ -5,7 +5,7 @@ from math import ceil
 from threading import Event, Thread
 from typing import Any
 
-from ...core.tree.delivery import Delivery
+from ...core.tree.delivery import WatchDelivery
 from ...core.tree.service_url import ServiceUrl
 from ...ports.coordination import CoordinationError, SessionState
 from .link import Link
@@ -20,7 +20,7 @@ class SessionKeeper:
     After a new connection every watch is told, once changes after it arrive: nothing in between is missed.
     """
 
-    def __init__(self, where: ServiceUrl, keys: KeySpace, session_timeout_ms: int, delivery: Delivery) -> None:
+    def __init__(self, where: ServiceUrl, keys: KeySpace, session_timeout_ms: int, delivery: WatchDelivery) -> None:
         self._where = where
         self._keys = keys
         self._delivery = delivery

@@ -7,7 +7,7 @@ from functools import partial
 from traceback import format_exception
 from typing import TYPE_CHECKING
 
-from ...core.tree.delivery import Delivery
+from ...core.tree.delivery import WatchDelivery
 from ...core.tree.tree import check_path
 from ...ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionState
 from ...ports.errors import ClosedError
@@ -27,7 +27,7 @@ class MemorySession:
         self._tree = tree
         self._session_id = tree.new_session_id()
         self._callbacks: ThreadPoolExecutor | None = None
-        self._delivery = Delivery(tree.lock, self._run if deliver is None else deliver, self._failed)
+        self._delivery = WatchDelivery(tree.lock, self._run if deliver is None else deliver, self._failed)
         self._connected = True
         self._expired_unseen = False
         self._closed = False

@@ -13,7 +13,7 @@ from kazoo import exceptions as kazoo
 from kazoo.client import KazooClient, KazooState
 from kazoo.protocol.states import KeeperState
 
-from ...core.tree.delivery import Delivery
+from ...core.tree.delivery import WatchDelivery
 from ...core.tree.service_url import parse_service_url
 from ...core.tree.tree import check_commit, check_data, check_path, parent_of
 from ...ports.coordination import (
@@ -83,7 +83,7 @@ class ZookeeperCoordination:
             logger=_log,
         )
         self._callbacks = ThreadPoolExecutor(1, "coordination-callbacks")
-        self._delivery = Delivery(Lock(), self._deliver, self._callback_failed)
+        self._delivery = WatchDelivery(Lock(), self._deliver, self._callback_failed)
         self._watches = Watches(self._client, self._where.prefix, lambda path: self._delivery.touch([path]), report)
         self._life = Lock()
         self._closing = Event()

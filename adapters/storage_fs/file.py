@@ -24,7 +24,7 @@ def sync(fd: int) -> None:
         fcntl.fcntl(fd, _FULL_SYNC)
 
 
-class Place(Protocol):
+class FilePlace(Protocol):
     """Where a file lies: its folder, which may be renamed while the file is open."""
 
     @property
@@ -68,7 +68,7 @@ class FsFile:
 
     __slots__ = ("__weakref__", "_closed", "_descriptor", "_pinned", "_place", "_size", "_torn", "name", "used")
 
-    def __init__(self, place: Place, name: str, *, create: bool) -> None:
+    def __init__(self, place: FilePlace, name: str, *, create: bool) -> None:
         self.name = name
         self.used = False
         self._place = place

@@ -4,7 +4,7 @@ from ...ports.values import frozen
 
 
 @frozen(kw_only=True)
-class Faults:
+class NetworkFaults:
     """The default is a perfect network: no delay, no loss. Delays need an `Entropy` unless both ends are equal."""
 
     latency_ms_min: float = 0.0

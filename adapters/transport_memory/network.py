@@ -8,7 +8,7 @@ from ...ports.entropy import Entropy
 from ...ports.scheduler import Scheduler
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, TransportError
 from .connection import MemoryConnection, Pipe, one_line
-from .faults import Faults
+from .faults import NetworkFaults
 
 Accept = Callable[[Connection], ConnectionHandler]
 Opened = Callable[[Connection | TransportError], ConnectionHandler | None]
@@ -82,12 +82,12 @@ class MemoryNetwork:
         self,
         scheduler: Scheduler,
         entropy: Entropy | None = None,
-        faults: Faults | None = None,
+        faults: NetworkFaults | None = None,
         report: Callable[[str], None] | None = None,
     ) -> None:
         """`report` gets one line for each thing that went wrong on a connection, as with TCP."""
         self.scheduler = scheduler
-        self.faults = faults or Faults()
+        self.faults = faults or NetworkFaults()
         """May be replaced at any time."""
         self.report: Callable[[str], None] = report or (lambda _line: None)
         self.listeners: dict[Address, MemoryListener] = {}

@@ -13,9 +13,10 @@ from ...ports.broker_api import (
     ClassicOffsetsResult,
 )
 from ...ports.error_codes import ErrorCode
+from ...ports.errors import Malformed
 from ...ports.storage import size_of
 from ...ports.transport import Piece
-from .fields import BLOCK_HEAD, FRAME_BYTES_MAX, I16, I32, Malformed, error_number, error_of
+from .fields import BLOCK_HEAD, FRAME_BYTES_MAX, I16, I32, error_number, error_of
 
 _OFFSETS_HEAD = Struct(">hi")
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from ...ports.broker_api import Caller, ClassicFetch, ClassicProduce, ClassicProduceResult, Reply, Request
 from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
+from ...ports.errors import ApiError, Malformed
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.storage import size_of
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Piece, Transport, TransportError
 from . import answers
-from .fields import DECODE_ERRORS, ENCODE_ERRORS, FRAME_BYTES_MAX, I32, Malformed
+from .fields import DECODE_ERRORS, ENCODE_ERRORS, FRAME_BYTES_MAX, I32
 from .requests import write_request
 
 TICKS = 8

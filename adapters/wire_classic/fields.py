@@ -4,7 +4,7 @@ from struct import Struct
 from struct import error as StructError
 
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import BarnabasError
+from ...ports.errors import Malformed
 
 PRODUCE, FETCH, MULTI_FETCH, MULTI_PRODUCE, OFFSETS = range(5)
 NAMES = ("Produce", "Fetch", "MultiFetch", "MultiProduce", "Offsets")
@@ -25,10 +25,6 @@ FRAME_BYTES_MAX = 0x7FFF_FFFF
 
 _WIRE_CODES = frozenset(range(-1, 5))
 _TEXT_SHOWN = 300
-
-
-class Malformed(BarnabasError):
-    """Bytes that are not what they claim to be. There is no answer to them but to close the connection."""
 
 
 DECODE_ERRORS = (StructError, ValueError)

@@ -11,6 +11,7 @@ from ...ports.broker_api import (
     ClassicProducePartition,
     Request,
 )
+from ...ports.errors import Malformed
 from ...ports.transport import Piece
 from .fields import (
     FETCH,
@@ -24,7 +25,6 @@ from .fields import (
     PRODUCE_BYTES_MIN,
     PRODUCE_TAIL,
     TWO_I16,
-    Malformed,
     pack_text,
     unpack_count,
     unpack_text,

@@ -15,10 +15,10 @@ from ...ports.broker_api import (
     Request,
 )
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import BarnabasError
+from ...ports.errors import BarnabasError, Malformed
 from ...ports.transport import Connection, ConnectionHandler, Piece, TransportError
 from . import answers
-from .fields import DECODE_ERRORS, ENCODE_ERRORS, MULTI_FETCH, NAMES, OFFSETS, Malformed, one_line
+from .fields import DECODE_ERRORS, ENCODE_ERRORS, MULTI_FETCH, NAMES, OFFSETS, one_line
 from .requests import read_request
 
 _numbers = count(1)

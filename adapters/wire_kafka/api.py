@@ -6,9 +6,10 @@ from typing import Any
 from attrs import evolve
 
 from ...ports.error_codes import ErrorCode
+from ...ports.errors import Malformed
 from ...ports.values import frozen
-from .schema import Codec
-from .wire import CompactReader, CompactWriter, Malformed, Reader, Writer
+from .schema import FieldCodec
+from .wire import CompactReader, CompactWriter, Reader, Writer
 
 
 @frozen(kw_only=True)
@@ -28,8 +29,8 @@ class Api:
     versions: tuple[int, int]
     flexible_from: int
     request_type: type[Any]
-    request: Codec[Any]
-    result: Codec[Any]
+    request: FieldCodec[Any]
+    result: FieldCodec[Any]
     advertised_from: int | None = None
     least_version: Callable[[Any], int] | None = None
     by_partition: bool = False

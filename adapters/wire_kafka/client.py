@@ -9,13 +9,13 @@ from typing import Any
 from ...ports.broker_api import Caller, Fetch, JoinGroup, Produce, ProduceResult, ProduceResultPartition, Reply, Request
 from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
+from ...ports.errors import ApiError, Malformed
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, Piece, Transport, TransportError
 from . import versions, wire
 from .api import Api, in_order
 from .table import BY_REQUEST
-from .wire import DECODE_ERRORS, ENCODE_ERRORS, Malformed
+from .wire import DECODE_ERRORS, ENCODE_ERRORS
 
 ITEMS_MAX = 10_000_000
 """Elements of all arrays of one answer together."""

@@ -18,6 +18,7 @@ from ...ports.broker_api import (
     PartitionOutcome,
 )
 from ...ports.error_codes import ErrorCode
+from ...ports.errors import Malformed
 from ...ports.words import TopicPartition
 from .api import Api, in_order
 from .schema import (
@@ -29,14 +30,14 @@ from .schema import (
     TEXT,
     Array,
     ByTopic,
-    Codec,
     Field,
+    FieldCodec,
     NullableByTopic,
     One,
     Struct,
     write_in_steps,
 )
-from .wire import Malformed, Reader, Writer
+from .wire import Reader, Writer
 
 _OUTCOMES = ByTopic(PartitionOutcome, Field("partition", I32), Field("error", ERROR))
 
@@ -84,7 +85,7 @@ class PositionsOfGroup:
 
     has_steps = True
 
-    def __init__(self, layout: Codec[FetchedGroup]) -> None:
+    def __init__(self, layout: FieldCodec[FetchedGroup]) -> None:
         self._layout = layout
 
     def read(self, reader: Reader, version: int) -> FetchedGroup:

@@ -13,6 +13,7 @@ from ...ports.broker_api import (
     TopicMetadata,
 )
 from ...ports.broker_api.metadata import NO_TOPIC_ID
+from ...ports.errors import Malformed
 from .api import Api
 from .kept import Kept
 from .schema import (
@@ -29,7 +30,7 @@ from .schema import (
     Field,
     Struct,
 )
-from .wire import Malformed, Reader, Writer
+from .wire import Reader, Writer
 
 
 def _least_list_offsets(request: ListOffsets) -> int:

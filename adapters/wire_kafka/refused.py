@@ -22,8 +22,8 @@ from .schema import (
     TEXT,
     Array,
     ByTopic,
-    Codec,
     Field,
+    FieldCodec,
     Filler,
     NullableArray,
     Struct,
@@ -80,8 +80,8 @@ class Refused:
 
     name: str
     versions: tuple[int, int]
-    request: Codec[Unsupported] | None
-    result: Codec[Unsupported]
+    request: FieldCodec[Unsupported] | None
+    result: FieldCodec[Unsupported]
     flexible: bool = False
     advertised: bool = field(default=False, kw_only=True)
     """Named in ApiVersions, because a client that does not find it there waits for ever without a word."""

@@ -12,9 +12,10 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from attrs import field
 
 from ...ports.error_codes import ErrorCode
+from ...ports.errors import Malformed
 from ...ports.values import frozen
 from . import wire
-from .wire import COPIED_BYTES_MAX, Malformed, Reader, Writer
+from .wire import COPIED_BYTES_MAX, Reader, Writer
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ ERROR_TEXT_MAX = 2000
 _ITEMS_PER_STEP = 16
 
 
-class Codec(Protocol[T]):
+class FieldCodec(Protocol[T]):
     """How a value of one type travels in each version."""
 
     def read(self, reader: Reader, version: int) -> T:
@@ -37,7 +38,7 @@ class Codec(Protocol[T]):
         ...
 
 
-class Stepped(Codec[T], Protocol[T]):
+class Stepped(FieldCodec[T], Protocol[T]):
     """One whose values are written a little at a time where they may be large."""
 
     @property
@@ -50,7 +51,7 @@ class Stepped(Codec[T], Protocol[T]):
         ...
 
 
-def write_in_steps(codec: Codec[T], writer: Writer, version: int, value: T) -> Iterator[None]:
+def write_in_steps(codec: FieldCodec[T], writer: Writer, version: int, value: T) -> Iterator[None]:
     """As `codec.write`, in steps where the codec has them."""
     if getattr(codec, "has_steps", False):
         yield from cast(Stepped[T], codec).write_in_steps(writer, version, value)
@@ -183,7 +184,7 @@ UUID = Uuid()
 ERROR = Choice(wire.I16, ErrorCode, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _read_items(codec: Codec[T], reader: Reader, version: int, count: int) -> list[T]:
+def _read_items(codec: FieldCodec[T], reader: Reader, version: int, count: int) -> list[T]:
     read = codec.read
     return [read(reader, version) for _ in range(count)]
 
@@ -197,7 +198,7 @@ def _present(count: int) -> int:
 class Array(Generic[T]):
     """A sequence."""
 
-    def __init__(self, item: Codec[T]) -> None:
+    def __init__(self, item: FieldCodec[T]) -> None:
         self._item = item
         self.has_steps = hasattr(item, "has_steps")  # one of structs; numbers and strings are written in no time
 
@@ -214,7 +215,7 @@ class Array(Generic[T]):
         yield from _items_in_steps(self._item, writer, version, value)
 
 
-def _items_in_steps(codec: Codec[T], writer: Writer, version: int, items: Sequence[T]) -> Iterator[None]:
+def _items_in_steps(codec: FieldCodec[T], writer: Writer, version: int, items: Sequence[T]) -> Iterator[None]:
     if getattr(codec, "has_steps", False):
         for item in items:
             yield from write_in_steps(codec, writer, version, item)
@@ -230,7 +231,7 @@ def _items_in_steps(codec: Codec[T], writer: Writer, version: int, items: Sequen
 class NullableArray(Generic[T]):
     """A sequence or null."""
 
-    def __init__(self, item: Codec[T]) -> None:
+    def __init__(self, item: FieldCodec[T]) -> None:
         self._item = item
 
     def read(self, reader: Reader, version: int) -> Sequence[T] | None:
@@ -246,7 +247,7 @@ class NullableArray(Generic[T]):
 class One(Generic[T]):
     """A single value where later versions have an array, which is how we hold it."""
 
-    def __init__(self, item: Codec[T]) -> None:
+    def __init__(self, item: FieldCodec[T]) -> None:
         self._item = item
         self.has_steps = getattr(item, "has_steps", False)
 
@@ -267,7 +268,7 @@ class One(Generic[T]):
 class Row(Generic[T]):
     """A struct of a single field that we hold as just its value."""
 
-    def __init__(self, item: Codec[T]) -> None:
+    def __init__(self, item: FieldCodec[T]) -> None:
         self._item = item
 
     def read(self, reader: Reader, version: int) -> T:
@@ -291,7 +292,7 @@ class Missing(Enum):
 class Pairs:
     """An array of structs of two fields, which we hold as a mapping."""
 
-    def __init__(self, key: Codec[Any], value: Codec[Any], missing: Missing = Missing.REFUSED) -> None:
+    def __init__(self, key: FieldCodec[Any], value: FieldCodec[Any], missing: Missing = Missing.REFUSED) -> None:
         self._key = key
         self._value = value
         self._missing = missing
@@ -329,7 +330,7 @@ class Field:
     (without `absent`: the default of our type)."""
 
     name: str
-    codec: Codec[Any]
+    codec: FieldCodec[Any]
     since: int = field(default=0, kw_only=True)
     until: int = field(default=NEWEST, kw_only=True)
     absent: Any = field(default=_REQUIRED, kw_only=True)
@@ -339,7 +340,7 @@ class Field:
 class Filler:
     """A field that our types leave out: always written as `value`, read and dropped."""
 
-    codec: Codec[Any]
+    codec: FieldCodec[Any]
     value: Any
     since: int = field(default=0, kw_only=True)
     until: int = field(default=NEWEST, kw_only=True)

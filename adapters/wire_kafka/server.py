@@ -13,7 +13,7 @@ from ...core.traffic.request_watch import RequestWatch, SeenRequest, patience_ms
 from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api import BrokerApi, Caller, Produce, ProduceResult
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import BarnabasError
+from ...ports.errors import BarnabasError, Malformed
 from ...ports.transport import Connection, ConnectionHandler, Piece, TransportError, memory_bytes
 from . import versions, wire
 from .api import Api
@@ -21,7 +21,7 @@ from .hot import Answered
 from .refused import REFUSED, not_offered, refusal
 from .schema import write_in_steps
 from .table import BY_KEY
-from .wire import DECODE_ERRORS, ENCODE_ERRORS, CompactReader, CompactWriter, Malformed, Reader, Writer
+from .wire import DECODE_ERRORS, ENCODE_ERRORS, CompactReader, CompactWriter, Reader, Writer
 
 IN_FLIGHT_MAX = 64
 ITEMS_MAX = 100_000

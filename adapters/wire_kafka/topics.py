@@ -20,6 +20,7 @@ from ...ports.broker_api import (
     TopicOutcomes,
 )
 from ...ports.broker_api.metadata import NO_TOPIC_ID
+from ...ports.errors import Malformed
 from . import wire
 from .api import Api
 from .schema import (
@@ -42,7 +43,7 @@ from .schema import (
     Row,
     Struct,
 )
-from .wire import Malformed, Reader, Writer
+from .wire import Reader, Writer
 
 
 def _least_create_topics(request: CreateTopics) -> int:

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from ...ports.error_codes import ErrorCode
+from ...ports.errors import Malformed
 from . import wire
-from .wire import DECODE_ERRORS, CompactReader, CompactWriter, Malformed, Reader, Writer
+from .wire import DECODE_ERRORS, CompactReader, CompactWriter, Reader, Writer
 
 KEY = 18
 VERSIONS = (0, 4)

@@ -10,7 +10,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any
 
-from ...ports.errors import BarnabasError
+from ...ports.errors import Malformed
 from ...ports.storage import Region, size_of
 from ...ports.transport import Piece
 from ...ports.words import Buffer
@@ -30,10 +30,6 @@ COPIED_BYTES_MAX = 4096
 """Longer bytes go into a frame by reference."""
 UVARINT_BYTES_MAX = 5
 UVARINT_MAX = 0xFFFF_FFFF
-
-
-class Malformed(BarnabasError):
-    """Bytes that are not what they claim to be. There is no answer to them but to close the connection."""
 
 
 DECODE_ERRORS = (StructError, IndexError, ValueError, OverflowError)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..background import ReactorThread
     from ..in_process import InProcessLink
     from ..shared_session import SharedSession
-    from .node import BrokerNode, MakeOutside
+    from .node import BrokerServer, MakeOutside
 
 
 class Broker:
@@ -67,7 +67,7 @@ class Broker:
         self.config = BrokerConfig.from_mapping(named, config or {}, settings)
         self._plugins = tuple(plugins)
         self._outside = outside
-        self._node: BrokerNode | None = None
+        self._node: BrokerServer | None = None
         self._thread: ReactorThread | None = None
         self._links: set[InProcessLink] = set()
         self._session_owners: dict[str, SharedSession] = {}
@@ -96,7 +96,7 @@ class Broker:
         self._wait_until_ready(reactor, node)
         return self
 
-    def _wait_until_ready(self, reactor: Scheduler, node: BrokerNode) -> None:
+    def _wait_until_ready(self, reactor: Scheduler, node: BrokerServer) -> None:
         """A broker over ZooKeeper or etcd may have to wait for the end of its predecessor's session."""
         ready: Future[BarnabasError | None] = Future()
         reactor.call_soon(lambda: node.when_ready(ready.set_result))
@@ -164,7 +164,7 @@ class Broker:
         return self._thread.reactor
 
     @property
-    def node(self) -> BrokerNode:
+    def node(self) -> BrokerServer:
         """The broker itself, which belongs to its own thread. Raises `ClosedError` before `start`."""
         if self._node is None:
             raise ClosedError("the broker has not been started")

@@ -4,7 +4,14 @@ from collections.abc import Callable, Sequence
 
 from ...core.cluster.brokers import cluster_id
 from ...core.cluster.registry import TopicRegistry
-from ...core.log.identity import META_PROPERTIES, Identity, check_broker, common_cluster, read_identity, write_identity
+from ...core.log.identity import (
+    META_PROPERTIES,
+    MetaProperties,
+    check_broker,
+    common_cluster,
+    read_identity,
+    write_identity,
+)
 from ...core.log.survey import found_partitions
 from ...ports.coordination import CoordinationError
 from ...ports.entropy import Entropy
@@ -37,11 +44,11 @@ def checked_cluster_id(
         )
     for log_dir in log_dirs:
         if all(other is not log_dir for other, _ in identities):
-            _note(log_dir, Identity(cluster_id=found, broker_id=config.broker_id), report)
+            _note(log_dir, MetaProperties(cluster_id=found, broker_id=config.broker_id), report)
     return found
 
 
-def known_identities(log_dirs: Sequence[LogDir], broker_id: int) -> list[tuple[LogDir, Identity]]:
+def known_identities(log_dirs: Sequence[LogDir], broker_id: int) -> list[tuple[LogDir, MetaProperties]]:
     """The data folders that say whose they are. Raises `ConfigError` for those of another broker."""
     identities = []
     for log_dir in log_dirs:
@@ -55,7 +62,7 @@ def known_identities(log_dirs: Sequence[LogDir], broker_id: int) -> list[tuple[L
     return identities
 
 
-def _note(log_dir: LogDir, identity: Identity, report: Report) -> None:
+def _note(log_dir: LogDir, identity: MetaProperties, report: Report) -> None:
     try:
         write_identity(log_dir, identity)
     except StorageError as error:

@@ -7,7 +7,7 @@ from ...core.cluster.topics import BrokerRegistration
 from ...ports.broker_api import BrokerNode, Caller
 from ...ports.errors import ConfigError
 from ...ports.transport import Address
-from ..config import Listener, advertised, parse_listener
+from ..config import ListenAddress, advertised, parse_listener
 
 IN_PROCESS = ("in-process", 0)
 """Stands for the address of a broker that listens nowhere."""
@@ -20,7 +20,9 @@ class Endpoints:
     does), except those on this machine, who are told the loopback address.
     """
 
-    def __init__(self, node_id: int, bound: Sequence[Listener], given: Sequence[Listener], host_name: str) -> None:
+    def __init__(
+        self, node_id: int, bound: Sequence[ListenAddress], given: Sequence[ListenAddress], host_name: str
+    ) -> None:
         self._node_id = node_id
         self._everywhere = [not listener.host and not given for listener in bound]
         self._told = advertised(bound, given, host_name)
@@ -30,7 +32,7 @@ class Endpoints:
         """What is written in the registry of brokers."""
         return tuple(str(listener) for listener in self._told)
 
-    def told(self, protocol: str) -> Listener:
+    def told(self, protocol: str) -> ListenAddress:
         """What others are told of the first listener of a protocol; there must be one."""
         return next(listener for listener in self._told if listener.protocol == protocol)
 

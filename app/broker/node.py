@@ -26,7 +26,7 @@ from ...ports.storage import LogDir
 from ...ports.transport import Connection, ConnectionHandler, Limits, Transport
 from ...ports.transport import Listener as OpenPort
 from ...ports.values import frozen
-from ..config import BrokerConfig, Listener
+from ..config import BrokerConfig, ListenAddress
 from ..config.classic import CLASSIC, FORMAT_KEY
 from .broker_ids import GENERATED, with_broker_id
 from .data_folders import checked_cluster_id
@@ -101,7 +101,7 @@ class MakeOutside(Protocol):
     ) -> Outside: ...
 
 
-class BrokerNode:
+class BrokerServer:
     """Opens everything in `start`, and closes it in `stop` in the reverse order. Owner thread only."""
 
     def __init__(self, config: BrokerConfig, outside: Outside, plugins: PluginHost) -> None:
@@ -129,7 +129,7 @@ class BrokerNode:
         self.failed: Callable[[BarnabasError], None] | None = None
         """Called (settable) when the broker must not go on: another one has taken its id. Without it the broker stops
         by itself."""
-        self.listeners: tuple[Listener, ...] = ()
+        self.listeners: tuple[ListenAddress, ...] = ()
         """Where it listens, with real ports; set by `start`."""
 
     @property
@@ -235,7 +235,7 @@ class BrokerNode:
         logs.load()
         return logs
 
-    def _listen(self, listener: Listener) -> None:
+    def _listen(self, listener: ListenAddress) -> None:
         """Open a port. Connections are looked at on a later turn of this thread, when the broker is ready."""
         if listener.protocol not in self._outside.servers:
             raise ConfigError(f"listeners={listener}: this broker does not speak {listener.protocol}")

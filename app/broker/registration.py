@@ -9,7 +9,7 @@ from ...core.cluster.brokers import live_brokers
 from ...core.cluster.topics import BrokerRegistration
 from ...ports.coordination import Coordination
 from ...ports.errors import BarnabasError, ConfigError
-from ..config import BrokerConfig, Listener
+from ..config import BrokerConfig, ListenAddress
 from .classic.topics import ClassicTopics
 from .state import BrokerState
 
@@ -27,13 +27,13 @@ def current_broker(state: BrokerState, config: BrokerConfig) -> BrokerRegistrati
     )
 
 
-def shows_classic(config: BrokerConfig, listeners: Sequence[Listener]) -> bool:
+def shows_classic(config: BrokerConfig, listeners: Sequence[ListenAddress]) -> bool:
     """True if the broker is to be found in the classic registries."""
     return config.classic_registration_enable and any(listener.protocol == CLASSIC for listener in listeners)
 
 
 def id_nodes(
-    state: BrokerState, config: BrokerConfig, listeners: Sequence[Listener], own: BrokerRegistration
+    state: BrokerState, config: BrokerConfig, listeners: Sequence[ListenAddress], own: BrokerRegistration
 ) -> list[IdNode]:
     """The nodes that show the broker as alive: one for each generation that it has a listener of."""
     nodes = []

@@ -23,7 +23,7 @@ _PLACES = ("broker_list", "zk_connect", "etcd_connect", "coordination")
 
 
 @frozen
-class Cluster:
+class ClusterChoice:
     """What a command was told to talk to."""
 
     bootstrap: str | None
@@ -38,7 +38,7 @@ class Cluster:
         return bool(self.places) or is_classic_address(self.bootstrap)
 
 
-def find_cluster(context: typer.Context, bootstrap: str | None, **places: str | None) -> Cluster:
+def find_cluster(context: typer.Context, bootstrap: str | None, **places: str | None) -> ClusterChoice:
     """The cluster that the options name; one of `places` wins over a bootstrap from the environment.
 
     Raises `ConfigError` unless it is exactly one.
@@ -51,7 +51,7 @@ def find_cluster(context: typer.Context, bootstrap: str | None, **places: str | 
     if len(found) != 1:
         given_text = " and ".join(map(_option, found)) or "none of them"
         raise ConfigError(f"give one of {', '.join(map(_option, ('bootstrap', *places)))}; given: {given_text}")
-    return Cluster(bootstrap, given)
+    return ClusterChoice(bootstrap, given)
 
 
 def _option(name: str) -> str:
@@ -66,7 +66,7 @@ def open_simple(bootstrap: str, settings: Mapping[str, str]) -> "ClassicSimpleCo
     return ClassicSimpleConsumer(bootstrap, config={**patience, **settings})
 
 
-def list_topics(cluster: Cluster) -> list[dict[str, object]]:
+def list_topics(cluster: ClusterChoice) -> list[dict[str, object]]:
     """Each topic, its live brokers, and how many partitions they have together. Raises as `_open_registries`."""
     from ...core.classic.registry import registries
 
@@ -80,7 +80,7 @@ def list_topics(cluster: Cluster) -> list[dict[str, object]]:
     return rows
 
 
-def describe_topic(cluster: Cluster, topic: str) -> list[dict[str, object]]:
+def describe_topic(cluster: ClusterChoice, topic: str) -> list[dict[str, object]]:
     """The partitions at each live broker; offsets are None where the broker does not tell them.
 
     Raises `ApiError` for a topic that no broker has or had; else as `_open_registries`.
@@ -97,7 +97,7 @@ def describe_topic(cluster: Cluster, topic: str) -> list[dict[str, object]]:
     return [row for broker_id in live for row in _partitions(brokers[broker_id], topic, counts[broker_id])]
 
 
-def _open_registries(cluster: Cluster) -> "Coordination":
+def _open_registries(cluster: ClusterChoice) -> "Coordination":
     """A session to read with. Raises `ConfigError`, `CoordinationError`."""
     from ..clients.classic.choice import find_out
     from ..compose.coordination import client_coordination

@@ -9,7 +9,7 @@ from ...core.message.message import Message
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.coordination import CoordinationError
 from ...ports.errors import BarnabasError, ConfigError
-from .classic import Cluster, open_simple, warn
+from .classic import ClusterChoice, open_simple, warn
 from .consuming import COMMIT_S, Extent, Progress, Show, stopping
 
 if TYPE_CHECKING:
@@ -83,7 +83,12 @@ def _offset(consumer: "ClassicSimpleConsumer", topic: str, partition: int, start
 
 
 def read_group(
-    cluster: Cluster, group: str, wanted: Mapping[str, str], extent: Extent, settings: Mapping[str, str], show: Show
+    cluster: ClusterChoice,
+    group: str,
+    wanted: Mapping[str, str],
+    extent: Extent,
+    settings: Mapping[str, str],
+    show: Show,
 ) -> None:
     """The share of a member of a consumer group, until it is told to stop (SIGTERM or Ctrl-C).
 
@@ -111,7 +116,7 @@ def read_group(
         _save(connector)
 
 
-def _where(cluster: Cluster) -> dict[str, Any]:
+def _where(cluster: ClusterChoice) -> dict[str, Any]:
     if "broker_list" in cluster.places or cluster.bootstrap is not None:
         raise ConfigError("a group needs --zk-connect, --etcd-connect or --coordination: it is kept in the registries")
     return dict(cluster.places)

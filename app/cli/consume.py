@@ -10,7 +10,7 @@ import typer
 from ...core.message.message import Message
 from ...ports.errors import ConfigError
 from ..clients.consumer import Consumer
-from .classic import Cluster, find_cluster
+from .classic import ClusterChoice, find_cluster
 from .classic_consume import read_broker, read_group
 from .consuming import Extent, Show, plain_damage
 from .group_consume import read_member
@@ -98,7 +98,7 @@ def consume(
 
 
 def _read(
-    cluster: Cluster,
+    cluster: ClusterChoice,
     group: str | None,
     partition: list[int] | None,
     wanted: dict[str, str],

@@ -12,7 +12,7 @@ import typer
 from ...core.message.message import Message
 from ...ports.errors import ConfigError
 from ..clients.producer import Producer
-from .classic import Cluster, find_cluster
+from .classic import ClusterChoice, find_cluster
 from .options import (
     PATIENCE_MS,
     AnyBootstrap,
@@ -82,7 +82,7 @@ def produce(
         raise typer.Exit(1)
 
 
-def _producer(cluster: Cluster, compression: str, acks: str | None, settings: dict[str, str]) -> Producer:
+def _producer(cluster: ClusterChoice, compression: str, acks: str | None, settings: dict[str, str]) -> Producer:
     if not cluster.classic:
         config = {"max.block.ms": PATIENCE_MS, "compression.type": compression, "acks": acks or "all", **settings}
         return Producer(cluster.bootstrap, config=config)

@@ -178,7 +178,7 @@ def _cluster(
     zk_connect: str | None,
     etcd_connect: str | None,
     coordination: str | None,
-) -> classic.Cluster:
+) -> classic.ClusterChoice:
     """Raises `ConfigError`, also for the address of a classic broker."""
     cluster = classic.find_cluster(
         context, bootstrap, zk_connect=zk_connect, etcd_connect=etcd_connect, coordination=coordination

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.words import TopicPartition
 from .consumer import Consumer
-from .consumer_places import Place
+from .consumer_partitions import Place
 from .producer import Producer
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from ...ports.words import TopicPartition
 from .consumer_group import CommitCallback, GroupSide
 from .consumer_listener import RebalanceListener, Told, listener_of
+from .consumer_machines import assignors_of, fetching
 from .consumer_offsets import OffsetQueries, offsets_to_commit
-from .consumer_parts import assignors_of, fetching
-from .consumer_places import Place, PlaceFinder, Position, start_at, subscription_of
+from .consumer_partitions import Place, PlaceFinder, StartOffset, start_at, subscription_of
 from .consumer_reading import Reading
 from .opening import open_shell, plugin_host
 from .settings import ConsumerSettings, read_settings
@@ -154,7 +154,7 @@ class Consumer(OffsetQueries):
         what: str | Place | Iterable[str | Place],
         *,
         partitions: Iterable[int] | None = None,
-        position: Position | None = None,
+        position: StartOffset | None = None,
         timestamp_ms: int | None = None,
     ) -> list[TopicPartition]:
         """Read these topics and partitions, and no others; returns the partitions.
@@ -180,7 +180,7 @@ class Consumer(OffsetQueries):
             self._shell.wake()
         return places
 
-    def seek(self, place: Place, position: Position) -> None:
+    def seek(self, place: Place, position: StartOffset) -> None:
         """Go on there: an offset, "earliest" or "latest". Raises `ConfigError` unless the partition is assigned."""
         start = start_at(position, None)
         assert start is not None

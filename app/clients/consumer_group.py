@@ -19,7 +19,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.words import TopicPartition
 from .consumer_listener import RebalanceListener
-from .consumer_parts import membership_of
+from .consumer_machines import membership_of
 from .consumer_reading import Reading
 from .settings import ConsumerSettings
 from .shell import ClientShell

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...core.client.consumer.fetch_state import PartitionState
+from ...core.client.consumer.fetch_state import AssignedPartition
 from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.errors import ClientTimeout
 from ...core.client.group.events import CommittedOffset
@@ -14,7 +14,7 @@ from ...core.message.message import Message
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.errors import ConfigError
 from ...ports.words import TopicPartition
-from .consumer_places import Place
+from .consumer_partitions import Place
 from .consumer_reading import Reading
 from .offsets import list_offsets
 from .opening import first_error
@@ -95,7 +95,7 @@ class OffsetQueries:
     def _chosen(self, places: Iterable[Place] | None) -> list[TopicPartition]:
         return self.assignment if places is None else [TopicPartition(*place) for place in places]
 
-    def _state(self, place: TopicPartition) -> PartitionState:
+    def _state(self, place: TopicPartition) -> AssignedPartition:
         state = self._fetcher.partitions.get(place)
         if state is None:
             raise ConfigError(f"{place} is not assigned")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from ...core.client.consumer.fetch_state import Chunk, PartitionState
+from ...core.client.consumer.fetch_state import AssignedPartition, Chunk
 from ...core.client.errors import EncodeError
 from ...core.message.batch_header import BatchHeader
 from ...core.message.damage import CorruptRecord, Damage, is_damage
@@ -33,14 +33,14 @@ class _Hand:
     """A chunk in the user's hand, and what is left of it."""
 
     chunk: Chunk
-    state: PartitionState
+    state: AssignedPartition
     messages: Iterator[Message]
 
 
 class Reading:
     """Hands out the messages of the fetcher's chunks one by one. One thread at a time.
 
-    A message counts as read once it is handed out: `PartitionState.read_offset` is behind it then.
+    A message counts as read once it is handed out: `AssignedPartition.read_offset` is behind it then.
     """
 
     def __init__(self, shell: ClientShell, fetcher: Fetcher, decoder: Decoder, key_decoder: Decoder) -> None:
@@ -51,7 +51,7 @@ class Reading:
         self._plain = type(decoder) is BytesSerde and type(key_decoder) is BytesSerde
         self._hand: _Hand | None = None
         self._aside: dict[TopicPartition, _Hand] = {}
-        self._latest: PartitionState | None = None
+        self._latest: AssignedPartition | None = None
         self.damaged: list[Damage] = []
         """What was left out, in the order in which the user came past it."""
 
@@ -66,7 +66,7 @@ class Reading:
         latest = self._latest
         return None if latest is None else (latest.place, latest.read_offset)
 
-    def epoch_of(self, state: PartitionState) -> int:
+    def epoch_of(self, state: AssignedPartition) -> int:
         """The leader epoch of the message of this partition that was handed out last; -1 = not known."""
         hand = self._aside.get(state.place, self._hand)
         in_hand = hand is not None and hand.state is state
@@ -152,7 +152,7 @@ class Reading:
     def _cannot_decode(self, place: TopicPartition, header: BatchHeader, error: ApiError) -> None:
         self._left_out(Damage(*place, header.base_offset, header.next_offset, error.message))
 
-    def _stop_at(self, state: PartitionState, error: BarnabasError) -> None:
+    def _stop_at(self, state: AssignedPartition, error: BarnabasError) -> None:
         """A batch cannot be read: nothing is skipped in silence, `resume` tries it again, `seek` goes past it."""
         with self._shell.lock:
             state.jump(None, state.read_offset)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...ports.scheduler import Scheduler
     from ...ports.storage import LogDir
     from ...ports.transport import Transport
-    from ..broker.node import BrokerNode, MakeOutside, MakeServer, Outside, Server
+    from ..broker.node import BrokerServer, MakeOutside, MakeServer, Outside, Server
     from ..broker.watching import Watching
     from ..config import BrokerConfig
 
@@ -34,14 +34,14 @@ def build_broker(
     metrics: Metrics | None = None,
     report: Report = log_report,
     outside: MakeOutside | None = None,
-) -> BrokerNode:
+) -> BrokerServer:
     """A broker on TCP, on the reactor given; its `start` and `stop` are for the reactor's thread.
 
     `outside` may stand for `outside_of`, to put something between the broker and what it gets from there. Raises
     `ConfigError` for plugins that cannot be used.
     """
     from ...adapters.transport_tcp import TcpTransport
-    from ..broker.node import BrokerNode
+    from ..broker.node import BrokerServer
 
     made = (outside or outside_of)(
         config,
@@ -50,7 +50,7 @@ def build_broker(
         metrics=metrics,
         report=report,
     )
-    return BrokerNode(config, made, plugin_host(config, plugins))
+    return BrokerServer(config, made, plugin_host(config, plugins))
 
 
 def outside_of(

@@ -3,7 +3,7 @@
 from .alter import alter_broker_configs, alter_topic_configs
 from .broker_config import EFFECTIVE_KEYS, KEYS, BrokerConfig
 from .describe import broker_config_entries, dynamic_default_entries, topic_config_entries
-from .listeners import Listener, advertised, parse_listener
+from .listeners import ListenAddress, advertised, parse_listener
 from .reading import read_config, read_toml
 from .topic_config import TOPIC_KEYS, BrokerLayers, check_topic_configs, log_config_for, topic_maps, usable_layers
 
@@ -13,7 +13,7 @@ __all__ = [
     "TOPIC_KEYS",
     "BrokerConfig",
     "BrokerLayers",
-    "Listener",
+    "ListenAddress",
     "advertised",
     "alter_broker_configs",
     "alter_topic_configs",

@@ -25,7 +25,7 @@ from .keys import (
     short_key,
     text_key,
 )
-from .listeners import KAFKA, Listener, check_advertised, parse_address, parse_listeners
+from .listeners import KAFKA, ListenAddress, check_advertised, parse_address, parse_listeners
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
@@ -358,11 +358,11 @@ class BrokerConfig:
         return sorted(name for name in self.given if KEYS[name].kept)
 
     @property
-    def listener_list(self) -> tuple[Listener, ...]:
+    def listener_list(self) -> tuple[ListenAddress, ...]:
         return parse_listeners(self.listeners)
 
     @property
-    def advertised_listener_list(self) -> tuple[Listener, ...]:
+    def advertised_listener_list(self) -> tuple[ListenAddress, ...]:
         """One for each listener, or none at all."""
         return parse_listeners(self.advertised_listeners, "advertised.listeners")
 

@@ -19,7 +19,7 @@ _ANY_ADDRESS = ("0.0.0.0", "::")
 
 
 @frozen
-class Listener:
+class ListenAddress:
     """An address that speaks one protocol. An empty host is every interface of the machine; port 0 is any free one."""
 
     protocol: str
@@ -35,7 +35,7 @@ class Listener:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_listener(text: str, key: str = "listeners") -> Listener:
+def parse_listener(text: str, key: str = "listeners") -> ListenAddress:
     """`kafka://host:port` (or with Kafka's `PLAINTEXT://`), `classic://host:port`. Raises `ConfigError`."""
     scheme, separator, rest = text.strip().partition("://")
     protocol = scheme.lower()
@@ -44,7 +44,7 @@ def parse_listener(text: str, key: str = "listeners") -> Listener:
     if not separator or protocol not in _ALIASES:
         raise ConfigError(f"{key}={text} is not of the form kafka://HOST:PORT or classic://HOST:PORT")
     host, port = parse_address(rest, f"{key}={text}")
-    return Listener(_ALIASES[protocol], host, port)
+    return ListenAddress(_ALIASES[protocol], host, port)
 
 
 def parse_address(text: str, what: str) -> tuple[str, int]:
@@ -62,7 +62,7 @@ def parse_address(text: str, what: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def parse_listeners(texts: Sequence[str], key: str = "listeners") -> tuple[Listener, ...]:
+def parse_listeners(texts: Sequence[str], key: str = "listeners") -> tuple[ListenAddress, ...]:
     """Several listeners, no two of which use the same address. Raises `ConfigError`."""
     listeners = tuple(parse_listener(text, key) for text in texts)
     taken = [(listener.host, listener.port) for listener in listeners if listener.port]
@@ -71,7 +71,7 @@ def parse_listeners(texts: Sequence[str], key: str = "listeners") -> tuple[Liste
     return listeners
 
 
-def check_advertised(listeners: Sequence[Listener], advertised: Sequence[Listener]) -> None:
+def check_advertised(listeners: Sequence[ListenAddress], advertised: Sequence[ListenAddress]) -> None:
     """Raise `ConfigError` unless clients can be told where to connect."""
     if advertised and len(advertised) != len(listeners):
         text = f"advertised.listeners has {len(advertised)} entries, listeners {len(listeners)}"
@@ -82,7 +82,9 @@ def check_advertised(listeners: Sequence[Listener], advertised: Sequence[Listene
             raise ConfigError(f"{text}, such as kafka://my-host:9092")
 
 
-def advertised(bound: Sequence[Listener], given: Sequence[Listener], hostname: str) -> tuple[Listener, ...]:
+def advertised(
+    bound: Sequence[ListenAddress], given: Sequence[ListenAddress], hostname: str
+) -> tuple[ListenAddress, ...]:
     """What clients are told, per listener: `bound` with real ports, `given` from advertised.listeners or empty.
 
     A given port 0 means the bound one; a listener on every interface is told by `hostname`.

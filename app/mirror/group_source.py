@@ -9,7 +9,7 @@ from ...core.client.errors import CommitFailed
 from ...ports.words import TopicPartition
 from ..clients.consumer import Consumer
 from ..clients.waiting import logger
-from .taken import Reader, Taken
+from .taken import MirrorReader, Taken
 
 COMMIT_S = 10.0
 """How long the coordinator is waited for."""
@@ -31,7 +31,7 @@ class GroupSource:
         self._readers: list[_GroupReader] = []
         self.name = f"group {settings.get('group.id') or settings['groupid']} at {self._bootstrap}"
 
-    def open(self, streams: int) -> list[Reader]:
+    def open(self, streams: int) -> list[MirrorReader]:
         for _ in range(streams):
             self._readers.append(_GroupReader(Consumer(self._bootstrap, config=self._config), self._topics))
         return list(self._readers)

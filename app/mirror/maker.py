@@ -14,7 +14,7 @@ from ...core.message.damage import is_damage
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ..clients.waiting import logger
 from .sources import make_source
-from .taken import Reader, Source, Taken, Target
+from .taken import MirrorReader, MirrorSource, MirrorTarget, Taken
 from .targets import is_classic_target, make_target
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ class MirrorMaker:
         self._commit_s = commit_interval_ms / 1000
         self.report = report
         self._producers = producers
-        self._sources: list[Source] = []
-        self._targets: list[Target] = []
-        self._free: queue.Queue[Target] = queue.Queue()
+        self._sources: list[MirrorSource] = []
+        self._targets: list[MirrorTarget] = []
+        self._free: queue.Queue[MirrorTarget] = queue.Queue()
         self._carriers: list[_Carrier] = []
         self._stopping = threading.Event()
         self._ended = threading.Event()
@@ -183,7 +183,7 @@ def _is_final(error: BarnabasError) -> bool:
 class _Book:
     """How far the target has the places of a source."""
 
-    def __init__(self, source: Source, interval_s: float, report: Callable[[str], None]) -> None:
+    def __init__(self, source: MirrorSource, interval_s: float, report: Callable[[str], None]) -> None:
         self.source = source
         self._interval_s = interval_s
         self._committed_s = time.monotonic()
@@ -213,7 +213,7 @@ class _Book:
 class _Carrier:
     """One stream and its thread."""
 
-    def __init__(self, mirror: MirrorMaker, book: _Book, reader: Reader) -> None:
+    def __init__(self, mirror: MirrorMaker, book: _Book, reader: MirrorReader) -> None:
         self._mirror = mirror
         self._book = book
         self._reader = reader

@@ -19,7 +19,7 @@ from ..clients.admin import Admin
 from ..clients.classic.consumer_connector import ConsumerConnector
 from ..clients.classic.streams import MessageStream
 from ..clients.consumer import Consumer
-from .taken import Reader, Source, Taken
+from .taken import MirrorReader, MirrorSource, Taken
 
 _CLASSIC_KEYS = ("zk.connect", "etcd.connect", "coordination")
 OFFSETS_FILE = "offsets.file"
@@ -27,7 +27,7 @@ TOPICS_REFRESH_S = 5.0
 """How often a current-generation source is asked for new topics."""
 
 
-def make_source(config: Mapping[str, Any], topics: TopicFilter, *, shallow: bool) -> Source:
+def make_source(config: Mapping[str, Any], topics: TopicFilter, *, shallow: bool) -> MirrorSource:
     """From a consumer's configuration: classic with `zk.connect`, `etcd.connect` or `coordination`, current with
     `bootstrap.servers` and either `group.id` or `offsets.file`. Raises `ConfigError`."""
     dotted = {str(key).replace("_", "."): value for key, value in config.items()}
@@ -43,7 +43,7 @@ def make_source(config: Mapping[str, Any], topics: TopicFilter, *, shallow: bool
     raise ConfigError("a consumer configuration needs zk.connect or etcd.connect (classic), or bootstrap.servers")
 
 
-def _current_source(config: Mapping[str, Any], topics: TopicFilter) -> Source:
+def _current_source(config: Mapping[str, Any], topics: TopicFilter) -> MirrorSource:
     group = config.get("group.id") or config.get("groupid")
     file = config.get(OFFSETS_FILE)
     if bool(group) == bool(file):
@@ -71,7 +71,7 @@ class ClassicSource:
         self._connector = ConsumerConnector(coordination=config.get("coordination"), config=settings)
         self.name = f"group {self._connector.settings.groupid}"
 
-    def open(self, streams: int) -> list[Reader]:
+    def open(self, streams: int) -> list[MirrorReader]:
         return [
             _ClassicReader(stream) for stream in self._connector.create_message_streams_by_filter(self._topics, streams)
         ]
@@ -128,7 +128,7 @@ class FileSource:
         self._readers: list[_FileReader] = []
         self.name = self._bootstrap
 
-    def open(self, streams: int) -> list[Reader]:
+    def open(self, streams: int) -> list[MirrorReader]:
         self._readers = [_FileReader(self, number, streams) for number in range(streams)]
         return list(self._readers)
 

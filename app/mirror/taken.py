@@ -17,7 +17,7 @@ class Taken(NamedTuple):
     next_offset: int
 
 
-class Reader(Protocol):
+class MirrorReader(Protocol):
     """One stream of a source; one thread at a time."""
 
     def take(self, max_messages: int, timeout: float) -> list[Taken]:
@@ -30,12 +30,12 @@ class Reader(Protocol):
         ...
 
 
-class Source(Protocol):
+class MirrorSource(Protocol):
     """A cluster to copy from. Methods are callable from any thread."""
 
     name: str
 
-    def open(self, streams: int) -> list[Reader]:
+    def open(self, streams: int) -> list[MirrorReader]:
         """Begin to read. Raises `BarnabasError`."""
         ...
 
@@ -46,7 +46,7 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-class Target(Protocol):
+class MirrorTarget(Protocol):
     """Where to copy to. One thread at a time."""
 
     def deliver(self, batch: list[Taken]) -> None:

@@ -10,7 +10,7 @@ from ...core.message.message import Message
 from ...ports.errors import ConfigError
 from ..clients.classic.producer import ClassicProducer
 from ..clients.producer import Producer
-from .taken import Taken, Target
+from .taken import MirrorTarget, Taken
 
 _CLASSIC_KEYS = ("zk.connect", "etcd.connect", "broker.list", "coordination")
 
@@ -28,7 +28,7 @@ def is_classic_target(config: Mapping[str, Any]) -> bool:
     return bool(classic)
 
 
-def make_target(config: Mapping[str, Any]) -> Target:
+def make_target(config: Mapping[str, Any]) -> MirrorTarget:
     """From a producer's configuration. Raises `ConfigError`, `BarnabasError`."""
     dotted = {str(key).replace("_", "."): value for key, value in config.items()}
     return ClassicTarget(dotted) if is_classic_target(config) else CurrentTarget(dotted)

@@ -11,7 +11,7 @@ from ...ports.values import frozen
 from ...ports.words import Buffer, TopicPartition
 from ..message.aborted import without_aborted
 from ..message.batch_header import HEADER_SIZE, LONG_MAX, BatchHeader
-from ..message.chain import Batches, Chain, Fault, Trust, follow, next_intact
+from ..message.chain import Batches, Chain, ChainBreak, Trust, follow, next_intact
 from ..message.damage import CorruptRecord, Damage
 from .detour import Detour
 
@@ -172,7 +172,7 @@ class Course:
             return None
         leapt, self._leapt = self._leapt, None
         text = f"a batch claims the offsets {leapt.base_offset} to {leapt.last_offset}; another one has them"
-        return self._wrong(Fault(len(records), self.position, text, leapt), records, found, trust)
+        return self._wrong(ChainBreak(len(records), self.position, text, leapt), records, found, trust)
 
     # --- what comes of it
 
@@ -202,7 +202,7 @@ class Course:
         self._move(chain.next_offset)
         return piece
 
-    def _wrong(self, fault: Fault, records: memoryview, found: FetchResultPartition, trust: Trust) -> Piece | None:
+    def _wrong(self, fault: ChainBreak, records: memoryview, found: FetchResultPartition, trust: Trust) -> Piece | None:
         """What came for `position` cannot be believed."""
         if fault.beyond and self._beyond < BEYOND_MAX:
             self._beyond += 1
@@ -278,7 +278,7 @@ class Course:
         if self._doubt is _Doubt.LOOK_BACK:
             self._doubt = _Doubt.TRUST
             return None
-        return self._wrong(Fault(0, self.position, reason), records, found, trust)
+        return self._wrong(ChainBreak(0, self.position, reason), records, found, trust)
 
     def _nothing(self, found: FetchResultPartition, first: bool) -> Piece | None:
         stable = found.last_stable_offset

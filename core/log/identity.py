@@ -16,21 +16,21 @@ _VERSIONS = ("0", "1")
 
 
 @frozen(kw_only=True)
-class Identity:
+class MetaProperties:
     """`broker_id` is None where the file does not say."""
 
     cluster_id: str
     broker_id: int | None = None
 
 
-def format_identity(identity: Identity) -> bytes:
+def format_identity(identity: MetaProperties) -> bytes:
     lines = ["#", "version=0", f"cluster.id={identity.cluster_id}"]
     if identity.broker_id is not None:
         lines.append(f"broker.id={identity.broker_id}")
     return "\n".join([*lines, ""]).encode()
 
 
-def parse_identity(content: bytes) -> Identity:
+def parse_identity(content: bytes) -> MetaProperties:
     """Raises `ValueError` for what tells no cluster, or is of a version that is not known."""
     values: dict[str, str] = {}
     for line in content.decode().splitlines():
@@ -49,10 +49,10 @@ def parse_identity(content: bytes) -> Identity:
     except ValueError as error:
         raise ValueError(f"cluster.id={cluster_id[:50]}: {error}") from error
     number = next((values[key] for key in _BROKER_KEYS if key in values), None)
-    return Identity(cluster_id=cluster_id, broker_id=None if number is None else int(number))
+    return MetaProperties(cluster_id=cluster_id, broker_id=None if number is None else int(number))
 
 
-def read_identity(log_dir: LogDir) -> Identity | None:
+def read_identity(log_dir: LogDir) -> MetaProperties | None:
     """Whose the folder is; None where nothing says so. Raises `StorageError`, `ConfigError` for a damaged file."""
     try:
         return parse_identity(log_dir.root.read_small(META_PROPERTIES))
@@ -63,12 +63,12 @@ def read_identity(log_dir: LogDir) -> Identity | None:
         raise ConfigError(f"{text}; if the folder is this broker's, remove the file: it is written anew") from error
 
 
-def write_identity(log_dir: LogDir, identity: Identity) -> None:
+def write_identity(log_dir: LogDir, identity: MetaProperties) -> None:
     """Raises `StorageError`."""
     log_dir.root.write_small(META_PROPERTIES, format_identity(identity))
 
 
-def check_broker(found: Sequence[tuple[LogDir, Identity]], broker_id: int) -> None:
+def check_broker(found: Sequence[tuple[LogDir, MetaProperties]], broker_id: int) -> None:
     """Raise `ConfigError` for a data folder of another broker."""
     for log_dir, identity in found:
         if identity.broker_id is not None and identity.broker_id != broker_id:
@@ -79,7 +79,7 @@ def check_broker(found: Sequence[tuple[LogDir, Identity]], broker_id: int) -> No
             )
 
 
-def common_cluster(found: Sequence[tuple[LogDir, Identity]]) -> str | None:
+def common_cluster(found: Sequence[tuple[LogDir, MetaProperties]]) -> str | None:
     """The one cluster that the data folders belong to; None where none says. Raises `ConfigError` for several."""
     names = {identity.cluster_id: log_dir.path for log_dir, identity in found}
     if len(names) > 1:

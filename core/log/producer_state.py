@@ -31,7 +31,7 @@ class SentBatch(NamedTuple):
     """ms; with log-append time when it was appended."""
 
 
-class Producer:
+class ProducerStateEntry:
     """One producer. A plain slotted class: it is changed with every batch."""
 
     __slots__ = ("batches", "epoch", "last_sequence", "seen_ms")
@@ -52,11 +52,11 @@ class ProducerStates:
     __slots__ = ("_limit", "_producers")
 
     def __init__(self, limit: int = PRODUCERS_MAX) -> None:
-        self._producers: dict[int, Producer] = {}
+        self._producers: dict[int, ProducerStateEntry] = {}
         self._limit = limit
 
     @property
-    def producers(self) -> Mapping[int, Producer]:
+    def producers(self) -> Mapping[int, ProducerStateEntry]:
         """By producer id."""
         return self._producers
 
@@ -99,9 +99,9 @@ class ProducerStates:
             known.batches = (*known.batches[1 - BATCHES_KEPT :], batch)
             known.seen_ms = seen_ms
         else:
-            self.put(header.producer_id, Producer(epoch, last, (batch,), seen_ms))
+            self.put(header.producer_id, ProducerStateEntry(epoch, last, (batch,), seen_ms))
 
-    def put(self, producer_id: int, producer: Producer) -> None:
+    def put(self, producer_id: int, producer: ProducerStateEntry) -> None:
         """Let a producer be known, in place of what was known of it."""
         producers = self._producers
         producers[producer_id] = producer

@@ -5,7 +5,7 @@ from struct import Struct, error
 from crc32c import crc32c
 
 from ...ports.words import Buffer
-from .producer_state import NO_SEQUENCE, SEQUENCE_MASK, Producer, ProducerStates, SentBatch
+from .producer_state import NO_SEQUENCE, SEQUENCE_MASK, ProducerStateEntry, ProducerStates, SentBatch
 
 VERSION = 1
 _HEAD = Struct(">hI")
@@ -50,5 +50,7 @@ def decode_snapshot(content: Buffer, *, now_ms: int) -> ProducerStates:
         if last_sequence >= 0 and last_offset >= 0:
             base = (last_sequence - delta) & SEQUENCE_MASK
             batches = (SentBatch(base, last_sequence, last_offset - delta, last_offset, timestamp),)
-        states.put(producer_id, Producer(epoch, max(last_sequence, NO_SEQUENCE), batches, min(timestamp, now_ms)))
+        states.put(
+            producer_id, ProducerStateEntry(epoch, max(last_sequence, NO_SEQUENCE), batches, min(timestamp, now_ms))
+        )
     return states

@@ -23,7 +23,7 @@ _SMALL_BYTES = 65_536
 """A batch up to this size that is not compressed is opened without a worker."""
 
 
-class Place(NamedTuple):
+class ReadStart(NamedTuple):
     """Where reading can begin: a batch in a segment, and where what may be read there ends."""
 
     number: int
@@ -65,7 +65,7 @@ class SegmentList:
                     files += segment.side_files()
         return files
 
-    def find(self, offset: int, limit: int, end: int) -> Place | None:
+    def find(self, offset: int, limit: int, end: int) -> ReadStart | None:
         """The place of the first batch that ends above `offset`, readable up to `limit`; None when there is none."""
         if offset >= limit or offset >= end:
             return None
@@ -82,7 +82,7 @@ class SegmentList:
                 beyond = segment.locate(limit)
                 if beyond is not None:
                     end_position = beyond[0]
-            return Place(index, position, size, end_position) if end_position > position else None
+            return ReadStart(index, position, size, end_position) if end_position > position else None
         return None
 
     def available_bytes(self, offset: int, limit: int, end: int, max_bytes: int) -> int:

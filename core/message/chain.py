@@ -19,7 +19,7 @@ Batches = list[tuple[int, BatchHeader]]
 _MAGIC = bytes([MAGIC])
 
 
-class Fault(NamedTuple):
+class ChainBreak(NamedTuple):
     """Why the batch at `position` is not believed, though an offset `expected` is wanted there."""
 
     position: int
@@ -39,7 +39,7 @@ class Chain:
     """Where to read on."""
     batches: Batches = field(factory=list)
     """(position, header), one after the other."""
-    fault: Fault | None = None
+    fault: ChainBreak | None = None
     cut_bytes: int = 0
     """How many bytes it takes until a batch ends that is there in part; 0 where there is none, or it does not say."""
     doubt: int = -1
@@ -47,12 +47,12 @@ class Chain:
     one before it."""
     lonely: bool = False
     """The last batch, behind a gap, is left out: it counts when what follows agrees."""
-    leap: Fault | None = None
+    leap: ChainBreak | None = None
     """What the last batch would be, if it should turn out to lie: it is behind a gap, and nothing follows it."""
     gaps_seen: bool = False
     """A gap stood between two batches that are right: the log has such."""
 
-    def end_before(self, leap: Fault) -> None:
+    def end_before(self, leap: ChainBreak) -> None:
         """Leave out the batch there, and what follows it."""
         while self.batches and self.batches[-1][0] >= leap.position:
             self.batches.pop()
@@ -83,7 +83,7 @@ def follow(records: Buffer, wanted: int, trust: Trust, start: int = 0) -> Chain:
     """
     chain = Chain(wanted)
     position, size = start, len(records)
-    leap: Fault | None = None  # the batch before came behind a gap: perhaps it is the one that lies
+    leap: ChainBreak | None = None  # the batch before came behind a gap: perhaps it is the one that lies
     while position + LENGTH_OVERHEAD <= size:
         header: BatchHeader | None = None
         try:
@@ -91,7 +91,7 @@ def follow(records: Buffer, wanted: int, trust: Trust, start: int = 0) -> Chain:
             if position + HEADER_SIZE <= size:
                 header = parse_header(records, position)
         except ApiError as error:
-            chain.fault = Fault(position, chain.next_offset, error.message)
+            chain.fault = ChainBreak(position, chain.next_offset, error.message)
             break
         if header is None or position + length > size:
             chain.cut_bytes = position + length
@@ -121,7 +121,7 @@ def follow(records: Buffer, wanted: int, trust: Trust, start: int = 0) -> Chain:
     return chain
 
 
-def next_intact(records: Buffer, fault: Fault, trust: Trust) -> tuple[int, BatchHeader] | None:
+def next_intact(records: Buffer, fault: ChainBreak, trust: Trust) -> tuple[int, BatchHeader] | None:
     """(position, header) of the next batch behind a wrong one that is right in itself and fits.
 
     First where the wrong one says that it ends, then wherever one can begin.
@@ -142,39 +142,39 @@ def next_intact(records: Buffer, fault: Fault, trust: Trust) -> tuple[int, Batch
     return None
 
 
-def _fault_in(records: Buffer, position: int, header: BatchHeader, chain: Chain, trust: Trust) -> Fault | None:
+def _fault_in(records: Buffer, position: int, header: BatchHeader, chain: Chain, trust: Trust) -> ChainBreak | None:
     """What is wrong with a batch by itself."""
     expected = chain.next_offset
     if trust.check_crc and not crc_valid(records, header, position):
         text = f"the CRC-32C of a batch does not match its content ({header.size} bytes, base {header.base_offset})"
-        return Fault(position, expected, text)
+        return ChainBreak(position, expected, text)
     if header.count > header.last_offset_delta + 1:
         text = f"a batch of {header.count} records has the last offset delta {header.last_offset_delta}"
-        return Fault(position, expected, text)
+        return ChainBreak(position, expected, text)
     if header.next_offset > trust.end:
         text = f"a batch claims the offsets {header.base_offset} to {header.last_offset}; the log ends at {trust.end}"
-        return Fault(position, expected, text, header if trust.check_crc else None, beyond=True)
+        return ChainBreak(position, expected, text, header if trust.check_crc else None, beyond=True)
     return None
 
 
-def _fault_beside(position: int, header: BatchHeader, chain: Chain, trust: Trust) -> Fault | None:
+def _fault_beside(position: int, header: BatchHeader, chain: Chain, trust: Trust) -> ChainBreak | None:
     """What is wrong with it where it stands."""
     expected = chain.next_offset
     overlaps = chain.batches or (trust.boundary and trust.gaps)
     if (header.base_offset if overlaps else header.last_offset) >= expected:
         return None
     text = f"a batch claims the offsets {header.base_offset} to {header.last_offset}; they came before"
-    return Fault(position, expected, text, header if trust.check_crc else None)
+    return ChainBreak(position, expected, text, header if trust.check_crc else None)
 
 
-def _leap(position: int, header: BatchHeader, expected: int) -> Fault | None:
+def _leap(position: int, header: BatchHeader, expected: int) -> ChainBreak | None:
     if header.base_offset <= expected:
         return None
     text = f"a batch claims the offsets {header.base_offset} to {header.last_offset}; what follows it goes back"
-    return Fault(position, expected, text, header)
+    return ChainBreak(position, expected, text, header)
 
 
-def _blame(chain: Chain, leap: Fault | None, header: BatchHeader) -> None:
+def _blame(chain: Chain, leap: ChainBreak | None, header: BatchHeader) -> None:
     """If without the batch before, which leapt, this one was right, that one is wrong."""
     fault = chain.fault
     assert fault is not None
@@ -183,7 +183,9 @@ def _blame(chain: Chain, leap: Fault | None, header: BatchHeader) -> None:
         chain.end_before(leap)
 
 
-def _intact_at(view: memoryview, position: int, fault: Fault, trust: Trust, *, check_crc: bool) -> BatchHeader | None:
+def _intact_at(
+    view: memoryview, position: int, fault: ChainBreak, trust: Trust, *, check_crc: bool
+) -> BatchHeader | None:
     try:
         header = parse_header(view, position)
     except ApiError:

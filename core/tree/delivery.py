@@ -10,7 +10,7 @@ from .watchers import Watchers
 Deliver = Callable[[Callable[[], None]], None]
 
 
-class Delivery:
+class WatchDelivery:
     """The watches of one session behind the adapter's lock.
 
     `deliver` runs what it is given once, later, on the thread that calls watches; it raises `ClosedError` when that

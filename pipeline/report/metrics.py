@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from ..cluster import NO_BROKER, Place
+from ..cluster import NO_BROKER, ClusterPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -119,13 +119,13 @@ def line_figures(rows: "DataFrame") -> LineFigures:
         f.count("*").alias("count"), f.sum(f.length("value")).alias("bytes")
     )
     per_hour: dict[int, int] = {}
-    per_partition: dict[Place, int] = {}
+    per_partition: dict[ClusterPartition, int] = {}
     lines = size = 0
     for cell in cells.collect():
         lines += cell["count"]
         size += cell.bytes or 0
         per_hour[cell.hour] = per_hour.get(cell.hour, 0) + cell["count"]
-        place = Place("", cell.partition, NO_BROKER if cell.broker is None else cell.broker)
+        place = ClusterPartition("", cell.partition, NO_BROKER if cell.broker is None else cell.broker)
         per_partition[place] = per_partition.get(place, 0) + cell["count"]
     key = f.make_valid_utf8(f.substring(f.col("key").cast("string"), 1, 200)).alias("key")
     keys = rows.where("key IS NOT NULL").groupBy(key).count().orderBy(f.desc("count"), "key").limit(_KEYS).collect()

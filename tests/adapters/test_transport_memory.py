@@ -6,16 +6,16 @@ import pytest
 from contracts.transport import LIMITS, Bytes, Recorder, Server, TransportContract, connect, echo, pair
 
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.adapters.transport_memory import Faults, MemoryNetwork, MemoryTransport
+from barnabas.adapters.transport_memory import MemoryNetwork, MemoryTransport, NetworkFaults
 from barnabas.adapters.transport_tcp import Reactor
 from barnabas.ports.storage import Region
 from barnabas.ports.transport import Connection, TransportError
 
-SLOW = Faults(latency_ms_min=1, latency_ms_max=10)
+SLOW = NetworkFaults(latency_ms_min=1, latency_ms_max=10)
 
 
 class MemoryHarness:
-    def __init__(self, faults: Faults | None = None, seed: int = 1) -> None:
+    def __init__(self, faults: NetworkFaults | None = None, seed: int = 1) -> None:
         self.reports: list[str] = []
         self.scheduler = ManualScheduler(ManualClock())
         self.network = MemoryNetwork(self.scheduler, SeededEntropy(seed), faults, self.reports.append)
@@ -40,7 +40,7 @@ class TestMemoryTransport(TransportContract):
         yield MemoryHarness(SLOW if request.param == "slow" else None)
 
 
-def _across(faults: Faults | None = None, seed: int = 1) -> tuple[MemoryHarness, Recorder, Recorder]:
+def _across(faults: NetworkFaults | None = None, seed: int = 1) -> tuple[MemoryHarness, Recorder, Recorder]:
     """A connection between the nodes `client` and `broker`."""
     harness = MemoryHarness(faults, seed)
     harness.transport = harness.network.transport("broker")
@@ -103,7 +103,7 @@ def test_a_crashed_node_is_not_reached_any_more() -> None:
 
 
 def _history(seed: int) -> list[object]:
-    harness, client, server = _across(Faults(latency_ms_max=20, drop_chance=0.01), seed)
+    harness, client, server = _across(NetworkFaults(latency_ms_max=20, drop_chance=0.01), seed)
     for number in range(300):
         client.connection.send([b"%d" % number])
         harness.pass_ms(1)

@@ -11,7 +11,8 @@ from support.kafka_samples import SAMPLES
 
 from barnabas.adapters.wire_kafka import versions
 from barnabas.adapters.wire_kafka.table import BY_KEY, BY_REQUEST
-from barnabas.adapters.wire_kafka.wire import DECODE_ERRORS, Malformed
+from barnabas.adapters.wire_kafka.wire import DECODE_ERRORS
+from barnabas.ports.errors import Malformed
 
 _api_versions = st.sampled_from(
     [(api.key, version) for api in BY_KEY.values() for version in range(api.versions[0], api.versions[1] + 1)]

@@ -9,7 +9,6 @@ from support.kafka_pair import joined, normal
 from support.kafka_samples import SAMPLES
 
 from barnabas.adapters.wire_kafka.table import BY_KEY, BY_REQUEST
-from barnabas.adapters.wire_kafka.wire import Malformed
 from barnabas.ports.broker_api import (
     FetchedGroup,
     FetchedOffset,
@@ -32,6 +31,7 @@ from barnabas.ports.broker_api import (
     SyncGroup,
 )
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import Malformed
 from barnabas.ports.words import TopicPartition
 
 CLICKS = TopicPartition("clicks", 3)

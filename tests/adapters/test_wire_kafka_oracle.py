@@ -19,7 +19,7 @@ from support.kafka_pair import joined, normal
 from support.kafka_samples import SAMPLES
 
 from barnabas.adapters.wire_kafka.api import Api
-from barnabas.adapters.wire_kafka.schema import Codec
+from barnabas.adapters.wire_kafka.schema import FieldCodec
 from barnabas.adapters.wire_kafka.table import BY_KEY
 from barnabas.ports.broker_api import AbortedTransaction
 from barnabas.ports.error_codes import ErrorCode
@@ -83,7 +83,7 @@ def _check(found: Any, expected: Any, path: str = "") -> None:
         assert found == expected, path
 
 
-def _encoded(api: Api, version: int, codec: Codec[Any], value: Any) -> bytes:
+def _encoded(api: Api, version: int, codec: FieldCodec[Any], value: Any) -> bytes:
     writer = api.writer(version)
     codec.write(writer, version, value)
     return joined(writer.pieces())

@@ -8,7 +8,7 @@ from support.kafka_samples import SAMPLES
 
 from barnabas.adapters.wire_kafka import KafkaLink, KafkaServer, connect_kafka, versions
 from barnabas.adapters.wire_kafka.api import Api
-from barnabas.adapters.wire_kafka.schema import Codec
+from barnabas.adapters.wire_kafka.schema import FieldCodec
 from barnabas.adapters.wire_kafka.table import BY_KEY
 from barnabas.ports.broker_api import Caller
 from barnabas.ports.transport import Limits, TransportError
@@ -24,7 +24,7 @@ class _CappedServer(KafkaServer):
         return self._body
 
 
-def _through(api: Api, version: int, codec: Codec[Any], value: Any) -> Any:
+def _through(api: Api, version: int, codec: FieldCodec[Any], value: Any) -> Any:
     """The value as this version can express it; that the bytes are right is for the oracle to say."""
     writer = api.writer(version)
     codec.write(writer, version, value)

@@ -107,6 +107,17 @@ def test_a_long_file_or_function_needs_a_reason() -> None:
     assert "reason is missing" in unsaid
 
 
+def test_no_two_classes_have_one_name(checkout: Path) -> None:
+    """What a reader meets by its name is one thing everywhere. Private classes are met in their own file only."""
+    found: dict[str, list[str]] = {}
+    for path in _sources(checkout):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(f"{path.relative_to(checkout)}:{node.lineno}")
+    assert len(found) > 500
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
 def test_every_room_is_packaged(checkout: Path) -> None:
     project = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))
     listed = set(project["tool"]["setuptools"]["packages"])

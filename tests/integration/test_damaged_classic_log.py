@@ -8,14 +8,14 @@ from support.waiting import wait_for
 
 from barnabas import Broker, ConsumerConnector, Producer, SimpleConsumer
 from barnabas.core.message.damage import CorruptRecord
-from barnabas.pipeline.cluster import LATEST, Place, Where
+from barnabas.pipeline.cluster import LATEST, ClusterPartition, Where
 from barnabas.pipeline.connect_classic import ClassicCluster
 from barnabas.ports.errors import ApiError
 
 VALUES = [b"value %02d" % n for n in range(30)]
 SIZE = 10 + 8
 HIT = 15
-PLACE = Place("t", 0, 0)
+PLACE = ClusterPartition("t", 0, 0)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from support.waiting import wait_for
 
 from barnabas import Admin, Consumer, Message, Producer, SimpleConsumer
 from barnabas.app.clients.aio import AsyncConsumer
-from barnabas.pipeline.cluster import LATEST, Place
+from barnabas.pipeline.cluster import LATEST, ClusterPartition
 from barnabas.pipeline.connect import ClientCluster
 from barnabas.pipeline.load import load
 from barnabas.ports.words import TopicPartition
@@ -136,7 +136,7 @@ def test_loads_and_the_spark_source_do_so_too(
     kafka: KafkaServer, expected: list[bytes], spark: "SparkSession", tmp_path: Path
 ) -> None:
     cluster = ClientCluster(kafka.bootstrap, COMMITTED)
-    place = Place("tx", 0)
+    place = ClusterPartition("tx", 0)
     end = cluster.offsets([place], LATEST)[place]
     assert end == _stable(kafka)
     assert [value for piece in cluster.read(place, 0, end) for value in piece.values] == expected

@@ -12,7 +12,7 @@ from support.raw import RawConnection
 from support.waiting import wait_for
 
 from barnabas import Broker, SimpleConsumer
-from barnabas.pipeline.cluster import EARLIEST, LATEST, Cluster, Place, Where
+from barnabas.pipeline.cluster import EARLIEST, LATEST, Cluster, ClusterPartition, Where
 from barnabas.pipeline.connect import connect_cluster
 from barnabas.pipeline.options import read_options
 from barnabas.pipeline.ranges import OffsetRange, plan_ranges
@@ -20,7 +20,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.transport import TransportError
 
-FIRST = Place("t", 0, 0)
+FIRST = ClusterPartition("t", 0, 0)
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def cluster_of(*brokers: Broker, **settings: str) -> Iterator[Cluster]:
         cluster.close()
 
 
-def rows(cluster: Cluster, start: int, end: int, place: Place = FIRST) -> list[tuple[int, bytes | None]]:
+def rows(cluster: Cluster, start: int, end: int, place: ClusterPartition = FIRST) -> list[tuple[int, bytes | None]]:
     found: list[tuple[int, bytes | None]] = []
     for piece in cluster.read(place, start, end):
         found += zip(piece.offsets, piece.values, strict=True)
@@ -69,17 +69,21 @@ def test_partitions_of_a_fixed_list_are_asked_for(broker: Broker, tmp_path: Path
     fill(broker, "t", message_set(b"a"), partition=1)
     with running(tmp_path / "other", num_partitions=40) as other, cluster_of(broker, other) as cluster:
         info = cluster.topics({"t"})["t"]
-        assert info.places == [Place("t", 0, 0), Place("t", 1, 0), *(Place("t", n, 1) for n in range(40))]
-        assert cluster.offsets([Place("t", 1, 0), Place("t", 39, 1)], LATEST) == {
-            Place("t", 1, 0): 11,
-            Place("t", 39, 1): 0,
+        assert info.places == [
+            ClusterPartition("t", 0, 0),
+            ClusterPartition("t", 1, 0),
+            *(ClusterPartition("t", n, 1) for n in range(40)),
+        ]
+        assert cluster.offsets([ClusterPartition("t", 1, 0), ClusterPartition("t", 39, 1)], LATEST) == {
+            ClusterPartition("t", 1, 0): 11,
+            ClusterPartition("t", 39, 1): 0,
         }
         address = other.bootstrap
-        assert cluster.where(Place("t", 3, 1)) == Where(broker_list=f"1:{address}")
+        assert cluster.where(ClusterPartition("t", 3, 1)) == Where(broker_list=f"1:{address}")
         with pytest.raises(ApiError, match="does not tell its partitions"):
             cluster.topics({"a/b"})
         with pytest.raises(ApiError, match="broker 2 is not alive; there is 0, 1"):
-            cluster.where(Place("t", 0, 2))
+            cluster.where(ClusterPartition("t", 0, 2))
 
 
 def test_small_fetches_grow_and_wrappers_are_whole(broker: Broker) -> None:
@@ -180,7 +184,7 @@ def test_the_registries_of_etcd(etcd_server: EtcdServer, tmp_path: Path) -> None
         end = fill(broker, "t", message_set(b"a"))
         wait_for(lambda: "t" in cluster.topics())
         (info,) = cluster.topics({"t", "u"}).values()
-        assert list(info.places) == [Place("t", 0, 7), Place("t", 1, 7)]
+        assert list(info.places) == [ClusterPartition("t", 0, 7), ClusterPartition("t", 1, 7)]
         assert cluster.where(info.places[0]) == Where(broker_list=f"7:{broker.bootstrap}")
         assert rows(cluster, 0, end, info.places[0]) == [(0, b"a")]
     assert cluster.topics({"t"})["t"].places == [], "it is known, and nobody has it now"

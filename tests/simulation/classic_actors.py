@@ -14,7 +14,7 @@ from barnabas.core.classic.consumer.streams import StreamMessage, StreamReader
 from barnabas.core.classic.registry import layout
 from barnabas.core.classic.registry.group import Owned
 from barnabas.core.classic.registry.layout import ClassicBroker
-from barnabas.core.classic.registry.subscription import Subscription
+from barnabas.core.classic.registry.subscription import ClassicSubscription
 from barnabas.core.message.classic.reader import decode_set
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.plugins.builtin.codecs import builtin_codecs
@@ -184,7 +184,13 @@ class Member(Machine):
     """A consumer of a group, whose streams are polled every now and then."""
 
     def __init__(
-        self, world: ClassicWorld, book: Book, group: str, consumer_id: str, number: int, subscription: Subscription
+        self,
+        world: ClassicWorld,
+        book: Book,
+        group: str,
+        consumer_id: str,
+        number: int,
+        subscription: ClassicSubscription,
     ) -> None:
         """`consumer_id` may be that of a member before it, `number` not."""
         super().__init__(world, f"{consumer_id}#{number}")
@@ -210,7 +216,7 @@ class Member(Machine):
     def remote(self) -> Coordination:
         return self.sessions[-1]
 
-    def _make(self, session: Coordination, subscription: Subscription) -> ClassicConsumer:
+    def _make(self, session: Coordination, subscription: ClassicSubscription) -> ClassicConsumer:
         settings = ConnectorSettings(
             groupid=self.group,
             fetch_size=150 + self._entropy.below(1000),

@@ -8,8 +8,8 @@ from simulation.world import LATENCY_MS
 
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.adapters.transport_memory import Faults, MemoryNetwork
-from barnabas.app.broker.node import BrokerNode
+from barnabas.adapters.transport_memory import MemoryNetwork, NetworkFaults
+from barnabas.app.broker.node import BrokerServer
 from barnabas.app.compose.broker import outside_of, plugin_host
 from barnabas.app.config import BrokerConfig
 from barnabas.core.classic.registry import layout
@@ -45,7 +45,7 @@ class SimulatedPeer(Machine):
         }
         self.config = BrokerConfig.from_mapping(named, settings)
         self.disk = FaultyDisk(world.entropy.child(f"disk {broker_id}"), world.clock.now_ms)
-        self.node: BrokerNode | None = None
+        self.node: BrokerServer | None = None
         self.stopping = False
         self.lives = 0
 
@@ -65,7 +65,7 @@ class SimulatedPeer(Machine):
             open_coordination=self.session,
             report=self._report,
         )
-        node = BrokerNode(self.config, outside, plugin_host(self.config))
+        node = BrokerServer(self.config, outside, plugin_host(self.config))
         try:
             node.start()
         except CoordinationError as error:
@@ -138,7 +138,9 @@ class ClassicWorld:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.workers = Workers(self.scheduler, self.entropy.child("workers"), wait_ms_max=COORDINATION_MS, waits=waits)
-        self.network = MemoryNetwork(self.scheduler, self.entropy.child("network"), Faults(latency_ms_max=LATENCY_MS))
+        self.network = MemoryNetwork(
+            self.scheduler, self.entropy.child("network"), NetworkFaults(latency_ms_max=LATENCY_MS)
+        )
         self.failures: list[str] = []
         self.tree = MemoryTree(deliver=self.scheduler.call_soon, report=self.failures.append)
         self.session_ms = session_ms

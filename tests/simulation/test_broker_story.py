@@ -11,7 +11,7 @@ import pytest
 from simulation.actors import Book, Creator, Reader, Writer
 from simulation.world import PARTITIONS, World
 
-from barnabas.adapters.transport_memory import Faults
+from barnabas.adapters.transport_memory import NetworkFaults
 
 SECONDS = 10
 
@@ -71,9 +71,9 @@ class Story:
         self.world.network.lose_connections("broker")
 
     def bad_network(self) -> None:
-        self.world.network.faults = Faults(latency_ms_max=60, drop_chance=0.05, refuse_chance=0.3)
+        self.world.network.faults = NetworkFaults(latency_ms_max=60, drop_chance=0.05, refuse_chance=0.3)
         self.world.scheduler.advance(500 + self.entropy.below(1500))
-        self.world.network.faults = Faults(latency_ms_max=3)
+        self.world.network.faults = NetworkFaults(latency_ms_max=3)
 
     def bad_disk(self) -> None:
         self.world.disk.errors_per_million = 100_000

@@ -16,15 +16,15 @@ import pytest
 from simulation.classic_actors import REBALANCE_BACKOFF_MS, Book, Member, Producer
 from simulation.classic_world import TOPIC, ClassicWorld, SimulatedPeer
 
-from barnabas.adapters.transport_memory import Faults
+from barnabas.adapters.transport_memory import NetworkFaults
 from barnabas.core.classic.consumer.settings import ConnectorSettings
-from barnabas.core.classic.registry.subscription import Subscription
+from barnabas.core.classic.registry.subscription import ClassicSubscription
 from barnabas.core.classic.registry.topic_filter import TopicFilter
 
 DISASTERS_MS = 6_000
 GROUPS = {
-    "one": Subscription.topics({TOPIC: 1}),
-    "two": Subscription.filter(TopicFilter.whitelist("si.*"), 2),
+    "one": ClassicSubscription.topics({TOPIC: 1}),
+    "two": ClassicSubscription.filter(TopicFilter.whitelist("si.*"), 2),
 }
 MEMBERS = 3
 STEP_MS = 10.0
@@ -197,10 +197,10 @@ class ClassicStory:
     def bad_network(self) -> None:
         network = self.world.network
         self.tell("the network is bad")
-        network.faults = Faults(latency_ms_max=60, drop_chance=0.03, refuse_chance=0.3)
+        network.faults = NetworkFaults(latency_ms_max=60, drop_chance=0.03, refuse_chance=0.3)
 
         def good() -> None:
-            network.faults = Faults(latency_ms_max=3)
+            network.faults = NetworkFaults(latency_ms_max=3)
 
         self.world.fault_ends_in(self.some_ms(1500), good)
 

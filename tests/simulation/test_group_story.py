@@ -10,7 +10,7 @@ from simulation.actors import Creator
 from simulation.group_actors import REBALANCE_MS, SESSION_MS, GroupBook, GroupMember, Onlooker
 from simulation.world import PARTITIONS, World
 
-from barnabas.adapters.transport_memory import Faults
+from barnabas.adapters.transport_memory import NetworkFaults
 
 SECONDS = 10
 MEMBERS = 3
@@ -75,9 +75,9 @@ class GroupStory:
         self.world.network.lose_connections("broker")
 
     def bad_network(self) -> None:
-        self.world.network.faults = Faults(latency_ms_max=60, drop_chance=0.05, refuse_chance=0.3)
+        self.world.network.faults = NetworkFaults(latency_ms_max=60, drop_chance=0.05, refuse_chance=0.3)
         self.world.scheduler.advance(500 + self.entropy.below(1500))
-        self.world.network.faults = Faults(latency_ms_max=3)
+        self.world.network.faults = NetworkFaults(latency_ms_max=3)
 
     def bad_disk(self) -> None:
         self.world.disk.errors_per_million = 100_000

@@ -7,8 +7,8 @@ from simulation.faulty_disk import FaultyDisk
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.adapters.transport_memory import Faults, MemoryNetwork
-from barnabas.app.broker.node import BrokerNode
+from barnabas.adapters.transport_memory import MemoryNetwork, NetworkFaults
+from barnabas.app.broker.node import BrokerServer
 from barnabas.app.compose.broker import outside_of, plugin_host
 from barnabas.app.config import BrokerConfig
 from barnabas.core.replica.partition import Partition
@@ -59,13 +59,15 @@ class World:
         self.entropy = SeededEntropy(seed)
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock, self.entropy.child("offload"))
-        self.network = MemoryNetwork(self.scheduler, self.entropy.child("network"), Faults(latency_ms_max=LATENCY_MS))
+        self.network = MemoryNetwork(
+            self.scheduler, self.entropy.child("network"), NetworkFaults(latency_ms_max=LATENCY_MS)
+        )
         self.disk = FaultyDisk(self.entropy.child("disk"), self.clock.now_ms)
         self.tree = MemoryTree(deliver=self.scheduler.call_soon)
         self.settings = settings
         self.reports: list[str] = []
         self.power_cuts = 0
-        self.node: BrokerNode | None = None
+        self.node: BrokerServer | None = None
         self._mains = Mains(self.scheduler)
         self._sessions: list[MemorySession] = []
         self.start()
@@ -91,7 +93,7 @@ class World:
             open_coordination=self._session,
             report=self.reports.append,
         )
-        self.node = BrokerNode(config, outside, plugin_host(config))
+        self.node = BrokerServer(config, outside, plugin_host(config))
         self.node.start()
 
     def stop(self) -> None:

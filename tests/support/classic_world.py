@@ -13,7 +13,7 @@ from barnabas.core.classic.consumer.streams import StreamMessage, StreamReader
 from barnabas.core.classic.registry import group, layout, registries
 from barnabas.core.classic.registry.consumer_registry import StartOffsets
 from barnabas.core.classic.registry.layout import BrokerPartition, ClassicBroker
-from barnabas.core.classic.registry.subscription import Subscription
+from barnabas.core.classic.registry.subscription import ClassicSubscription
 from barnabas.core.client.serde import Decoder
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.core.message.codec import Codec
@@ -236,7 +236,7 @@ class Member:
         self,
         world: ClassicWorld,
         name: str,
-        subscription: Subscription | Mapping[str, int],
+        subscription: ClassicSubscription | Mapping[str, int],
         *,
         start_offsets: StartOffsets | None = None,
         decoder: Decoder | None = None,
@@ -265,7 +265,9 @@ class Member:
             ConnectorSettings(groupid=GROUP, **chosen),
             group_id=GROUP,
             consumer_id=f"{GROUP}_{name}",
-            subscription=subscription if isinstance(subscription, Subscription) else Subscription.topics(subscription),
+            subscription=subscription
+            if isinstance(subscription, ClassicSubscription)
+            else ClassicSubscription.topics(subscription),
             decoder=decoder,
             start_offsets=start_offsets,
         )

@@ -168,9 +168,9 @@ class World:
     def note_owners(self, consumer: "Consumer") -> None:
         """In one generation a partition is never assigned to two."""
         member = consumer.membership._member
-        if member.standing.generation_id >= 0 and member._phase.name == "STABLE":
-            for place in member.holdings.assigned:
-                key = (member.standing.generation_id, place)
+        if member.generation.generation_id >= 0 and member._phase.name == "STABLE":
+            for place in member.owned.assigned:
+                key = (member.generation.generation_id, place)
                 assert self.owners.setdefault(key, consumer.owner) == consumer.owner, key
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from attrs import define, field
 
-from barnabas.pipeline.cluster import EARLIEST, LATEST, NO_OFFSET, Columns, Place, TopicInfo, Where
+from barnabas.pipeline.cluster import EARLIEST, LATEST, NO_OFFSET, ClusterPartition, PartitionColumns, TopicInfo, Where
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 
@@ -41,15 +41,17 @@ class MemoryCluster:
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicInfo]:
         return {
-            name: TopicInfo(name, [Place(name, number) for number in range(len(parts))], self.ids[name])
+            name: TopicInfo(name, [ClusterPartition(name, number) for number in range(len(parts))], self.ids[name])
             for name, parts in self.logs.items()
             if names is None or name in names
         }
 
-    def offsets(self, places: Iterable[Place], timestamp_ms: int) -> Mapping[Place, int]:
+    def offsets(self, places: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
         return {p: self._offset(self.logs[p.topic][p.partition], timestamp_ms) for p in places}
 
-    def read(self, place: Place, start: int, end: int, *, with_headers: bool = False) -> Iterator[Columns]:
+    def read(
+        self, place: ClusterPartition, start: int, end: int, *, with_headers: bool = False
+    ) -> Iterator[PartitionColumns]:
         log = self.logs[place.topic][place.partition]
         if start < log.start or end > log.end:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, str(place))
@@ -58,14 +60,14 @@ class MemoryCluster:
             piece = wanted[at : at + self.piece_rows]
             offsets, times, keys, values, headers = zip(*piece, strict=True)
             size = sum(len(value or b"") + len(key or b"") for key, value in zip(keys, values, strict=True))
-            yield Columns(
+            yield PartitionColumns(
                 piece[-1][0] + 1, offsets, times, [False] * len(piece), keys, values, headers, size_bytes=size
             )
 
-    def boundary(self, place: Place, start: int, wanted: int) -> int:
+    def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:
         return wanted
 
-    def where(self, place: Place) -> Where:
+    def where(self, place: ClusterPartition) -> Where:
         return Where(bootstrap="memory:0")
 
     def close(self) -> None:

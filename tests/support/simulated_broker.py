@@ -12,7 +12,7 @@ from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.adapters.transport_memory import MemoryNetwork
 from barnabas.app.broker.gate import Authorizer, everyone
-from barnabas.app.broker.node import BrokerNode
+from barnabas.app.broker.node import BrokerServer
 from barnabas.app.compose.broker import outside_of, plugin_host
 from barnabas.app.config import BrokerConfig
 from barnabas.core.message.batch_writer import encode_batch
@@ -67,7 +67,7 @@ class SimulatedBroker:
         self.settings = settings
         self.node = self._started()
 
-    def _started(self) -> BrokerNode:
+    def _started(self) -> BrokerServer:
         config = BrokerConfig.from_mapping(
             {"listeners": "kafka://broker:9092", "storage": "memory", "coordination": "memory"}, self.settings
         )
@@ -83,7 +83,7 @@ class SimulatedBroker:
             report=self.lines.append,
         )
         outside = evolve(outside, authorizer=self.authorizer)
-        node = BrokerNode(config, outside, plugin_host(config, self.plugins))
+        node = BrokerServer(config, outside, plugin_host(config, self.plugins))
         node.start()
         return node
 

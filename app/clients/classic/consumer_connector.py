@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ....core.classic.consumer.consumer import ClassicConsumer, ConsumerOutside, make_consumer_id
 from ....core.classic.consumer.settings import ConsumerRebalanceFailed
 from ....core.classic.registry.layout import BrokerPartition
-from ....core.classic.registry.subscription import Subscription
+from ....core.classic.registry.subscription import ClassicSubscription
 from ....core.classic.registry.topic_filter import TopicFilter
 from ....plugins.builtin.encoders import BytesSerde
 from ....ports.broker_api import EARLIEST, LATEST
@@ -107,7 +107,7 @@ class ConsumerConnector:
         """
         if not topics:
             raise ConfigError("create_message_streams: name at least one topic")
-        consumer = self._start(Subscription.topics(topics))
+        consumer = self._start(ClassicSubscription.topics(topics))
         streams = iter(self._streams(consumer))
         return {topic: [next(streams) for _ in range(count)] for topic, count in topics.items()}
 
@@ -131,7 +131,7 @@ class ConsumerConnector:
         elif blacklist is not None:
             topic_filter = TopicFilter.blacklist(blacklist)
         assert topic_filter is not None
-        return self._streams(self._start(Subscription.filter(topic_filter, streams)))
+        return self._streams(self._start(ClassicSubscription.filter(topic_filter, streams)))
 
     # --- offsets
 
@@ -207,7 +207,7 @@ class ConsumerConnector:
 
     # --- inside
 
-    def _start(self, subscription: Subscription) -> ClassicConsumer:
+    def _start(self, subscription: ClassicSubscription) -> ClassicConsumer:
         """A running consumer. Raises why it cannot run."""
         with self._begun:
             self._check_open()

@@ -21,11 +21,11 @@ from ..registry.consumer_registry import ConsumerRegistry, StartOffsets
 from ..registry.group import Owned
 from ..registry.layout import BrokerPartition, ClassicBroker
 from ..registry.offload import Lane
-from ..registry.subscription import Subscription
+from ..registry.subscription import ClassicSubscription
 from .fetching import BrokerFetcher, FetchOutside, Opened
-from .membership import Membership
+from .membership import ClassicMembership
 from .settings import ConnectorSettings, ConsumerRebalanceFailed
-from .streams import Bell, Chunk, OwnedPartition, SilentBell, StreamQueue, StreamReader
+from .streams import Bell, FetchedDataChunk, OwnedPartition, SilentBell, StreamQueue, StreamReader
 
 Committed = Callable[[Outcome[dict[Owned, int]]], None]
 
@@ -61,7 +61,7 @@ class ClassicConsumer:
         *,
         group_id: str,
         consumer_id: str,
-        subscription: Subscription,
+        subscription: ClassicSubscription,
         decoder: Decoder | None = None,
         start_offsets: StartOffsets | None = None,
         make_bell: Callable[[], Bell] = SilentBell,
@@ -85,7 +85,9 @@ class ClassicConsumer:
             report=self._report,
             start_offsets=start_offsets,
         )
-        self._membership = Membership(self._registry, self, self._lane, outside.scheduler, settings, self._report)
+        self._membership = ClassicMembership(
+            self._registry, self, self._lane, outside.scheduler, settings, self._report
+        )
         self._writes_resets = start_offsets is None
         self._partitions: dict[Owned, OwnedPartition] = {}
         self._fetchers: dict[int, BrokerFetcher] = {}
@@ -231,7 +233,7 @@ class ClassicConsumer:
 
     # --- inside
 
-    def _make_readers(self, subscription: Subscription) -> None:
+    def _make_readers(self, subscription: ClassicSubscription) -> None:
         if subscription.topic_filter is not None:
             self._readers_of_all = [self._make_reader() for _ in range(subscription.streams)]
         for topic, streams in (subscription.streams_by_topic or {}).items():
@@ -253,7 +255,7 @@ class ClassicConsumer:
             self._jump(partition, offset)
             return
         error = NoOffset(f"{partition} has no committed offset, and autooffset.reset is none: seek")
-        partition.queue.put(Chunk(partition, ClassicMessageSet(b""), -1, -1, error))
+        partition.queue.put(FetchedDataChunk(partition, ClassicMessageSet(b""), -1, -1, error))
 
     def _jump(self, partition: OwnedPartition, offset: int) -> None:
         partition.version += 1

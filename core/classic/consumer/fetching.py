@@ -27,7 +27,7 @@ from ...message.classic.message_set import ClassicMessageSet
 from ...message.codec import Codecs
 from ..registry.layout import ClassicBroker
 from .settings import ConnectorSettings
-from .streams import Chunk, OwnedPartition
+from .streams import FetchedDataChunk, OwnedPartition
 
 Opened = Callable[[BrokerLink | TransportError], None]
 _ENTRY_SIZE_BYTES = 4
@@ -290,7 +290,7 @@ class BrokerFetcher:
         if not valid_bytes:
             return self._grow(partition, outcome.records, messages.size)
         next_offset = partition.fetch_offset + valid_bytes
-        partition.queue.put(Chunk(partition, messages, partition.fetch_offset, next_offset))
+        partition.queue.put(FetchedDataChunk(partition, messages, partition.fetch_offset, next_offset))
         partition.fetch_offset = next_offset
         partition.max_bytes = self._settings.fetch_size
         return True
@@ -336,7 +336,7 @@ class BrokerFetcher:
     def _surface(self, partition: OwnedPartition, error: BarnabasError) -> None:
         """Let the reader raise the error when it gets there, once; the partition then waits for a seek."""
         at = partition.fetch_offset
-        partition.queue.put(Chunk(partition, ClassicMessageSet(b"", from_offset=max(0, at)), at, at, error))
+        partition.queue.put(FetchedDataChunk(partition, ClassicMessageSet(b"", from_offset=max(0, at)), at, at, error))
 
 
 def _wants(partition: OwnedPartition) -> bool:

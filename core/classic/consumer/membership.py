@@ -21,7 +21,7 @@ _EARLY = 0.05
 FirstEnded = Callable[[ConsumerRebalanceFailed | None], None]
 
 
-class Reading(Protocol):
+class PartitionReader(Protocol):
     """What reads the partitions that a membership brings in."""
 
     def give_up(self, owned: Collection[Owned]) -> dict[Owned, int]:
@@ -41,7 +41,7 @@ class Reading(Protocol):
         ...
 
 
-class Membership:
+class ClassicMembership:
     """One consumer among those of its group. Owner thread only.
 
     A change of what is watched sets a flag; rebalances run one at a time. Each looks around first: if our share is what
@@ -58,7 +58,7 @@ class Membership:
     def __init__(
         self,
         registry: ConsumerRegistry,
-        reading: Reading,
+        reading: PartitionReader,
         lane: Lane,
         scheduler: Scheduler,
         settings: ConnectorSettings,

@@ -92,7 +92,7 @@ class OwnedPartition:
 
 
 @define(eq=False)
-class Chunk:
+class FetchedDataChunk:
     """What one fetch brought of one partition: messages, or an error to be raised when the reader gets there."""
 
     partition: OwnedPartition
@@ -112,11 +112,11 @@ class StreamQueue:
         self.ended = False
         self.held = False
         """Nothing is handed out for now."""
-        self.current: Chunk | None = None
+        self.current: FetchedDataChunk | None = None
         """The chunk in the reader's hand."""
         self._capacity = capacity
         self._room = room
-        self._chunks: deque[Chunk] = deque()
+        self._chunks: deque[FetchedDataChunk] = deque()
         self._failure: BarnabasError | None = None
 
     # --- the owner's side
@@ -125,7 +125,7 @@ class StreamQueue:
     def full(self) -> bool:
         return len(self._chunks) >= self._capacity
 
-    def put(self, chunk: Chunk) -> None:
+    def put(self, chunk: FetchedDataChunk) -> None:
         """Add a chunk; one with an error stops its partition."""
         with self.lock:
             partition = chunk.partition
@@ -140,7 +140,9 @@ class StreamQueue:
         with self.lock:
             held = [chunk for chunk in (*self._chunks, self.current) if chunk and chunk.partition is partition]
             if held:
-                self._chunks.append(Chunk(partition, ClassicMessageSet(b"", from_offset=offset), offset, offset))
+                self._chunks.append(
+                    FetchedDataChunk(partition, ClassicMessageSet(b"", from_offset=offset), offset, offset)
+                )
                 return False
             partition.consumed = offset
             return True
@@ -184,7 +186,7 @@ class StreamQueue:
         """True if the reader need not wait."""
         return (bool(self._chunks or self.current) and not self.held) or self.ended or self._failure is not None
 
-    def take(self) -> Chunk | None:
+    def take(self) -> FetchedDataChunk | None:
         """The next chunk in hand; None if there is none. Raises what `fail` was given."""
         with self.lock:
             if self._failure is not None:
@@ -201,14 +203,14 @@ class StreamQueue:
             self._room()
         return chunk
 
-    def finish(self, chunk: Chunk) -> None:
+    def finish(self, chunk: FetchedDataChunk) -> None:
         """The chunk is read."""
         with self.lock:
             if self.current is chunk:
                 chunk.partition.consumed = chunk.next_offset
                 self.current = None
 
-    def stop_at(self, chunk: Chunk) -> bool:
+    def stop_at(self, chunk: FetchedDataChunk) -> bool:
         """The chunk cannot be read on: nothing is skipped in silence, a seek says how to go on. False: taken away."""
         with self.lock:
             if self.current is not chunk:
@@ -232,7 +234,7 @@ class StreamReader:
         self._decoder = decoder
         self._shallow = shallow
         self._plain = decoder is None and not shallow
-        self._chunk: Chunk | None = None
+        self._chunk: FetchedDataChunk | None = None
         self._messages: Iterator[Any] = iter(())
 
     def poll(self) -> StreamMessage | None:
@@ -273,7 +275,7 @@ class StreamReader:
                 return _new(StreamMessage, (message.value, partition.topic, broker_id, number, message.offset, 0))
             return self._made(message, partition)
 
-    def _take(self) -> Chunk | None:
+    def _take(self) -> FetchedDataChunk | None:
         chunk = self.queue.take()
         if chunk is not None and chunk.error is not None:
             raise chunk.error
@@ -294,6 +296,6 @@ class StreamReader:
         return StreamMessage(value, partition.topic, broker_id, number, message.offset, codec_id)
 
 
-def _messages(chunk: Chunk, shallow: bool) -> Iterator[Any]:
+def _messages(chunk: FetchedDataChunk, shallow: bool) -> Iterator[Any]:
     """Nothing is read before the first is asked for."""
     yield from chunk.messages.shallow() if shallow else chunk.messages

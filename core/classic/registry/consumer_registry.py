@@ -9,7 +9,7 @@ from ..rebalancer import own_share
 from . import group, layout, registries
 from .group import Owned
 from .layout import BrokerPartition, ClassicBroker
-from .subscription import Subscription
+from .subscription import ClassicSubscription
 
 StartOffsets = Callable[[str, BrokerPartition], int | None]
 """Where an application that keeps its offsets itself wants a partition to begin; None: see `autooffset.reset`."""
@@ -40,7 +40,7 @@ class ConsumerRegistry:
         *,
         group_id: str,
         consumer_id: str,
-        subscription: Subscription,
+        subscription: ClassicSubscription,
         report: Callable[[str], None],
         start_offsets: StartOffsets | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from ..rebalancer import GroupView
 from . import layout, registries
 from .layout import BrokerPartition
 from .registries import Report
-from .subscription import Subscription
+from .subscription import ClassicSubscription
 
 Owned = tuple[str, BrokerPartition]
 """A partition of a topic."""
@@ -35,7 +35,9 @@ def check_ids(group: str, consumer_id: str | None = None) -> None:
         layout.check_name("consumer id", consumer_id)
 
 
-def register_consumer(coordination: Coordination, group: str, consumer_id: str, subscription: Subscription) -> None:
+def register_consumer(
+    coordination: Coordination, group: str, consumer_id: str, subscription: ClassicSubscription
+) -> None:
     """Become a member until the session ends.
 
     Raises `NodeTaken` when another consumer of this id subscribed to something else.
@@ -75,11 +77,11 @@ def read_group(coordination: Coordination, group: str, consumer_id: str | None, 
     return GroupView(consumers=consumers, partitions=partitions, brokers=brokers)
 
 
-def _read_subscriptions(coordination: Coordination, group: str, report: Report) -> dict[str, Subscription]:
+def _read_subscriptions(coordination: Coordination, group: str, report: Report) -> dict[str, ClassicSubscription]:
     subscriptions = {}
     for name, path, data in registries.nodes_below(coordination, layout.consumer_ids_path(group), report):
         try:
-            subscriptions[name] = Subscription.decode(data)
+            subscriptions[name] = ClassicSubscription.decode(data)
         except ValueError as error:
             report(f"skipped {path}, which does not tell a subscription: {error}")
     return subscriptions

@@ -15,7 +15,7 @@ _WHITE, _BLACK = "*", "!"
 
 
 @frozen(kw_only=True)
-class Subscription:
+class ClassicSubscription:
     """Topics by name, or a filter; made by `topics` and `filter`. `ConfigError` for what cannot be used."""
 
     streams_by_topic: Mapping[str, int] | None = None
@@ -24,7 +24,7 @@ class Subscription:
     """Per topic that the filter allows."""
 
     @classmethod
-    def topics(cls, streams_by_topic: Mapping[str, int]) -> "Subscription":
+    def topics(cls, streams_by_topic: Mapping[str, int]) -> "ClassicSubscription":
         """So many streams of each topic."""
         for topic, streams in streams_by_topic.items():
             layout.check_name("topic", topic)
@@ -32,7 +32,7 @@ class Subscription:
         return cls(streams_by_topic=dict(streams_by_topic))
 
     @classmethod
-    def filter(cls, topic_filter: TopicFilter, streams: int) -> "Subscription":
+    def filter(cls, topic_filter: TopicFilter, streams: int) -> "ClassicSubscription":
         """So many streams of every topic that the filter allows, now and later."""
         _check_streams(streams)
         return cls(topic_filter=topic_filter, streams=streams)
@@ -52,7 +52,7 @@ class Subscription:
         return f"{mark}{self.streams}{mark}{self.topic_filter.text}".encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> "Subscription":
+    def decode(cls, data: bytes) -> "ClassicSubscription":
         """From what somebody wrote, in any JSON spelling. Raises `ValueError`."""
         text = data.decode().strip()
         try:
@@ -70,13 +70,13 @@ def _check_streams(streams: int) -> None:
         raise ConfigError(f"a topic can have 1 to {STREAMS_MAX} streams in a consumer, not {streams}")
 
 
-def _decode_filter(text: str) -> Subscription:
+def _decode_filter(text: str) -> ClassicSubscription:
     mark = text[0]
     number, found, expression = text[1:].partition(mark)
     if not found:
         raise ValueError(f"{text[:100]!r} is not of the form {mark}streams{mark}expression")
     streams = layout.decode_number(number.encode(), "number of streams")
-    return Subscription.filter(TopicFilter(expression, white=mark == _WHITE), streams)
+    return ClassicSubscription.filter(TopicFilter(expression, white=mark == _WHITE), streams)
 
 
 def _decode_topics(text: str) -> dict[str, int]:

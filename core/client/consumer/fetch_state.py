@@ -71,7 +71,7 @@ class Chunk:
 
 
 @define(eq=False)
-class PartitionState:
+class AssignedPartition:
     """One assigned partition."""
 
     place: TopicPartition

@@ -25,7 +25,7 @@ from ..cluster_view import ClusterView
 from ..course import Course, Piece
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import NoOffset
-from .fetch_state import AtTime, Chunk, FetcherSettings, PartitionState, Reset
+from .fetch_state import AssignedPartition, AtTime, Chunk, FetcherSettings, Reset
 
 FULL_BUFFERS_WAIT_MS = 50
 """How long a fetch may wait at the broker while other partitions of that broker are left out for full buffers."""
@@ -42,7 +42,7 @@ class Fetcher:
         self._entropy = entropy
         self.settings = settings
         self._codecs = codecs
-        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.partitions: dict[TopicPartition, AssignedPartition] = {}
         self._order: list[TopicPartition] = []
         self._fetching: set[int] = set()
 
@@ -54,7 +54,7 @@ class Fetcher:
     def add(self, positions: Mapping[TopicPartition, AtTime | int | None]) -> None:
         """Read these partitions, too; None: as soon as `seek` says from where."""
         for place, position in positions.items():
-            self.partitions[place] = PartitionState(place, Course(place, self.settings.rules))
+            self.partitions[place] = AssignedPartition(place, Course(place, self.settings.rules))
             if position is not None:
                 self.seek(place, position)
         self._order = list(self.partitions)
@@ -97,8 +97,8 @@ class Fetcher:
     def poll(self, now_ms: float) -> Poll:
         sends: list[Send] = []
         wake = NEVER
-        lookups: dict[int, list[PartitionState]] = {}
-        fetches: dict[int, list[PartitionState]] = {}
+        lookups: dict[int, list[AssignedPartition]] = {}
+        fetches: dict[int, list[AssignedPartition]] = {}
         full: set[int] = set()
         no_room = self._buffered() >= self.settings.max_bytes
         for place in self._order:
@@ -129,7 +129,7 @@ class Fetcher:
         """Bytes that wait to be read; what paused partitions keep does not hold up the others."""
         return sum(chunk.messages.size for s in self.partitions.values() if not s.paused for chunk in s.chunks)
 
-    def _node_of(self, state: PartitionState) -> int | None:
+    def _node_of(self, state: AssignedPartition) -> int | None:
         topic, partition = state.place
         node = self._view.leader(topic, partition)
         if node is None:
@@ -145,7 +145,7 @@ class Fetcher:
             self._view.request_refresh()
         return node
 
-    def _lookup(self, node: int, states: Sequence[PartitionState]) -> Send:
+    def _lookup(self, node: int, states: Sequence[AssignedPartition]) -> Send:
         asked = [(state, state.version) for state in states]
         for state in states:
             state.busy = True
@@ -171,7 +171,9 @@ class Fetcher:
 
         return Send(node, request, answered)
 
-    def _found(self, state: PartitionState, outcome: ListOffsetsResultPartition | BarnabasError, now_ms: float) -> None:
+    def _found(
+        self, state: AssignedPartition, outcome: ListOffsetsResultPartition | BarnabasError, now_ms: float
+    ) -> None:
         if isinstance(outcome, BarnabasError):
             self._failed(state, outcome, now_ms, refresh=True)
         elif outcome.error is not ErrorCode.NONE:
@@ -182,7 +184,7 @@ class Fetcher:
         else:
             state.jump(None, outcome.offset)
 
-    def _fetch(self, node: int, states: Sequence[PartitionState], others_full: bool) -> Send:
+    def _fetch(self, node: int, states: Sequence[AssignedPartition], others_full: bool) -> Send:
         states = sorted(states, key=lambda state: not state.course.urgent)
         asked = [(state, state.version) for state in states]
         settings = self.settings
@@ -213,7 +215,7 @@ class Fetcher:
         return Send(node, request, answered)
 
     def _fetched(
-        self, state: PartitionState, outcome: FetchResultPartition | BarnabasError, now_ms: float, *, first: bool
+        self, state: AssignedPartition, outcome: FetchResultPartition | BarnabasError, now_ms: float, *, first: bool
     ) -> None:
         course = state.course
         if isinstance(outcome, BarnabasError):
@@ -236,7 +238,7 @@ class Fetcher:
             state.log_start_offset = outcome.log_start_offset
             self._keep(state, lambda: course.answered(outcome, first=first), now_ms)
 
-    def _keep(self, state: PartitionState, take: Callable[[], Piece | None], now_ms: float) -> None:
+    def _keep(self, state: AssignedPartition, take: Callable[[], Piece | None], now_ms: float) -> None:
         """Have what `take` gives wait for the reader, if that is anything."""
         try:
             piece = take()
@@ -258,7 +260,7 @@ class Fetcher:
             )
             state.chunks.append(Chunk(state.place, messages, piece.next_offset, damage=piece.damage))
 
-    def _out_of_range(self, state: PartitionState) -> None:
+    def _out_of_range(self, state: AssignedPartition) -> None:
         reset = self.settings.reset
         if reset is not Reset.NONE:
             state.lookup = AtTime(reset.value)
@@ -266,7 +268,7 @@ class Fetcher:
         text = f"{state.place} has no offset {state.fetch_offset} (any more), and auto.offset.reset is none: seek"
         self._surface(state, NoOffset(text))
 
-    def _failed(self, state: PartitionState, error: BarnabasError, now_ms: float, *, refresh: bool) -> None:
+    def _failed(self, state: AssignedPartition, error: BarnabasError, now_ms: float, *, refresh: bool) -> None:
         if refresh:
             self._view.request_refresh()
         state.last_error = error
@@ -278,7 +280,7 @@ class Fetcher:
         if isinstance(error, ApiError) and not error.retriable:
             self._surface(state, error)
 
-    def _surface(self, state: PartitionState, error: BarnabasError) -> None:
+    def _surface(self, state: AssignedPartition, error: BarnabasError) -> None:
         state.last_error = error
         state.stopped = True
         nothing = MessageSet(b"", self._codecs, from_offset=state.fetch_offset)

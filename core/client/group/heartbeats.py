@@ -9,7 +9,7 @@ from ....ports.errors import ApiError, BarnabasError
 from ..effects import NEVER, Poll, Send
 from .events import GroupSettings
 from .finder import CoordinatorFinder, is_gone
-from .standing import Standing
+from .generation import Generation
 
 Heard = Callable[[ErrorCode, float], None]
 """Takes what the coordinator said to a heartbeat of the present generation, if it is not NONE."""
@@ -18,10 +18,12 @@ Heard = Callable[[ErrorCode, float], None]
 class Heartbeats:
     """One at a time, every `heartbeat.interval.ms`, while someone polls."""
 
-    def __init__(self, finder: CoordinatorFinder, settings: GroupSettings, standing: Standing, heard: Heard) -> None:
+    def __init__(
+        self, finder: CoordinatorFinder, settings: GroupSettings, generation: Generation, heard: Heard
+    ) -> None:
         self._finder = finder
         self._settings = settings
-        self._standing = standing
+        self._generation = generation
         self._heard = heard
         self._next_ms = -NEVER
         self._since_ms = -NEVER
@@ -56,11 +58,11 @@ class Heartbeats:
             return Poll([], silent_ms)
         self._in_flight = True
         self._next_ms = now_ms + self._settings.heartbeat_interval_ms
-        standing = self._standing
+        now = self._generation
         request = Heartbeat(
             group_id=self._settings.group_id,
-            generation_id=standing.generation_id,
-            member_id=standing.member_id,
+            generation_id=now.generation_id,
+            member_id=now.member_id,
             group_instance_id=self._settings.group_instance_id,
         )
         turn = self._turn

@@ -22,6 +22,7 @@ from ..errors import HookError
 from .assignor import Assignor
 from .events import GroupSettings
 from .finder import GONE, CoordinatorFinder, is_gone
+from .generation import LOST, Generation, explained
 from .protocol import (
     PROTOCOL_TYPE,
     Assignment,
@@ -31,7 +32,6 @@ from .protocol import (
     encode_assignment,
     encode_subscription,
 )
-from .standing import LOST, Standing, explained
 from .topics import LeaderWatch
 
 _REASON_MAX = 255
@@ -87,7 +87,7 @@ class Joiner:
         entropy: Entropy,
         settings: GroupSettings,
         assignors: Sequence[Assignor],
-        standing: Standing,
+        generation: Generation,
         watch: LeaderWatch,
         owner: Owner,
     ) -> None:
@@ -95,7 +95,7 @@ class Joiner:
         self._entropy = entropy
         self._settings = settings
         self._assignors = {assignor.name: assignor for assignor in assignors}
-        self._standing = standing
+        self._generation = generation
         self._watch = watch
         self._owner = owner
         self._stage = _Stage.IDLE
@@ -168,7 +168,7 @@ class Joiner:
                 GroupProtocol(name, self._subscription(assignor, sorted(owned)))
                 for name, assignor in self._assignors.items()
             ],
-            member_id=self._standing.member_id,
+            member_id=self._generation.member_id,
             group_instance_id=settings.group_instance_id,
             reason=self._reason[:_REASON_MAX] or None,
         )
@@ -178,7 +178,7 @@ class Joiner:
             topics=sorted(self.topics),
             user_data=assignor.user_data(self._last, self._last_generation),
             owned=owned,
-            generation_id=self._standing.generation_id,
+            generation_id=self._generation.generation_id,
             rack=self._settings.client_rack,
         )
         return encode_subscription(subscription)
@@ -196,7 +196,7 @@ class Joiner:
         if code is ErrorCode.NONE:
             self._enter(result, now_ms)
         elif code is ErrorCode.MEMBER_ID_REQUIRED:
-            self._standing.member_id = result.member_id
+            self._generation.member_id = result.member_id
         elif code in LOST:
             self._later(now_ms)
             self._owner.lost(code, now_ms)
@@ -215,12 +215,8 @@ class Joiner:
             return
         self._failures = 0
         self._finder.worked()
-        standing = self._standing
-        standing.member_id, standing.generation_id, standing.protocol_name = (
-            result.member_id,
-            result.generation_id,
-            name,
-        )
+        now = self._generation
+        now.member_id, now.generation_id, now.protocol_name = result.member_id, result.generation_id, name
         self._shares = ()
         if result.leader == result.member_id:
             self._skip_assignment = result.skip_assignment
@@ -239,7 +235,7 @@ class Joiner:
         counts = self._watch.counts()
         if self._skip_assignment:
             return True
-        name = self._standing.protocol_name
+        name = self._generation.protocol_name
         try:
             shares = self._assignors[name].assign(self._members, counts)
             self._shares = [
@@ -257,14 +253,14 @@ class Joiner:
     # --- synchronize
 
     def _sync(self) -> SyncGroup:
-        standing = self._standing
+        now = self._generation
         return SyncGroup(
             group_id=self._settings.group_id,
-            generation_id=standing.generation_id,
-            member_id=standing.member_id,
+            generation_id=now.generation_id,
+            member_id=now.member_id,
             group_instance_id=self._settings.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
-            protocol_name=standing.protocol_name,
+            protocol_name=now.protocol_name,
             assignments=self._shares,
         )
 
@@ -300,7 +296,7 @@ class Joiner:
             return
         self._failures = 0
         self._finder.worked()
-        self._last, self._last_generation = partitions, self._standing.generation_id
+        self._last, self._last_generation = partitions, self._generation.generation_id
         self.stop()
         self._owner.assigned(partitions, now_ms)
 

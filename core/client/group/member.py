@@ -11,13 +11,13 @@ from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll
 from .assignor import Assignor
 from .events import CommittedOffset, Failed, GroupEvent, GroupSettings, Places
-from .farewells import Farewells
 from .finder import CoordinatorFinder
+from .generation import LOST, Generation, explained
 from .heartbeats import Heartbeats
-from .holdings import Holdings
 from .joiner import Joiner
-from .positions import GroupPositions, Identity
-from .standing import LOST, Standing, explained
+from .leaving import LeaveRequests
+from .owned import OwnedPartitions
+from .positions import CommitIdentity, GroupPositions
 from .topics import LeaderWatch, WantedTopics
 
 
@@ -34,7 +34,7 @@ LIVE = (Phase.REVOKING, Phase.JOINING, Phase.STABLE)
 """The member is in the group, or on its way."""
 
 
-class Member:
+class MemberMachine:
     """The machine behind `GroupMembership`, and the owner that its joiner, heartbeats and positions ask and tell."""
 
     def __init__(
@@ -53,14 +53,14 @@ class Member:
         self._cooperative = all(assignor.cooperative for assignor in assignors)
         self._assignor_names = ", ".join(assignor.name for assignor in assignors)
         self._phase = Phase.IDLE
-        self.standing = Standing()
+        self.generation = Generation()
         self.topics = WantedTopics(view, exclude_internal=settings.exclude_internal_topics)
-        self.holdings = Holdings()
+        self.owned = OwnedPartitions()
         self._watch = LeaderWatch(view)
-        self._joiner = Joiner(finder, entropy, settings, assignors, self.standing, self._watch, self)
-        self._heartbeats = Heartbeats(finder, settings, self.standing, self.heard)
+        self._joiner = Joiner(finder, entropy, settings, assignors, self.generation, self._watch, self)
+        self._heartbeats = Heartbeats(finder, settings, self.generation, self.heard)
         self.positions = GroupPositions(finder, entropy, settings, self)
-        self._farewells = Farewells(finder, settings.group_id)
+        self._leaving = LeaveRequests(finder, settings.group_id)
         self._rejoin_reason: str | None = None
         self._why_out = "it has not joined yet"
         self._views_seen = 0
@@ -72,17 +72,17 @@ class Member:
     @property
     def settled(self) -> bool:
         at_rest = self._phase is Phase.STABLE and self._rejoin_reason is None
-        return at_rest and not self.holdings.revoking and self.holdings.told == self.holdings.assigned
+        return at_rest and not self.owned.revoking and self.owned.told == self.owned.assigned
 
     def poll(self, now_ms: float) -> Poll:
         self._note_metadata()
         wake = self._mind_the_user(now_ms)
         self._advance(now_ms)
         polls = [self._joiner.poll(now_ms)]
-        if self._phase in LIVE and self.standing.is_member() and not self._joiner.is_waiting:
+        if self._phase in LIVE and self.generation.is_member() and not self._joiner.is_waiting:
             polls.append(self._heartbeats.poll(now_ms))
         polls.append(self.positions.poll(now_ms))
-        sends = [*self._farewells.poll(), *(send for poll in polls for send in poll.sends)]
+        sends = [*self._leaving.poll(), *(send for poll in polls for send in poll.sends)]
         return Poll(sends, min(wake, *(poll.wake_ms for poll in polls)))
 
     # --- what the user wants
@@ -90,7 +90,7 @@ class Member:
     def begin(self, now_ms: float) -> None:
         """There is a subscription, or another one."""
         self._polled_ms = max(self._polled_ms, now_ms)
-        events = self.holdings.events
+        events = self.owned.events
         if self._phase is Phase.FAILED:
             if any(isinstance(event, Failed) and event.final for event in events):
                 return
@@ -104,7 +104,7 @@ class Member:
     def leave(self, reason: str, done: Callable[[], None]) -> None:
         self._watch.end(frozenset())
         self.topics.clear()
-        self.holdings.clear()
+        self.owned.clear()
         self._phase = Phase.IDLE
         self._why_out = "it has left"
         self._depart(reason, done)
@@ -118,7 +118,7 @@ class Member:
         return self._is_back
 
     def take_event(self) -> GroupEvent | None:
-        event = self.holdings.take()
+        event = self.owned.take()
         if isinstance(event, Failed) and not event.final and self._phase is Phase.FAILED:
             self._start_round("the user goes on after an error")
         return event
@@ -147,11 +147,11 @@ class Member:
             return NEVER
         limit_ms = self._settings.max_poll_interval_ms
         due_ms = self._polled_ms + limit_ms
-        if self.holdings.revoking:
+        if self.owned.revoking:
             due_ms = min(due_ms, self._revoke_until_ms)
         if now_ms < due_ms:
             return due_ms
-        what = "given up its partitions" if self.holdings.revoking else "polled"
+        what = "given up its partitions" if self.owned.revoking else "polled"
         text = (
             f"the user has not {what} for max.poll.interval.ms={limit_ms:g}, so the consumer has left group "
             f"{self._settings.group_id}; handle fewer messages at a time (max.poll.records), or allow more time"
@@ -159,18 +159,18 @@ class Member:
         self._why_out = text
         self._phase = Phase.AWAY
         self._is_back = False
-        self.holdings.lose(text, tell=True)
+        self.owned.lose(text, tell=True)
         self._notify()
         self._depart("consumer poll timeout has expired")
         return NEVER
 
     def _advance(self, now_ms: float) -> None:
         reason = self._rejoin_reason
-        if self._phase is Phase.STABLE and reason is not None and not self.holdings.revoking:
+        if self._phase is Phase.STABLE and reason is not None and not self.owned.revoking:
             keep = self.topics.names if self._cooperative else frozenset()
             self._phase = Phase.REVOKING
-            self._revoke({place for place in self.holdings.assigned if place.topic not in keep}, reason, now_ms)
-        if self._phase is Phase.REVOKING and not self.holdings.revoking:
+            self._revoke({place for place in self.owned.assigned if place.topic not in keep}, reason, now_ms)
+        if self._phase is Phase.REVOKING and not self.owned.revoking:
             self._start_round(reason or "")
 
     def _start_round(self, reason: str) -> None:
@@ -178,9 +178,9 @@ class Member:
         self._joiner.begin(reason)
 
     def _revoke(self, places: Places, reason: str, now_ms: float) -> None:
-        self.holdings.revoke(places, reason)
+        self.owned.revoke(places, reason)
         self._revoke_until_ms = now_ms + self._settings.max_poll_interval_ms
-        if self.holdings.revoking:
+        if self.owned.revoking:
             self._notify()
 
     # --- what the joiner asks and tells
@@ -191,7 +191,7 @@ class Member:
 
     def wanted(self) -> tuple[Collection[str], Collection[TopicPartition]]:
         self._rejoin_reason = None  # whatever it was, this join is for it too
-        return self.topics.names, self.holdings.assigned
+        return self.topics.names, self.owned.assigned
 
     def entered(self, now_ms: float) -> None:
         self._round += 1
@@ -203,14 +203,14 @@ class Member:
         self._why_out = ""
         self._views_seen = -1
         mine = {place for place in partitions if place.topic in self.topics.names}
-        moved = self.holdings.assigned - mine
-        self.holdings.assigned |= mine
+        moved = self.owned.assigned - mine
+        self.owned.assigned |= mine
         if moved:
             self._revoke(moved, "the partitions move to other members", now_ms)
             self.rejoin("partitions that move have been given up")
         if self._joiner.topics != self.topics.names:
             self.rejoin("the subscription has changed")
-        turn, generation_id = self._round, self.standing.generation_id
+        turn, generation_id = self._round, self.generation.generation_id
 
         def found(positions: Mapping[TopicPartition, CommittedOffset | None] | BarnabasError) -> None:
             if turn != self._round:
@@ -218,10 +218,10 @@ class Member:
             if isinstance(positions, BarnabasError):
                 self._fail(positions)
             else:
-                self.holdings.give(positions, generation_id)
+                self.owned.give(positions, generation_id)
                 self._notify()
 
-        self.positions.committed(sorted(mine - self.holdings.told), found, deadline_ms=NEVER)
+        self.positions.committed(sorted(mine - self.owned.told), found, deadline_ms=NEVER)
 
     def again(self, reason: str, now_ms: float) -> None:  # noqa: ARG002
         self._start_round(reason)
@@ -229,9 +229,9 @@ class Member:
     def lost(self, code: ErrorCode, now_ms: float) -> None:  # noqa: ARG002
         """The group has gone on without this member, which joins it again."""
         self._out()
-        self.standing.forget(member_id=code is ErrorCode.UNKNOWN_MEMBER_ID)
+        self.generation.forget(member_id=code is ErrorCode.UNKNOWN_MEMBER_ID)
         self._why_out = self._explained(code).message
-        self.holdings.lose(self._why_out)
+        self.owned.lose(self._why_out)
         self._notify()
         self._start_round(self._why_out)
 
@@ -240,9 +240,9 @@ class Member:
 
     def stray(self, member_id: str) -> None:
         node = self._finder.known
-        is_own = member_id == self.standing.member_id or self._settings.group_instance_id is not None
+        is_own = member_id == self.generation.member_id or self._settings.group_instance_id is not None
         if member_id and not is_own and node is not None:
-            self._farewells.say(node, member_id, "the consumer did not wait for its join", lambda: None)
+            self._leaving.send(node, member_id, "the consumer did not wait for its join", lambda: None)
 
     # --- what the coordinator says to heartbeats and commits
 
@@ -270,13 +270,13 @@ class Member:
         """A coordinator that keeps a join waiting hears nothing else on that connection."""
         return (self._joiner.is_waiting and self._finder.side_node()) or self._finder.node()
 
-    def identity(self, places: Places, since: Identity | None) -> Identity | BarnabasError:
+    def identity(self, places: Places, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
         group = f"group {self._settings.group_id}"
         if not self.topics.active:
-            return Identity()
+            return CommitIdentity()
         if self._phase in (Phase.STABLE, Phase.REVOKING) or (self._phase is Phase.JOINING and self._keeps(places)):
-            now = Identity(self.standing.member_id, self.standing.generation_id)
-            if since in (None, now) or self.holdings.assigned.issuperset(places):
+            now = CommitIdentity(self.generation.member_id, self.generation.generation_id)
+            if since in (None, now) or self.owned.assigned.issuperset(places):
                 return now
             text = f"the partitions went to other members of {group} before the commit did"
             return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, text)
@@ -289,14 +289,14 @@ class Member:
 
     def _keeps(self, places: Places) -> bool:
         """True if the member reads these on while it joins."""
-        return self._cooperative and self.standing.is_member() and self.holdings.told.issuperset(places)
+        return self._cooperative and self.generation.is_member() and self.owned.told.issuperset(places)
 
-    def refused(self, code: ErrorCode, identity: Identity, now_ms: float) -> BarnabasError | None:
+    def refused(self, code: ErrorCode, identity: CommitIdentity, now_ms: float) -> BarnabasError | None:
         group = self._settings.group_id
         if not self.topics.active:
             text = f"group {group} has members; a consumer whose partitions were assigned by hand cannot commit to it"
             return ApiError(code, text) if code is ErrorCode.UNKNOWN_MEMBER_ID else self._explained(code)
-        is_present = identity == Identity(self.standing.member_id, self.standing.generation_id)
+        is_present = identity == CommitIdentity(self.generation.member_id, self.generation.generation_id)
         if code is ErrorCode.ILLEGAL_GENERATION and self._joiner.is_waiting:
             is_present = False  # the answer to the join is on its way, over the other connection
         if is_present:
@@ -311,16 +311,16 @@ class Member:
         final = isinstance(error, ApiError) and error.code is ErrorCode.FENCED_INSTANCE_ID
         self._phase = Phase.FAILED
         self._why_out = str(error)
-        self.holdings.lose(self._why_out)
+        self.owned.lose(self._why_out)
         if final:
             self._out()
-            self.standing.forget(member_id=True)
+            self.generation.forget(member_id=True)
         else:
             self._depart("the consumer has failed")
         self._tell(Failed(error=error, final=final))
 
     def _tell(self, event: GroupEvent) -> None:
-        self.holdings.events.append(event)
+        self.owned.events.append(event)
         self._notify()
 
     def _explained(self, code: ErrorCode) -> ApiError:
@@ -336,11 +336,11 @@ class Member:
     def _depart(self, reason: str, done: Callable[[], None] = lambda: None) -> None:
         """Be no member any more. A static one keeps its place until its session ends, and its id."""
         is_static = self._settings.group_instance_id is not None
-        member_id = self.standing.member_id
+        member_id = self.generation.member_id
         node = self._finder.side_node() if self._joiner.is_waiting else self._finder.known
         self._out()
-        self.standing.forget(member_id=not is_static)
+        self.generation.forget(member_id=not is_static)
         if is_static or not member_id:
             done()
         else:
-            self._farewells.say(node, member_id, reason, done)
+            self._leaving.send(node, member_id, reason, done)

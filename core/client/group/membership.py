@@ -10,7 +10,7 @@ from ..effects import Poll
 from .assignor import Assignor
 from .events import CommitDone, CommittedDone, CommittedOffset, GroupEvent, GroupSettings, Places
 from .finder import CoordinatorFinder
-from .member import Member
+from .member import MemberMachine
 
 
 class GroupMembership:
@@ -44,7 +44,7 @@ class GroupMembership:
         """
         backoff = (settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._finder = CoordinatorFinder(view, entropy, settings.group_id, backoff)
-        self._member = Member(view, self._finder, entropy, settings, assignors, notify)
+        self._member = MemberMachine(view, self._finder, entropy, settings, assignors, notify)
 
     # --- what the user wants
 
@@ -79,7 +79,7 @@ class GroupMembership:
     @property
     def has_event(self) -> bool:
         """True if `take_event` has something."""
-        return bool(self._member.holdings.events)
+        return bool(self._member.owned.events)
 
     def take_event(self) -> GroupEvent | None:
         """What happened next, None if nothing did. After a `Failed` that is not final it tries again."""
@@ -87,7 +87,7 @@ class GroupMembership:
 
     def revoked_done(self) -> None:
         """What the last `Revoke` named has been given up. Harmless when it has been lost meanwhile."""
-        self._member.holdings.revoked_done()
+        self._member.owned.revoked_done()
 
     # --- positions
 
@@ -125,17 +125,17 @@ class GroupMembership:
     @property
     def member_id(self) -> str:
         """ "" while not a member."""
-        return self._member.standing.member_id
+        return self._member.generation.member_id
 
     @property
     def generation_id(self) -> int:
         """-1 while not a member."""
-        return self._member.standing.generation_id
+        return self._member.generation.generation_id
 
     @property
     def assignment(self) -> list[TopicPartition]:
         """What the events so far, taken or not, have given to the user."""
-        return sorted(self._member.holdings.told)
+        return sorted(self._member.owned.told)
 
     @property
     def settled(self) -> bool:

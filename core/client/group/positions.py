@@ -23,37 +23,37 @@ from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import ClientTimeout
 from .events import CommitDone, CommittedDone, CommittedOffset, GroupSettings, Places
 from .finder import CoordinatorFinder, is_gone
-from .standing import LOST
+from .generation import LOST
 
 NOT_OURS = (*LOST, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS)
-"""The group's answers to commits of those whom it does not take for members in good standing."""
+"""The group's answers to commits of those whom it does not take for members."""
 _UNKNOWN_TOPIC_RETRIES = 4
 """A new topic is soon known to all brokers. One that was deleted must not hold up the member until the deadline."""
 
 
 @frozen
-class Identity:
+class CommitIdentity:
     """As whom to commit."""
 
     member_id: str = ""
     generation_id: int = NO_GENERATION
 
 
-class Membership(Protocol):
+class Committing(Protocol):
     """What commits must know of the membership, and what they tell it."""
 
     def node(self) -> int | None:
         """The coordinator, by a way that is free; None while it is being looked for."""
         ...
 
-    def identity(self, places: Places, since: Identity | None) -> Identity | BarnabasError:
+    def identity(self, places: Places, since: CommitIdentity | None) -> CommitIdentity | BarnabasError:
         """As whom to commit these now; or why it cannot be done.
 
         `since` is who the member was when the commit was first tried.
         """
         ...
 
-    def refused(self, code: ErrorCode, identity: Identity, now_ms: float) -> BarnabasError | None:
+    def refused(self, code: ErrorCode, identity: CommitIdentity, now_ms: float) -> BarnabasError | None:
         """A commit got one of `NOT_OURS`. The error to tell; None if trying again may help."""
         ...
 
@@ -69,7 +69,7 @@ class _Call:
     done: Callable[[Any], None]
     deadline_ms: float
     retry: bool
-    identity: Identity | None = None
+    identity: CommitIdentity | None = None
     in_flight: bool = False
     over: bool = False
     failures: int = 0
@@ -85,7 +85,7 @@ class GroupPositions:
     """Calls are sent in the order in which they were made. A commit that a later one has overtaken is not repeated."""
 
     def __init__(
-        self, finder: CoordinatorFinder, entropy: Entropy, settings: GroupSettings, membership: Membership
+        self, finder: CoordinatorFinder, entropy: Entropy, settings: GroupSettings, membership: Committing
     ) -> None:
         self._finder = finder
         self._entropy = entropy
@@ -175,8 +175,10 @@ class GroupPositions:
         self._sent.update(dict.fromkeys(call.places, call.number))
         return Send(node, self._commit(call.positions, call.identity), lambda r, now: self._committed(call, r, now))
 
-    def _commit(self, positions: Mapping[TopicPartition, CommittedOffset], identity: Identity | None) -> OffsetCommit:
-        who = identity or Identity()
+    def _commit(
+        self, positions: Mapping[TopicPartition, CommittedOffset], identity: CommitIdentity | None
+    ) -> OffsetCommit:
+        who = identity or CommitIdentity()
         return OffsetCommit(
             group_id=self._settings.group_id,
             partitions=[
@@ -204,7 +206,7 @@ class GroupPositions:
             return
         code = wrong[0].error
         if code in NOT_OURS:
-            told = self._membership.refused(code, call.identity or Identity(), now_ms)
+            told = self._membership.refused(code, call.identity or CommitIdentity(), now_ms)
             if told is not None or not call.retry:
                 self._finish(call, told or ApiError(code, f"commit of group {self._settings.group_id}"))
             else:

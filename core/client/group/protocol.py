@@ -71,7 +71,7 @@ def encode_subscription(subscription: Subscription, version: int = SUBSCRIPTION_
 
 def decode_subscription(data: bytes) -> Subscription:
     """Raises `ValueError` if the bytes are no subscription."""
-    reader = Reader(data)
+    reader = ProtocolReader(data)
     version = reader.version()
     topics = reader.texts()
     user_data = reader.optional_bytes()
@@ -98,7 +98,7 @@ def decode_assignment(data: bytes) -> Assignment:
     """Raises `ValueError` if the bytes are no assignment. Empty ones assign nothing: the leader knew no such member."""
     if not data:
         return Assignment(partitions=())
-    reader = Reader(data)
+    reader = ProtocolReader(data)
     reader.version()
     partitions = reader.partitions()
     return Assignment(partitions=partitions, user_data=reader.optional_bytes() if reader.has_more else None)
@@ -116,7 +116,7 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     return bytes(out)
 
 
-class Reader:
+class ProtocolReader:
     """Reads these bytes from their beginning; every method raises `ValueError` where they do not fit."""
 
     def __init__(self, data: bytes) -> None:

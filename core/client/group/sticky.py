@@ -7,7 +7,7 @@ from struct import Struct
 from ....ports.values import frozen
 from ....ports.words import TopicPartition
 from .assignor import Shares, subscribers, wanted_topics
-from .protocol import Reader, Subscription, encode_partitions
+from .protocol import ProtocolReader, Subscription, encode_partitions
 
 _I32 = Struct(">i")
 
@@ -68,7 +68,7 @@ class CooperativeStickyAssignor:
 def _claim_in_user_data(data: bytes | None) -> Claim:
     """Nothing where the user data are not what they should be; they are another client's business."""
     for start in (0, 2):  # kafka-python 3 has the version before it, which others read as a count that does not fit
-        reader = Reader((data or b"")[start:])
+        reader = ProtocolReader((data or b"")[start:])
         try:
             partitions = reader.partitions()
             return Claim(partitions, reader.i32() if reader.has_more else -1)

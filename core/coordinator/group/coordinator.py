@@ -41,7 +41,7 @@ from ...traffic.steps import StepRunner, Steps
 from .config import GroupConfig
 from .counters import GroupCounters
 from .describing import describe_groups, list_groups
-from .entry import Entry
+from .entry import GroupEntry
 from .loading import Loading
 from .member import metadata_bytes, protocols_by_name
 from .positions import Knows, Positions, end_of, tombstones
@@ -263,7 +263,7 @@ class GroupCoordinator:
 
     # --- within
 
-    def _find(self, group_id: str) -> tuple[ErrorCode, Entry | None]:
+    def _find(self, group_id: str) -> tuple[ErrorCode, GroupEntry | None]:
         error = self._table.refusal(group_id)
         entry = self._table.get(group_id) if error is ErrorCode.NONE else None
         return (ErrorCode.UNKNOWN_MEMBER_ID if entry is None and error is ErrorCode.NONE else error), entry

@@ -14,7 +14,7 @@ from ....ports.broker_api import (
 from ....ports.broker_api.operations import GROUP_OPERATIONS
 from ....ports.error_codes import ErrorCode
 from ...traffic.steps import Steps
-from .entry import Entry
+from .entry import GroupEntry
 from .states import GroupState
 from .table import GroupTable
 
@@ -39,7 +39,7 @@ def list_groups(table: GroupTable, request: ListGroups) -> Steps[ListGroupsResul
     return ListGroupsResult(groups=groups, error=error)
 
 
-def _listed(entry: Entry) -> ListedGroup:
+def _listed(entry: GroupEntry) -> ListedGroup:
     return ListedGroup(
         group_id=entry.group.group_id,
         protocol_type=entry.group.protocol_type or "",

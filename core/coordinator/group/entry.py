@@ -9,7 +9,7 @@ from .states import GroupState
 
 
 @define(kw_only=True, eq=False)
-class Entry:
+class GroupEntry:
     """`partition` is the one of `__consumer_offsets` that keeps it; `state_since_ms` is wall-clock time, -1 unknown."""
 
     group: Group

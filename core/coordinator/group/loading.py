@@ -5,7 +5,7 @@ from struct import Struct
 
 from ....ports.errors import ApiError
 from ....ports.words import TopicPartition
-from .records import CommittedOffset, GroupKey, StoredGroup, decode_group, decode_key, decode_offset
+from .records import GroupKey, StoredGroup, StoredOffset, decode_group, decode_key, decode_offset
 
 _OFFSET_KEY = b"\x00\x01"
 _OFFSET_VERSION = 3
@@ -21,7 +21,7 @@ class LoadedGroup:
 
     def __init__(self) -> None:
         self.stored: StoredGroup | None = None
-        self.offsets: dict[TopicPartition, CommittedOffset] = {}
+        self.offsets: dict[TopicPartition, StoredOffset] = {}
 
 
 class Loading:
@@ -78,7 +78,7 @@ class Loading:
         except (IndexError, UnicodeDecodeError):
             return False
         partition = TopicPartition(topic, int.from_bytes(key[topic_end:], "big", signed=True))
-        self._group(group_id).offsets[partition] = CommittedOffset(offset, leader_epoch, "", commit_ms, -1)
+        self._group(group_id).offsets[partition] = StoredOffset(offset, leader_epoch, "", commit_ms, -1)
         return True
 
     def _name(self, data: bytes) -> str:

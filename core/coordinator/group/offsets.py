@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ....ports.words import TopicPartition
-from .records import CommittedOffset
+from .records import StoredOffset
 from .states import GroupState
 
 
@@ -12,7 +12,7 @@ class PendingCommit:
 
     __slots__ = ("number", "positions")
 
-    def __init__(self, positions: dict[TopicPartition, CommittedOffset], number: int) -> None:
+    def __init__(self, positions: dict[TopicPartition, StoredOffset], number: int) -> None:
         self.positions = positions
         self.number = number
 
@@ -22,7 +22,7 @@ class GroupOffsets:
 
     __slots__ = ("_applied", "_begun", "_committed", "_pending")
 
-    def __init__(self, committed: Mapping[TopicPartition, CommittedOffset] | None = None) -> None:
+    def __init__(self, committed: Mapping[TopicPartition, StoredOffset] | None = None) -> None:
         self._committed = dict(committed or {})
         self._pending: dict[TopicPartition, dict[int, PendingCommit]] = {}
         self._applied: dict[TopicPartition, int] = {}
@@ -41,7 +41,7 @@ class GroupOffsets:
         """Nothing is committed, nor being written."""
         return not self._committed and not self._pending
 
-    def get(self, partition: TopicPartition) -> CommittedOffset | None:
+    def get(self, partition: TopicPartition) -> StoredOffset | None:
         return self._committed.get(partition)
 
     def is_pending(self, partition: TopicPartition) -> bool:
@@ -52,7 +52,7 @@ class GroupOffsets:
         """True if one of these is committed, or being written."""
         return not (partitions.isdisjoint(self._committed) and partitions.isdisjoint(self._pending))
 
-    def begin(self, positions: dict[TopicPartition, CommittedOffset]) -> PendingCommit:
+    def begin(self, positions: dict[TopicPartition, StoredOffset]) -> PendingCommit:
         """These are being written. They count once `finish` is told so; the commits begun later count more."""
         self._begun += 1
         commit = PendingCommit(positions, self._begun)
@@ -124,7 +124,7 @@ class GroupOffsets:
             self._applied.pop(partition, None)
 
 
-def _keep_until_ms(position: CommittedOffset, since_ms: int, retention_ms: int) -> int:
+def _keep_until_ms(position: StoredOffset, since_ms: int, retention_ms: int) -> int:
     if position.expire_timestamp_ms >= 0:
         return position.expire_timestamp_ms
     return max(position.commit_timestamp_ms, since_ms) + retention_ms

@@ -19,8 +19,8 @@ from ....ports.broker_api import (
 from ....ports.error_codes import ErrorCode
 from ....ports.words import TopicPartition
 from ...traffic.steps import Steps
-from .entry import Entry
-from .records import LONG_MAX, STRING_BYTES_MAX, CommittedOffset, encode_group_key, encode_offset, encode_offset_key
+from .entry import GroupEntry
+from .records import LONG_MAX, STRING_BYTES_MAX, StoredOffset, encode_group_key, encode_offset, encode_offset_key
 from .runtime import GroupRuntime, Record, commit_error
 from .states import GroupState
 from .subscription import CONSUMER_PROTOCOL
@@ -84,7 +84,9 @@ class Positions:
 
         self.forget(entry, wanted, done)
 
-    def forget(self, entry: Entry, partitions: Iterable[TopicPartition], done: Callable[[ErrorCode], None]) -> None:
+    def forget(
+        self, entry: GroupEntry, partitions: Iterable[TopicPartition], done: Callable[[ErrorCode], None]
+    ) -> None:
         """Drop positions here and now, and then from the log."""
         gone = entry.offsets.forget(partitions)
         self._runtime.counters.deletions.add(len(gone))
@@ -99,7 +101,7 @@ class Positions:
             if kept_in in (None, entry.partition) and entry.offsets.touch(deleted):
                 self.forget(entry, deleted, self._noted(entry))
 
-    def expire(self, entries: Sequence[Entry]) -> None:
+    def expire(self, entries: Sequence[GroupEntry]) -> None:
         """Forget what is old enough, and groups that have neither members nor positions."""
         runtime = self._runtime
         now_ms, retention_ms = runtime.clock.now_ms(), runtime.config.offsets_retention_ms
@@ -125,18 +127,18 @@ class Positions:
 
     # --- within
 
-    def _commit(self, entry: Entry, request: OffsetCommit, reply: Reply[OffsetCommitResult]) -> None:
+    def _commit(self, entry: GroupEntry, request: OffsetCommit, reply: Reply[OffsetCommitResult]) -> None:
         runtime = self._runtime
         now_ms = runtime.clock.now_ms()
         expire_ms = -1 if request.retention_ms < 0 else min(now_ms + request.retention_ms, LONG_MAX)
-        positions: dict[TopicPartition, CommittedOffset] = {}
+        positions: dict[TopicPartition, StoredOffset] = {}
         records: dict[TopicPartition, Record] = {}
         outcomes: list[PartitionOutcome] = []
         for each in request.partitions:
             partition = TopicPartition(each.topic, each.partition)
             error = self._unacceptable(partition, each)
             if error is ErrorCode.NONE:
-                position = CommittedOffset(each.offset, each.leader_epoch, each.metadata or "", now_ms, expire_ms)
+                position = StoredOffset(each.offset, each.leader_epoch, each.metadata or "", now_ms, expire_ms)
                 positions[partition] = position
                 key = encode_offset_key(request.group_id, *partition)
                 records[partition] = (key, encode_offset(position))
@@ -182,23 +184,23 @@ class Positions:
         subscribed = topics is None or partition.topic in topics
         return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
 
-    def _noted(self, entry: Entry) -> Callable[[ErrorCode], None]:
+    def _noted(self, entry: GroupEntry) -> Callable[[ErrorCode], None]:
         what = f"removed positions of group {entry.group.group_id}"
         return lambda error: self._runtime.note_failure(what, entry.partition, error)
 
 
-def tombstones(entry: Entry, partitions: Iterable[TopicPartition]) -> list[Record]:
+def tombstones(entry: GroupEntry, partitions: Iterable[TopicPartition]) -> list[Record]:
     """The records that take positions out of the log."""
     group_id = entry.group.group_id
     return [(encode_offset_key(group_id, *partition), None) for partition in partitions]
 
 
-def end_of(entry: Entry) -> list[Record]:
+def end_of(entry: GroupEntry) -> list[Record]:
     """The record that takes the group out of the log, if it is there."""
     return [(encode_group_key(entry.group.group_id), None)] if entry.group.generation else []
 
 
-def _position(entry: Entry, partition: TopicPartition, *, require_stable: bool) -> FetchedOffset:
+def _position(entry: GroupEntry, partition: TopicPartition, *, require_stable: bool) -> FetchedOffset:
     if require_stable and entry.offsets.is_pending(partition):
         return FetchedOffset(*partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
     position = entry.offsets.get(partition)

@@ -32,7 +32,7 @@ _LONG = Struct(">q")
 _OFFSET_HEAD = Struct(">hqi")
 
 
-class CommittedOffset(NamedTuple):
+class StoredOffset(NamedTuple):
     """A position of a group: the offset of the next record to read. A named tuple: commits are many and quick.
 
     `expire_timestamp_ms` -1: as the broker is configured.
@@ -104,7 +104,7 @@ def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return b"\x00\x01" + _string(group_id) + _string(topic) + _INT.pack(partition)
 
 
-def encode_offset(value: CommittedOffset) -> bytes:
+def encode_offset(value: StoredOffset) -> bytes:
     """Version 3, or 1 with an expiry of its own: no other has both a place for it and readers (facts E3)."""
     metadata = _string(value.metadata)
     if value.expire_timestamp_ms < 0:
@@ -145,7 +145,7 @@ def encode_group(group: StoredGroup) -> bytes:
 
 def decode_key(key: bytes) -> OffsetKey | GroupKey:
     """Raises `UnknownVersion`, and `ApiError` CORRUPT_MESSAGE for nonsense."""
-    reader = Reader(key)
+    reader = RecordReader(key)
     version = reader.i16()
     if version in (0, _OFFSET_KEY):
         return OffsetKey(reader.text(), TopicPartition(reader.text(), reader.i32()))
@@ -154,15 +154,15 @@ def decode_key(key: bytes) -> OffsetKey | GroupKey:
     raise UnknownVersion("a key", version)
 
 
-def decode_offset(value: bytes) -> CommittedOffset:
+def decode_offset(value: bytes) -> StoredOffset:
     """Versions 0 to 4. Raises as `decode_key`."""
-    reader = Reader(value)
+    reader = RecordReader(value)
     version = reader.i16()
     if version not in _KNOWN_VALUES:
         raise UnknownVersion("a committed offset", version)
     if version >= _FLEXIBLE:
         reader = FlexibleReader(value[_SHORT.size :])
-    return CommittedOffset(
+    return StoredOffset(
         offset=reader.i64(),
         leader_epoch=reader.i32() if version >= 3 else -1,
         metadata=reader.text(),
@@ -173,7 +173,7 @@ def decode_offset(value: bytes) -> CommittedOffset:
 
 def decode_group(value: bytes) -> StoredGroup:
     """Versions 0 to 4. Raises as `decode_key`."""
-    reader = Reader(value)
+    reader = RecordReader(value)
     version = reader.i16()
     if version not in _KNOWN_VALUES:
         raise UnknownVersion("a group", version)
@@ -189,7 +189,7 @@ def decode_group(value: bytes) -> StoredGroup:
     )
 
 
-def _member(reader: "Reader", version: int) -> StoredMember:
+def _member(reader: "RecordReader", version: int) -> StoredMember:
     member_id = reader.text()
     instance_id = reader.optional_text() if version >= 3 else None
     client_id, client_host = reader.text(), reader.text()
@@ -221,7 +221,7 @@ def _nullable(text: str | None) -> bytes:
     return b"\xff\xff" if text is None else _string(text)
 
 
-class Reader:
+class RecordReader:
     """Reads Kafka's plain types one after the other. Every method raises `ApiError` CORRUPT_MESSAGE at nonsense."""
 
     __slots__ = ("_data", "_position")
@@ -287,7 +287,7 @@ class Reader:
         return data
 
 
-class FlexibleReader(Reader):
+class FlexibleReader(RecordReader):
     """The same for flexible versions (facts C1)."""
 
     __slots__ = ()

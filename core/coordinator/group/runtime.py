@@ -13,7 +13,7 @@ from ....ports.scheduler import Scheduler
 from .config import GroupConfig
 from .counters import GroupCounters
 from .effects import Answer, Effect, Effects, Store
-from .entry import Entry
+from .entry import GroupEntry
 from .group import Group
 from .loading import LoadedGroup, Loading
 from .offsets import GroupOffsets
@@ -80,7 +80,7 @@ class GroupRuntime:
         self._append = append
         self.report = report
         self.counters = counters
-        self._waiting: deque[tuple[Entry, Effect]] = deque()
+        self._waiting: deque[tuple[GroupEntry, Effect]] = deque()
         self._is_busy = False
 
     @property
@@ -100,9 +100,9 @@ class GroupRuntime:
 
     # --- groups
 
-    def create(self, group_id: str) -> Entry:
+    def create(self, group_id: str) -> GroupEntry:
         """A new group; `settle` is to follow."""
-        entry = Entry(
+        entry = GroupEntry(
             group=Group(group_id, self._config),
             offsets=GroupOffsets(),
             partition=self.table.partition_of(group_id),
@@ -111,7 +111,7 @@ class GroupRuntime:
         self.table.add(entry)
         return entry
 
-    def drive(self, entry: Entry, effects: Effects) -> None:
+    def drive(self, entry: GroupEntry, effects: Effects) -> None:
         """Carry out what an event of the group has led to.
 
         Effects of all groups are carried out in the order in which they came up, also when carrying out one of them
@@ -128,7 +128,7 @@ class GroupRuntime:
         finally:
             self._is_busy = False
 
-    def settle(self, entry: Entry) -> None:
+    def settle(self, entry: GroupEntry) -> None:
         """After any change of a group: count it, note its state, wake it in time; drop it when there is nothing."""
         group = entry.group
         size_bytes = group.roster.size_bytes + len(group.group_id) * (len(group.roster) > 0)
@@ -145,14 +145,14 @@ class GroupRuntime:
             self.table.remove(entry)
         self._wake_in_time(entry)
 
-    def _tell(self, entry: Entry) -> None:
+    def _tell(self, entry: GroupEntry) -> None:
         """Let the log know of a rebalance."""
         line = rebalance(entry.group, entry.generation)
         entry.generation = entry.group.generation
         if line is not None:
             self.report(line)
 
-    def end(self, entry: Entry, error: ErrorCode) -> None:
+    def end(self, entry: GroupEntry, error: ErrorCode) -> None:
         """The group is no more here; whoever waits is told `error`."""
         self.table.remove(entry)
         self.drive(entry, entry.group.die(error))
@@ -204,7 +204,7 @@ class GroupRuntime:
         group = Group(group_id, self._config)
         if loaded.stored is not None:
             group = Group.restored(group_id, self._config, loaded.stored, self.now_ms)
-        entry = Entry(
+        entry = GroupEntry(
             group=group,
             offsets=GroupOffsets(loaded.offsets),
             partition=partition,
@@ -217,13 +217,13 @@ class GroupRuntime:
 
     # --- within
 
-    def _carry_out(self, entry: Entry, effect: Effect) -> None:
+    def _carry_out(self, entry: GroupEntry, effect: Effect) -> None:
         if isinstance(effect, Answer):
             self.answer(effect.to, effect.result)
         else:
             self._store(entry, effect)
 
-    def _store(self, entry: Entry, store: Store) -> None:
+    def _store(self, entry: GroupEntry, store: Store) -> None:
         def done(error: ErrorCode) -> None:
             self.note_failure(f"group {entry.group.group_id}", entry.partition, error)
             self.drive(entry, entry.group.stored(store, group_error(error), self.now_ms))
@@ -243,7 +243,7 @@ class GroupRuntime:
             return
         self.write(entry.partition, [(key, value)], done)
 
-    def _wake_in_time(self, entry: Entry) -> None:
+    def _wake_in_time(self, entry: GroupEntry) -> None:
         due_ms = None if entry.group.state is GroupState.DEAD else entry.group.next_due_ms
         if entry.timer is not None and (due_ms is None or due_ms < entry.timer_due_ms):
             entry.timer.cancel()
@@ -252,7 +252,7 @@ class GroupRuntime:
             entry.timer_due_ms = due_ms
             entry.timer = self.scheduler.call_later(max(0.0, due_ms - self.now_ms), lambda: self._wake(entry))
 
-    def _wake(self, entry: Entry) -> None:
+    def _wake(self, entry: GroupEntry) -> None:
         entry.timer = None
         self.drive(entry, entry.group.tick(self.now_ms))
 

@@ -1,7 +1,7 @@
 """What the broker reads of a consumer's metadata: the topics, and nothing else (facts C6, E3)."""
 
 from ....ports.errors import ApiError
-from .records import Reader
+from .records import RecordReader
 
 CONSUMER_PROTOCOL = "consumer"
 """The protocol type whose metadata have this form."""
@@ -9,7 +9,7 @@ CONSUMER_PROTOCOL = "consumer"
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """The topics in a ConsumerProtocolSubscription; every version begins alike. None if it cannot be read."""
-    reader = Reader(metadata)
+    reader = RecordReader(metadata)
     try:
         if reader.i16() < 0:
             return None

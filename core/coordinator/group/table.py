@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from ....ports.error_codes import ErrorCode
 from ...client.producer.hashing import java_string_hash
-from .entry import Entry
+from .entry import GroupEntry
 from .loading import Loading
 from .records import STRING_BYTES_MAX
 
@@ -20,14 +20,14 @@ class GroupTable:
     def __init__(self, partition_count: int) -> None:
         self.partition_count = partition_count
         """Of `__consumer_offsets`; to be set before the first partition is led here."""
-        self._groups: dict[str, Entry] = {}
-        self._partitions: dict[int, dict[str, Entry]] = {}
+        self._groups: dict[str, GroupEntry] = {}
+        self._partitions: dict[int, dict[str, GroupEntry]] = {}
         self._loading: dict[int, Loading] = {}
 
     def __len__(self) -> int:
         return len(self._groups)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[GroupEntry]:
         return iter(self._groups.values())
 
     @property
@@ -57,15 +57,15 @@ class GroupTable:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE if partition in self._partitions else ErrorCode.NOT_COORDINATOR
 
-    def get(self, group_id: str) -> Entry | None:
+    def get(self, group_id: str) -> GroupEntry | None:
         return self._groups.get(group_id)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: GroupEntry) -> None:
         """Its partition is here and read."""
         self._groups[entry.group.group_id] = entry
         self._partitions[entry.partition][entry.group.group_id] = entry
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: GroupEntry) -> None:
         """Harmless when it is not there any more."""
         group_id = entry.group.group_id
         if self._groups.get(group_id) is entry:
@@ -85,7 +85,7 @@ class GroupTable:
         self._partitions[loading.partition] = {}
         return True
 
-    def drop(self, partition: int) -> list[Entry]:
+    def drop(self, partition: int) -> list[GroupEntry]:
         """The partition is led elsewhere; returns the groups that were here."""
         self._loading.pop(partition, None)
         entries = list(self._partitions.pop(partition, {}).values())

@@ -12,7 +12,7 @@ from ..codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
 from ..damage import CorruptRecord, is_damage
 from ..message import Message
 from .entry import LENGTH
-from .reader import Decoder, ShallowMessage, shallow_messages
+from .reader import SetDecoder, ShallowMessage, shallow_messages
 
 
 class ClassicMessageSet:
@@ -79,7 +79,7 @@ class ClassicMessageSet:
 
     def __iter__(self) -> Iterator[Message]:
         self._raise_error()
-        decoder = Decoder(self._codecs, self.topic, self.partition, self.max_bytes, self.check_crc)
+        decoder = SetDecoder(self._codecs, self.topic, self.partition, self.max_bytes, self.check_crc)
         return chain.from_iterable(self._runs(decoder))
 
     def shallow(self) -> Iterator[ShallowMessage]:
@@ -98,7 +98,7 @@ class ClassicMessageSet:
         write(self.records)
         return self.size
 
-    def _runs(self, decoder: Decoder) -> Iterator[list[Message]]:
+    def _runs(self, decoder: SetDecoder) -> Iterator[list[Message]]:
         at = self.from_offset
         try:
             for run in decoder.runs(bytes(self._read()), at):

@@ -10,7 +10,7 @@ from ..codec import DECOMPRESSED_BYTES_MAX, NO_CODECS, Codecs
 from ..message import CREATE_TIME, Message
 from .entry import Opener, next_entry, next_inner_entry, plain_run, read_header
 
-__all__ = ["Decoder", "ShallowMessage", "decode_set", "decode_shallow", "read_header", "shallow_messages"]
+__all__ = ["SetDecoder", "ShallowMessage", "decode_set", "decode_shallow", "read_header", "shallow_messages"]
 
 
 class ShallowMessage(NamedTuple):
@@ -24,7 +24,7 @@ class ShallowMessage(NamedTuple):
     offset: int = -1
 
 
-class Decoder:
+class SetDecoder:
     """Decodes sets of one partition, some messages at a time, so that memory stays bounded."""
 
     __slots__ = ("_bound_all", "_check_crc", "_codecs", "_max_bytes", "_opener", "_partition", "_topic")
@@ -122,7 +122,7 @@ def decode_set(
     Raises `ApiError`: INVALID_FETCH_SIZE when not even the first message is whole; CORRUPT_MESSAGE;
     UNSUPPORTED_COMPRESSION_TYPE; MESSAGE_TOO_LARGE when all wrappers decompress to more than `max_bytes`.
     """
-    decoder = Decoder(codecs, topic, partition, max_bytes, check_crc, bound_all=True)
+    decoder = SetDecoder(codecs, topic, partition, max_bytes, check_crc, bound_all=True)
     runs = list(decoder.runs(bytes(buf), from_offset))
     return runs[0] if len(runs) == 1 else [message for run in runs for message in run]
 

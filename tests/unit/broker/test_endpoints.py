@@ -3,21 +3,21 @@
 import pytest
 
 from barnabas.app.broker.endpoints import Endpoints
-from barnabas.app.config import Listener
+from barnabas.app.config import ListenAddress
 from barnabas.core.cluster.topics import BrokerRegistration
 from barnabas.ports.broker_api import BrokerNode, Caller
 
 
-def caller(listener: Listener, host: str = "10.0.0.9") -> Caller:
+def caller(listener: ListenAddress, host: str = "10.0.0.9") -> Caller:
     return Caller(host=host, listener=str(listener))
 
 
-INSIDE = Listener("kafka", "127.0.0.1", 9092)
-OUTSIDE = Listener("kafka", "10.0.0.5", 9093)
+INSIDE = ListenAddress("kafka", "127.0.0.1", 9092)
+OUTSIDE = ListenAddress("kafka", "10.0.0.5", 9093)
 
 
 def test_each_listener_has_its_own_advertised_address() -> None:
-    told = Endpoints(1, [INSIDE, OUTSIDE], [Listener("kafka", "in", 1), Listener("kafka", "out", 2)], "me")
+    told = Endpoints(1, [INSIDE, OUTSIDE], [ListenAddress("kafka", "in", 1), ListenAddress("kafka", "out", 2)], "me")
     assert told.own_address(caller(INSIDE)) == ("in", 1)
     assert told.own_address(caller(OUTSIDE)) == ("out", 2)
     assert told.registered() == ("kafka://in:1", "kafka://out:2")
@@ -32,7 +32,7 @@ def test_without_advertised_addresses_the_bound_ones_are_told() -> None:
     ("host", "expected"), [("127.0.0.1", "127.0.0.1"), ("::1", "127.0.0.1"), ("10.0.0.9", "me.example")]
 )
 def test_a_listener_everywhere_is_told_by_the_host_name_except_on_this_machine(host: str, expected: str) -> None:
-    everywhere = Listener("kafka", "", 9092)
+    everywhere = ListenAddress("kafka", "", 9092)
     told = Endpoints(1, [everywhere], [], "me.example")
     assert told.own_address(caller(everywhere, host)) == (expected, 9092)
     assert told.registered() == ("kafka://me.example:9092",)

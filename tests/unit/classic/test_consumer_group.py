@@ -12,7 +12,7 @@ from barnabas.core.classic.registry import layout
 from barnabas.core.classic.registry.consumer_registry import ConsumerRegistry
 from barnabas.core.classic.registry.group import Owned, OwnershipConflict
 from barnabas.core.classic.registry.layout import BrokerPartition
-from barnabas.core.classic.registry.subscription import Subscription
+from barnabas.core.classic.registry.subscription import ClassicSubscription
 from barnabas.core.classic.registry.topic_filter import TopicFilter
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.errors import ClosedError, ConfigError
@@ -146,7 +146,7 @@ def test_a_broker_that_dies_and_comes_back_elsewhere(world: ClassicWorld) -> Non
 
 def test_a_filter_picks_up_topics_and_has_one_stream_for_all(world: ClassicWorld) -> None:
     broker = world.add_broker(0, {"red.a": 1, "blue": 1})
-    member = Member(world, "a", Subscription.filter(TopicFilter.whitelist("red.*"), 2))
+    member = Member(world, "a", ClassicSubscription.filter(TopicFilter.whitelist("red.*"), 2))
     assert world.onlooker.get(layout.consumer_path(GROUP, "g_a")).data == b"*2*red.*"
     assert {topic for topic, _ in member.consumer.owned()} == {"red.a"}
     broker.add_topics({"red.b": 2, "green": 1})
@@ -160,8 +160,8 @@ def test_a_filter_picks_up_topics_and_has_one_stream_for_all(world: ClassicWorld
 
 def test_a_trivial_filter_and_a_blacklist_pick_up_topics_too(world: ClassicWorld) -> None:
     broker = world.add_broker(0, {"x": 1})
-    white = Member(world, "a", Subscription.filter(TopicFilter.whitelist("new,newer"), 1))
-    black = Member(world, "b", Subscription.filter(TopicFilter.blacklist("new.*"), 1))
+    white = Member(world, "a", ClassicSubscription.filter(TopicFilter.whitelist("new,newer"), 1))
+    black = Member(world, "b", ClassicSubscription.filter(TopicFilter.blacklist("new.*"), 1))
     broker.add_topics({"new": 1, "y": 1})
     world.run_until(lambda: len(white.places) == 1 and len(black.consumer.owned()) == 2)
     assert {topic for topic, _ in white.consumer.owned()} == {"new"}

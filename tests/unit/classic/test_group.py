@@ -12,14 +12,14 @@ from barnabas.core.classic.registry import group
 from barnabas.core.classic.registry.group import Owned, OwnershipConflict
 from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.core.classic.registry.registries import NodeTaken
-from barnabas.core.classic.registry.subscription import Subscription
+from barnabas.core.classic.registry.subscription import ClassicSubscription
 from barnabas.core.classic.registry.topic_filter import TopicFilter
 from barnabas.ports.coordination import Coordination
 from barnabas.ports.errors import ConfigError
 
 ONE: Owned = ("t", BrokerPartition(0, 0))
 TWO: Owned = ("t", BrokerPartition(0, 1))
-TOPIC = Subscription.topics({"t": 2})
+TOPIC = ClassicSubscription.topics({"t": 2})
 
 
 @pytest.fixture(params=["memory", "embedded"])
@@ -46,7 +46,7 @@ def _cluster(session: Coordination, topics: dict[str, dict[int, int]], brokers: 
 
 
 def test_a_member_stands_in_the_registry_with_its_subscription(session: Coordination) -> None:
-    group.register_consumer(session, "g", "c", Subscription.topics({"a": 2, "b": 1}))
+    group.register_consumer(session, "g", "c", ClassicSubscription.topics({"a": 2, "b": 1}))
     node = session.get("/consumers/g/ids/c")
     assert (node.data, node.ephemeral) == (b'{ "a": 2,"b": 1 }', True)
     group.unregister_consumer(session, "g", "c")
@@ -58,15 +58,15 @@ def test_registering_again_is_harmless_and_a_clash_an_error(session: Coordinatio
     group.register_consumer(session, "g", "c", TOPIC)
     group.register_consumer(session, "g", "c", TOPIC)
     with pytest.raises(NodeTaken, match="/consumers/g/ids/c"):
-        group.register_consumer(session, "g", "c", Subscription.topics({"u": 1}))
+        group.register_consumer(session, "g", "c", ClassicSubscription.topics({"u": 1}))
     assert session.get("/consumers/g/ids/c").data == TOPIC.encode()
 
 
 def test_the_view_of_a_member(session: Coordination, told: list[str]) -> None:
     _cluster(session, {"t": {0: 3, 1: 1}, "u": {1: 2}, "other": {0: 1}}, brokers=(0, 1))
     group.register_consumer(session, "g", "c1", TOPIC)
-    group.register_consumer(session, "g", "c2", Subscription.filter(TopicFilter.whitelist("t,u"), 1))
-    group.register_consumer(session, "h", "c1", Subscription.topics({"other": 1}))
+    group.register_consumer(session, "g", "c2", ClassicSubscription.filter(TopicFilter.whitelist("t,u"), 1))
+    group.register_consumer(session, "h", "c1", ClassicSubscription.topics({"other": 1}))
     view = group.read_group(session, "g", "c1", told.append)
     assert view.consumers == {"c1": {"t": 2}, "c2": {"t": 1, "u": 1}}
     assert view.partitions == {"t": {0: 3, 1: 1}}
@@ -97,7 +97,7 @@ def test_only_live_brokers_count(session: Coordination, told: list[str]) -> None
 
 def test_filters_expand_against_the_topics_of_now(session: Coordination, told: list[str]) -> None:
     _cluster(session, {"t": {0: 1}, "secret": {0: 1}})
-    group.register_consumer(session, "g", "c", Subscription.filter(TopicFilter.blacklist("s.*"), 1))
+    group.register_consumer(session, "g", "c", ClassicSubscription.filter(TopicFilter.blacklist("s.*"), 1))
     assert group.read_group(session, "g", "c", told.append).consumers == {"c": {"t": 1}}
     _cluster(session, {"u": {0: 2}}, brokers=())
     view = group.read_group(session, "g", "c", told.append)

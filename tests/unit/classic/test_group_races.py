@@ -12,12 +12,12 @@ from barnabas.core.classic.rebalancer import own_share
 from barnabas.core.classic.registry import group
 from barnabas.core.classic.registry.group import Owned, OwnershipConflict
 from barnabas.core.classic.registry.layout import BrokerPartition
-from barnabas.core.classic.registry.subscription import Subscription
+from barnabas.core.classic.registry.subscription import ClassicSubscription
 from barnabas.ports.coordination import CoordinationError
 
 PLACES: list[Owned] = [("t", BrokerPartition(0, number)) for number in range(3)]
 CLAIMS = dict.fromkeys(PLACES, "c-0")
-TOPIC = Subscription.topics({"t": 1})
+TOPIC = ClassicSubscription.topics({"t": 1})
 
 
 def _quiet(text: str) -> None:
@@ -193,7 +193,7 @@ class _Member:
         self.owned: dict[Owned, str] = {}
 
     def join(self) -> None:
-        group.register_consumer(self.session, "g", self.name, Subscription.topics({"t": 2}))
+        group.register_consumer(self.session, "g", self.name, ClassicSubscription.topics({"t": 2}))
 
     def rebalance(self) -> bool:
         view = group.read_group(self.session, "g", self.name, _quiet)

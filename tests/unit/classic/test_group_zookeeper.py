@@ -12,7 +12,7 @@ from barnabas.core.classic.rebalancer import own_share
 from barnabas.core.classic.registry import group
 from barnabas.core.classic.registry.group import OwnershipConflict
 from barnabas.core.classic.registry.layout import BrokerPartition
-from barnabas.core.classic.registry.subscription import Subscription
+from barnabas.core.classic.registry.subscription import ClassicSubscription
 from barnabas.core.classic.registry.topic_filter import TopicFilter
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
@@ -60,8 +60,8 @@ def test_what_stands_in_zookeeper(session: ZookeeperCoordination, foreign: Kazoo
     foreign.create("/kafka/consumers/g/ids/g_other-1", b'{ "t": 1 }', ephemeral=True, makepath=True)
     foreign.create("/kafka/consumers/g/ids/g_mad-1", b"\x00\xff", makepath=True)
     foreign.create("/kafka/brokers/topics/odd\u200bname")
-    group.register_consumer(session, "g", "g_me-1", Subscription.filter(TopicFilter.whitelist("t, u.*"), 1))
-    group.register_consumer(session, "g", "g_me-2", Subscription.topics({"t": 1, "v": 2}))
+    group.register_consumer(session, "g", "g_me-1", ClassicSubscription.filter(TopicFilter.whitelist("t, u.*"), 1))
+    group.register_consumer(session, "g", "g_me-2", ClassicSubscription.topics({"t": 1, "v": 2}))
 
     view = group.read_group(session, "g", "g_me-1", told.append)
     assert view.consumers == {"g_me-1": {"t": 1}, "g_me-2": {"t": 1, "v": 2}, "g_other-1": {"t": 1}}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.classic.registry.subscription import STREAMS_MAX, Subscription
+from barnabas.core.classic.registry.subscription import STREAMS_MAX, ClassicSubscription
 from barnabas.core.classic.registry.topic_filter import TopicFilter
 from barnabas.ports.errors import ConfigError
 
@@ -12,27 +12,27 @@ from barnabas.ports.errors import ConfigError
 @pytest.mark.parametrize(
     ("subscription", "data"),
     [
-        (Subscription.topics({"topic1": 2, "topic2": 1}), b'{ "topic1": 2,"topic2": 1 }'),
-        (Subscription.topics({"one": 1}), b'{ "one": 1 }'),
-        (Subscription.topics({}), b"{  }"),
-        (Subscription.topics({"\u00fcber": 3}), '{ "\u00fcber": 3 }'.encode()),
-        (Subscription.topics({'a"b\\': 1}), b'{ "a\\"b\\\\": 1 }'),
-        (Subscription.filter(TopicFilter.whitelist("a.*, b"), 3), b"*3*a.*|b"),
-        (Subscription.filter(TopicFilter.blacklist("*a!b".replace("*", ".")), 1), b"!1!.a!b"),
+        (ClassicSubscription.topics({"topic1": 2, "topic2": 1}), b'{ "topic1": 2,"topic2": 1 }'),
+        (ClassicSubscription.topics({"one": 1}), b'{ "one": 1 }'),
+        (ClassicSubscription.topics({}), b"{  }"),
+        (ClassicSubscription.topics({"\u00fcber": 3}), '{ "\u00fcber": 3 }'.encode()),
+        (ClassicSubscription.topics({'a"b\\': 1}), b'{ "a\\"b\\\\": 1 }'),
+        (ClassicSubscription.filter(TopicFilter.whitelist("a.*, b"), 3), b"*3*a.*|b"),
+        (ClassicSubscription.filter(TopicFilter.blacklist("*a!b".replace("*", ".")), 1), b"!1!.a!b"),
     ],
 )
-def test_the_exact_text_and_back(subscription: Subscription, data: bytes) -> None:
+def test_the_exact_text_and_back(subscription: ClassicSubscription, data: bytes) -> None:
     assert subscription.encode() == data
-    assert Subscription.decode(data) == subscription
+    assert ClassicSubscription.decode(data) == subscription
 
 
 @pytest.mark.parametrize("data", [b'{"a":1,"b":2}', b' {\n "a" : 1 ,\t"b" : 2 }\n', b'{"\\u0061": 1, "b": 2}'])
 def test_other_spellings_are_understood(data: bytes) -> None:
-    assert Subscription.decode(data) == Subscription.topics({"a": 1, "b": 2})
+    assert ClassicSubscription.decode(data) == ClassicSubscription.topics({"a": 1, "b": 2})
 
 
 def test_the_expression_may_hold_the_mark() -> None:
-    assert Subscription.decode(b"*2*.*x*") == Subscription.filter(TopicFilter.whitelist(".*x*"), 2)
+    assert ClassicSubscription.decode(b"*2*.*x*") == ClassicSubscription.filter(TopicFilter.whitelist(".*x*"), 2)
 
 
 @pytest.mark.parametrize(
@@ -48,16 +48,16 @@ def test_the_expression_may_hold_the_mark() -> None:
 )
 def test_garbage_is_a_value_error(data: bytes) -> None:
     with pytest.raises(ValueError):
-        Subscription.decode(data)
+        ClassicSubscription.decode(data)
 
 
 @given(st.binary(max_size=40) | st.text(alphabet='*!12{}":, ab\\[(', max_size=20).map(str.encode))
 def test_any_bytes_decode_or_are_a_value_error(data: bytes) -> None:
     try:
-        found = Subscription.decode(data)
+        found = ClassicSubscription.decode(data)
     except ValueError:
         return
-    assert Subscription.decode(found.encode()) == found
+    assert ClassicSubscription.decode(found.encode()) == found
 
 
 _NAMES = st.text(alphabet=st.characters(exclude_categories=("C", "Z"), exclude_characters="/"), min_size=1).filter(
@@ -67,38 +67,38 @@ _NAMES = st.text(alphabet=st.characters(exclude_categories=("C", "Z"), exclude_c
 
 @given(st.dictionaries(_NAMES, st.integers(1, STREAMS_MAX)))
 def test_topics_survive(streams: dict[str, int]) -> None:
-    found = Subscription.decode(Subscription.topics(streams).encode())
+    found = ClassicSubscription.decode(ClassicSubscription.topics(streams).encode())
     assert found.expand(["other"]) == streams
 
 
 @pytest.mark.parametrize("streams", [0, -1, STREAMS_MAX + 1])
 def test_numbers_of_streams_have_bounds(streams: int) -> None:
     with pytest.raises(ConfigError, match=str(streams)):
-        Subscription.topics({"a": streams})
+        ClassicSubscription.topics({"a": streams})
     with pytest.raises(ConfigError, match=str(streams)):
-        Subscription.filter(TopicFilter.whitelist("a"), streams)
+        ClassicSubscription.filter(TopicFilter.whitelist("a"), streams)
 
 
 @pytest.mark.parametrize("topic", ["", "a/b", ".", "..", "a\n"])
 def test_topics_are_parts_of_paths(topic: str) -> None:
     with pytest.raises(ConfigError, match="topic"):
-        Subscription.topics({topic: 1})
+        ClassicSubscription.topics({topic: 1})
 
 
 def test_filters_expand_to_the_topics_there_are() -> None:
     everything = ["apple", "avocado", "banana"]
-    white = Subscription.filter(TopicFilter.whitelist("a.*"), 2)
+    white = ClassicSubscription.filter(TopicFilter.whitelist("a.*"), 2)
     assert white.expand(everything) == {"apple": 2, "avocado": 2}
     assert white.expand([]) == {}
-    assert Subscription.filter(TopicFilter.blacklist("a.*"), 1).expand(everything) == {"banana": 1}
+    assert ClassicSubscription.filter(TopicFilter.blacklist("a.*"), 1).expand(everything) == {"banana": 1}
 
 
 def test_topics_by_name_count_before_they_exist() -> None:
-    assert Subscription.topics({"later": 2}).expand([]) == {"later": 2}
+    assert ClassicSubscription.topics({"later": 2}).expand([]) == {"later": 2}
 
 
 def test_a_subscription_keeps_no_hold_on_the_mapping_it_was_made_from() -> None:
     streams = {"a": 1}
-    subscription = Subscription.topics(streams)
+    subscription = ClassicSubscription.topics(streams)
     streams["b"] = 1
     assert subscription.expand([]) == {"a": 1}

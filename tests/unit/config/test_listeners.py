@@ -1,21 +1,21 @@
 import pytest
 
-from barnabas.app.config import BrokerConfig, Listener, advertised, parse_listener
+from barnabas.app.config import BrokerConfig, ListenAddress, advertised, parse_listener
 from barnabas.ports.errors import ConfigError
 
 
 @pytest.mark.parametrize(
     ("text", "listener", "written"),
     [
-        ("kafka://127.0.0.1:9092", Listener("kafka", "127.0.0.1", 9092), "kafka://127.0.0.1:9092"),
-        (" kafka://host.example:0 ", Listener("kafka", "host.example", 0), "kafka://host.example:0"),
-        ("PLAINTEXT://h:1", Listener("kafka", "h", 1), "kafka://h:1"),
-        ("kafka://[::1]:9092", Listener("kafka", "::1", 9092), "kafka://[::1]:9092"),
-        ("kafka://:9092", Listener("kafka", "", 9092), "kafka://:9092"),
-        ("classic://h:6667", Listener("classic", "h", 6667), "classic://h:6667"),
+        ("kafka://127.0.0.1:9092", ListenAddress("kafka", "127.0.0.1", 9092), "kafka://127.0.0.1:9092"),
+        (" kafka://host.example:0 ", ListenAddress("kafka", "host.example", 0), "kafka://host.example:0"),
+        ("PLAINTEXT://h:1", ListenAddress("kafka", "h", 1), "kafka://h:1"),
+        ("kafka://[::1]:9092", ListenAddress("kafka", "::1", 9092), "kafka://[::1]:9092"),
+        ("kafka://:9092", ListenAddress("kafka", "", 9092), "kafka://:9092"),
+        ("classic://h:6667", ListenAddress("classic", "h", 6667), "classic://h:6667"),
     ],
 )
-def test_listeners(text: str, listener: Listener, written: str) -> None:
+def test_listeners(text: str, listener: ListenAddress, written: str) -> None:
     assert parse_listener(text) == listener
     assert str(listener) == written
     assert parse_listener(written) == listener
@@ -61,7 +61,7 @@ def test_several_listeners() -> None:
 
 
 def test_what_clients_are_told() -> None:
-    bound = [Listener("kafka", "127.0.0.1", 40_001), Listener("kafka", "", 40_002)]
+    bound = [ListenAddress("kafka", "127.0.0.1", 40_001), ListenAddress("kafka", "", 40_002)]
     assert [str(told) for told in advertised(bound, (), "box")] == ["kafka://127.0.0.1:40001", "kafka://box:40002"]
     given = BrokerConfig(
         listeners=("kafka://127.0.0.1:0", "kafka://0.0.0.0:0"),

@@ -7,8 +7,8 @@ from barnabas.core.coordinator.group.deadlines import Deadlines
 from barnabas.core.coordinator.group.loading import Loading
 from barnabas.core.coordinator.group.offsets import GroupOffsets, PendingCommit
 from barnabas.core.coordinator.group.records import (
-    CommittedOffset,
     StoredGroup,
+    StoredOffset,
     encode_group,
     encode_group_key,
     encode_offset,
@@ -24,27 +24,27 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 def test_a_position_counts_once_it_is_written() -> None:
     offsets = GroupOffsets()
-    commit = offsets.begin({A0: CommittedOffset(5)})
+    commit = offsets.begin({A0: StoredOffset(5)})
     assert offsets.get(A0) is None
     assert offsets.is_pending(A0)
     offsets.finish(commit, stored=True)
-    assert offsets.get(A0) == CommittedOffset(5)
+    assert offsets.get(A0) == StoredOffset(5)
     assert not offsets.is_pending(A0)
-    offsets.finish(offsets.begin({A0: CommittedOffset(6)}), stored=False)
-    assert offsets.get(A0) == CommittedOffset(5)
+    offsets.finish(offsets.begin({A0: StoredOffset(6)}), stored=False)
+    assert offsets.get(A0) == StoredOffset(5)
 
 
 def test_the_later_commit_counts_whichever_is_written_first() -> None:
     offsets = GroupOffsets()
-    early, late = offsets.begin({A0: CommittedOffset(1)}), offsets.begin({A0: CommittedOffset(2)})
+    early, late = offsets.begin({A0: StoredOffset(1)}), offsets.begin({A0: StoredOffset(2)})
     offsets.finish(late, stored=True)
     offsets.finish(early, stored=True)
-    assert offsets.get(A0) == CommittedOffset(2)
+    assert offsets.get(A0) == StoredOffset(2)
 
 
 def test_what_is_forgotten_does_not_come_back_with_a_late_write() -> None:
-    offsets = GroupOffsets({A1: CommittedOffset(9)})
-    commit = offsets.begin({A0: CommittedOffset(1), A1: CommittedOffset(10)})
+    offsets = GroupOffsets({A1: StoredOffset(9)})
+    commit = offsets.begin({A0: StoredOffset(1), A1: StoredOffset(10)})
     assert offsets.forget([A0, B0]) == [A0]
     offsets.finish(commit, stored=True)
     assert dict.fromkeys(offsets) == {A1: None}
@@ -58,30 +58,30 @@ def _expired(offsets: GroupOffsets, now_ms: int, **over: Any) -> set[TopicPartit
 
 
 def test_an_empty_group_forgets_so_long_after_it_became_empty() -> None:
-    offsets = GroupOffsets({A0: CommittedOffset(1, commit_timestamp_ms=10), B0: CommittedOffset(1)})
+    offsets = GroupOffsets({A0: StoredOffset(1, commit_timestamp_ms=10), B0: StoredOffset(1)})
     assert not _expired(offsets, 1099, state_since_ms=1000)
     assert _expired(offsets, 1100, state_since_ms=1000) == {A0, B0}
     assert _expired(offsets, 109, state_since_ms=-1) == {B0}
-    reset = GroupOffsets({A0: CommittedOffset(1, commit_timestamp_ms=5000)})
+    reset = GroupOffsets({A0: StoredOffset(1, commit_timestamp_ms=5000)})
     assert not _expired(reset, 5099, state_since_ms=1000)
 
 
 def test_a_simple_group_forgets_each_so_long_after_its_commit() -> None:
-    offsets = GroupOffsets({A0: CommittedOffset(1, commit_timestamp_ms=10), B0: CommittedOffset(1, -1, "", 50)})
+    offsets = GroupOffsets({A0: StoredOffset(1, commit_timestamp_ms=10), B0: StoredOffset(1, -1, "", 50)})
     assert _expired(offsets, 110, state_since_ms=1000, is_simple=True) == {A0}
 
 
 def test_a_group_with_members_forgets_what_they_do_not_read() -> None:
-    offsets = GroupOffsets({A0: CommittedOffset(1, -1, "", 0), B0: CommittedOffset(1, -1, "", 0)})
+    offsets = GroupOffsets({A0: StoredOffset(1, -1, "", 0), B0: StoredOffset(1, -1, "", 0)})
     assert _expired(offsets, 100, state=GroupState.STABLE, topics={"a"}) == {B0}
     assert not _expired(offsets, 100, state=GroupState.STABLE)
     assert not _expired(offsets, 100, state=GroupState.PREPARING_REBALANCE, topics={"a"})
-    offsets.begin({B0: CommittedOffset(2)})
+    offsets.begin({B0: StoredOffset(2)})
     assert not _expired(offsets, 100, state=GroupState.STABLE, topics={"a"})
 
 
 def test_an_expiry_of_its_own_counts() -> None:
-    offsets = GroupOffsets({A0: CommittedOffset(1, -1, "", 0, 5000), B0: CommittedOffset(1, -1, "", 0, 50)})
+    offsets = GroupOffsets({A0: StoredOffset(1, -1, "", 0, 5000), B0: StoredOffset(1, -1, "", 0, 50)})
     assert _expired(offsets, 4999) == {B0}
     assert _expired(offsets, 5000) == {A0, B0}
 
@@ -93,14 +93,14 @@ class OffsetsMachine(RuleBasedStateMachine):
         super().__init__()
         self.offsets = GroupOffsets()
         self.pending: list[PendingCommit] = []
-        self.log: list[tuple[PendingCommit | None, TopicPartition, CommittedOffset | None]] = []
+        self.log: list[tuple[PendingCommit | None, TopicPartition, StoredOffset | None]] = []
         self.written: set[PendingCommit] = set()
         self.count = 0
 
     @rule(partitions=st.sets(st.sampled_from([A0, A1, B0]), min_size=1))
     def begin(self, partitions: set[TopicPartition]) -> None:
         self.count += 1
-        positions = {each: CommittedOffset(self.count) for each in sorted(partitions)}
+        positions = {each: StoredOffset(self.count) for each in sorted(partitions)}
         commit = self.offsets.begin(dict(positions))
         self.pending.append(commit)
         self.log += [(commit, each, position) for each, position in positions.items()]
@@ -120,7 +120,7 @@ class OffsetsMachine(RuleBasedStateMachine):
 
     @invariant()
     def memory_says_what_the_log_says(self) -> None:
-        said: dict[TopicPartition, CommittedOffset | None] = {}
+        said: dict[TopicPartition, StoredOffset | None] = {}
         for commit, partition, position in self.log:
             if commit is None or commit in self.written:
                 said[partition] = position
@@ -135,15 +135,15 @@ TestOffsetsMachine = OffsetsMachine.TestCase
 def test_the_last_value_of_each_key_counts() -> None:
     loading = Loading(7)
     group = StoredGroup(protocol_type="consumer", generation=1)
-    loading.add(encode_offset_key("g", "a", 0), encode_offset(CommittedOffset(1)))
+    loading.add(encode_offset_key("g", "a", 0), encode_offset(StoredOffset(1)))
     loading.add(encode_group_key("g"), encode_group(group))
-    loading.add(encode_offset_key("g", "a", 1), encode_offset(CommittedOffset(3)))
-    loading.add(encode_offset_key("g", "a", 0), encode_offset(CommittedOffset(2)))
+    loading.add(encode_offset_key("g", "a", 1), encode_offset(StoredOffset(3)))
+    loading.add(encode_offset_key("g", "a", 0), encode_offset(StoredOffset(2)))
     loading.add(encode_offset_key("g", "a", 1), None)
     loading.add(encode_group_key("gone"), encode_group(group))
     loading.add(encode_group_key("gone"), None)
     assert loading.groups["g"].stored == group
-    assert loading.groups["g"].offsets == {A0: CommittedOffset(2)}
+    assert loading.groups["g"].offsets == {A0: StoredOffset(2)}
     assert loading.groups["gone"].stored is None
     assert loading.report() is None
 
@@ -151,12 +151,12 @@ def test_the_last_value_of_each_key_counts() -> None:
 def test_what_cannot_be_read_is_left_out_and_told() -> None:
     loading = Loading(7)
     key = encode_offset_key("g", "a", 0)
-    loading.add(key, encode_offset(CommittedOffset(1)))
+    loading.add(key, encode_offset(StoredOffset(1)))
     loading.add(key, b"\x00\x09later")
     loading.add(key, b"\x00\x03cut")
     loading.add(b"\x00\x09", b"")
     loading.add(None, b"")
-    assert loading.groups["g"].offsets == {A0: CommittedOffset(1)}
+    assert loading.groups["g"].offsets == {A0: StoredOffset(1)}
     report = loading.report()
     assert report is not None
     assert "__consumer_offsets-7: 4 records" in report

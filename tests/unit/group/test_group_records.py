@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.core.coordinator.group.records import (
-    CommittedOffset,
     GroupKey,
     OffsetKey,
     StoredGroup,
     StoredMember,
+    StoredOffset,
     UnknownVersion,
     decode_group,
     decode_key,
@@ -71,10 +71,10 @@ def test_keys() -> None:
 
 
 def test_the_value_of_an_offset() -> None:
-    plain = CommittedOffset(258, 9, "m", 1000)
+    plain = StoredOffset(258, 9, "m", 1000)
     assert encode_offset(plain) == bytes.fromhex("0003 0000000000000102 00000009 0001 6d 00000000000003e8")
     assert decode_offset(encode_offset(plain)) == plain
-    expiring = CommittedOffset(258, -1, "", 1000, 2000)
+    expiring = StoredOffset(258, -1, "", 1000, 2000)
     assert encode_offset(expiring) == bytes.fromhex("0001 0000000000000102 0000 00000000000003e8 00000000000007d0")
     assert decode_offset(encode_offset(expiring)) == expiring
 
@@ -82,12 +82,12 @@ def test_the_value_of_an_offset() -> None:
 @pytest.mark.parametrize("version", [0, 2])
 def test_older_values_of_an_offset(version: int) -> None:
     value = pack(">hqh", version, 258, 1) + b"m" + pack(">q", 1000)
-    assert decode_offset(value) == CommittedOffset(258, -1, "m", 1000)
+    assert decode_offset(value) == StoredOffset(258, -1, "m", 1000)
 
 
 def test_the_newest_value_of_an_offset() -> None:
     value = bytes.fromhex("0004 0000000000000102 00000009 02 6d 00000000000003e8 01 00 10") + bytes(16)
-    assert decode_offset(value) == CommittedOffset(258, 9, "m", 1000)
+    assert decode_offset(value) == StoredOffset(258, 9, "m", 1000)
 
 
 def test_the_value_of_a_group() -> None:

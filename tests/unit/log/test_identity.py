@@ -5,7 +5,7 @@ import pytest
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.identity import (
     META_PROPERTIES,
-    Identity,
+    MetaProperties,
     check_broker,
     common_cluster,
     format_identity,
@@ -26,11 +26,11 @@ def log_dir(path: str = "/data", content: bytes | None = None) -> MemoryLogDir:
 
 
 def test_what_is_written_is_read() -> None:
-    for identity in (Identity(cluster_id=CLUSTER, broker_id=7), Identity(cluster_id=CLUSTER)):
+    for identity in (MetaProperties(cluster_id=CLUSTER, broker_id=7), MetaProperties(cluster_id=CLUSTER)):
         place = log_dir()
         write_identity(place, identity)
         assert read_identity(place) == identity
-    assert format_identity(Identity(cluster_id=CLUSTER, broker_id=7)).splitlines() == [
+    assert format_identity(MetaProperties(cluster_id=CLUSTER, broker_id=7)).splitlines() == [
         b"#",
         b"version=0",
         b"cluster.id=" + CLUSTER.encode(),
@@ -48,7 +48,7 @@ def test_what_is_written_is_read() -> None:
     ],
 )
 def test_files_of_kafka(text: str) -> None:
-    assert parse_identity(text.encode()) == Identity(cluster_id=CLUSTER, broker_id=3)
+    assert parse_identity(text.encode()) == MetaProperties(cluster_id=CLUSTER, broker_id=3)
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,14 @@ def test_damaged_ones_are_refused_with_their_path(content: bytes) -> None:
 
 
 def test_the_folder_of_another_broker() -> None:
-    found = [(log_dir("/a"), Identity(cluster_id=CLUSTER)), (log_dir("/b"), Identity(cluster_id=CLUSTER, broker_id=2))]
+    found = [
+        (log_dir("/a"), MetaProperties(cluster_id=CLUSTER)),
+        (log_dir("/b"), MetaProperties(cluster_id=CLUSTER, broker_id=2)),
+    ]
     check_broker(found, 2)
     with pytest.raises(ConfigError, match=r"/b belongs to broker 2.*this is broker 1: set broker.id=2"):
         check_broker(found, 1)
     assert common_cluster(found) == CLUSTER
     assert common_cluster([]) is None
     with pytest.raises(ConfigError, match="different clusters"):
-        common_cluster([*found, (log_dir("/c"), Identity(cluster_id=OTHER))])
+        common_cluster([*found, (log_dir("/c"), MetaProperties(cluster_id=OTHER))])

@@ -8,7 +8,7 @@ from support.batches import numbered, open_log, put, read_all
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
-from barnabas.core.log.producer_state import Producer, ProducerStates, SentBatch
+from barnabas.core.log.producer_state import ProducerStateEntry, ProducerStates, SentBatch
 from barnabas.core.log.producer_state_snapshot import decode_snapshot, encode_snapshot
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -64,8 +64,10 @@ def check_knows_the_last_five(log: Log, end: int = 12) -> None:
 
 def test_golden_bytes() -> None:
     states = ProducerStates()
-    states.put(4000, Producer(3, 19, (SentBatch(0, 16, 0, 16, 1), SentBatch(17, 19, 40, 42, 7)), 1600000000005))
-    states.put(4001, Producer(0, -1, (), 1))
+    states.put(
+        4000, ProducerStateEntry(3, 19, (SentBatch(0, 16, 0, 16, 1), SentBatch(17, 19, 40, 42, 7)), 1600000000005)
+    )
+    states.put(4001, ProducerStateEntry(0, -1, (), 1))
     assert encode_snapshot(states) == GOLDEN
     read = decode_snapshot(GOLDEN, now_ms=1700000000000).producers
     assert list(read) == [4000, 4001]
@@ -76,7 +78,7 @@ def test_golden_bytes() -> None:
 
 def test_the_sequence_of_a_snapshot_may_wrap() -> None:
     states = ProducerStates()
-    states.put(1, Producer(0, 1, (SentBatch(2**31 - 1, 1, 10, 12, 5),), 5))
+    states.put(1, ProducerStateEntry(0, 1, (SentBatch(2**31 - 1, 1, 10, 12, 5),), 5))
     assert decode_snapshot(encode_snapshot(states), now_ms=9).producers[1].batches == ((2**31 - 1, 1, 10, 12, 5),)
 
 

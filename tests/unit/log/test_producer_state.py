@@ -6,7 +6,7 @@ from support.batches import batch, numbered, open_log, put, read_all
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Appended, Log
-from barnabas.core.log.producer_state import Producer, ProducerStates
+from barnabas.core.log.producer_state import ProducerStateEntry, ProducerStates
 from barnabas.core.message.batch_header import parse_header
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -131,7 +131,7 @@ def test_silent_producers_are_forgotten(log: Log) -> None:
 def test_the_longest_silent_go_when_there_are_too_many() -> None:
     states = ProducerStates(limit=20)
     for number in range(100):
-        states.put(number, Producer(0, 0, (), seen_ms=number))
+        states.put(number, ProducerStateEntry(0, 0, (), seen_ms=number))
         assert len(states.producers) <= 20
     assert set(range(90, 100)) <= states.producers.keys()
 

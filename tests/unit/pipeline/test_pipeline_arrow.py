@@ -4,7 +4,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from support.memory_cluster import MemoryCluster
 
 from barnabas.pipeline.arrow import arrow_batches
-from barnabas.pipeline.cluster import Columns, Place
+from barnabas.pipeline.cluster import ClusterPartition, PartitionColumns
 from barnabas.pipeline.datasource import source_schema
 
 
@@ -14,8 +14,8 @@ def _schema(*, include_headers: bool) -> pa.Schema:
 
 def test_every_column() -> None:
     headers = ((("h", b"x"), ("h", None)), ())
-    piece = Columns(5, [3, 4], [1000, -1], [False, True], [b"k", None], [None, b"v"], headers)
-    (batch,) = arrow_batches(Place("t", 7), [piece], _schema(include_headers=True))
+    piece = PartitionColumns(5, [3, 4], [1000, -1], [False, True], [b"k", None], [None, b"v"], headers)
+    (batch,) = arrow_batches(ClusterPartition("t", 7), [piece], _schema(include_headers=True))
     rows = batch.to_pylist()
     assert [row["key"] for row in rows] == [b"k", None]
     assert [row["value"] for row in rows] == [None, b"v"]
@@ -32,9 +32,11 @@ def test_batches_are_bounded_and_keep_the_order(rows: int, size_bytes: int) -> N
     (log,) = cluster.create("t")
     for i in range(200):
         log.add(i, b"%05d" % i)
-    pieces = cluster.read(Place("t", 0), 0, 200)
+    pieces = cluster.read(ClusterPartition("t", 0), 0, 200)
     batches = list(
-        arrow_batches(Place("t", 0), pieces, _schema(include_headers=False), rows=rows, size_bytes=size_bytes)
+        arrow_batches(
+            ClusterPartition("t", 0), pieces, _schema(include_headers=False), rows=rows, size_bytes=size_bytes
+        )
     )
     assert all(batch.num_rows <= rows for batch in batches)
     assert all(batch.num_rows * 5 <= size_bytes or batch.num_rows == 1 for batch in batches)
@@ -42,12 +44,12 @@ def test_batches_are_bounded_and_keep_the_order(rows: int, size_bytes: int) -> N
 
 
 def test_timestamps_that_are_no_dates() -> None:
-    piece = Columns(2, [0, 1], [2**62, -(2**62)], [False, False], [None, None], [b"a", b"b"], ())
-    (batch,) = arrow_batches(Place("t", 0), [piece], _schema(include_headers=False))
+    piece = PartitionColumns(2, [0, 1], [2**62, -(2**62)], [False, False], [None, None], [b"a", b"b"], ())
+    (batch,) = arrow_batches(ClusterPartition("t", 0), [piece], _schema(include_headers=False))
     assert [row["timestamp"].year for row in batch.to_pylist()] == [9999, 1]
 
 
 def test_nothing_in_nothing_out() -> None:
-    empty = Columns(9, [], [], [], [], [], [])
-    assert list(arrow_batches(Place("t", 0), [], _schema(include_headers=False))) == []
-    assert list(arrow_batches(Place("t", 0), [empty], _schema(include_headers=False))) == []
+    empty = PartitionColumns(9, [], [], [], [], [], [])
+    assert list(arrow_batches(ClusterPartition("t", 0), [], _schema(include_headers=False))) == []
+    assert list(arrow_batches(ClusterPartition("t", 0), [empty], _schema(include_headers=False))) == []

@@ -8,7 +8,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.pipeline.arrow import arrow_batches
 from barnabas.pipeline.classic_columns import classic_columns
-from barnabas.pipeline.cluster import Place
+from barnabas.pipeline.cluster import ClusterPartition
 from barnabas.pipeline.datasource import source_schema
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.errors import ApiError
@@ -99,7 +99,7 @@ def test_as_arrow() -> None:
     pieces = list(classic_columns(data, CODECS, from_offset=0, upto=len(data), piece_bytes=1))
     assert len(pieces) > 1
     schema = to_arrow_schema(source_schema(include_headers=True, classic=True), timezone="UTC")
-    (batch,) = arrow_batches(Place("t", 3, 7), pieces, schema)
+    (batch,) = arrow_batches(ClusterPartition("t", 3, 7), pieces, schema)
     nothing = {"key": None, "timestamp": None, "timestampType": None, "headers": None}
     common = {"topic": "t", "partition": 3, "broker": 7, **nothing}
     assert batch.to_pylist() == [
@@ -107,5 +107,5 @@ def test_as_arrow() -> None:
         {**common, "value": b"x", "offset": 11, "wrapperIndex": 0},
         {**common, "value": b"y", "offset": 11, "wrapperIndex": 1},
     ]
-    many = arrow_batches(Place("t", 3, 7), pieces, schema, rows=1)
+    many = arrow_batches(ClusterPartition("t", 3, 7), pieces, schema, rows=1)
     assert [row["wrapperIndex"] for each in many for row in each.to_pylist()] == [None, 0, 1]

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from barnabas.pipeline.cluster import LATEST, Columns, Place, TopicInfo, Where
+from barnabas.pipeline.cluster import LATEST, ClusterPartition, PartitionColumns, TopicInfo, Where
 from barnabas.pipeline.commits import Commit, CommitLog, TopicState
-from barnabas.pipeline.datasource import StreamReader
+from barnabas.pipeline.datasource import TopicStreamReader
 from barnabas.pipeline.load_plan import LoadPlan, TopicRecreated, plan_load
 from barnabas.pipeline.options import parse_partitions_json, partitions_json, read_options, write_options
 from barnabas.pipeline.ranges import OffsetRange, plan_ranges
@@ -24,11 +24,11 @@ class Logs:
     """A cluster of nothing but byte positions; messages have 10 bytes. Partition → (start, end)."""
 
     def __init__(self, **logs: dict[str, tuple[int, int]]) -> None:
-        self.logs: dict[Place, tuple[int, int]] = {}
+        self.logs: dict[ClusterPartition, tuple[int, int]] = {}
         self.names = set(logs)
         for topic, partitions in logs.items():
             for key, bounds in partitions.items():
-                place = Place.parse(topic, key)
+                place = ClusterPartition.parse(topic, key)
                 assert place is not None
                 self.logs[place] = bounds
 
@@ -36,16 +36,18 @@ class Logs:
         wanted = self.names if names is None else self.names & set(names)
         return {name: TopicInfo(name, [place for place in self.logs if place.topic == name]) for name in wanted}
 
-    def offsets(self, places: Iterable[Place], timestamp_ms: int) -> Mapping[Place, int]:
+    def offsets(self, places: Iterable[ClusterPartition], timestamp_ms: int) -> Mapping[ClusterPartition, int]:
         return {p: self.logs[p][1] if timestamp_ms == LATEST else self.logs[p][0] for p in places}
 
-    def read(self, place: Place, start: int, end: int, *, with_headers: bool = False) -> Iterable[Columns]:
+    def read(
+        self, place: ClusterPartition, start: int, end: int, *, with_headers: bool = False
+    ) -> Iterable[PartitionColumns]:
         raise NotImplementedError
 
-    def boundary(self, place: Place, start: int, wanted: int) -> int:
+    def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:
         return max(start + 10, wanted // 10 * 10)
 
-    def where(self, place: Place) -> Where:
+    def where(self, place: ClusterPartition) -> Where:
         return Where(broker_list=f"{place.broker}:h:1")
 
     def close(self) -> None:
@@ -81,10 +83,10 @@ def test_where_a_classic_cluster_is(options: dict[str, str], where: Where) -> No
 
 
 def test_partitions_are_named_as_in_the_registries() -> None:
-    offsets = {Place("t", 0, 0): 1, Place("t", 2, 10): 2, Place("u", 1): -1}
+    offsets = {ClusterPartition("t", 0, 0): 1, ClusterPartition("t", 2, 10): 2, ClusterPartition("u", 1): -1}
     assert partitions_json(offsets) == '{"t": {"0-0": 1, "10-2": 2}, "u": {"1": -1}}'
     assert parse_partitions_json(partitions_json(offsets)) == offsets
-    assert read_options(ZK | {"assign": '{"t": ["1-0"]}'}).selection.partitions == (Place("t", 0, 1),)
+    assert read_options(ZK | {"assign": '{"t": ["1-0"]}'}).selection.partitions == (ClusterPartition("t", 0, 1),)
 
 
 @pytest.mark.parametrize(
@@ -137,11 +139,11 @@ def test_brokers_come_and_go_between_loads() -> None:
     assert first.rows_max is None
     one = _plan(Logs(t={"0-0": (0, 70), "2-0": (0, 10)}), first)
     assert one.ranges == [OffsetRange("t", 0, 50, 70, 0), OffsetRange("t", 0, 0, 10, 2)]
-    assert one.absent == [Place("t", 0, 1)]
+    assert one.absent == [ClusterPartition("t", 0, 1)]
     assert one.topics["t"].next_offsets == {"0-0": 70, "1-0": 90, "2-0": 10}
     back = _plan(Logs(t={"1-0": (0, 100)}), one)
     assert back.ranges == [OffsetRange("t", 0, 90, 100, 1)]
-    assert back.absent == [Place("t", 0, 0), Place("t", 0, 2)]
+    assert back.absent == [ClusterPartition("t", 0, 0), ClusterPartition("t", 0, 2)]
 
 
 def test_a_load_notices_what_is_gone_and_what_is_another_topic() -> None:
@@ -156,7 +158,7 @@ def test_a_load_notices_what_is_gone_and_what_is_another_topic() -> None:
     replaced = _plan(Logs(t={"0-0": (0, 20)}), first, recreated="replace")
     assert (replaced.replaced_topics, replaced.ranges) == (["t"], [OffsetRange("t", 0, 0, 20, 0)])
     back = _plan(Logs(t={"0-0": (30, 50)}), first, since_ms=1000)
-    assert back.replaced_from == {Place("t", 0, 0): 30}
+    assert back.replaced_from == {ClusterPartition("t", 0, 0): 30}
 
 
 def test_rows_of_another_broker_are_not_replaced(tmp_path: Path) -> None:
@@ -167,9 +169,9 @@ def test_rows_of_another_broker_are_not_replaced(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), folder / "new.parquet")
     pq.write_table(pa.table({"partition": [0], "offset": [20]}), folder / "old.parquet")
     day = "topic=t/day=2026-01-01"
-    found = affected_files(tmp_path, {Place("t", 0, 0): 10}, [])
+    found = affected_files(tmp_path, {ClusterPartition("t", 0, 0): 10}, [])
     assert found == [AffectedFile(name=f"{day}/new.parquet", rows=4, replaced_rows=1)]
-    found = affected_files(tmp_path, {Place("t", 0): 10}, [])
+    found = affected_files(tmp_path, {ClusterPartition("t", 0): 10}, [])
     assert [(file.name, file.replaced_rows) for file in found] == [(f"{day}/new.parquet", 1), (f"{day}/old.parquet", 1)]
 
 
@@ -189,13 +191,13 @@ def test_commits_of_before_are_read(tmp_path: Path) -> None:
 def test_a_stream_with_a_limit_ends_between_messages() -> None:
     options = read_options(TOPIC | {"maxOffsetsPerTrigger": "33"}, streaming=True)
     cluster = Logs(t={"0-0": (0, 100), "1-0": (0, 0)})
-    reader = StreamReader(options, lambda where, client: cluster)
+    reader = TopicStreamReader(options, lambda where, client: cluster)
     start = {"offsets": '{"t": {"0-0": 0, "1-0": 0}}'}
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     assert end == {"offsets": '{"t": {"0-0": 30, "1-0": 0}}'}
     (slice_,) = reader.partitions(start, end)
     assert slice_.value == OffsetRange("t", 0, 0, 30, 0)
     assert slice_.where == Where(broker_list="0:h:1")  # type: ignore[attr-defined]  # a Slice
-    cluster.logs = {Place("t", 0, 0): (50, 100)}
+    cluster.logs = {ClusterPartition("t", 0, 0): (50, 100)}
     end = reader.latestOffset(end, reader.getDefaultReadLimit())
     assert end == {"offsets": '{"t": {"0-0": 60, "1-0": 0}}'}

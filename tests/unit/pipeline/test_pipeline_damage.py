@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipeline.cluster import Place
+from barnabas.pipeline.cluster import ClusterPartition
 from barnabas.pipeline.damage import DamagedRange, merged, read_damage, still_damaged, write_damage
 from barnabas.pipeline.options import read_options
 from barnabas.pipeline.wording import in_python
@@ -35,7 +35,7 @@ def test_neighbours_and_other_brokers_stay_apart() -> None:
 
 def test_what_is_read_again_is_forgotten_and_told_anew() -> None:
     before = [damaged(10, 20), damaged(40, 60), damaged(1, 2, "gone"), damaged(3, 4, "other")]
-    after = still_damaged(before, {Place("t", 0): 50}.items(), ["gone"], [damaged(70, 80)])
+    after = still_damaged(before, {ClusterPartition("t", 0): 50}.items(), ["gone"], [damaged(70, 80)])
     assert after == [damaged(3, 4, "other"), damaged(10, 20), damaged(40, 50), damaged(70, 80)]
 
 

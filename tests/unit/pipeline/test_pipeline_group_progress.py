@@ -5,22 +5,22 @@ from collections.abc import Mapping
 
 import pytest
 
-from barnabas.pipeline.cluster import Place, Where
+from barnabas.pipeline.cluster import ClusterPartition, Where
 from barnabas.pipeline.group_offsets import RETRY_S, GroupProgress, check_group, commit_to_group
 from barnabas.pipeline.options import read_options
 from barnabas.ports.errors import ConfigError
 
-A, B = Place("t", 0), Place("t", 1)
+A, B = ClusterPartition("t", 0), ClusterPartition("t", 1)
 
 
 class Group:
     def __init__(self) -> None:
-        self.commits: list[dict[Place, int]] = []
+        self.commits: list[dict[ClusterPartition, int]] = []
         self.reports: list[str] = []
         self.error: str | None = None
         self.progress = GroupProgress(self.commit, self.reports.append)
 
-    def commit(self, offsets: Mapping[Place, int]) -> str | None:
+    def commit(self, offsets: Mapping[ClusterPartition, int]) -> str | None:
         self.commits.append(dict(offsets))
         return self.error
 

@@ -1,7 +1,7 @@
 import pytest
 from support.memory_cluster import MemoryCluster
 
-from barnabas.pipeline.cluster import Place
+from barnabas.pipeline.cluster import ClusterPartition
 from barnabas.pipeline.commits import Commit
 from barnabas.pipeline.load_plan import LoadPlan, TopicRecreated, plan_load, task_count
 from barnabas.pipeline.ranges import OffsetRange
@@ -57,7 +57,7 @@ def test_since_goes_back_but_never_skips() -> None:
     first = _plan(cluster)
     back = _plan(cluster, first, since_ms=1007)
     assert back.ranges == [OffsetRange("t", 0, 7, 10), OffsetRange("t", 1, 7, 10)]
-    assert back.replaced_from == {Place("t", 0): 7, Place("t", 1): 7}
+    assert back.replaced_from == {ClusterPartition("t", 0): 7, ClusterPartition("t", 1): 7}
     for log in cluster.logs["t"]:
         log.add(5000, b"new")
         log.add(6000, b"new")

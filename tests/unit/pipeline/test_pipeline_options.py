@@ -1,6 +1,6 @@
 import pytest
 
-from barnabas.pipeline.cluster import EARLIEST, LATEST, Place
+from barnabas.pipeline.cluster import EARLIEST, LATEST, ClusterPartition
 from barnabas.pipeline.connect import ClientCluster
 from barnabas.pipeline.options import parse_partitions_json, partitions_json, read_options, write_options
 from barnabas.ports.errors import ConfigError
@@ -30,22 +30,26 @@ def test_names_are_case_insensitive() -> None:
 
 def test_assign_names_partitions() -> None:
     options = read_options(BASE | {"assign": '{"b": [1], "a": [0, 2]}'})
-    assert options.selection.partitions == (Place("b", 1), Place("a", 0), Place("a", 2))
+    assert options.selection.partitions == (
+        ClusterPartition("b", 1),
+        ClusterPartition("a", 0),
+        ClusterPartition("a", 2),
+    )
 
 
 def test_offsets_by_partition() -> None:
     options = read_options(
         TOPIC | {"startingOffsets": '{"a": {"0": 5, "1": -2}}', "endingOffsets": '{"a":{"0":9,"1":-1}}'}
     )
-    assert options.starting.offsets == {Place("a", 0): 5, Place("a", 1): EARLIEST}
-    assert options.ending.offsets == {Place("a", 0): 9, Place("a", 1): LATEST}
+    assert options.starting.offsets == {ClusterPartition("a", 0): 5, ClusterPartition("a", 1): EARLIEST}
+    assert options.ending.offsets == {ClusterPartition("a", 0): 9, ClusterPartition("a", 1): LATEST}
 
 
 def test_a_timestamp_goes_before_offsets() -> None:
     options = read_options(TOPIC | {"startingTimestamp": "1000", "startingOffsets": "earliest"})
     assert options.starting.timestamp_ms == 1000
     options = read_options(TOPIC | {"endingOffsetsByTimestamp": '{"a": {"0": 7}}'})
-    assert options.ending.timestamps_ms == {Place("a", 0): 7}
+    assert options.ending.timestamps_ms == {ClusterPartition("a", 0): 7}
 
 
 def test_client_settings_lose_their_prefix() -> None:
@@ -176,5 +180,5 @@ def test_a_stream_has_no_end() -> None:
 
 
 def test_partitions_json_both_ways() -> None:
-    offsets = {Place("a", 0): 1, Place("a", 10): 2, Place("b.c", 1): -1}
+    offsets = {ClusterPartition("a", 0): 1, ClusterPartition("a", 10): 2, ClusterPartition("b.c", 1): -1}
     assert parse_partitions_json(partitions_json(offsets)) == offsets

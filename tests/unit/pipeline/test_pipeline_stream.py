@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from support.memory_cluster import MemoryCluster
 
 from barnabas.pipeline import datasource
-from barnabas.pipeline.datasource import BarnabasDataSource, RefusedStream, StreamReader
+from barnabas.pipeline.datasource import BarnabasDataSource, RefusedStream, TopicStreamReader
 from barnabas.pipeline.options import read_options
 from barnabas.pipeline.ranges import OffsetRange
 from barnabas.pipeline.spark_errors import plain_worker_errors
@@ -34,15 +34,15 @@ def _create(cluster: MemoryCluster, records: int, topic_id: str, *, partitions: 
             log.add(1000 + i, b"v")
 
 
-def _reader(cluster: MemoryCluster, clock: Any = lambda: 0.0, **options: str) -> StreamReader:
-    return StreamReader(read_options(OPTIONS | options, streaming=True), lambda where, client: cluster, clock)
+def _reader(cluster: MemoryCluster, clock: Any = lambda: 0.0, **options: str) -> TopicStreamReader:
+    return TopicStreamReader(read_options(OPTIONS | options, streaming=True), lambda where, client: cluster, clock)
 
 
-def _next(reader: StreamReader, start: dict[str, Any]) -> dict[str, Any]:
+def _next(reader: TopicStreamReader, start: dict[str, Any]) -> dict[str, Any]:
     return reader.latestOffset(start, reader.getDefaultReadLimit())
 
 
-def _ranges(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int, int]]:
+def _ranges(reader: TopicStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int, int]]:
     parts = [slice_.part for slice_ in reader.partitions(start, end)]  # type: ignore[attr-defined]  # slices
     assert all(isinstance(part, OffsetRange) for part in parts)
     return [(part.partition, part.start, part.end) for part in parts]

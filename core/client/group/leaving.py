@@ -12,7 +12,7 @@ from .finder import CoordinatorFinder, is_gone
 
 
 @define(eq=False)
-class _Farewell:
+class _Leave:
     request: LeaveGroup
     done: Callable[[], None]
     last_error: BarnabasError | None
@@ -22,7 +22,7 @@ class _Farewell:
         return Send(node, self.request, lambda _result, _now: self.done())
 
 
-class Farewells:
+class LeaveRequests:
     """Each is sent once; a second time if the connection turns out to be dead and the coordinator is found again.
 
     It is looked for once: who leaves does not wait for a cluster that is away.
@@ -32,9 +32,9 @@ class Farewells:
         self._finder = finder
         self._group_id = group_id
         self._sends: list[Send] = []
-        self._waiting: list[_Farewell] = []
+        self._waiting: list[_Leave] = []
 
-    def say(self, node: int | None, member_id: str, reason: str, done: Callable[[], None]) -> None:
+    def send(self, node: int | None, member_id: str, reason: str, done: Callable[[], None]) -> None:
         """To `node`, or to the coordinator once it is found. `done` is called once: it has answered, or cannot."""
         leaving = LeavingMember(member_id=member_id, reason=reason)
         request = LeaveGroup(group_id=self._group_id, members=[leaving])
@@ -64,4 +64,4 @@ class Farewells:
         return sends
 
     def _wait(self, request: LeaveGroup, done: Callable[[], None]) -> None:
-        self._waiting.append(_Farewell(request, done, self._finder.last_error))
+        self._waiting.append(_Leave(request, done, self._finder.last_error))

@@ -7,7 +7,7 @@ from ....ports.words import TopicPartition
 from .events import Assigned, CommittedOffset, Failed, GroupEvent, Lost, Revoke
 
 
-class Holdings:
+class OwnedPartitions:
     """Partitions of one member, and the events that wait for its user. At most one `Revoke` is open at a time."""
 
     def __init__(self) -> None:

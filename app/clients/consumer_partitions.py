@@ -15,12 +15,12 @@ from .shell import ClientShell
 
 _NAMED = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": LATEST}
 
-Position = str | int
+StartOffset = str | int
 """An offset, or "earliest" or "latest"."""
 Place = TopicPartition | tuple[str, int]
 
 
-def start_at(position: Position | None, timestamp_ms: int | None) -> AtTime | int | None:
+def start_at(position: StartOffset | None, timestamp_ms: int | None) -> AtTime | int | None:
     """Where to begin; None when nothing is said. Raises `ConfigError`."""
     if position is not None and timestamp_ms is not None:
         raise ConfigError("give a position or a timestamp_ms, not both")

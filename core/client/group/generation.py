@@ -12,7 +12,7 @@ LOST = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 
 @define
-class Standing:
+class Generation:
     """As the coordinator has told it last."""
 
     member_id: str = ""

@@ -21,6 +21,9 @@ _numbers = pytest.StashKey[int]()
 
 MakeTopic = Callable[..., str]
 
+# Failed assertions of the contract suites then show their values; nothing is imported by this.
+pytest.register_assert_rewrite("barnabas.testing.contracts")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The option and the ini setting."""

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from support.etcd_server import EtcdServer
     from support.zookeeper_server import ZookeeperServer
 
-# Failed assertions of the contract suites then show their values.
-pytest.register_assert_rewrite("contracts")
-
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
 # The tests start hundreds of Python processes; each would compile the package again where nothing is kept.

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from contracts.broker_link import BrokerLinkContract, LinkHarness
 from support.simulated_broker import SimulatedBroker
 
 from barnabas import Broker
@@ -12,6 +11,7 @@ from barnabas.adapters.transport_tcp import Reactor
 from barnabas.adapters.wire_kafka.client import KafkaLink, connect_kafka
 from barnabas.app.in_process import InProcessLink
 from barnabas.ports.transport import TransportError
+from barnabas.testing.contracts.broker_link import BrokerLinkContract, LinkHarness
 
 
 class TestKafkaLink(BrokerLinkContract):

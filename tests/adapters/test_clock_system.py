@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-from contracts.clock import ClockContract
 
 from barnabas.adapters.system import ManualClock, SystemClock
+from barnabas.testing.contracts.clock import ClockContract
 
 
 class TestSystemClock(ClockContract):

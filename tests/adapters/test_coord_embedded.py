@@ -6,38 +6,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from contracts.coordination import CoordinationContract, Opened, machine_for
 from hypothesis import settings
 
 from barnabas.adapters.coord_embedded import EmbeddedCoordination
-from barnabas.ports.coordination import Coordination, CoordinationError, Node, NoNode
+from barnabas.ports.coordination import CoordinationError, Node, NoNode
+from barnabas.testing.contracts.coordination import CoordinationContract, Harness, Opened, machine_for
 
 
 def _ignore(text: str) -> None:
     """The suite makes watches raise on purpose."""
 
 
-class EmbeddedHarness:
+class EmbeddedHarness(Harness):
     several_sessions = False
-    faults: frozenset[str] = frozenset()
+    faults = frozenset()
 
     def __init__(self, path: Path) -> None:
         self._session = EmbeddedCoordination(str(path), report=_ignore)
 
     def session(self) -> EmbeddedCoordination:
         return self._session
-
-    def expire_session(self, session: Coordination) -> None:
-        raise NotImplementedError("the session of a file does not expire")
-
-    def disconnect(self, session: Coordination) -> None:
-        raise NotImplementedError("there is no connection")
-
-    def reconnect(self, session: Coordination) -> None:
-        raise NotImplementedError("there is no connection")
-
-    def restart_server(self) -> None:
-        raise NotImplementedError("there is no server")
 
     def close(self) -> None:
         self._session.close()

@@ -5,9 +5,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from contracts.coordination import CoordinationContract, Opened, machine_for
-from contracts.coordination_harness import Recorder, Watch, wait_until
-from contracts.coordination_remote import CableHarness, RemoteSuite, is_created, is_set
 from hypothesis import settings
 from support.etcd_server import EtcdServer, etcd_cluster
 from support.server_process import free_ports
@@ -15,6 +12,9 @@ from support.server_process import free_ports
 from barnabas.adapters.coord_etcd import EtcdCoordination
 from barnabas.ports.coordination import Coordination, CoordinationError, NotEmpty, SessionState
 from barnabas.ports.errors import ConfigError
+from barnabas.testing.contracts.coordination import CoordinationContract, Opened, machine_for
+from barnabas.testing.contracts.coordination_harness import Recorder, Watch, wait_until
+from barnabas.testing.contracts.coordination_remote import CableHarness, RemoteSuite, is_created, is_set
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("etcd")]
 SESSION_MS = 4000

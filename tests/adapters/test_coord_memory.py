@@ -1,18 +1,18 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from contracts.coordination import CoordinationContract, Opened, machine_for
 from hypothesis import settings
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.ports.coordination import Coordination, NoNode, SessionState
+from barnabas.testing.contracts.coordination import CoordinationContract, Harness, Opened, machine_for
 
 
 def _ignore(text: str) -> None:
     """The suite makes watches raise on purpose."""
 
 
-class MemoryHarness:
+class MemoryHarness(Harness):
     several_sessions = True
     faults = frozenset({"expire_session", "disconnect", "reconnect"})
 
@@ -32,9 +32,6 @@ class MemoryHarness:
 
     def reconnect(self, session: Coordination) -> None:
         self.tree.reconnect(self._mine(session))
-
-    def restart_server(self) -> None:
-        raise NotImplementedError("there is no server")
 
     def close(self) -> None:
         for session in self._made:

@@ -5,9 +5,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from contracts.coordination import CoordinationContract, Opened, machine_for
-from contracts.coordination_harness import Recorder, Watch, exists, wait_until
-from contracts.coordination_remote import CableHarness, RemoteSuite, is_created, is_set
 from hypothesis import settings
 from kazoo.client import KazooClient
 from support.server_process import free_ports
@@ -16,6 +13,9 @@ from support.zookeeper_server import ZookeeperServer, zookeeper_ensemble
 from barnabas.adapters.coord_zookeeper import ZookeeperCoordination
 from barnabas.ports.coordination import Coordination, CoordinationError, SessionState
 from barnabas.ports.errors import ConfigError
+from barnabas.testing.contracts.coordination import CoordinationContract, Opened, machine_for
+from barnabas.testing.contracts.coordination_harness import Recorder, Watch, exists, wait_until
+from barnabas.testing.contracts.coordination_remote import CableHarness, RemoteSuite, is_created, is_set
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
 SESSION_MS = 6000

@@ -1,9 +1,9 @@
 """Randomness."""
 
 import pytest
-from contracts.entropy import EntropyContract
 
 from barnabas.adapters.system import SeededEntropy, SystemEntropy
+from barnabas.testing.contracts.entropy import EntropyContract
 
 
 class TestSystemEntropy(EntropyContract):

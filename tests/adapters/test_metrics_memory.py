@@ -1,9 +1,9 @@
 """Metrics in memory."""
 
 import pytest
-from contracts.metrics import MetricsContract
 
 from barnabas.adapters.metrics_memory import MemoryMetrics
+from barnabas.testing.contracts.metrics import MetricsContract
 
 
 class MemoryHarness:

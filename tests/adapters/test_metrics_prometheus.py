@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import pytest
-from contracts.metrics import MetricsContract
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.adapters.metrics_prometheus import PrometheusMetrics
+from barnabas.testing.contracts.metrics import MetricsContract
 
 
 class PrometheusHarness:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from contracts.scheduler import SchedulerContract
 
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.testing.contracts.scheduler import SchedulerContract
 
 
 class ManualHarness:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from contracts.scheduler import SchedulerContract
 
 from barnabas.adapters.transport_tcp import Reactor
 from barnabas.ports.errors import ClosedError
 from barnabas.ports.scheduler import Outcome
+from barnabas.testing.contracts.scheduler import SchedulerContract
 
 
 class ReactorHarness:

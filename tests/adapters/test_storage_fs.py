@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from contracts.storage import Reopen, StorageContract, check_failed_append_leaves_nothing, machine_for
 
 from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.ports.storage import FolderLocked, LogDir, StorageError, StorageFull, StorageReadOnly
+from barnabas.testing.contracts.storage import Reopen, StorageContract, check_failed_append_leaves_nothing, machine_for
 
 
 def _fresh(open_files_max: int | None = None) -> Reopen:

@@ -1,10 +1,10 @@
 """Storage in memory keeps the storage contract."""
 
 import pytest
-from contracts.storage import Reopen, StorageContract, check_failed_append_leaves_nothing, machine_for
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.ports.storage import LogDir, StorageFull, StorageReadOnly
+from barnabas.testing.contracts.storage import Reopen, StorageContract, check_failed_append_leaves_nothing, machine_for
 
 
 def _fresh() -> Reopen:

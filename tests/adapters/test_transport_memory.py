@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from contracts.transport import LIMITS, Bytes, Recorder, Server, TransportContract, connect, echo, pair
 
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.adapters.transport_memory import MemoryNetwork, MemoryTransport, NetworkFaults
 from barnabas.adapters.transport_tcp import Reactor
 from barnabas.ports.storage import Region
 from barnabas.ports.transport import Connection, TransportError
+from barnabas.testing.contracts.transport import LIMITS, Bytes, Recorder, Server, TransportContract, connect, echo, pair
 
 SLOW = NetworkFaults(latency_ms_min=1, latency_ms_max=10)
 

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from contracts.transport import LIMITS, Bytes, Recorder, Server, TransportContract, all_ended, connect, echo, pair
 
 from barnabas.adapters.transport_tcp import Reactor, TcpTransport
 from barnabas.adapters.transport_tcp.outbound import Outbound
@@ -22,6 +21,17 @@ from barnabas.ports.errors import ClosedError
 from barnabas.ports.storage import Region
 from barnabas.ports.transport import Connection, Limits, TransportError
 from barnabas.ports.words import Position
+from barnabas.testing.contracts.transport import (
+    LIMITS,
+    Bytes,
+    Recorder,
+    Server,
+    TransportContract,
+    all_ended,
+    connect,
+    echo,
+    pair,
+)
 
 
 class FileRegion:

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from contracts.broker_link import LinkHarness
-from contracts.classic_link import BROKER_SETTINGS, ClassicLinkContract
 from support.simulated_broker import SimulatedBroker
 from support.waiting import wait_for
 
@@ -15,6 +13,8 @@ from barnabas.adapters.wire_classic import ClassicLink, connect_classic
 from barnabas.app.in_process import InProcessLink
 from barnabas.ports.scheduler import Scheduler
 from barnabas.ports.transport import Address, Transport, TransportError
+from barnabas.testing.contracts.broker_link import LinkHarness
+from barnabas.testing.contracts.classic_link import BROKER_SETTINGS, ClassicLinkContract
 
 
 def _link(

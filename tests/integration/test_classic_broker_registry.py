@@ -14,13 +14,13 @@ from support.etcd_server import EtcdServer
 from support.process import broker_process
 from support.raw import RawConnection
 from support.server_process import free_ports
-from support.tcp_proxy import TcpProxy
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 
 from barnabas.app.broker.broker import Broker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
+from barnabas.testing.tcp_proxy import TcpProxy
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
 

@@ -10,7 +10,6 @@ from uuid import uuid4
 
 import pytest
 from support.registry_kinds import WITH_BOTH, server_of
-from support.tcp_proxy import TcpProxy
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 
@@ -22,6 +21,7 @@ from barnabas.core.classic.consumer.streams import StreamMessage
 from barnabas.core.classic.registry import group, layout
 from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.ports.coordination import Coordination
+from barnabas.testing.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.process
 

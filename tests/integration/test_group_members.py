@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from support.group_members import QUICK, member
-from support.tcp_proxy import TcpProxy
 from support.waiting import wait_for
 
 from barnabas import Admin, Broker, Consumer, Producer
@@ -15,6 +14,7 @@ from barnabas.core.client.errors import CommitFailed
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.tcp_proxy import TcpProxy
 
 ALL = [0, 1, 2, 3]
 

@@ -14,12 +14,12 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from support.kafka_python import KafkaConsumer
 from support.process import BrokerProcess
-from support.tcp_proxy import TcpProxy
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.app.broker.broker import Broker
 from barnabas.app.clients.admin import Admin
 from barnabas.app.clients.producer import Producer
+from barnabas.testing.tcp_proxy import TcpProxy
 
 pytestmark = [
     pytest.mark.xdist_group("groups"),

@@ -13,13 +13,13 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from support.kafka_python import KafkaProducer
 from support.process import BrokerProcess
-from support.tcp_proxy import TcpProxy
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.app.broker.broker import Broker
 from barnabas.app.clients.admin import Admin
 from barnabas.app.clients.producer import Producer
 from barnabas.app.clients.simple_consumer import SimpleConsumer
+from barnabas.testing.tcp_proxy import TcpProxy
 
 pytestmark = [
     pytest.mark.xdist_group("idempotent"),

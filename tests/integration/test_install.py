@@ -39,7 +39,7 @@ _EXTRAS = (
 )
 
 _ROUND = """
-import barnabas, barnabas.pipeline.streams
+import barnabas, barnabas.pipeline.streams, barnabas.testing.contracts.coordination
 from barnabas import Broker, Consumer, Producer
 with Broker(storage="memory", coordination="memory") as broker:
     with Producer(broker.bootstrap) as producer:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from contracts.coordination import CoordinationContract
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.app.shared_session import SharedSession
 from barnabas.ports.coordination import Coordination
+from barnabas.testing.contracts.coordination import CoordinationContract
 
 
 def _ignore(text: str) -> None:

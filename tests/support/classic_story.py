@@ -11,12 +11,12 @@ from typing import Any
 from support.classic_cluster import ClassicCluster, ConsumerProcess, Partition, Writers, end_process
 from support.classic_delivery import Log, Sample, Verdict, judge
 from support.server_process import ServerProcess
-from support.tcp_proxy import TcpProxy
 from support.waiting import wait_for
 
 from barnabas.app.compose.coordination import client_coordination
 from barnabas.core.classic.registry import group, layout, registries
 from barnabas.ports.errors import BarnabasError
+from barnabas.testing.tcp_proxy import TcpProxy
 
 BACKOFF_MS = 500
 RETRIES = 10

@@ -1,7 +1,6 @@
 """The built-in deletion policies (facts B3 retention)."""
 
 import pytest
-from contracts.deletion_policy import DeletionPolicyContract, infos
 
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.retention import DeletionPolicy
@@ -11,6 +10,7 @@ from barnabas.plugins.builtin.deletion import (
     KeepAll,
     builtin_deletion_policy,
 )
+from barnabas.testing.contracts.deletion_policy import DeletionPolicyContract, infos
 
 
 class TestKafkaPolicy(DeletionPolicyContract):

@@ -10,12 +10,12 @@ import lz4.frame
 import pytest
 import snappy
 import zstandard
-from contracts.codec import NO_BOUND, SAMPLES, CodecContract
 
 from barnabas.core.message.codec import NO_CODECS, Codecs
 from barnabas.plugins.builtin.codecs import GzipCodec, Lz4Codec, SnappyCodec, ZstdCodec, builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
+from barnabas.testing.contracts.codec import NO_BOUND, SAMPLES, CodecContract
 
 TEXT = SAMPLES["text"]
 

@@ -1,15 +1,15 @@
 """The built-in plugins run the suites of their kinds."""
 
 import pytest
-from contracts.encoder import SerdeContract
-from contracts.handlers import CallbackHandlerContract, EventHandlerContract
-from contracts.partitioner import PartitionerContract
 
 from barnabas.adapters.system import SeededEntropy
 from barnabas.core.client.producer.handlers import CallbackHandler, EventHandler
 from barnabas.core.client.producer.partitioner import Partitioner
 from barnabas.plugins.builtin.encoders import BytesSerde, JsonSerde, StringSerde
 from barnabas.plugins.builtin.partitioners import builtin_partitioner
+from barnabas.testing.contracts.encoder import SerdeContract
+from barnabas.testing.contracts.handlers import CallbackHandlerContract, EventHandlerContract
+from barnabas.testing.contracts.partitioner import PartitionerContract
 
 
 class TestBytes(SerdeContract):

@@ -4,10 +4,10 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from contracts.coordination_harness import Harness, Recorder, exists
 
-from barnabas.ports.coordination import BadVersion, CoordinationError, Node, NodeExists, NoNode, NotEmpty
-from barnabas.ports.errors import BarnabasError, ClosedError
+from ...ports.coordination import BadVersion, CoordinationError, Node, NodeExists, NoNode, NotEmpty
+from ...ports.errors import BarnabasError, ClosedError
+from .coordination_harness import Harness, Recorder, exists
 
 BAD_PATHS = ["", "a", "a/b", "/a/", "//", "/a//b", "/", "/a/../b", "/./a", "/a\x00b"]
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
-from barnabas.ports.errors import ClosedError
-from barnabas.ports.storage import File, FileMissing, Folder, FolderLocked, LogDir, Region, StorageError
+from ...ports.errors import ClosedError
+from ...ports.storage import File, FileMissing, Folder, FolderLocked, LogDir, Region, StorageError
 
 Reopen = Callable[[], LogDir]
 BAD_NAMES = ["", ".", "..", "a/b", "/etc", "../x", "a\0b", "a\\b"]

@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 import pytest
 from attrs import frozen
 
-from barnabas.core.message.batch_writer import encode_batch
-from barnabas.core.message.message import Message
-from barnabas.core.message.message_set import MessageSet
-from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.ports.broker_api import (
+from ...core.message.batch_writer import encode_batch
+from ...core.message.message import Message
+from ...core.message.message_set import MessageSet
+from ...plugins.builtin.codecs import builtin_codecs
+from ...ports.broker_api import (
     LATEST,
     BrokerLink,
     Caller,
@@ -25,9 +25,9 @@ from barnabas.ports.broker_api import (
     ProducePartition,
     Request,
 )
-from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.errors import ApiError, BarnabasError
-from barnabas.ports.transport import TransportError
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError
+from ...ports.transport import TransportError
 
 ResultT = TypeVar("ResultT")
 CODECS = builtin_codecs()

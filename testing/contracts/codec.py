@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.core.message.codec import Codec
-from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.errors import ApiError
+from ...core.message.codec import Codec
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
 
 NO_BOUND = 1 << 28
 BOMB_BYTES = 64 << 20

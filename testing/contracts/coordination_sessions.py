@@ -3,9 +3,9 @@
 import threading
 
 import pytest
-from contracts.coordination_harness import Harness, Recorder, Watch, exists, wait_until
 
-from barnabas.ports.coordination import BadVersion, Coordination, CoordinationError, Node, NodeExists, SessionState
+from ...ports.coordination import BadVersion, Coordination, CoordinationError, Node, NodeExists, SessionState
+from .coordination_harness import Harness, Recorder, Watch, exists, wait_until
 
 
 class SessionSuite:

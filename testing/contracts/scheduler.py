@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pytest
 
-from barnabas.ports.errors import ClosedError
-from barnabas.ports.scheduler import Outcome, Scheduler
+from ...ports.errors import ClosedError
+from ...ports.scheduler import Outcome, Scheduler
 
 
 class SchedulerHarness(Protocol):

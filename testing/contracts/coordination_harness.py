@@ -2,10 +2,10 @@
 
 import threading
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NoReturn, Protocol, TypeVar
 
-from barnabas.ports.coordination import Coordination, CoordinationError, NoNode
-from barnabas.ports.errors import ClosedError
+from ...ports.coordination import Coordination, CoordinationError, NoNode
+from ...ports.errors import ClosedError
 
 WAIT_S = 30.0
 T = TypeVar("T")
@@ -14,7 +14,8 @@ T = TypeVar("T")
 class Harness(Protocol):
     """What an adapter brings to the suite: sessions with one empty tree, and the faults that it can cause.
 
-    `faults` holds the names of the methods that work, of: expire_session, disconnect, reconnect, restart_server.
+    Inherit it, and give `session`, and those of expire_session, disconnect, reconnect and restart_server that you name
+    in `faults`: the tests that need another one are skipped.
     """
 
     several_sessions: bool
@@ -26,19 +27,23 @@ class Harness(Protocol):
 
     def expire_session(self, session: Coordination) -> None:
         """Make the service end the session behind its back."""
-        ...
+        _not_offered("expire_session")
 
     def disconnect(self, session: Coordination) -> None:
         """Cut the session from the service, for less than the session's time."""
-        ...
+        _not_offered("disconnect")
 
     def reconnect(self, session: Coordination) -> None:
         """Let a disconnected session reach the service again."""
-        ...
+        _not_offered("reconnect")
 
     def restart_server(self) -> None:
         """Stop the service and start it on the same data; the sessions find it again by themselves."""
-        ...
+        _not_offered("restart_server")
+
+
+def _not_offered(fault: str) -> NoReturn:
+    raise NotImplementedError(f"`faults` of this harness names {fault}, but there is no such method")
 
 
 class Recorder(Generic[T]):

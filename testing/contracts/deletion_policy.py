@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.core.log.config import LogConfig
-from barnabas.core.log.retention import DeletionPolicy, SegmentInfo
+from ...core.log.config import LogConfig
+from ...core.log.retention import DeletionPolicy, SegmentInfo
 
 
 def infos(*segments: tuple[int, int]) -> list[SegmentInfo]:

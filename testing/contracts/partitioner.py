@@ -1,13 +1,30 @@
 """What every partitioner does."""
 
+import random
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.adapters.system import SeededEntropy
-from barnabas.core.client.producer.partitioner import Partitioner
+from ...core.client.producer.partitioner import Partitioner
 
 inherited = settings(suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow])
 keys = st.none() | st.binary(max_size=40)
+
+
+class _Dice:
+    """Fulfils `ports.entropy.Entropy`, from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def below(self, bound: int) -> int:
+        return self._random.randrange(bound)
+
+    def fraction(self) -> float:
+        return self._random.random()
+
+    def token(self, size: int) -> bytes:
+        return self._random.randbytes(size)
 
 
 class PartitionerContract:
@@ -20,7 +37,7 @@ class PartitionerContract:
 
     def _started(self, seed: int = 1) -> Partitioner:
         partitioner = self.make()
-        partitioner.start(SeededEntropy(seed))
+        partitioner.start(_Dice(seed))
         return partitioner
 
     @inherited

@@ -2,7 +2,7 @@
 
 import threading
 
-from contracts.coordination_harness import Harness, Recorder, Watch, exists
+from .coordination_harness import Harness, Recorder, Watch, exists
 
 
 class WatchSuite:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from barnabas.ports.entropy import Entropy
+from ...ports.entropy import Entropy
 
 
 class EntropyContract:

@@ -1,12 +1,12 @@
 """What every way to a classic broker keeps: a suite to inherit. One broker answers behind all of them."""
 
+import struct
+import zlib
 from typing import Any, TypeVar
 
 import pytest
-from contracts.broker_link import CALLER, LinkHarness, Unheard
-from support.classic_frames import message_set
 
-from barnabas.ports.broker_api import (
+from ...ports.broker_api import (
     EARLIEST,
     LATEST,
     ClassicFetch,
@@ -18,14 +18,16 @@ from barnabas.ports.broker_api import (
     ClassicProducePartition,
     Request,
 )
-from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.errors import ApiError, BarnabasError
-from barnabas.ports.transport import TransportError
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError
+from ...ports.transport import TransportError
+from .broker_link import CALLER, LinkHarness, Unheard
 
 ResultT = TypeVar("ResultT")
 BROKER_SETTINGS = {"log.flush.interval.messages": 1, "num.partitions": 2}
 """What the broker behind the link needs: sets are visible at once, topics have the partitions 0 and 1."""
-HELLO = message_set(b"hello")
+HELLO = struct.pack(">iBBI5s", 11, 1, 0, zlib.crc32(b"hello"), b"hello")
+"""A message set of one message, of magic 1 (facts A1)."""
 
 
 class ClassicLinkContract:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from barnabas.core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem
+from ...core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem
 
 
 def some_items(count: int = 5) -> list[ProducerItem]:

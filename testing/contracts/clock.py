@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from barnabas.ports.clock import Clock
+from ...ports.clock import Clock
 
 
 class ClockContract:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.core.client.serde import Decoder, Encoder
+from ...core.client.serde import Decoder, Encoder
 
 
 class SerdeContract:

@@ -4,9 +4,8 @@ import threading
 from typing import Any
 
 import pytest
-from contracts.coordination_harness import Harness, Recorder, Watch, exists
 
-from barnabas.ports.coordination import (
+from ...ports.coordination import (
     CHANGES_MAX,
     BadVersion,
     CoordinationError,
@@ -19,7 +18,8 @@ from barnabas.ports.coordination import (
     NotEmpty,
     SetNode,
 )
-from barnabas.ports.errors import ClosedError
+from ...ports.errors import ClosedError
+from .coordination_harness import Harness, Recorder, Watch, exists
 
 
 class CommitSuite:

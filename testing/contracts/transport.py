@@ -8,9 +8,9 @@ from typing import Protocol
 
 import pytest
 
-from barnabas.ports.scheduler import Scheduler
-from barnabas.ports.storage import Region
-from barnabas.ports.transport import (
+from ...ports.scheduler import Scheduler
+from ...ports.storage import Region
+from ...ports.transport import (
     Address,
     Connection,
     ConnectionHandler,
@@ -20,7 +20,7 @@ from barnabas.ports.transport import (
     Transport,
     TransportError,
 )
-from barnabas.ports.words import Position
+from ...ports.words import Position
 
 LIMITS = Limits()
 

@@ -7,15 +7,10 @@ An adapter's test file subclasses `CoordinationContract` with a fixture `harness
 from collections.abc import Callable
 from functools import partial
 
-from contracts.coordination_commits import CommitSuite
-from contracts.coordination_harness import Harness
-from contracts.coordination_nodes import NodeSuite
-from contracts.coordination_sessions import SessionSuite
-from contracts.coordination_watches import WatchSuite
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from barnabas.ports.coordination import (
+from ...ports.coordination import (
     BadVersion,
     Coordination,
     CoordinationError,
@@ -27,6 +22,11 @@ from barnabas.ports.coordination import (
     NotEmpty,
     SetNode,
 )
+from .coordination_commits import CommitSuite
+from .coordination_harness import Harness
+from .coordination_nodes import NodeSuite
+from .coordination_sessions import SessionSuite
+from .coordination_watches import WatchSuite
 
 __all__ = ["CoordinationContract", "Harness", "Opened", "machine_for"]
 

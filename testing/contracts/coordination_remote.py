@@ -5,10 +5,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 import pytest
-from support.tcp_proxy import TcpProxy
 
-from barnabas.ports.coordination import BadVersion, Coordination, CoordinationError, NoNode, SessionState
-
+from ...ports.coordination import BadVersion, Coordination, CoordinationError, NoNode, SessionState
+from ..tcp_proxy import TcpProxy
 from .coordination_harness import Recorder, Watch, exists
 
 

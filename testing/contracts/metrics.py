@@ -5,7 +5,7 @@ from typing import Protocol
 
 import pytest
 
-from barnabas.ports.metrics import Metrics
+from ...ports.metrics import Metrics
 
 
 class MetricsHarness(Protocol):

@@ -11,7 +11,7 @@ from ..tcp_proxy import TcpProxy
 from .coordination_harness import Recorder, Watch, exists
 
 
-class Server(Protocol):
+class ServiceProcess(Protocol):
     """One server of the service, in a process of its own."""
 
     port: int
@@ -29,7 +29,7 @@ class CableHarness(ABC):
     several_sessions = True
     faults = frozenset({"expire_session", "disconnect", "reconnect", "restart_server"})
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ServiceProcess) -> None:
         self.server = server
         self._made: list[tuple[Coordination, TcpProxy]] = []
 

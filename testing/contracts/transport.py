@@ -76,10 +76,12 @@ class Bytes:
         return self._content[start:end]
 
 
-class Recorder:
+class RecordingHandler:
     """A handler that keeps what it gets."""
 
-    def __init__(self, connection: Connection, each: Callable[["Recorder", memoryview], None] | None = None) -> None:
+    def __init__(
+        self, connection: Connection, each: Callable[["RecordingHandler", memoryview], None] | None = None
+    ) -> None:
         self.connection = connection
         self.frames: list[bytes] = []
         self.ends: list[TransportError | None] = []
@@ -96,66 +98,66 @@ class Recorder:
         self.ends.append(error)
 
 
-def has_frames(recorder: Recorder, count: int) -> bool:
+def has_frames(recorder: RecordingHandler, count: int) -> bool:
     return len(recorder.frames) == count
 
 
-def all_have_frames(recorders: list[Recorder]) -> bool:
+def all_have_frames(recorders: list[RecordingHandler]) -> bool:
     return all(recorder.frames for recorder in recorders)
 
 
-def all_ended(recorders: list[Recorder]) -> bool:
+def all_ended(recorders: list[RecordingHandler]) -> bool:
     return all(recorder.ends for recorder in recorders)
 
 
-def echo(recorder: Recorder, content: memoryview) -> None:
+def echo(recorder: RecordingHandler, content: memoryview) -> None:
     recorder.connection.send([bytes(content)])
 
 
-class Server:
+class ServerSide:
     """A listener, and the handlers of its connections."""
 
     def __init__(
         self,
         harness: TransportHarness,
-        each: Callable[[Recorder, memoryview], None] | None = None,
+        each: Callable[[RecordingHandler, memoryview], None] | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self.handlers: list[Recorder] = []
+        self.handlers: list[RecordingHandler] = []
         self._each = each
         self.listener: Listener = harness.transport.listen(("127.0.0.1", 0), self._accept, limits)
 
     def _accept(self, connection: Connection) -> ConnectionHandler:
-        self.handlers.append(Recorder(connection, self._each))
+        self.handlers.append(RecordingHandler(connection, self._each))
         return self.handlers[-1]
 
 
-def connect(harness: TransportHarness, address: Address, limits: Limits = LIMITS) -> Recorder:
+def connect(harness: TransportHarness, address: Address, limits: Limits = LIMITS) -> RecordingHandler:
     """A connection that stands."""
-    result: list[Recorder | TransportError] = []
+    result: list[RecordingHandler | TransportError] = []
 
     def opened(outcome: Connection | TransportError) -> ConnectionHandler | None:
         if isinstance(outcome, TransportError):
             result.append(outcome)
             return None
-        recorder = Recorder(outcome)
+        recorder = RecordingHandler(outcome)
         result.append(recorder)
         return recorder
 
     harness.transport.connect(address, opened, timeout_ms=5000, limits=limits)
     assert not result, "opened within the call"
     harness.run_until(lambda: bool(result))
-    assert isinstance(result[0], Recorder), result[0]
+    assert isinstance(result[0], RecordingHandler), result[0]
     return result[0]
 
 
 def pair(
     harness: TransportHarness,
-    each: Callable[[Recorder, memoryview], None] | None = None,
+    each: Callable[[RecordingHandler, memoryview], None] | None = None,
     limits: Limits = LIMITS,
-) -> tuple[Recorder, Recorder]:
+) -> tuple[RecordingHandler, RecordingHandler]:
     """A client's and a server's end; `limits` are the server's."""
-    server = Server(harness, each, limits)
+    server = ServerSide(harness, each, limits)
     client = connect(harness, server.listener.address)
     harness.run_until(lambda: bool(server.handlers))
     server.listener.close()
@@ -247,7 +249,7 @@ class TransportContract:
         assert len(harness.reports) == 1
 
     def test_the_memory_of_a_frame_may_be_changed(self, harness: TransportHarness) -> None:
-        def each(recorder: Recorder, content: memoryview) -> None:
+        def each(recorder: RecordingHandler, content: memoryview) -> None:
             content[0:1] = b"X"
             recorder.connection.send([bytes(content)])
 
@@ -282,7 +284,7 @@ class TransportContract:
         assert server.frames == sent
 
     def test_a_pause_within_a_frame_that_ends_in_it_holds_nothing_up(self, harness: TransportHarness) -> None:
-        def each(recorder: Recorder, content: memoryview) -> None:
+        def each(recorder: RecordingHandler, content: memoryview) -> None:
             recorder.connection.pause()
             echo(recorder, content)
             recorder.connection.resume()
@@ -317,13 +319,13 @@ class TransportContract:
     def test_frames_that_came_together_keep_no_other_connection_waiting(self, harness: TransportHarness) -> None:
         order: list[bytes] = []
 
-        def each(_recorder: Recorder, content: memoryview) -> None:
+        def each(_recorder: RecordingHandler, content: memoryview) -> None:
             order.append(bytes(content))
             until = monotonic() + 0.001
             while b"other" not in order and monotonic() < until:
                 pass
 
-        server = Server(harness, each)
+        server = ServerSide(harness, each)
         first, second = (connect(harness, server.listener.address) for _ in range(2))
         harness.run_until(lambda: len(server.handlers) == 2)
         for handler in server.handlers:
@@ -364,10 +366,10 @@ class TransportContract:
         harness.run_until(lambda: len(client.frames) == 50)
 
     def test_too_much_in_memory_altogether_stops_those_who_have_most_of_it(self, harness: TransportHarness) -> None:
-        def each(recorder: Recorder, content: memoryview) -> None:
+        def each(recorder: RecordingHandler, content: memoryview) -> None:
             recorder.connection.send([bytes(700_000) if bytes(content) == b"much" else b"little"])
 
-        server = Server(harness, each, Limits(held_bytes_max=100_000_000, all_held_bytes_max=4_000_000))
+        server = ServerSide(harness, each, Limits(held_bytes_max=100_000_000, all_held_bytes_max=4_000_000))
         hogs = [connect(harness, server.listener.address) for _ in range(3)]
         modest = connect(harness, server.listener.address)
         for hog in hogs:
@@ -418,7 +420,7 @@ class TransportContract:
         assert (client.ends, server.ends) == ([None], [None])
 
     def test_an_answer_before_the_close_arrives_though_more_was_asked(self, harness: TransportHarness) -> None:
-        def each(recorder: Recorder, content: memoryview) -> None:
+        def each(recorder: RecordingHandler, content: memoryview) -> None:
             recorder.connection.send([b"no"])
             recorder.connection.close("that is enough")
 
@@ -454,12 +456,12 @@ class TransportContract:
         assert len(client.ends) == len(server.ends) == 1
 
     def test_a_handler_that_raises_costs_its_connection_only(self, harness: TransportHarness) -> None:
-        def each(recorder: Recorder, content: memoryview) -> None:
+        def each(recorder: RecordingHandler, content: memoryview) -> None:
             if bytes(content) == b"bad":
                 raise RuntimeError("cannot")
             echo(recorder, content)
 
-        server = Server(harness, each)
+        server = ServerSide(harness, each)
         first, second = (connect(harness, server.listener.address) for _ in range(2))
         first.connection.send([b"bad"])
         first.connection.send([b"good"])
@@ -519,7 +521,7 @@ class TransportContract:
     # --- listening and connecting
 
     def test_a_port_in_use_is_a_clear_error(self, harness: TransportHarness) -> None:
-        server = Server(harness)
+        server = ServerSide(harness)
         host, port = server.listener.address
         assert port > 0
         with pytest.raises(TransportError, match=f"{port}.*in use"):
@@ -531,7 +533,7 @@ class TransportContract:
         again.close()
 
     def test_nobody_listens(self, harness: TransportHarness) -> None:
-        server = Server(harness)
+        server = ServerSide(harness)
         address = server.listener.address
         server.listener.close()
         outcomes: list[Connection | TransportError] = []
@@ -542,7 +544,7 @@ class TransportContract:
         assert str(address[1]) in str(outcomes[0])
 
     def test_a_closed_listener_leaves_its_connections(self, harness: TransportHarness) -> None:
-        server = Server(harness, echo)
+        server = ServerSide(harness, echo)
         client = connect(harness, server.listener.address)
         harness.run_until(lambda: bool(server.handlers))
         server.listener.close()
@@ -550,7 +552,7 @@ class TransportContract:
         harness.run_until(lambda: bool(client.frames))
 
     def test_connections_beyond_the_limit_are_closed_with_one_line(self, harness: TransportHarness) -> None:
-        server = Server(harness, echo, Limits(connections_max=2))
+        server = ServerSide(harness, echo, Limits(connections_max=2))
         kept = [connect(harness, server.listener.address) for _ in range(2)]
         harness.run_until(lambda: len(server.handlers) == 2)
         refused = [connect(harness, server.listener.address) for _ in range(3)]
@@ -564,12 +566,12 @@ class TransportContract:
         harness.run_until(lambda: bool(late.frames))
 
     def test_no_handler_for_an_opened_connection_closes_it(self, harness: TransportHarness) -> None:
-        server = Server(harness)
+        server = ServerSide(harness)
         harness.transport.connect(server.listener.address, lambda _outcome: None, timeout_ms=5000, limits=LIMITS)
         harness.run_until(lambda: bool(server.handlers) and bool(server.handlers[0].ends))
 
     def test_many_connections_leave_nothing_behind(self, harness: TransportHarness) -> None:
-        server = Server(harness, echo)
+        server = ServerSide(harness, echo)
         before = harness.open_things()
         for _ in range(20):
             clients = [connect(harness, server.listener.address) for _ in range(50)]

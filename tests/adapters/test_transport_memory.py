@@ -9,7 +9,16 @@ from barnabas.adapters.transport_memory import MemoryNetwork, MemoryTransport, N
 from barnabas.adapters.transport_tcp import Reactor
 from barnabas.ports.storage import Region
 from barnabas.ports.transport import Connection, TransportError
-from barnabas.testing.contracts.transport import LIMITS, Bytes, Recorder, Server, TransportContract, connect, echo, pair
+from barnabas.testing.contracts.transport import (
+    LIMITS,
+    Bytes,
+    RecordingHandler,
+    ServerSide,
+    TransportContract,
+    connect,
+    echo,
+    pair,
+)
 
 SLOW = NetworkFaults(latency_ms_min=1, latency_ms_max=10)
 
@@ -40,11 +49,13 @@ class TestMemoryTransport(TransportContract):
         yield MemoryHarness(SLOW if request.param == "slow" else None)
 
 
-def _across(faults: NetworkFaults | None = None, seed: int = 1) -> tuple[MemoryHarness, Recorder, Recorder]:
+def _across(
+    faults: NetworkFaults | None = None, seed: int = 1
+) -> tuple[MemoryHarness, RecordingHandler, RecordingHandler]:
     """A connection between the nodes `client` and `broker`."""
     harness = MemoryHarness(faults, seed)
     harness.transport = harness.network.transport("broker")
-    server = Server(harness, echo)
+    server = ServerSide(harness, echo)
     harness.transport = harness.network.transport("client")
     client = connect(harness, server.listener.address)
     harness.run_until(lambda: bool(server.handlers))
@@ -150,7 +161,7 @@ def test_it_runs_on_a_real_scheduler() -> None:
         outcome.send([b"hello"])
         return Client()
 
-    listener = transport.listen(("127.0.0.1", 0), lambda connection: Recorder(connection, echo), LIMITS)
+    listener = transport.listen(("127.0.0.1", 0), lambda connection: RecordingHandler(connection, echo), LIMITS)
     transport.connect(listener.address, opened, timeout_ms=1000, limits=LIMITS)
     reactor.run()
     assert answers == [b"hello"]

@@ -24,8 +24,8 @@ from barnabas.ports.words import Position
 from barnabas.testing.contracts.transport import (
     LIMITS,
     Bytes,
-    Recorder,
-    Server,
+    RecordingHandler,
+    ServerSide,
     TransportContract,
     all_ended,
     connect,
@@ -110,7 +110,7 @@ class TestTcpWithoutSendfile(TransportContract):
 
 
 @contextmanager
-def raw_client(harness: TcpHarness, server: Server) -> Iterator[socket.socket]:
+def raw_client(harness: TcpHarness, server: ServerSide) -> Iterator[socket.socket]:
     with socket.create_connection(server.listener.address) as sock:
         sock.setblocking(False)
         known = len(server.handlers)
@@ -139,7 +139,7 @@ def read_frames(harness: TcpHarness, sock: socket.socket, count: int) -> list[by
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 104_857_601, 2**31 - 1, 0x47455420])
 def test_lengths_that_are_none_close_the_connection(harness: TcpHarness, size: int) -> None:
-    server = Server(harness, echo)
+    server = ServerSide(harness, echo)
     with raw_client(harness, server) as sock:
         sock.send(struct.pack(">i", 5) + b"hello" + struct.pack(">i", size) + b"junk")
         harness.run_until(lambda: bool(server.handlers[0].ends))
@@ -149,7 +149,7 @@ def test_lengths_that_are_none_close_the_connection(harness: TcpHarness, size: i
 
 
 def test_frames_cut_anywhere_arrive_whole(harness: TcpHarness) -> None:
-    server = Server(harness, echo)
+    server = ServerSide(harness, echo)
     chance = random.Random(3)
     sent = [chance.randbytes(chance.choice((1, 4, 50, 300))) for _ in range(60)]
     stream = b"".join(struct.pack(">i", len(content)) + content for content in sent)
@@ -164,7 +164,7 @@ def test_frames_cut_anywhere_arrive_whole(harness: TcpHarness) -> None:
 
 
 def test_random_bytes_harm_nobody_else(harness: TcpHarness) -> None:
-    server = Server(harness, echo, Limits(frame_bytes_max=1000))
+    server = ServerSide(harness, echo, Limits(frame_bytes_max=1000))
     client = connect(harness, server.listener.address)
     chance = random.Random(5)
     for _ in range(30):
@@ -178,7 +178,7 @@ def test_random_bytes_harm_nobody_else(harness: TcpHarness) -> None:
 
 
 def test_an_end_within_a_frame_is_an_error(harness: TcpHarness) -> None:
-    server = Server(harness)
+    server = ServerSide(harness)
     with raw_client(harness, server) as sock:
         sock.send(struct.pack(">i", 100) + b"half")
     harness.run_until(lambda: bool(server.handlers[0].ends))
@@ -187,7 +187,7 @@ def test_an_end_within_a_frame_is_an_error(harness: TcpHarness) -> None:
 
 
 def test_a_reset_is_an_error_without_a_line(harness: TcpHarness) -> None:
-    server = Server(harness)
+    server = ServerSide(harness)
     with raw_client(harness, server) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     harness.run_until(lambda: bool(server.handlers[0].ends))
@@ -197,7 +197,7 @@ def test_a_reset_is_an_error_without_a_line(harness: TcpHarness) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads its own size from /proc")
 def test_a_claimed_length_takes_no_memory(harness: TcpHarness) -> None:
-    server = Server(harness)
+    server = ServerSide(harness)
     socks = []
     before = _resident_bytes()
     for _ in range(300):
@@ -223,7 +223,7 @@ def _resident_bytes() -> int:
 
 def test_answers_that_come_up_in_one_turn_leave_together(harness: TcpHarness) -> None:
     """Those of callbacks and timers; each alone would cost a call to the system."""
-    server = Server(harness)
+    server = ServerSide(harness)
     unsent: list[int] = []
 
     def answer(content: bytes) -> None:
@@ -241,7 +241,7 @@ def test_answers_that_come_up_in_one_turn_leave_together(harness: TcpHarness) ->
 
 
 def test_what_was_gathered_leaves_before_a_connection_closes(harness: TcpHarness) -> None:
-    server = Server(harness)
+    server = ServerSide(harness)
 
     def answer_and_close() -> None:
         server.handlers[0].connection.send([b"last"])
@@ -264,7 +264,7 @@ def test_a_truncated_file_closes_the_connection(harness: TcpHarness) -> None:
 
 
 def test_a_peer_that_goes_away_while_a_file_is_sent(harness: TcpHarness) -> None:
-    server = Server(harness)
+    server = ServerSide(harness)
     with raw_client(harness, server) as sock:
         handler = server.handlers[0]
         for _ in range(3):
@@ -278,7 +278,7 @@ def test_a_peer_that_goes_away_while_a_file_is_sent(harness: TcpHarness) -> None
 
 
 def test_answers_to_frames_that_came_together_leave_together(harness: TcpHarness) -> None:
-    server = Server(harness, echo)
+    server = ServerSide(harness, echo)
     with raw_client(harness, server) as sock:
         sock.send((struct.pack(">i", 5) + b"hello") * 20)
         harness.run_until(lambda: len(server.handlers[0].frames) == 20)
@@ -286,7 +286,7 @@ def test_answers_to_frames_that_came_together_leave_together(harness: TcpHarness
 
 
 def test_a_delayed_answer_never_goes_to_a_later_connection(harness: TcpHarness) -> None:
-    server = Server(harness)
+    server = ServerSide(harness)
     with raw_client(harness, server):
         old = server.handlers[0]
     harness.run_until(lambda: bool(old.ends))
@@ -297,7 +297,7 @@ def test_a_delayed_answer_never_goes_to_a_later_connection(harness: TcpHarness) 
 
 
 def test_a_peer_that_takes_nothing_is_given_up(harness: TcpHarness) -> None:
-    server = Server(harness, limits=Limits(idle_ms=50))
+    server = ServerSide(harness, limits=Limits(idle_ms=50))
     with raw_client(harness, server):
         handler = server.handlers[0]
         handler.connection.send([b"x" * 30_000_000])
@@ -311,7 +311,7 @@ def test_a_peer_that_takes_nothing_is_given_up(harness: TcpHarness) -> None:
 
 def test_ipv6(harness: TcpHarness) -> None:
     try:
-        listener = harness.transport.listen(("::1", 0), lambda connection: Recorder(connection, echo), LIMITS)
+        listener = harness.transport.listen(("::1", 0), lambda connection: RecordingHandler(connection, echo), LIMITS)
     except TransportError as error:
         pytest.skip(str(error))
     client = connect(harness, listener.address)
@@ -321,7 +321,7 @@ def test_ipv6(harness: TcpHarness) -> None:
 
 
 def test_a_name_is_resolved_and_every_address_tried(harness: TcpHarness) -> None:
-    server = Server(harness, echo)
+    server = ServerSide(harness, echo)
     client = connect(harness, ("localhost", server.listener.address[1]))
     client.connection.send([b"hello"])
     harness.run_until(lambda: bool(client.frames))
@@ -366,7 +366,7 @@ def test_an_address_that_cannot_be_listened_on(harness: TcpHarness, host: str, h
 
 
 def test_without_descriptors_it_waits_and_accepts_later(harness: TcpHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server(harness, echo)
+    server = ServerSide(harness, echo)
     monkeypatch.setattr("barnabas.adapters.transport_tcp.listener._BACK_OFF_MS", 20.0)
     real_accept, failures = socket.socket.accept, [1, 2, 3]
 
@@ -385,7 +385,7 @@ def test_without_descriptors_it_waits_and_accepts_later(harness: TcpHarness, mon
 
 
 def test_stopping_closes_everything_once(harness: TcpHarness) -> None:
-    server = Server(harness, echo)
+    server = ServerSide(harness, echo)
     clients = [connect(harness, server.listener.address) for _ in range(3)]
     attempts: list[Connection | TransportError] = []
     harness.transport.connect(
@@ -398,21 +398,21 @@ def test_stopping_closes_everything_once(harness: TcpHarness) -> None:
     with pytest.raises(ClosedError):
         harness.transport.connect(("127.0.0.1", 1), attempts.append, timeout_ms=1, limits=LIMITS)
     with pytest.raises(ClosedError):
-        harness.transport.listen(("127.0.0.1", 0), Recorder, LIMITS)
+        harness.transport.listen(("127.0.0.1", 0), RecordingHandler, LIMITS)
 
 
 def test_a_close_in_a_handler_of_another_connection_leaves_the_frame_alone(harness: TcpHarness) -> None:
     """The shared receive buffer belongs to the handler that runs."""
     seen: list[bytes] = []
 
-    def each(recorder: Recorder, content: memoryview) -> None:
+    def each(recorder: RecordingHandler, content: memoryview) -> None:
         for other in server.handlers:
             if other is not recorder:
                 other.connection.send([b"bye"])
                 other.connection.close()
         seen.append(bytes(content))
 
-    server = Server(harness, each)
+    server = ServerSide(harness, each)
     with raw_client(harness, server) as first, raw_client(harness, server) as second:
         second.setblocking(True)
         second.sendall(b"\xff" * 3)  # unread bytes of the one that is closed
@@ -429,7 +429,7 @@ def region_protocol_check(region: FileRegion, other: Bytes) -> tuple[Region, Reg
 # --- memory that all connections share
 
 
-def _halves(harness: TcpHarness, server: Server, count: int, size: int) -> list[socket.socket]:
+def _halves(harness: TcpHarness, server: ServerSide, count: int, size: int) -> list[socket.socket]:
     """Peers that have sent a frame of `size` but for its last byte, or as much of that as is read from them."""
     peers = [socket.create_connection(server.listener.address) for _ in range(count)]
     for peer in peers:
@@ -446,7 +446,7 @@ def _halves(harness: TcpHarness, server: Server, count: int, size: int) -> list[
 
 
 def test_one_half_frame_at_a_time_goes_on_when_memory_is_short(harness: TcpHarness) -> None:
-    server = Server(harness, limits=Limits(all_held_bytes_max=1_000_000))
+    server = ServerSide(harness, limits=Limits(all_held_bytes_max=1_000_000))
     clients = [connect(harness, server.listener.address) for _ in range(8)]
     for client in clients:
         client.connection.send([bytes(9_000_000)])
@@ -458,7 +458,7 @@ def test_who_stops_in_the_middle_of_a_frame_while_memory_is_short_is_closed(
     harness: TcpHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barnabas.adapters.transport_tcp.connection._STALLED_MS", 50.0)
-    server = Server(harness, limits=Limits(all_held_bytes_max=1_000_000))
+    server = ServerSide(harness, limits=Limits(all_held_bytes_max=1_000_000))
     stalled = _halves(harness, server, 3, 20_000_000)
     client = connect(harness, server.listener.address)
     client.connection.send([b"small"])

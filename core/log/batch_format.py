@@ -45,14 +45,14 @@ class BatchFormat:
             return Loaded(())
         listing = folder.files()
         for number, segment in enumerate(segments[:-1]):
-            next_base = segments[number + 1].base_offset
+            next_base = segment.next_offset = segments[number + 1].base_offset
             if not recover or next_base <= recovery_point:
                 loader.check_indexes(segment, listing, next_base)
-        end: int | None = None
-        if not recover:
-            recovery_point = LONG_MAX
-            loader.check_indexes(segments[-1], listing, segments[-1].base_offset + INT_MAX)
-            end = loader.load_end(segments[-1])
-        if end is None:
-            segments, end = loader.recover(segments, recovery_point)
-        return Loaded(segments, end, min(recovery_point, end))
+        if recover:
+            segments, end = loader.recover(segments, recovery_point, recovery_point)
+            return Loaded(segments, end, min(recovery_point, end))
+        loader.check_indexes(segments[-1], listing, segments[-1].base_offset + INT_MAX)
+        found = loader.load_end(segments[-1], recovery_point)
+        if found is None:
+            segments, found = loader.recover(segments, LONG_MAX, recovery_point)
+        return Loaded(segments, found, found)

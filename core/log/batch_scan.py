@@ -1,11 +1,11 @@
 """Going from batch to batch through a segment file, in chunks of bounded size."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from crc32c import crc32c
 
 from ...ports.errors import ApiError, BarnabasError
-from ...ports.storage import File
 from ..message.batch_header import CRC_COVERS_FROM, HEADER_SIZE, BatchHeader, crc_valid, parse_header
 
 BatchIterator = Iterator[tuple[int, BatchHeader]]
@@ -14,6 +14,14 @@ BatchIterator = Iterator[tuple[int, BatchHeader]]
 SCAN_CHUNK_BYTES = 1 << 20
 LOOKUP_CHUNK_BYTES = 4096 + HEADER_SIZE
 """About one index interval: a lookup mostly needs a single read."""
+
+
+class Readable(Protocol):
+    """A file, or what stands for one."""
+
+    def read(self, position: int, size: int, /) -> bytes:
+        """Up to `size` bytes from `position`, shorter at the end."""
+        ...
 
 
 class BadBatch(BarnabasError):
@@ -26,7 +34,7 @@ class BadBatch(BarnabasError):
 
 
 def scan_batches(
-    file: File, position: int, end: int, *, chunk_bytes: int = SCAN_CHUNK_BYTES, check_crc: bool = False
+    file: Readable, position: int, end: int, *, chunk_bytes: int = SCAN_CHUNK_BYTES, check_crc: bool = False
 ) -> BatchIterator:
     """(position, header) of each batch in [position, end) of the file; holds about `chunk_bytes` in memory.
 
@@ -49,7 +57,7 @@ def scan_batches(
         if check_crc:
             if at + size > len(chunk) and size <= chunk_bytes:
                 chunk, chunk_at, at = file.read(position, min(chunk_bytes, end - position)), position, 0
-            valid = crc_valid(chunk, header, at) if at + size <= len(chunk) else _crc_valid(file, position, header)
+            valid = crc_valid(chunk, header, at) if at + size <= len(chunk) else crc_matches(file, position, header)
             if not valid:
                 raise BadBatch(position, "the CRC-32C does not match the content")
         yield position, header
@@ -58,8 +66,8 @@ def scan_batches(
             read_bytes = chunk_bytes if size * 4 <= chunk_bytes else HEADER_SIZE
 
 
-def _crc_valid(file: File, position: int, header: BatchHeader) -> bool:
-    """For a batch larger than a chunk: the CRC piece by piece."""
+def crc_matches(file: Readable, position: int, header: BatchHeader) -> bool:
+    """True if the batch there has the CRC-32C of its header; read piece by piece."""
     at, end, crc = position + CRC_COVERS_FROM, position + header.size, 0
     while at < end:
         piece = file.read(at, min(SCAN_CHUNK_BYTES, end - at))

@@ -77,6 +77,11 @@ class ClassicSegment:
         position = offset - self.base_offset
         return (position, 0) if 0 <= position < self.size else None
 
+    first_intact = locate
+
+    def intact_until(self, position: int) -> int:  # noqa: ARG002  readers cannot pass damage: recovery cuts it off
+        return self.size
+
     def region(self, position: int, size: int) -> Region:
         return self.file.region(position, size)
 

@@ -30,8 +30,7 @@ class Durability:
         """The log stands as it was found, `in_order` if an orderly stop has left it so."""
         self.recovery_point = recovery_point
         self.appended = end - recovery_point
-        if in_order:
-            self._found = self._state()
+        self._found = self._state() if in_order else None
 
     @property
     def is_as_found(self) -> bool:

@@ -7,9 +7,10 @@ from attrs import field
 from ...ports.storage import FileInfo, Folder
 from ...ports.values import frozen
 from ..message.batch_header import BatchHeader
-from .batch_scan import BadBatch, scan_batches
+from .batch_scan import BadBatch, BatchIterator, scan_batches
 from .checkpoints import LEADER_EPOCHS, PARTITION_METADATA
 from .config import LogConfig
+from .damage import Gap, walk
 from .names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -21,7 +22,8 @@ from .names import (
     TIME_INDEX_SUFFIX,
     segment_file,
 )
-from .segment import NO_TIMESTAMP, Segment, SegmentFiles
+from .segment import NO_TIMESTAMP, Segment
+from .segment_files import SegmentFiles
 from .sparse_index import OFFSET_ENTRY, TIME_ENTRY, Entry, IndexDamaged
 
 _OWN_FILES = {LEADER_EPOCHS, PARTITION_METADATA}
@@ -118,10 +120,7 @@ class Loader:
         if not problem:
             return
         self.report(f"{self.folder.name}/{segment.index.name}: {problem}; rebuilding the indexes")
-        try:
-            segment.rebuild_indexes()
-        except BadBatch as error:
-            self.report(f"{self.folder.name}/{segment.names[0]} is damaged {error}")
+        segment.rebuild_indexes()
         segment.write_indexes()
 
     def _index_problem(self, segment: Segment, listing: Mapping[str, FileInfo], next_base: int) -> str | None:
@@ -151,18 +150,23 @@ class Loader:
             return f"the last time entry {last_time} is outside the segment"
         return None
 
-    def load_end(self, segment: Segment) -> int | None:
-        """The next offset of the newest segment after an orderly stop; None when it must be recovered after all."""
+    def load_end(self, segment: Segment, recovery_point: int) -> int | None:
+        """The next offset of the newest segment after an orderly stop, which has left the recovery point there, if it
+        is known; None when the segment must be recovered after all."""
         try:
-            return segment.load_end()
+            end = segment.load_end()
+            if end == recovery_point or not recovery_point:
+                return end
+            raise BadBatch(segment.size, f"the next offset is {end}, and was {recovery_point}")
         except (IndexDamaged, BadBatch) as error:
             self.report(f"{self.folder.name}/{segment.names[0]} does not end as an orderly stop leaves it: {error}")
             return None
 
-    def recover(self, segments: list[Segment], recovery_point: int) -> tuple[list[Segment], int]:
+    def recover(self, segments: list[Segment], recovery_point: int, likely_end: int = -1) -> tuple[list[Segment], int]:
         """Scan every segment that reaches beyond the recovery point: (the segments that stay, the log end offset).
 
-        At the first bad batch the segment is cut and all later ones are deleted.
+        At the first bad batch from the recovery point on the segment is cut and all later ones are deleted. What is
+        damaged below was durable: no torn write, and no reason to give up what is intact behind it.
         """
         end = segments[0].base_offset
         scanned = 0
@@ -174,7 +178,9 @@ class Loader:
             if segment.base_offset > end and number:
                 self.report(f"{self.folder.name}: offsets {end} to {segment.base_offset - 1} are not there")
             size = segment.size
-            end, problem = self._recover_segment(segment, later[0].base_offset if later else None)
+            end, problem = self._recover_segment(
+                segment, later[0].base_offset if later else None, recovery_point, likely_end
+            )
             scanned += size
             if scanned >= _PROGRESS_BYTES:
                 self.report(f"{self.folder.name}: recovering, {number + 1} of {len(segments)} segments")
@@ -190,28 +196,45 @@ class Loader:
                 return segments[: number + 1], end
         return segments, end
 
-    def _recover_segment(self, segment: Segment, next_base: int | None) -> tuple[int, BadBatch | None]:
+    def _recover_segment(
+        self, segment: Segment, next_base: int | None, recovery_point: int, likely_end: int
+    ) -> tuple[int, BadBatch | None]:
         """(the next offset, what was found at the cut or None)."""
-        expected = segment.base_offset
+        end = segment.base_offset
+        items = walk(
+            segment.file,
+            0,
+            segment.size,
+            expected=end,
+            below=segment.next_offset if next_base is None else min(next_base, segment.next_offset),
+            check_crc=True,
+            bridge_below=recovery_point,
+            likely_end=likely_end if next_base is None else next_base,
+        )
 
-        def check(position: int, header: BatchHeader) -> None:
-            nonlocal expected
-            if header.base_offset < expected:
-                raise BadBatch(position, f"base offset {header.base_offset}, at least {expected} is expected")
-            if next_base is not None and header.next_offset > next_base:
-                raise BadBatch(position, f"offsets up to {header.last_offset}, but the next segment is at {next_base}")
-            expected = header.next_offset
-            self.seen(header)
+        def good() -> BatchIterator:
+            nonlocal end
+            for item in items:
+                if not isinstance(item, Gap):
+                    end = item[1].next_offset
+                    self.seen(item[1])
+                    yield item
+                elif item.intact_behind:
+                    segment.note_gap(item)
+                else:
+                    raise BadBatch(item.position, item.reason)
 
         problem = None
         try:
-            segment.index_batches(scan_batches(segment.file, 0, segment.size, check_crc=True), check)
+            segment.index_batches(good())
         except BadBatch as error:
             problem = error
             segment.file.truncate(segment.size)
+        segment.next_offset = end
         if next_base is not None and problem is None:
+            segment.next_offset = next_base
             segment.write_indexes()
-        return expected, problem
+        return end, problem
 
 
 def _is_small_file(name: str) -> bool:

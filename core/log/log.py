@@ -11,12 +11,13 @@ from attrs import evolve
 
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, ClosedError
+from ...ports.errors import ApiError
 from ...ports.storage import Folder, StorageError
 from ...ports.words import TopicPartition
 from ..message.batch_header import BatchHeader
 from ..message.codec import Codecs
 from ..traffic.steps import Steps
+from . import losses
 from .checkpoints import format_epochs, read_epochs
 from .config import LONG_MAX, LogConfig
 from .durability import Durability
@@ -29,7 +30,7 @@ from .producer_state import ProducerStates
 from .producer_state_files import ProducerLedger
 from .results import EMPTY_SLICE, Appended, LogSlice, TimestampOffset
 from .retention import DeletionPolicy, removable
-from .segment_list import FoundRecord, SegmentList
+from .segment_list import FoundRecord, SegmentList, among_present
 
 __all__ = ["Appended", "Log", "LogSlice", "TimestampOffset"]
 
@@ -112,6 +113,8 @@ class Log:
         self._durable.flushed_at(now_ms)
         if not loaded.segments:
             self._start_anew(max(0, log_start_offset), now_ms)
+            if recovery_point > self._end:
+                self._go_on_behind(recovery_point, now_ms)
             return
         self._segments = SegmentList(loaded.segments)
         self._end = loaded.end
@@ -121,9 +124,20 @@ class Log:
             self._begin_anew(self._start, now_ms)
             return
         self._durable.opened(loaded.recovery_point, self._end, in_order=not recover)
+        if loaded.end < recovery_point:
+            self._go_on_behind(recovery_point, now_ms)
         self._ledger.load(self._segments.items, self._end, now_ms)
         self.epochs.truncate_from_end(self._end)
         self.epochs.truncate_from_start(self._start)
+
+    def _go_on_behind(self, recovery_point: int, now_ms: int) -> None:
+        self._report(losses.end_lost(self.topic_partition, self._end, recovery_point, self._format))
+        if self._format.flushed_only:
+            return
+        kept = losses.without_empty_end(self._segments.items)
+        self._segments = SegmentList((*kept, self._new_segment(recovery_point, now_ms)))
+        self._start, self._end = max(self._start, self._segments.bases[0]), recovery_point
+        self._durable.opened(recovery_point, recovery_point, in_order=False)
 
     # --- what it is
 
@@ -190,10 +204,9 @@ class Log:
     def append(self, records: memoryview, *, leader_epoch: int, now_ms: int, allows_zstd: bool = True) -> Appended:
         """Append a client's record batch at the log end; offset and leader epoch are set in `records`, in place.
 
-        Visible to `read` on return (a classic set when it is flushed), durable after a flush. A batch that an
-        idempotent producer sends again is not appended again: the answer is the first one. Raises `ApiError` for what a
-        client may not append (see `admit`, `ProducerStates.check`) and `StorageError` when it cannot be written; the
-        log is then as it was.
+        Visible to `read` on return (a classic set when it is flushed), durable after a flush. What an idempotent
+        producer sends again is not appended again: the answer is the first one. Raises `ApiError` for what a client may
+        not append (`admit`, `ProducerStates.check`), `StorageError` when it cannot be written: the log is as it was.
         """
         if self._durable.failure is not None:
             raise StorageError(f"{self.topic_partition} takes no more records until a restart: {self._durable.failure}")
@@ -298,19 +311,7 @@ class Log:
         return self._looking(lambda segments: segments.first_at_largest(self._start, self._end, self._codecs))
 
     def _looking(self, find: Callable[[SegmentList], Steps[FoundRecord | None]]) -> Steps[TimestampOffset | None]:
-        while True:
-            segments = self._segments
-            try:
-                found = yield from find(segments)
-            except (StorageError, ClosedError):
-                if self.closed:
-                    raise ApiError(
-                        ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} was closed meanwhile"
-                    ) from None
-                if set(segments.items) <= set(self._segments.items):
-                    raise
-                continue  # one of them has been taken away meanwhile
-            return self._with_epoch(found)
+        return self._with_epoch((yield from among_present(self, lambda: self._segments, find)))
 
     def _with_epoch(self, found: FoundRecord | None) -> TimestampOffset | None:
         if found is None:

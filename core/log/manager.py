@@ -268,6 +268,9 @@ class LogManager:
         failed = next((folder for folder in self._folders if folder.failure is not None), None)
         if failed is not None and not is_new:
             raise StorageError(f"{partition} may be in {failed.log_dir.path}, which is out of use: {failed.failure}")
+        if is_new:
+            for folder in self._folders:
+                folder.forget(partition)
         usable = [folder for folder in self._folders if folder.failure is None]
         if not usable:
             raise StorageError(f"no data folder can be used: {self._folders[0].failure}")

@@ -4,11 +4,10 @@ A snapshot is named by the offset up to which (exclusive) it knows everything. I
 below it are durable, with the next flush; until then, and where it is missing or damaged, the batches are read instead.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...ports.storage import Folder, StorageError
 from ..message.batch_header import BatchHeader
-from .batch_scan import BadBatch, scan_batches
 from .format import LogSegment
 from .names import SEGMENT_FILE, SNAPSHOT_SUFFIX, segment_file
 from .producer_state import ProducerStates
@@ -99,7 +98,7 @@ class ProducerLedger:
                 entries -= segment.index.count + 1
         earlier = ProducerStates()
         for segment, position in reversed(places):
-            for header in self._batches(segment, position):
+            for _, header in segment.batches(position):
                 if header.next_offset > offset:
                     break
                 _note(earlier, header, now_ms)
@@ -111,19 +110,12 @@ class ProducerLedger:
             next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
             if next_base <= start or segment.base_offset >= end or not segment.size:
                 continue
-            found = segment.locate(start) if start > segment.base_offset else (0, 0)
-            for header in self._batches(segment, found[0] if found is not None else segment.size):
+            found = segment.first_intact(start) if start > segment.base_offset else (0, 0)
+            for _, header in segment.batches(found[0] if found is not None else segment.size):
                 if header.base_offset >= end:
                     break
                 if header.base_offset >= start:
                     _note(states, header, min(now_ms, max(header.max_timestamp, segment.modified_ms)))
-
-    def _batches(self, segment: Segment, position: int) -> Iterator[BatchHeader]:
-        try:
-            for _, header in scan_batches(segment.file, position, segment.size):
-                yield header
-        except BadBatch as error:
-            self._report(f"{self._folder.name}/{segment.names[0]} is damaged {error}")
 
     # --- while the log is open
 

@@ -2,17 +2,20 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.storage import File, Folder, Region
+from ...ports.storage import File, Folder, Region, StorageError
 from ..message.batch_header import HEADER_SIZE, BatchHeader
 from .batch_scan import LOOKUP_CHUNK_BYTES, BadBatch, BatchIterator, scan_batches
-from .config import LogConfig
+from .config import LONG_MAX, LogConfig
+from .damage import Gap, OffsetsDamaged, walk
 from .format import Admitted
 from .names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from .segment_files import SegmentFiles
+from .segment_search import search
 from .sparse_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, SparseIndex
 
 T = TypeVar("T")
@@ -24,15 +27,6 @@ INT_MAX = 2**31 - 1
 _RECENT_MIN, _RECENT_MAX = 384, 512
 
 
-class SegmentFiles(NamedTuple):
-    """What a listing of the folder tells of a segment's files; -1 = missing."""
-
-    log_bytes: int = 0
-    index_bytes: int = -1
-    time_index_bytes: int = -1
-    modified_ms: int = 0
-
-
 class Segment:
     """Owner thread only, except that regions and files already handed out may be used by others."""
 
@@ -42,16 +36,18 @@ class Segment:
         "_folder",
         "_largest",
         "_name",
-        "_rebuilt_in_vain",
+        "_rebuilt",
         "_recent_ends",
         "_recent_floor",
         "_recent_positions",
         "base_offset",
         "bytes_since_entry",
         "created_ms",
+        "gaps",
         "index",
         "index_interval_bytes",
         "modified_ms",
+        "next_offset",
         "report",
         "size",
         "time_index",
@@ -74,6 +70,10 @@ class Segment:
         self.index_interval_bytes = index_interval_bytes
         self.report = report
         self.bytes_since_entry = 0
+        self.next_offset = min(base_offset + INT_MAX + 1, LONG_MAX) if files.log_bytes else base_offset
+        """No batch reaches it: where the next segment begins or the log ends, once that is known."""
+        self.gaps: tuple[Gap, ...] = ()
+        """The damage found so far, in order."""
         self._folder = folder
         self._file: File | None = None
         self._name = segment_file(base_offset, LOG_SUFFIX)
@@ -83,7 +83,7 @@ class Segment:
         )
         self._largest: tuple[int, int] | None = None if files.log_bytes else (NO_TIMESTAMP, base_offset)
         self._first_timestamp: int | None = None
-        self._rebuilt_in_vain = False
+        self._rebuilt = False
         self._recent_floor = base_offset
         self._recent_ends = array("q")
         self._recent_positions = array("q")
@@ -112,6 +112,11 @@ class Segment:
     @property
     def names(self) -> list[str]:
         return [self._name, self.index.name, self.time_index.name]
+
+    @property
+    def path(self) -> str:
+        """What to call it in messages."""
+        return f"{self._folder.name}/{self._name}"
 
     # --- writing
 
@@ -150,6 +155,7 @@ class Segment:
             self._recent_floor = base_offset
         ends.append(last_offset + 1)
         self._recent_positions.append(position)
+        self.next_offset = last_offset + 1
         self._note(position, len(records), last_offset, header.max_timestamp)
         self.modified_ms = now_ms
 
@@ -200,20 +206,72 @@ class Segment:
             positions = self._recent_positions
             position = positions[index]
             return position, (positions[index + 1] if index + 1 < len(positions) else self.size) - position
-        return self._trusting_indexes(lambda: self._locate(offset))
+        gap = next((gap for gap in self.gaps if gap.first_offset <= offset < gap.next_offset), None)
+        if gap is not None:
+            raise OffsetsDamaged(self.path, gap)
+        try:
+            return self._locate(offset)
+        except (IndexDamaged, BadBatch):
+            return self._search(offset)
 
     def _locate(self, offset: int) -> tuple[int, int] | None:
+        """By the index. What is found counts if the batch behind it begins where it should."""
         base = self.base_offset
         entry = self.index.find(0, offset - base)
         delta, start = entry if entry is not None else (INT_MAX, 0)
         if entry is not None and not 0 <= start <= self.size - HEADER_SIZE:
             raise IndexDamaged(f"it points to position {start} of {self.size}")
-        for position, header in scan_batches(self.file, start, self.size, chunk_bytes=LOOKUP_CHUNK_BYTES):
-            if position == start and not base <= header.base_offset <= base + delta:
-                raise IndexDamaged(f"its entry for {base + delta} points to a batch at {header.base_offset}")
-            if header.base_offset + header.last_offset_delta >= offset:
-                return position, header.size
+        passed = [gap for gap in self.gaps if start < gap.end and gap.next_offset <= offset]
+        begin, expected, found = passed[-1].end if passed else start, -1, None
+        for position, header in scan_batches(self.file, begin, self.size, chunk_bytes=LOOKUP_CHUNK_BYTES):
+            if position == begin:
+                if not passed and not base <= header.base_offset <= base + delta:
+                    raise IndexDamaged(f"its entry for {base + delta} points to a batch at {header.base_offset}")
+            elif header.base_offset != expected:
+                raise BadBatch(position, f"base offset {header.base_offset} where {expected} is expected")
+            if found is not None:
+                return found
+            expected = header.next_offset
+            if expected > self.next_offset:
+                raise BadBatch(position, f"offsets up to {header.last_offset}, but the segment ends before")
+            if expected > offset:
+                found = position, header.size
+        return found
+
+    def _search(self, offset: int) -> tuple[int, int] | None:
+        """As `_locate`, where that came upon a contradiction: a hole, damage, or an index that is wrong."""
+        try:
+            return search(self, offset)
+        except IndexDamaged as error:
+            if not self._rebuilt:
+                self._rebuild(error)
+                return self.locate(offset)
+        return search(self, offset, by_index=False)
+
+    def first_intact(self, offset: int) -> tuple[int, int] | None:
+        """As `locate`, but of what can be read: behind the damage, if the offset is in some."""
+        while offset < self.next_offset or not self.size:
+            try:
+                return self.locate(offset) if self.size else None
+            except OffsetsDamaged as error:
+                offset = error.next_offset
         return None
+
+    def intact_until(self, position: int) -> int:
+        """Where the damage behind a position begins, as far as it is known; else the segment's size."""
+        return next((gap.position for gap in self.gaps if gap.position >= position), self.size)
+
+    def batches(self, position: int = 0) -> BatchIterator:
+        """The intact batches from the one at that position on. Raises `StorageError`."""
+        expected = None if position else self.base_offset
+        return self._intact(walk(self.file, position, self.size, expected=expected, below=self.next_offset))
+
+    def note_gap(self, gap: Gap) -> None:
+        """Remember damage, and report it the first time."""
+        if any(known.position <= gap.position < known.end for known in self.gaps):
+            return
+        self.gaps = tuple(sorted((*self.gaps, gap), key=lambda gap: gap.position))
+        self.report(f"{self.path} is {gap}")
 
     def position_before(self, offset: int, entries: int) -> int:
         """Where a batch begins, so many index entries before the one for `offset`; 0 where there are fewer.
@@ -259,7 +317,8 @@ class Segment:
     def first_timestamp(self) -> int:
         """The largest timestamp of the first batch, from which the age of the segment counts; -1 = none."""
         if self._first_timestamp is None:
-            self._first_timestamp = self.batch_header(0).max_timestamp if self.size else NO_TIMESTAMP
+            first = next(self.batches(), None)
+            self._first_timestamp = first[1].max_timestamp if first is not None else NO_TIMESTAMP
         return self._first_timestamp
 
     def batches_since(self, timestamp: int) -> BatchIterator:
@@ -269,15 +328,15 @@ class Segment:
             before = self.time_index.find(0, timestamp - 1)
             if before is None:
                 return 0
-            found = self._locate(self.base_offset + before[1] + 1)
+            found = self.first_intact(self.base_offset + before[1] + 1)
             return found[0] if found is not None else self.size
 
-        return scan_batches(self.file, self._trusting_indexes(start), self.size)
+        return self.batches(self._trusting_indexes(start))
 
     def largest_timestamp_batch(self) -> tuple[int, int] | None:
         """(position, size) of the batch with the largest timestamp; None when no record has one."""
         timestamp, offset = self._load_largest()
-        return self.locate(offset) if timestamp != NO_TIMESTAMP else None
+        return self.first_intact(offset) if timestamp != NO_TIMESTAMP else None
 
     # --- indexes that cannot be trusted
 
@@ -285,34 +344,44 @@ class Segment:
         """The result of `use`; if the index turns out to be damaged, once more with rebuilt indexes."""
         try:
             return use()
-        except (IndexDamaged, BadBatch) as error:
-            if not self._rebuilt_in_vain:
-                self.report(f"{self._folder.name}/{self.index.name} is damaged and rebuilt: {error}")
-                self._rebuild_as_far_as_possible()
+        except IndexDamaged as error:
+            if not self._rebuilt:
+                self._rebuild(error)
         try:
             return use()
-        except (IndexDamaged, BadBatch) as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self._folder.name}/{self._name} is damaged {error}") from error
+        except IndexDamaged as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self._folder.name}/{self.index.name}: {error}") from error
 
-    def _rebuild_as_far_as_possible(self) -> None:
+    def _rebuild(self, error: IndexDamaged) -> None:
+        self._rebuilt = True  # a scan of the whole segment: not at every read
+        self.report(f"{self._folder.name}/{self.index.name} is damaged and rebuilt: {error}")
+        self.rebuild_indexes()
         try:
-            self.rebuild_indexes()
-        except BadBatch as error:
-            self._rebuilt_in_vain = True  # it is the segment that is damaged: do not scan it at every read
-            self.report(f"{self._folder.name}/{self._name} is damaged {error}")
+            self.index.write()
+            self.time_index.write()
+        except StorageError as failed:
+            self.report(f"{self._folder.name}/{self.index.name} is rebuilt in memory only: {failed}")
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the batches. Raises `StorageError`, `BadBatch`."""
+        """Make both indexes anew from the intact batches. Raises `StorageError`."""
         size = self.size
+        batches = walk(self.file, 0, size, expected=self.base_offset, below=self.next_offset)
         try:
-            self.index_batches(scan_batches(self.file, 0, size))
+            self.index_batches(self._intact(batches))
         finally:
             self.size = size
 
-    def index_batches(self, batches: BatchIterator, seen: Callable[[int, BatchHeader], None] | None = None) -> None:
+    def _intact(self, items: Iterator[tuple[int, BatchHeader] | Gap]) -> BatchIterator:
+        for item in items:
+            if isinstance(item, Gap):
+                self.note_gap(item)
+            else:
+                yield item
+
+    def index_batches(self, batches: BatchIterator) -> None:
         """Begin the indexes anew and take in these batches, from the first of the segment on.
 
-        Afterwards the segment has the size of the batches taken. `seen` may refuse one by raising `BadBatch`.
+        Afterwards the segment has the size of the batches taken, also if `batches` raises.
         """
         self.index.clear()
         self.time_index.clear()
@@ -320,17 +389,13 @@ class Segment:
         self.size = self.bytes_since_entry = 0
         self._largest = (NO_TIMESTAMP, self.base_offset)
         for position, header in batches:
-            self._check_offsets(position, header)
-            if seen is not None:
-                seen(position, header)
             self._note(position, header.size, header.last_offset, header.max_timestamp)
 
     def _check_offsets(self, position: int, header: BatchHeader) -> None:
         """Raises `BadBatch` for offsets that no segment of this base holds."""
-        if not self.base_offset <= header.base_offset <= header.last_offset <= self.base_offset + INT_MAX:
-            raise BadBatch(
-                position, f"offsets {header.base_offset} to {header.last_offset} in the segment of {self.base_offset}"
-            )
+        first, last = header.base_offset, header.last_offset
+        if not self.base_offset <= first <= last <= self.base_offset + INT_MAX:
+            raise BadBatch(position, f"offsets {first} to {last} in the segment of {self.base_offset}")
 
     def load_end(self) -> int:
         """Read on from the last index entry to the end, to be able to append; returns the next offset.
@@ -347,18 +412,20 @@ class Segment:
             raise IndexDamaged(f"it points to position {start} of {self.size}")
         next_offset = self.base_offset
         for position, header in scan_batches(self.file, start, self.size):
-            if position == start and entry is not None and header.base_offset > self.base_offset + entry[0]:
-                raise IndexDamaged(
-                    f"its entry for {self.base_offset + entry[0]} points to a batch at {header.base_offset}"
-                )
-            if header.base_offset < next_offset:
-                raise BadBatch(position, f"base offset {header.base_offset}, at least {next_offset} is expected")
+            if position == start and entry is not None:
+                if header.base_offset > self.base_offset + entry[0]:
+                    raise IndexDamaged(
+                        f"its entry for {self.base_offset + entry[0]} points to a batch at {header.base_offset}"
+                    )
+            elif header.base_offset != next_offset:
+                raise BadBatch(position, f"base offset {header.base_offset} where {next_offset} is expected")
             self._check_offsets(position, header)
             next_offset = header.next_offset
             if header.max_timestamp > largest[0]:
                 largest = (header.max_timestamp, header.last_offset)
         self._largest = largest
         self.bytes_since_entry = self.size - start
+        self.next_offset = next_offset
         return next_offset
 
     def forget(self) -> None:
@@ -374,6 +441,7 @@ class Segment:
         """Cut off the batches from `position` on, whose offsets are `offset` and above. Raises `StorageError`."""
         self.file.truncate(position)
         self.size = position
+        self.gaps = tuple(gap for gap in self.gaps if gap.end <= position)
         try:
             self.index.truncate(1, position)
             self.time_index.truncate(1, offset - self.base_offset)
@@ -397,12 +465,14 @@ class Segment:
 
         The segment is the active one again. Raises `StorageError`.
         """
-        found = self.locate(offset) if self.size else None
+        found = self.first_intact(offset)
         if found is None:
             self.resume()
-            return offset
-        end = min(offset, self.batch_header(found[0]).base_offset)
-        self.truncate(found[0], end)
+            end = offset
+        else:
+            end = min(offset, self.batch_header(found[0]).base_offset)
+            self.truncate(found[0], end)
+        self.next_offset = end
         return end
 
     def rename(self, suffix: str) -> None:

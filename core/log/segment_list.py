@@ -1,19 +1,20 @@
 """The segments of a log as one immutable value: readers keep the one they have, a change makes another."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
-from ...ports.storage import File, Region
+from ...ports.errors import ApiError, ClosedError
+from ...ports.storage import File, Region, StorageError
+from ...ports.words import TopicPartition
 from ..message.batch_header import HEADER_SIZE, parse_header
 from ..message.batch_reader import decode_batch
 from ..message.codec import Codecs
 from ..traffic.steps import Steps
-from .batch_scan import BadBatch
+from .damage import Gap, OffsetsDamaged
 from .format import LogSegment
 from .retention import SegmentInfo
 from .segment import NO_TIMESTAMP
@@ -66,7 +67,10 @@ class SegmentList:
         return files
 
     def find(self, offset: int, limit: int, end: int) -> ReadStart | None:
-        """The place of the first batch that ends above `offset`, readable up to `limit`; None when there is none."""
+        """The place of the first batch that ends above `offset`, readable up to `limit`; None when there is none.
+
+        Raises `OffsetsDamaged` where the log goes on above `offset`, but none of it is there.
+        """
         if offset >= limit or offset >= end:
             return None
         bases, items = self.bases, self.items
@@ -77,13 +81,14 @@ class SegmentList:
             if found is None:
                 continue  # a gap at the end of the segment
             position, size = found
-            end_position = segment.size
+            end_position = segment.intact_until(position)
             if limit < (end if index == last else bases[index + 1]):
-                beyond = segment.locate(limit)
+                beyond = segment.first_intact(limit)
                 if beyond is not None:
-                    end_position = beyond[0]
+                    end_position = min(end_position, beyond[0])
             return ReadStart(index, position, size, end_position) if end_position > position else None
-        return None
+        lost = Gap(position=0, end=0, first_offset=offset, next_offset=end, reason="nothing was found of them")
+        raise OffsetsDamaged(items[-1].names[0], lost)
 
     def available_bytes(self, offset: int, limit: int, end: int, max_bytes: int) -> int:
         """Bytes of batches from `offset` up to `limit`, at most `max_bytes`."""
@@ -118,18 +123,15 @@ class SegmentList:
         for index, segment in enumerate(self.items):
             if self.next_offset(index, end) <= start or not segment.size or segment.largest_timestamp < timestamp:
                 continue
-            try:
-                for number, (position, header) in enumerate(segment.batches_since(timestamp), 1):
-                    if header.max_timestamp >= timestamp and header.last_offset >= start:
-                        batch = segment.region(position, header.size)
-                        found = yield from _first_in_batch(batch, timestamp, start, codecs)
-                        if found is not None:
-                            return found
-                        yield None
-                    elif not number % _HEADERS_PER_STEP:
-                        yield None
-            except BadBatch as error:
-                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{segment.names[0]} is damaged {error}") from error
+            for number, (position, header) in enumerate(segment.batches_since(timestamp), 1):
+                if header.max_timestamp >= timestamp and header.last_offset >= start:
+                    batch = segment.region(position, header.size)
+                    found = yield from _first_in_batch(batch, timestamp, start, codecs)
+                    if found is not None:
+                        return found
+                    yield None
+                elif not number % _HEADERS_PER_STEP:
+                    yield None
         return None
 
     def first_at_largest(self, start: int, end: int, codecs: Codecs) -> Steps[FoundRecord | None]:
@@ -173,6 +175,30 @@ class SegmentList:
                 )
             )
         return infos
+
+
+class Changing(Protocol):
+    """A log whose segments may go while somebody looks through them."""
+
+    closed: bool
+    topic_partition: TopicPartition
+
+
+def among_present(
+    log: Changing, segments: Callable[[], SegmentList], find: Callable[[SegmentList], Steps[FoundRecord | None]]
+) -> Steps[FoundRecord | None]:
+    """What `find` finds among the segments; once more when one of them has been taken away meanwhile."""
+    while True:
+        present = segments()
+        try:
+            return (yield from find(present))
+        except (StorageError, ClosedError):
+            if log.closed:
+                raise ApiError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{log.topic_partition} was closed meanwhile"
+                ) from None
+            if set(present.items) <= set(segments().items):
+                raise
 
 
 def _first_in_batch(batch: Region, timestamp: int, start: int, codecs: Codecs) -> Steps[FoundRecord | None]:

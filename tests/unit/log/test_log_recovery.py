@@ -90,7 +90,7 @@ def test_orderly_stop_opens_without_reading_the_segments(folder: Folder, monkeyp
 def test_killed(folder: Folder) -> None:
     log = _written(folder)
     assert log.recovery_point == 0
-    for recovery_point in (0, 5, 7, 12, 99):
+    for recovery_point in (0, 5, 7, 12):
         log = open_log(folder, recover=True, recovery_point=recovery_point, config=CONFIG)
         assert read_all(log) == _expected(12)
         assert log.recovery_point == min(12, recovery_point)
@@ -166,7 +166,11 @@ def test_what_is_below_the_recovery_point_is_not_read(folder: Folder) -> None:
     _overwrite(folder, _log_file(0), bytes(content))
     assert open_log(folder, recovery_point=12, config=CONFIG).log_end_offset == 12
     assert open_log(folder, recovery_point=5, config=CONFIG).log_end_offset == 12
-    assert open_log(folder, recovery_point=4, config=CONFIG).log_end_offset == 0
+    log = open_log(folder, recovery_point=4, config=CONFIG)
+    assert log.log_end_offset == 12
+    assert read_all(log, 1) == _expected(12, 1)
+    with pytest.raises(ApiError, match="seek to 1"):
+        bytes_of(log, 0)
 
 
 def test_recovery_reads_in_chunks(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +351,7 @@ def test_damaged_offset_index(folder: Folder, what: str, base: int, recover: boo
     folder.delete(name)
     if content is not None:
         folder.write_small(name, content)
-    log = open_log(folder, recover=recover, recovery_point=99, config=CONFIG)
+    log = open_log(folder, recover=recover, recovery_point=10, config=CONFIG)
     assert log.log_end_offset == 10
     for offset in range(10):
         assert parse_header(bytes_of(log, offset)).base_offset == offset

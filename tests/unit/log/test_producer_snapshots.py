@@ -131,7 +131,7 @@ def test_what_is_missing_or_damaged_is_made_up_for(
         elif offset not in left:
             folder.delete(name)
     reports: list[str] = []
-    log = open_log(folder, recover=recover, recovery_point=10, config=CONFIG, report=reports.append)
+    log = open_log(folder, recover=recover, recovery_point=10 if recover else 12, config=CONFIG, report=reports.append)
     assert bool(reports) == (damaged and 10 not in left if recover else damaged and 12 not in left)
     check_knows_the_last_five(log)
 

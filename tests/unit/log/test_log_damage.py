@@ -1,0 +1,234 @@
+"""One damaged batch costs itself: what lies before and behind it is served, and the gap is told."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.batches import batch, bytes_of, open_log, put, read_all
+
+from barnabas.adapters.storage_memory import MemoryLogDir
+from barnabas.core.log.config import LogConfig
+from barnabas.core.log.damage import Gap, Memory, OffsetsDamaged, find_intact, walk
+from barnabas.core.log.log import Log
+from barnabas.core.message.batch_header import HEADER_SIZE, crc_valid, parse_header, stamp
+from barnabas.core.traffic.steps import complete
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+from barnabas.ports.storage import Folder
+
+SIZE = len(batch(b"12345678"))
+COUNT = 24
+CONFIG = LogConfig(segment_bytes=10 * SIZE, index_interval_bytes=3 * SIZE)
+"""Segments of 10 batches, index entries for some of them."""
+LOST_AT_THE_END = COUNT - 1
+"""Once more is appended behind it, it is skipped as a hole that a cleaning has left."""
+BASE_OFFSET, LENGTH, MAGIC, CRC = range(8), range(8, 12), range(16, 17), range(17, 21)
+
+
+def new_folder() -> Folder:
+    return MemoryLogDir().folder("t-0")
+
+
+def written(folder: Folder, count: int = COUNT) -> Log:
+    log = open_log(folder, config=CONFIG)
+    for number in range(count):
+        put(log, b"%08d" % number, at=1000 + number)
+    return log
+
+
+def name_of(base: int, suffix: str = ".log") -> str:
+    return f"{base:020d}{suffix}"
+
+
+def change(folder: Folder, name: str, how: Callable[[bytearray], None]) -> None:
+    content = bytearray(folder.read_small(name))
+    how(content)
+    folder.delete(name)
+    folder.open(name).append(content)
+
+
+def flip(folder: Folder, offset: int, byte: int, bit: int = 0) -> None:
+    """One bit in the header of the batch with that offset."""
+
+    def how(content: bytearray) -> None:
+        content[offset % 10 * SIZE + byte] ^= 1 << bit
+
+    change(folder, name_of(offset // 10 * 10), how)
+
+
+def stopped_with(offset: int, byte: int, bit: int = 0, count: int = COUNT) -> Folder:
+    folder = new_folder()
+    written(folder, count).close()
+    flip(folder, offset, byte, bit)
+    return folder
+
+
+def readable(log: Log, *, max_bytes: int = 1) -> list[int]:
+    """The offsets that a reader gets whole and right, who goes from one to the next and past what is refused."""
+    found, offset = [], log.log_start_offset
+    while offset < log.log_end_offset:
+        try:
+            data = bytes_of(log, offset, max_bytes=max_bytes)
+        except OffsetsDamaged as error:
+            assert error.code is ErrorCode.CORRUPT_MESSAGE
+            assert error.next_offset > offset
+            offset = error.next_offset
+            continue
+        position = 0
+        while position < len(data):
+            header = parse_header(data, position)
+            assert header.base_offset == offset or offset == LOST_AT_THE_END, "never another than comes next"
+            offset = header.base_offset
+            if crc_valid(data, header, position):
+                found.append(offset)
+            offset += 1
+            position += header.size
+    return found
+
+
+def others(offset: int, count: int = COUNT) -> list[int]:
+    return [number for number in range(count) if number != offset]
+
+
+@pytest.mark.parametrize("recover", [False, True])
+@pytest.mark.parametrize("offset", [0, 4, 9, 13, 20, 22, 23])
+@pytest.mark.parametrize("byte", [*BASE_OFFSET, *LENGTH, *MAGIC, *CRC, 23, 30, 60])
+def test_a_flipped_bit_in_a_header_costs_its_batch_only(offset: int, byte: int, recover: bool) -> None:
+    for bit in (0, 1, 5, 7):
+        folder = stopped_with(offset, byte, bit)
+        reports: list[str] = []
+        log = open_log(folder, recover=recover, recovery_point=COUNT, config=CONFIG, report=reports.append)
+        assert log.log_end_offset == COUNT
+        assert readable(log) == others(offset)
+        if byte in (*BASE_OFFSET, *LENGTH, *MAGIC) or (recover and offset >= 20):
+            assert sum(f"the offsets {offset} to {offset} cannot be read" in line for line in reports) == (offset != 23)
+        assert put(log, b"new") == COUNT
+        log.close()
+        again = open_log(folder, recover=recover, recovery_point=COUNT + 1, config=CONFIG, report=reports.append)
+        assert readable(again) == [*others(offset), COUNT]
+
+
+def test_the_index_stays_as_it_is() -> None:
+    folder = stopped_with(4, MAGIC[0])
+    before = {base: folder.read_small(name_of(base, ".index")) for base in (0, 10, 20)}
+    log = open_log(folder, recover=False, recovery_point=COUNT, config=CONFIG)
+    readable(log)
+    assert {base: folder.read_small(name_of(base, ".index")) for base in before} == before
+    log.close()
+    assert {base: folder.read_small(name_of(base, ".index")) for base in before} == before
+
+
+def test_a_missing_index_is_made_from_both_sides_of_the_damage() -> None:
+    folder = stopped_with(4, MAGIC[0])
+    folder.delete(name_of(0, ".index"))
+    log = open_log(folder, recover=False, recovery_point=COUNT, config=CONFIG)
+    assert len(folder.read_small(name_of(0, ".index"))) // 8 == 2
+    assert readable(log) == others(4)
+
+
+def test_a_fetch_from_before_known_damage_ends_there_and_one_from_behind_goes_on() -> None:
+    log = open_log(stopped_with(4, MAGIC[0]), recover=False, recovery_point=COUNT, config=CONFIG)
+    with pytest.raises(ApiError, match="seek to 5"):
+        bytes_of(log, 4)
+    assert len(bytes_of(log, 1)) == 3 * SIZE
+    assert len(bytes_of(log, 5)) == 5 * SIZE
+    assert log.available_bytes(1, COUNT, 1 << 20) > 0
+
+
+def test_times_are_found_on_both_sides_of_the_damage() -> None:
+    log = open_log(stopped_with(4, MAGIC[0]), recover=False, recovery_point=COUNT, config=CONFIG)
+    for offset in others(4):
+        assert complete(log.offset_for_timestamp(1000 + offset)) == (1000 + offset, offset, 0)
+    assert complete(log.offset_for_timestamp(1004)) == (1005, 5, 0)
+    assert complete(log.max_timestamp_offset()) == (1000 + COUNT - 1, COUNT - 1, 0)
+
+
+def test_damage_above_the_recovery_point_still_cuts() -> None:
+    """There it is what a power cut leaves."""
+    folder = stopped_with(13, MAGIC[0])
+    log = open_log(folder, recover=True, recovery_point=13, config=CONFIG)
+    assert log.log_end_offset == 13
+    folder = stopped_with(13, MAGIC[0])
+    assert readable(open_log(folder, recover=True, recovery_point=14, config=CONFIG)) == others(13)
+
+
+def test_several_batches_in_one_gap_and_several_gaps() -> None:
+    folder = new_folder()
+    written(folder).close()
+    for offset in (2, 3, 4, 7, 15):
+        flip(folder, offset, MAGIC[0])
+    reports: list[str] = []
+    log = open_log(folder, recover=False, recovery_point=COUNT, config=CONFIG, report=reports.append)
+    for _ in range(2):
+        assert readable(log) == [n for n in range(COUNT) if n not in (2, 3, 4, 7, 15)]
+    told = [line.split("the offsets ")[1] for line in reports]
+    assert told == ["2 to 4 cannot be read", "7 to 7 cannot be read", "15 to 15 cannot be read"]
+
+
+def test_what_a_damaged_batch_contains_is_not_taken_for_a_batch() -> None:
+    """A message may hold the bytes of a batch."""
+    inner = bytearray(batch(b"forged"))
+    stamp(inner, 1, 0)
+    folder = new_folder()
+    log = open_log(folder)
+    for value in (b"first", bytes(inner), b"last"):
+        put(log, value)
+    log.close()
+    change(folder, name_of(0), lambda content: content.__setitem__(len(batch(b"first")) + MAGIC[0], 9))
+    log = open_log(folder, recover=False, recovery_point=3)
+    with pytest.raises(OffsetsDamaged):
+        bytes_of(log, 1)
+    assert read_all(log, 2) == [(2, b"last")]
+
+
+def test_holes_of_a_cleaning_are_no_damage() -> None:
+    folder = new_folder()
+    written(folder).close()
+    kept = (0, 3, 4, 8)
+
+    def how(content: bytearray) -> None:
+        content[:] = b"".join(content[n * SIZE : (n + 1) * SIZE] for n in kept)
+
+    change(folder, name_of(0), how)
+    folder.delete(name_of(0, ".index"))
+    reports: list[str] = []
+    log = open_log(folder, recover=False, recovery_point=COUNT, config=CONFIG, report=reports.append)
+    assert [n for n, _ in read_all(log, max_bytes=1)] == [*kept, *range(10, COUNT)]
+    assert not [line for line in reports if "cannot be read" in line]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(min_size=1, max_size=200), st.integers(0, 20 * SIZE))
+def test_any_garbage_in_a_segment_leaves_the_batches_it_does_not_touch(garbage: bytes, position: int) -> None:
+    content = bytearray()
+    for number in range(20):
+        one = bytearray(batch(b"%08d" % number))
+        stamp(one, number, 0)
+        content += one
+    end = min(len(content), position + len(garbage))
+    sound = bytes(content)
+    content[position:end] = garbage[: end - position]
+    untouched = [n for n in range(20) if content[n * SIZE : (n + 1) * SIZE] == sound[n * SIZE : (n + 1) * SIZE]]
+    found, reached = [], 0
+    for item in walk(Memory(content), 0, len(content), expected=0, below=20):
+        if isinstance(item, Gap):
+            assert item.position == reached
+            reached = item.end
+        else:
+            assert item[0] == reached
+            reached += item[1].size
+            if crc_valid(content, item[1], item[0]):
+                found.append(item[1].base_offset)
+    assert reached == len(content)
+    assert set(untouched) <= set(found)
+    assert found == sorted(found)
+
+
+def test_nothing_intact_is_found_in_what_is_none() -> None:
+    for data in (b"", bytes(1000), b"\x02" * 5000, bytes(range(256)) * 20):
+        assert find_intact(Memory(data), 0, len(data)) is None
+    whole = bytes(batch(b"x"))
+    assert find_intact(Memory(b"\x02" * 70 + whole), 0, 70 + len(whole)) == (70, parse_header(whole))
+    assert find_intact(Memory(whole[:-1]), 0, len(whole) - 1) is None
+    assert len(whole) > HEADER_SIZE

@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
-from ...core.client.effects import NEVER
+from ...core.client.driver import Driver, Submit
 from ...core.client.errors import ClientTimeout
 from ...ports.errors import BarnabasError, ClosedError
-from ...ports.scheduler import Outcome, Scheduler, Timer
+from ...ports.scheduler import Outcome, Scheduler
 from .connector import Connector
 
 T = TypeVar("T")
@@ -21,10 +21,10 @@ logger = logging.getLogger("barnabas.client")
 
 
 class WaitingRoom(ABC):
-    """A lock, a condition on it that is notified when something may have come true, and turns on the reactor."""
+    """A lock, a condition on it that is notified when something may have come true, and a driver on the reactor."""
 
     _scheduler: Scheduler
-    """Set by those who inherit, once they are ready for their first turn."""
+    _driver: Driver
 
     def __init__(self, connector: Connector) -> None:
         self.connector = connector
@@ -32,13 +32,11 @@ class WaitingRoom(ABC):
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
         self.closed = False
-        self._scheduled = False
-        self._timer: Timer | None = None
-        self._timer_ms = NEVER
 
-    @abstractmethod
-    def _turn(self) -> None:
-        """Poll the machines. Reactor only; begins with `_begin_turn`, ends with `_wake_at`."""
+    def _begin(self, scheduler: Scheduler, submit: Submit) -> None:
+        """Called once by those who inherit, with the running reactor and how machines send."""
+        self._scheduler = scheduler
+        self._driver = Driver(scheduler, self.clock, submit)
 
     @abstractmethod
     def _hang_up(self) -> None:
@@ -53,9 +51,11 @@ class WaitingRoom(ABC):
 
     def wake(self) -> None:
         """Have the machines polled soon. Any thread."""
-        if not self._scheduled:
-            self._scheduled = True
-            self.post(self._turn)
+        try:
+            self._driver.wake()
+        except ClosedError:
+            if not self.closed:
+                raise
 
     def post(self, work: Callable[[], None]) -> None:
         """Run `work` on the reactor, unless the client is closed. Any thread."""
@@ -108,12 +108,13 @@ class WaitingRoom(ABC):
             if self.closed:
                 return
             self.closed = True
+            self._driver.retire()
             self.changed.notify_all()
         ended = threading.Event()
 
         def hang_up() -> None:
             try:
-                self._cancel_timer()
+                self._driver.close()
                 self._hang_up()
             finally:
                 ended.set()
@@ -127,25 +128,3 @@ class WaitingRoom(ABC):
         except ClosedError:
             pass  # the reactor is gone, and its links with it
         self.connector.stop()
-
-    def _begin_turn(self) -> bool:
-        """False when the client is closed."""
-        self._scheduled = False
-        return not self.closed
-
-    def _wake_at(self, wake_ms: float, now_ms: float) -> None:
-        if self._timer is not None and self._timer_ms <= wake_ms and self._timer_ms > now_ms:
-            return
-        self._cancel_timer()
-        if wake_ms < NEVER and not self.closed:
-            self._timer_ms = wake_ms
-            self._timer = self._scheduler.call_later(max(0.0, wake_ms - now_ms), self._timer_fired)
-
-    def _timer_fired(self) -> None:
-        self._timer = None
-        self._turn()
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -231,7 +231,7 @@ def test_a_member_that_crashes_costs_one_session_timeout(broker: Broker) -> None
         with member(broker, **settings) as other:
             lost = Consumer(f"127.0.0.1:{proxy.port}", **{**QUICK, **settings})
             # The broker tells its own address: the way through the proxy is kept for all requests.
-            lost._shell.view.address = lambda node: ("127.0.0.1", proxy.port)  # type: ignore[method-assign]
+            lost._shell._links._address = lambda _: ("127.0.0.1", proxy.port)
             lost.subscribe("t")
             wait_for(lambda: lost.poll_many() is not None and len(lost.assignment) == 2)
             other.settles_with(*(place for place in ALL if TopicPartition("t", place) not in lost.assignment))

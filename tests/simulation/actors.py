@@ -1,16 +1,23 @@
 """The clients of the simulation, and the book in which they write what they were told."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 from attrs import define, field
+from simulation.client import Client
 from simulation.world import BROKER, PARTITIONS, TOPIC, World
 
 from barnabas.adapters.wire_kafka.client import KafkaLink, connect_kafka
-from barnabas.core.message.batch_writer import encode_batch
-from barnabas.core.message.message import Message
+from barnabas.core.client.consumer.fetch_state import AtTime, FetcherSettings, Reset
+from barnabas.core.client.consumer.fetcher import Fetcher
+from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings, message_bytes
+from barnabas.core.client.producer.batch import Batch
+from barnabas.core.client.producer.identity import ProducerIdentity
+from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.message.message_set import MessageSet
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.broker_api import (
+    EARLIEST,
     Caller,
     CreateTopics,
     CreateTopicsResult,
@@ -18,17 +25,17 @@ from barnabas.ports.broker_api import (
     FetchPartition,
     FetchResult,
     NewTopic,
-    Produce,
-    ProducePartition,
-    ProduceResult,
     Request,
 )
 from barnabas.ports.broker_api.envelope import ResultT
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.transport import TransportError
+from barnabas.ports.words import TopicPartition
 
 RETRY_MS = 50.0
+BEHIND_MAX = 30
+"""A writer waits while so many messages are not acknowledged."""
 CODECS = builtin_codecs()
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -132,44 +139,51 @@ class Creator(Actor):
             self.later()
 
 
-class Writer(Actor):
-    """Writes numbered messages to one partition, a batch at a time, the same again until it is acknowledged."""
+class Writer(Client):
+    """Produces numbered messages to one partition, as an idempotent producer does."""
 
     def __init__(self, world: World, name: str, partition: int, book: Book) -> None:
-        self.entropy = world.entropy.child(name)
-        self.partition = partition
+        super().__init__(world, name)
+        self.place = TopicPartition(TOPIC, partition)
         self.book = book
         self.number = 0
-        self.values: list[bytes] = []
-        super().__init__(world, name)
-
-    def act(self) -> None:
-        if not self.values:
-            count = 1 + self.entropy.below(5)
-            padding = bytes(self.entropy.below(120))
-            self.values = [b"%s %06d " % (self.name.encode(), self.number + i) + padding for i in range(count)]
-        codec = CODECS.by_name(CODEC_NAMES[self.entropy.below(len(CODEC_NAMES))])
-        records = encode_batch([Message(v) for v in self.values], now_ms=self.world.clock.now_ms(), codec=codec)
-        request = Produce(partitions=[ProducePartition(TOPIC, self.partition, memoryview(records))], acks=-1)
-        self.ask(request, self._answered)
-
-    def _answered(self, result: ProduceResult) -> None:
-        outcome = result.partitions[0]
-        if outcome.error is ErrorCode.NONE:
-            for index, value in enumerate(self.values):
-                self.book.acknowledge(outcome.base_offset + index, value)
-            self.number += len(self.values)
-            self.values = []
-            self.later(self.entropy.below(20))
-            return
-        known = (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ErrorCode.KAFKA_STORAGE_ERROR,
-            ErrorCode.REQUEST_TIMED_OUT,
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        """So many have been acknowledged."""
+        self._taken = 0
+        sizes = AccumulatorSettings(batch_size=1_500, batch_messages=1 + self.entropy.below(8))
+        self._accumulator = Accumulator(sizes, world.clock, lambda _: None)
+        identity = ProducerIdentity(
+            self.view, self.entropy, retry_backoff_ms=50, retry_backoff_max_ms=500, unsupported=self._unsupported
         )
-        assert outcome.error in known, outcome
-        self.later()
+        sender = Sender(
+            self._accumulator,
+            self.view,
+            self.entropy,
+            SenderSettings(retry_backoff_ms=50, retry_backoff_max_ms=500, request_timeout_ms=3000),
+            codec_for=lambda _: CODECS.by_name(CODEC_NAMES[self.entropy.below(len(CODEC_NAMES))]),
+            lock=nullcontext(),
+            settled=self._settled,
+            identity=identity,
+        )
+        self.drive(sender)
+
+    def act(self) -> float:
+        while self._accumulator.messages < BEHIND_MAX and self.entropy.below(4):
+            value = b"%s %06d " % (self.name.encode(), self._taken) + bytes(self.entropy.below(120))
+            self._accumulator.append(self.place, (value, None, (), None), message_bytes(value, None, ()))
+            self._taken += 1
+        return self.entropy.below(120)
+
+    def _settled(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            assert batch.error is None, batch.error
+            for index, value in enumerate(batch.values):
+                assert value is not None
+                self.book.acknowledge(batch.base_offset + index, value)
+            self.number += batch.count
+
+    @staticmethod
+    def _unsupported() -> None:
+        raise AssertionError("the broker knows idempotent producers")
 
 
 class Reader(Actor):
@@ -205,3 +219,37 @@ class Reader(Actor):
                 if self.entropy.below(4) == 0:
                     self.offset = 0
         self.later(self.entropy.below(30))
+
+
+class Consumer(Client):
+    """Reads all partitions with a fetcher, ahead of its user."""
+
+    def __init__(self, world: World, name: str, books: Sequence[Book]) -> None:
+        super().__init__(world, name)
+        self.books = books
+        self.read = 0
+        settings = FetcherSettings(max_wait_ms=100, max_partition_bytes=4_000, reset=Reset.EARLIEST)
+        self._fetcher = Fetcher(self.view, self.entropy, settings, CODECS)
+        self._fetcher.assign({TopicPartition(TOPIC, number): AtTime(EARLIEST) for number in range(len(books))})
+        self.drive(self._fetcher)
+
+    def rewind(self) -> None:
+        for place in self._fetcher.partitions:
+            self._fetcher.seek(place, AtTime(EARLIEST))
+
+    def act(self) -> float:
+        chunk = self._fetcher.next_chunk()
+        if chunk is not None:
+            assert chunk.error is None, chunk.error
+            assert chunk.damage is None, chunk.damage
+            state = self._fetcher.partitions[chunk.place]
+            for message in chunk.messages:
+                assert message.offset == state.read_offset, f"skipped: {state.read_offset} to {message.offset}"
+                assert message.value is not None
+                self.books[chunk.place.partition].observe(message.offset, message.value)
+                state.read_offset += 1
+                self.read += 1
+            assert state.read_offset == chunk.next_offset
+        elif self.entropy.below(50) == 0:
+            self.rewind()
+        return self.entropy.below(30)

@@ -8,13 +8,13 @@ from simulation.classic_world import PARTITIONS, PORT, TOPIC, ClassicWorld, Plac
 
 from barnabas.adapters.wire_classic.client import ClassicLink, connect_classic
 from barnabas.core.classic.consumer.consumer import ClassicConsumer, ConsumerOutside
-from barnabas.core.classic.consumer.fetching import Opened
 from barnabas.core.classic.consumer.settings import ConnectorSettings, ConsumerRebalanceFailed
 from barnabas.core.classic.consumer.streams import StreamMessage, StreamReader
 from barnabas.core.classic.registry import layout
 from barnabas.core.classic.registry.group import Owned
 from barnabas.core.classic.registry.layout import ClassicBroker
 from barnabas.core.classic.registry.subscription import ClassicSubscription
+from barnabas.core.client.links import Opened
 from barnabas.core.message.classic.reader import decode_set
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.plugins.builtin.codecs import builtin_codecs

@@ -149,9 +149,9 @@ class ClassicProducer(Producer):
         self._queue: RunQueue | None = None
         if handlers is not None:
             self._classic_hooks = ClassicHooks(self, *handlers)
-            self.shell.part = self._classic_hooks.queue
+            self.shell.drive(self._classic_hooks.queue)
         elif not self._sync:
-            self._queue = self.shell.part = RunQueue(
+            self._queue = RunQueue(
                 self.dispatch,
                 self.has_room,
                 self._progress,
@@ -159,6 +159,7 @@ class ClassicProducer(Producer):
                 queue_ms=chosen.queue_time,
                 lock=self._lock,
             )
+            self.shell.drive(self._queue)
 
     def send(
         self,
@@ -426,7 +427,7 @@ class ClassicProducer(Producer):
         if error is not None and not self._sync:
             count = sum(run.count for run in runs)
             self.shell.report(f"{count} messages to topic {runs[0].topic} were not sent: {error}")
-        if self.shell.part is not None:
+        if self._queue is not None or self._classic_hooks is not None:
             self.shell.wake()
 
     def _count(self, run: Run, error: BarnabasError | None) -> None:

@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ....core.client.effects import NEVER
 from ..waiting import WaitingRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ....core.client.effects import Part
+    from ....ports.broker_api import Request
     from ....ports.scheduler import Scheduler
     from ..connector import Connector
 
 
 class ClassicShell(WaitingRoom):
-    """A reactor, one machine that is polled in time if there is one, and what to do when hanging up."""
+    """A reactor, machines that are polled in time, and what to do when hanging up."""
 
     def __init__(self, connector: Connector) -> None:
         """Starts the reactor. Raises what `Connector.start` raises."""
         super().__init__(connector)
-        self.part: Part | None = None
         self.hanging_up: list[Callable[[], None]] = []
-        self._scheduler = connector.start()
+        self._begin(connector.start(), _no_links)
+
+    def drive(self, part: Part) -> None:
+        """Poll this machine in time. It takes the lock by itself, and asks brokers for nothing."""
+        self._driver.add(part)
 
     @property
     def scheduler(self) -> Scheduler:
         """The reactor."""
         return self._scheduler
 
-    def _turn(self) -> None:
-        if not self._begin_turn() or self.part is None:
-            return
-        now = self.now_ms()
-        wake_ms = self.part.poll(now).wake_ms
-        if wake_ms < NEVER:
-            self._wake_at(wake_ms, now)
-
     def _hang_up(self) -> None:
         for each in self.hanging_up:
             each()
+
+
+def _no_links(node: int, _request: Request[Any], _reply: Callable[[Any], None]) -> None:
+    raise AssertionError(f"a machine of the classic generation has its own links, and none to {node}")

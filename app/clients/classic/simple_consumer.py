@@ -7,7 +7,9 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....core.classic.asking import OneBroker
+from ....core.client.links import LinkOutside, NodeLink
 from ....core.message.classic.message_set import ClassicMessageSet
+from ....ports.broker_api import Caller
 from ....ports.broker_api.classic import (
     ClassicFetch,
     ClassicFetchPartition,
@@ -62,7 +64,16 @@ class ClassicSimpleConsumer(SimpleConsumer):
         if len(addresses) != 1:
             raise ConfigError(f"bootstrap {bootstrap!r}: a simple consumer asks one broker, give one address")
         self.shell = ClassicShell(connector or classic_connector((), self.settings))
-        self._broker = OneBroker(addresses[0], self.shell.connector.connect)
+        outside = LinkOutside(
+            scheduler=self.shell.scheduler,
+            clock=self.shell.clock,
+            entropy=self.shell.connector.entropy,
+            connect=self.shell.connector.connect,
+            caller=Caller(),
+            reconnect_backoff_ms=0,
+            reconnect_backoff_max_ms=0,
+        )
+        self._broker = OneBroker(NodeLink(addresses[0], outside))
         self.shell.hanging_up.append(self._broker.close)
 
     def fetch(  # type: ignore[override]  # sets of this generation

@@ -4,15 +4,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from ....ports.broker_api import EARLIEST, LATEST
+from ....ports.broker_api import EARLIEST, LATEST, Caller
 from ....ports.clock import Clock
 from ....ports.coordination import Coordination
 from ....ports.entropy import Entropy
 from ....ports.errors import ClosedError, ConfigError
 from ....ports.scheduler import Outcome, Scheduler, Timer
-from ....ports.transport import Address
 from ....ports.values import frozen
 from ...client.errors import NoOffset
+from ...client.links import Connect, LinkOutside
 from ...client.serde import Decoder
 from ...message.classic.message_set import ClassicMessageSet
 from ...message.codec import Codecs
@@ -22,7 +22,7 @@ from ..registry.group import Owned
 from ..registry.layout import BrokerPartition, ClassicBroker
 from ..registry.offload import Lane
 from ..registry.subscription import ClassicSubscription
-from .fetching import BrokerFetcher, FetchOutside, Opened
+from .fetching import BrokerFetcher, FetchOutside
 from .membership import ClassicMembership
 from .settings import ConnectorSettings, ConsumerRebalanceFailed
 from .streams import Bell, FetchedDataChunk, OwnedPartition, SilentBell, StreamQueue, StreamReader
@@ -38,7 +38,7 @@ class ConsumerOutside:
     clock: Clock
     entropy: Entropy
     coordination: Coordination
-    connect: Callable[[Address, Opened], None]
+    connect: Connect
     codecs: Codecs
     report: Callable[[str], None]
 
@@ -94,8 +94,15 @@ class ClassicConsumer:
         self._brokers: Mapping[int, ClassicBroker] = {}
         self._fetch_outside = FetchOutside(
             scheduler=outside.scheduler,
-            entropy=outside.entropy,
-            connect=outside.connect,
+            links=LinkOutside(
+                scheduler=outside.scheduler,
+                clock=outside.clock,
+                entropy=outside.entropy,
+                connect=outside.connect,
+                caller=Caller(client_id=settings.client_id),
+                reconnect_backoff_ms=settings.reconnect_backoff_ms,
+                reconnect_backoff_max_ms=settings.reconnect_backoff_max_ms,
+            ),
             codecs=outside.codecs,
             report=self._report,
             write_reset=self._write_reset,

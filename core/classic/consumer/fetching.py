@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ....ports.broker_api import (
-    BrokerLink,
-    Caller,
     ClassicFetch,
     ClassicFetchPartition,
     ClassicFetchResult,
@@ -13,23 +11,21 @@ from ....ports.broker_api import (
     ClassicOffsets,
     ClassicOffsetsResult,
 )
-from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ClosedError
 from ....ports.scheduler import Scheduler, Timer
 from ....ports.storage import Region
-from ....ports.transport import Address, TransportError
+from ....ports.transport import TransportError
 from ....ports.values import frozen
 from ....ports.words import Buffer
-from ...client.effects import backoff_ms
 from ...client.errors import NoOffset
+from ...client.links import LinkOutside, NodeLink
 from ...message.classic.message_set import ClassicMessageSet
 from ...message.codec import Codecs
 from ..registry.layout import ClassicBroker
 from .settings import ConnectorSettings
 from .streams import FetchedDataChunk, OwnedPartition
 
-Opened = Callable[[BrokerLink | TransportError], None]
 _ENTRY_SIZE_BYTES = 4
 _MESSAGE_BYTES_MIN = 5
 """The header of magic 0 (facts A2)."""
@@ -40,8 +36,7 @@ class FetchOutside:
     """What the fetchers of one consumer need."""
 
     scheduler: Scheduler
-    entropy: Entropy
-    connect: Callable[[Address, Opened], None]
+    links: LinkOutside
     codecs: Codecs
     report: Callable[[str], None]
     write_reset: Callable[[OwnedPartition], None]
@@ -61,19 +56,17 @@ class BrokerFetcher:
         self.broker = broker
         self._outside = outside
         self._settings = settings
-        self._caller = Caller(client_id=settings.client_id)
         self._partitions: list[OwnedPartition] = []
         """The next to be asked for first."""
-        self._link: BrokerLink | None = None
-        self._connecting = False
+        self._link = NodeLink((broker.host, broker.port), outside.links)
+        self._lost = False
+        """Nothing was fetched since the connection was lost, which has been reported."""
         self._awaited = 0
         """Answers on their way."""
         self._quiet = 0
         """So many partitions in a row had nothing."""
-        self._failures = 0
         self._turning = False
         self._timer: Timer | None = None
-        self._resting = False
         self._stopped = False
 
     def assign(self, partitions: Iterable[OwnedPartition]) -> None:
@@ -86,21 +79,14 @@ class BrokerFetcher:
 
     def poke(self) -> None:
         """Look at once: a queue has room again, or a partition has a new position."""
-        if self._resting and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._timer is None:
-            self._soon()
+        self._cancel_rest()
+        self._soon()
 
     def stop(self) -> None:
         """Hang up; answers that come later are forgotten."""
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        self._cancel_rest()
+        self._link.close()
 
     # --- turns
 
@@ -109,32 +95,32 @@ class BrokerFetcher:
             self._turning = True
             self._outside.scheduler.call_soon(self._turn)
 
-    def _later(self, delay_ms: float, *, resting: bool) -> None:
-        self._resting = resting
-        self._timer = self._outside.scheduler.call_later(delay_ms, self._timer_fired)
+    def _rest(self) -> None:
+        self._timer = self._outside.scheduler.call_later(self._settings.fetcher_backoff_ms, self._rested)
 
-    def _timer_fired(self) -> None:
+    def _rested(self) -> None:
         self._timer = None
         self._turn()
 
+    def _cancel_rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _turn(self) -> None:
         self._turning = False
-        if self._stopped or self._awaited or self._connecting or self._timer is not None or not self._partitions:
-            return
-        link = self._link
-        if link is None:
-            self._connect()
+        if self._stopped or self._awaited or self._timer is not None:
             return
         lookups = [p for p in self._partitions if p.lookup is not None and not p.stopped]
         if lookups:
             self._awaited = len(lookups)
             for partition in lookups:
-                self._look_up(link, partition)
+                self._look_up(partition)
             return
         asked = self._next_round()
         if asked:
             self._awaited = 1
-            self._fetch(link, asked)
+            self._fetch(asked)
 
     def _next_round(self) -> list[OwnedPartition]:
         left = self._settings.fetch_max_bytes
@@ -150,48 +136,19 @@ class BrokerFetcher:
         self._partitions = [p for p in self._partitions if p not in taken] + asked
         return asked
 
-    # --- the connection
-
-    def _connect(self) -> None:
-        self._connecting = True
-        self._outside.connect((self.broker.host, self.broker.port), self._opened)
-
-    def _opened(self, outcome: BrokerLink | TransportError) -> None:
-        self._connecting = False
-        if isinstance(outcome, TransportError):
-            if not self._stopped:
-                self._lost(outcome)
-            return
-        if self._stopped:
-            outcome.close()
-            return
-        self._link = outcome
-        self._soon()
-
-    def _lost(self, error: BarnabasError) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-        self._failures += 1
-        if self._failures == 1:
+    def _failed(self, error: BarnabasError) -> None:
+        """The connection was lost, or there was none; the link knows when to try again."""
+        if not self._lost:
+            self._lost = True
             broker = self.broker
             self._outside.report(
                 f"broker {broker.broker_id} at {broker.host}:{broker.port}: {error}; connecting again until it "
                 "answers, or is gone from the registry"
             )
-        if self._timer is None:
-            settings = self._settings
-            delay_ms = backoff_ms(
-                self._failures,
-                settings.reconnect_backoff_ms,
-                settings.reconnect_backoff_max_ms,
-                self._outside.entropy.fraction(),
-            )
-            self._later(delay_ms, resting=False)
 
     # --- where to begin
 
-    def _look_up(self, link: BrokerLink, partition: OwnedPartition) -> None:
+    def _look_up(self, partition: OwnedPartition) -> None:
         version, time_ms = partition.version, partition.lookup
         assert time_ms is not None
         request = ClassicOffsets(
@@ -200,17 +157,16 @@ class BrokerFetcher:
 
         def answered(result: ClassicOffsetsResult | BarnabasError) -> None:
             self._awaited -= 1
-            if self._stopped or self._link is not link:
+            if self._stopped:
                 return
             if isinstance(result, TransportError | ClosedError):
-                self._lost(result)
-                return
-            if partition.version == version:
+                self._failed(result)
+            elif partition.version == version:
                 self._found(partition, result)
             if not self._awaited:
                 self._soon()
 
-        link.submit(request, self._caller, answered)
+        self._link.submit(request, answered)
 
     def _found(self, partition: OwnedPartition, result: ClassicOffsetsResult | BarnabasError) -> None:
         error: BarnabasError
@@ -232,7 +188,7 @@ class BrokerFetcher:
 
     # --- fetching
 
-    def _fetch(self, link: BrokerLink, asked: Sequence[OwnedPartition]) -> None:
+    def _fetch(self, asked: Sequence[OwnedPartition]) -> None:
         expected = [(partition, partition.version) for partition in asked]
         request = ClassicFetch(
             partitions=[ClassicFetchPartition(p.topic, p.place.partition, p.fetch_offset, p.max_bytes) for p in asked]
@@ -240,15 +196,16 @@ class BrokerFetcher:
 
         def answered(result: ClassicFetchResult | BarnabasError) -> None:
             self._awaited = 0
-            if self._stopped or self._link is not link:
+            if self._stopped:
                 return
             if isinstance(result, TransportError | ClosedError):
-                self._lost(result)
+                self._failed(result)
+                self._soon()
                 return
-            self._failures = 0
+            self._lost = False
             self._fetched(expected, result)
 
-        link.submit(request, self._caller, answered)
+        self._link.submit(request, answered)
 
     def _fetched(
         self, expected: Sequence[tuple[OwnedPartition, int]], result: ClassicFetchResult | BarnabasError
@@ -265,7 +222,7 @@ class BrokerFetcher:
             self._soon()
         else:
             self._quiet = 0
-            self._later(self._settings.fetcher_backoff_ms, resting=True)
+            self._rest()
 
     def _keep(self, partition: OwnedPartition, outcome: ClassicFetchResultPartition | BarnabasError) -> bool:
         """True when the partition got on, so that it pays to ask again at once."""

@@ -1,0 +1,85 @@
+"""Drives a client's state machines: polls them, sends what they ask for, and comes back in time. No threads, no locks.
+
+Whoever shares machines with other threads puts a `Part` around each that takes the lock: see `app.clients.guarded`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ports.broker_api import Request
+from ...ports.clock import Clock
+from ...ports.scheduler import Scheduler, Timer
+from .effects import NEVER, Part, Send
+
+Submit = Callable[[int, Request[Any], Callable[[Any], None]], None]
+"""Sends a request to a node, as `Links.submit` does."""
+
+
+class Driver:
+    """All of it on the scheduler's owner thread, but for `wake` and `retire`."""
+
+    def __init__(self, scheduler: Scheduler, clock: Clock, submit: Submit) -> None:
+        self._scheduler = scheduler
+        self._clock = clock
+        self._submit = submit
+        self._parts: tuple[Part, ...] = ()
+        self._scheduled = False
+        self._retired = False
+        self._timer: Timer | None = None
+        self._timer_ms = NEVER
+
+    def add(self, part: Part) -> None:
+        """Drive this machine too, before those that were added earlier: they may be told by it what it misses."""
+        self._parts = (part, *self._parts)
+
+    def wake(self) -> None:
+        """Poll the machines soon. From any thread. Raises `ClosedError` when the scheduler has stopped."""
+        if not self._scheduled and not self._retired:
+            self._scheduled = True
+            self._scheduler.call_soon(self._turn)
+
+    def retire(self) -> None:
+        """Poll nothing any more; what is under way is still answered. From any thread."""
+        self._retired = True
+
+    def close(self) -> None:
+        """`retire`, and forget the timer."""
+        self._retired = True
+        self._cancel_timer()
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self._retired:
+            return
+        now_ms = self._clock.monotonic_ms()
+        wake_ms = NEVER
+        for part in self._parts:
+            poll = part.poll(now_ms)
+            wake_ms = min(wake_ms, poll.wake_ms)
+            for send in poll.sends:
+                self._send(send)
+        self._wake_at(wake_ms, now_ms)
+
+    def _send(self, send: Send) -> None:
+        def reply(result: Any) -> None:
+            send.answer(result, self._clock.monotonic_ms())
+            self.wake()
+
+        self._submit(send.node, send.request, reply)
+
+    def _wake_at(self, wake_ms: float, now_ms: float) -> None:
+        if self._timer is not None and self._timer_ms <= wake_ms and self._timer_ms > now_ms:
+            return
+        self._cancel_timer()
+        if wake_ms < NEVER and not self._retired:
+            self._timer_ms = wake_ms
+            self._timer = self._scheduler.call_later(max(0.0, wake_ms - now_ms), self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._turn()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

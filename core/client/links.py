@@ -1,0 +1,164 @@
+"""Connections to brokers: made when there is something to ask, and again, after a while, when they were lost."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ports.broker_api import BrokerLink, Caller, Request
+from ...ports.clock import Clock
+from ...ports.entropy import Entropy
+from ...ports.errors import ClosedError
+from ...ports.scheduler import Scheduler, Timer
+from ...ports.transport import Address, TransportError
+from ...ports.values import frozen
+from .effects import backoff_ms
+
+Opened = Callable[[BrokerLink | TransportError], None]
+Connect = Callable[[Address, Opened], None]
+"""Open a link, as `Connector.connect` does."""
+Reply = Callable[[Any], None]
+"""Takes the result, or the `BarnabasError` that took its place."""
+
+
+@frozen(kw_only=True)
+class LinkOutside:
+    """What links need from the world, and how long they wait before they connect again (ms)."""
+
+    scheduler: Scheduler
+    clock: Clock
+    entropy: Entropy
+    connect: Connect
+    caller: Caller
+    reconnect_backoff_ms: float = 50
+    reconnect_backoff_max_ms: float = 1000
+
+
+class NodeLink:
+    """The connection to one address, or the way there. Owner thread only.
+
+    An attempt to connect that fails, and a connection that is lost, put off the next attempt, longer each time until a
+    broker has answered. What waits for a connection fails with the attempt; nothing is sent twice.
+    """
+
+    def __init__(self, address: Address, outside: LinkOutside) -> None:
+        self.address = address
+        self._outside = outside
+        self._link: BrokerLink | None = None
+        self._connecting = False
+        self._waiting: list[tuple[Request[Any], Reply]] = []
+        self._failures = 0
+        self._not_before_ms = 0.0
+        self._timer: Timer | None = None
+        self._closed = False
+
+    def submit(self, request: Request[Any], reply: Reply) -> None:
+        """Send the request, once there is a connection; `reply` is called exactly once, at once or later."""
+        if self._closed:
+            reply(self._error("was given up"))
+        elif self._link is not None:
+            self._hand_over(request, reply)
+        else:
+            self._waiting.append((request, reply))
+            if not self._connecting:
+                self._connect_in_time()
+
+    def close(self) -> None:
+        """Hang up; what waits for the connection fails, and what is under way as the link ends it."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, []
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+        for _, reply in waiting:
+            reply(self._error("was given up"))
+
+    def _connect_in_time(self) -> None:
+        self._connecting = True
+        delay_ms = self._not_before_ms - self._outside.clock.monotonic_ms()
+        if delay_ms > 0:
+            self._timer = self._outside.scheduler.call_later(delay_ms, self._connect)
+        else:
+            self._connect()
+
+    def _connect(self) -> None:
+        self._timer = None
+        self._outside.connect(self.address, self._opened)
+
+    def _opened(self, outcome: BrokerLink | TransportError) -> None:
+        self._connecting = False
+        if self._closed:
+            if not isinstance(outcome, TransportError):
+                outcome.close()
+            return
+        waiting, self._waiting = self._waiting, []
+        if isinstance(outcome, TransportError):
+            self._put_off()
+            for _, reply in waiting:
+                reply(outcome)
+            return
+        self._link = outcome
+        for request, reply in waiting:
+            self._hand_over(request, reply)
+
+    def _hand_over(self, request: Request[Any], reply: Reply) -> None:
+        link = self._link
+        if link is None:  # lost while the requests before this one were handed over
+            reply(self._error("was lost"))
+            return
+
+        def answered(result: Any) -> None:
+            if isinstance(result, TransportError | ClosedError):
+                self._lost(link)
+            else:
+                self._failures = 0
+            reply(result)
+
+        link.submit(request, self._outside.caller, answered)
+
+    def _lost(self, link: BrokerLink) -> None:
+        if self._link is link:
+            self._link = None
+            self._put_off()
+            link.close()
+
+    def _put_off(self) -> None:
+        outside = self._outside
+        self._failures += 1
+        self._not_before_ms = outside.clock.monotonic_ms() + backoff_ms(
+            self._failures, outside.reconnect_backoff_ms, outside.reconnect_backoff_max_ms, outside.entropy.fraction()
+        )
+
+    def _error(self, what: str) -> TransportError:
+        return TransportError(f"the connection to {self.address[0]}:{self.address[1]} {what}")
+
+
+class Links:
+    """A link to each broker, by the number of its node. Owner thread only."""
+
+    def __init__(self, outside: LinkOutside, address: Callable[[int], Address | None]) -> None:
+        """`address` tells where to reach a node; None when it is not of the cluster (any more)."""
+        self._outside = outside
+        self._address = address
+        self._links: dict[int, NodeLink] = {}
+
+    def submit(self, node: int, request: Request[Any], reply: Reply) -> None:
+        """As `NodeLink.submit`; over a new connection when the node is elsewhere now."""
+        address = self._address(node)
+        if address is None:
+            reply(TransportError(f"broker {node} has left the cluster"))
+            return
+        link = self._links.get(node)
+        if link is None or link.address != address:
+            self._links[node] = fresh = NodeLink(address, self._outside)
+            if link is not None:
+                link.close()
+            link = fresh
+        link.submit(request, reply)
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        links, self._links = list(self._links.values()), {}
+        for link in links:
+            link.close()

@@ -1,0 +1,66 @@
+"""The clients of the house in the simulation: the same state machines, links and driver, without threads and locks."""
+
+from simulation.world import BROKER, TOPIC, World
+
+from barnabas.adapters.wire_kafka.client import connect_kafka
+from barnabas.core.client.cluster_view import ClusterView, ViewSettings
+from barnabas.core.client.driver import Driver
+from barnabas.core.client.effects import Part
+from barnabas.core.client.links import LinkOutside, Links, Opened
+from barnabas.ports.broker_api import Caller
+from barnabas.ports.transport import Address
+
+
+class Client:
+    """What every client has: a view of the cluster, links, and a driver for its machines."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.entropy = world.entropy.child(name)
+        self.active = True
+        self.view = ClusterView([BROKER], self.entropy, ViewSettings())
+        self.view.want([TOPIC])
+        self._transport = world.network.transport(name)
+        outside = LinkOutside(
+            scheduler=world.scheduler,
+            clock=world.clock,
+            entropy=self.entropy,
+            connect=self._connect,
+            caller=Caller(client_id=name),
+        )
+        self._links = Links(outside, self.view.address)
+        self._driver = Driver(world.scheduler, world.clock, self._links.submit)
+        self._driver.add(self.view)
+
+    def drive(self, *parts: Part) -> None:
+        for part in parts:
+            self._driver.add(part)
+        self.world.scheduler.call_soon(self._turn)
+
+    def act(self) -> float:
+        """What its user does now; how many ms later he does something again."""
+        raise NotImplementedError
+
+    def vanish(self) -> None:
+        """Without a word, as a process that is killed."""
+        self.active = False
+        self._driver.close()
+        self._links.close()
+
+    def _turn(self) -> None:
+        if self.active:
+            delay_ms = self.act()
+            self._driver.wake()
+            self.world.scheduler.call_later(delay_ms, self._turn)
+
+    def _connect(self, address: Address, opened: Opened) -> None:
+        connect_kafka(
+            self._transport,
+            self.world.scheduler,
+            address,
+            client_id=self.name,
+            request_timeout_ms=3000,
+            connect_timeout_ms=1000,
+            opened=opened,
+        )

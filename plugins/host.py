@@ -12,6 +12,7 @@ from ..ports.errors import ConfigError
 from .specs import PROJECT, Specs
 
 if TYPE_CHECKING:
+    from ..core.classic.rebalancer import Rebalancer
     from ..core.client.group.assignor import Assignor
     from ..core.client.producer.handlers import CallbackHandler, EventHandler
     from ..core.client.producer.partitioner import Partitioner
@@ -86,6 +87,10 @@ class PluginHost:
     def rebalance_strategy(self, name: str) -> Assignor:
         strategy: Assignor = self._require("rebalance_strategy", name)
         return strategy
+
+    def rebalancer(self, name: str) -> Rebalancer:
+        rebalancer: Rebalancer = self._require("rebalancer", name)
+        return rebalancer
 
     def known(self, kind: str) -> list[str]:
         """The names that plugins say they answer to, sorted."""

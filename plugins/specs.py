@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from ..core.classic.rebalancer import Rebalancer
     from ..core.client.group.assignor import Assignor
     from ..core.client.producer.handlers import CallbackHandler, EventHandler
     from ..core.client.producer.partitioner import Partitioner
@@ -74,5 +75,13 @@ class Specs:
 
     @hookspec(firstresult=True)
     def barnabas_rebalance_strategy(self, name: str) -> Assignor | None:
-        """How the partitions of a group are shared out; the name is what members of other clients know it by."""
+        """How the leader of a group shares out the partitions (`partition.assignment.strategy`).
+
+        The name is what members of other clients know it by.
+        """
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_rebalancer(self, name: str) -> Rebalancer | None:
+        """How the partitions of a topic are shared out among the threads of a classic group (`rebalance.strategy`)."""
         raise NotImplementedError

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..specs import hookimpl
 
 if TYPE_CHECKING:
+    from ...core.classic.rebalancer import Rebalancer
     from ...core.client.group.assignor import Assignor
     from ...core.client.producer.handlers import CallbackHandler, EventHandler
     from ...core.client.producer.partitioner import Partitioner
@@ -35,6 +36,7 @@ class BuiltIn:
             "callback_handler": HANDLER_NAMES,
             "deletion_policy": DELETION_POLICY_NAMES,
             "rebalance_strategy": ASSIGNOR_NAMES,
+            "rebalancer": ("range",),
         }
         return names.get(kind, ())
 
@@ -86,3 +88,9 @@ class BuiltIn:
         from ...core.client.group.assignor import ASSIGNOR_NAMES, builtin_assignor
 
         return builtin_assignor(name) if name in ASSIGNOR_NAMES else None
+
+    @hookimpl(trylast=True)
+    def barnabas_rebalancer(self, name: str) -> Rebalancer | None:
+        from ...core.classic.rebalancer import RangeRebalancer
+
+        return RangeRebalancer() if name == "range" else None

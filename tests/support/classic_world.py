@@ -8,10 +8,10 @@ from attrs import define, field
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.classic.consumer.consumer import ClassicConsumer, ConsumerOutside
+from barnabas.core.classic.consumer.registry import StartOffsets
 from barnabas.core.classic.consumer.settings import ConnectorSettings
 from barnabas.core.classic.consumer.streams import StreamMessage, StreamReader
 from barnabas.core.classic.registry import group, layout, registries
-from barnabas.core.classic.registry.consumer_registry import StartOffsets
 from barnabas.core.classic.registry.layout import BrokerPartition, ClassicBroker
 from barnabas.core.classic.registry.subscription import ClassicSubscription
 from barnabas.core.client.serde import Decoder

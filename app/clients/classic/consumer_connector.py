@@ -18,14 +18,15 @@ from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.scheduler import Outcome
 from ..opening import plugin_host
 from ..waiting import logger
-from .consumer_settings import find_registries, read_connector_settings
+from .consumer_settings import find_registries, read_connector_settings, rebalancer_of
 from .shell import ClassicShell
 from .streams import MessageStream, StreamBell
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ....core.classic.registry.consumer_registry import StartOffsets
+    from ....core.classic.consumer.registry import StartOffsets
+    from ....core.classic.rebalancer import Rebalancer
     from ....core.classic.registry.group import Owned
     from ....core.client.serde import Decoder
     from ....ports.coordination import Coordination
@@ -53,6 +54,8 @@ class ConsumerConnector:
                     its results; take `autocommit_enable=False` with it. It is called in a thread of its own. The
                     owner before may still be storing the last message it got: have the store refuse results that do
                     not follow the offset that it has.
+    rebalance_strategy: name or object: how the partitions of a topic are shared out (see `Rebalancer`); all members of
+                    a group need the same. Default: "range", as 0.7 does.
     connector:      instead of sockets: how brokers are reached.
 
     Threads: every stream may have its own; the methods here are callable from any. `ConfigError` and
@@ -68,17 +71,26 @@ class ConsumerConnector:
         config: Mapping[str, Any] | None = None,
         decoder: str | Decoder | None = None,
         start_offsets: StartOffsets | None = None,
+        rebalance_strategy: str | Rebalancer | None = None,
         plugins: Any = (),
         connector: Connector | None = None,
         **settings: Any,
     ) -> None:
         named = decoder if isinstance(decoder, str) else None
-        given = {"zk_connect": zk_connect, "groupid": groupid, "decoder": named, **settings}
+        strategy = rebalance_strategy if isinstance(rebalance_strategy, str) else None
+        given = {
+            "zk_connect": zk_connect,
+            "groupid": groupid,
+            "decoder": named,
+            "rebalance_strategy": strategy,
+            **settings,
+        }
         self.settings = read_connector_settings(config, given)
         where = find_registries(self.settings, coordination)
         host = plugin_host(plugins)
         chosen = host.decoder(self.settings.decoder) if decoder is None or named is not None else decoder
         self._decoder = cast("Decoder | None", None if type(chosen) is BytesSerde else chosen)
+        self._rebalancer = rebalancer_of(self.settings, rebalance_strategy, host)
         self._start_offsets = start_offsets
         self._codecs = host.codecs()
         self._consumer: ClassicConsumer | None = None
@@ -220,6 +232,7 @@ class ConsumerConnector:
                 group_id=self.settings.groupid,
                 consumer_id=self.consumer_id,
                 subscription=subscription,
+                rebalancer=self._rebalancer,
                 decoder=self._decoder,
                 start_offsets=self._start_offsets,
                 make_bell=self._make_bell,

@@ -1,13 +1,19 @@
 """The settings of a classic consumer, and where its registries are."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ....core.classic.consumer.settings import ConnectorSettings
 from ....core.classic.registry.layout import check_name
 from ....ports.errors import ConfigError
 from ..settings import read_settings
 from .choice import registries_url
+
+if TYPE_CHECKING:
+    from ....core.classic.rebalancer import Rebalancer
+    from ....plugins.host import PluginHost
 
 
 def read_connector_settings(config: Mapping[str, Any] | None, given: Mapping[str, Any]) -> ConnectorSettings:
@@ -33,3 +39,12 @@ def find_registries(settings: ConnectorSettings, coordination: object) -> object
         found = " and ".join(given) or "none of them"
         raise ConfigError(f"a consumer connector needs exactly one of {', '.join(places)}; given: {found}")
     return next(iter(given.values()))
+
+
+def rebalancer_of(settings: ConnectorSettings, given: object, host: PluginHost) -> Rebalancer:
+    """The object that was given, or what the settings name. Raises `ConfigError`."""
+    if given is None or isinstance(given, str):
+        return host.rebalancer(settings.rebalance_strategy)
+    if not hasattr(given, "assign"):
+        raise ConfigError(f"rebalance.strategy: {given!r:.100} has no assign, see Rebalancer")
+    return cast("Rebalancer", given)

@@ -16,14 +16,14 @@ from ...client.links import Connect, LinkOutside
 from ...client.serde import Decoder
 from ...message.classic.message_set import ClassicMessageSet
 from ...message.codec import Codecs
-from ..rebalancer import thread_id
-from ..registry.consumer_registry import ConsumerRegistry, StartOffsets
+from ..rebalancer import RangeRebalancer, Rebalancer
 from ..registry.group import Owned
-from ..registry.layout import BrokerPartition, ClassicBroker
+from ..registry.layout import BrokerPartition, ClassicBroker, thread_id
 from ..registry.offload import Lane
 from ..registry.subscription import ClassicSubscription
 from .fetching import BrokerFetcher, FetchOutside
 from .membership import ClassicMembership
+from .registry import ConsumerRegistry, StartOffsets
 from .settings import ConnectorSettings, ConsumerRebalanceFailed
 from .streams import Bell, FetchedDataChunk, OwnedPartition, SilentBell, StreamQueue, StreamReader
 
@@ -62,6 +62,7 @@ class ClassicConsumer:
         group_id: str,
         consumer_id: str,
         subscription: ClassicSubscription,
+        rebalancer: Rebalancer | None = None,
         decoder: Decoder | None = None,
         start_offsets: StartOffsets | None = None,
         make_bell: Callable[[], Bell] = SilentBell,
@@ -82,6 +83,7 @@ class ClassicConsumer:
             group_id=group_id,
             consumer_id=consumer_id,
             subscription=subscription,
+            rebalancer=rebalancer or RangeRebalancer(),
             report=self._report,
             start_offsets=start_offsets,
         )

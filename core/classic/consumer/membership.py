@@ -8,10 +8,10 @@ from typing import Protocol
 from ....ports.coordination import SessionState
 from ....ports.errors import ClosedError
 from ....ports.scheduler import Outcome, Scheduler, Timer
-from ..registry.consumer_registry import Claim, ConsumerRegistry, Survey
 from ..registry.group import Owned, OwnershipConflict
 from ..registry.layout import ClassicBroker
 from ..registry.offload import Lane
+from .registry import Claim, ConsumerRegistry, Survey
 from .settings import ConnectorSettings, ConsumerRebalanceFailed
 
 _EARLY = 0.05
@@ -182,7 +182,7 @@ class ClassicMembership:
         self._registered = session
         self._tell_idle(survey.idle)
         kept = {owned: thread for owned, thread in self.claims.items() if survey.share.get(owned) == thread}
-        if not survey.standing:
+        if not survey.still_owned:
             kept = {}  # as after an expired session: nothing is known of who reads them now
         lost = {owned: thread for owned, thread in self.claims.items() if owned not in kept}
         claimed = {owned: thread for owned, thread in survey.share.items() if owned not in kept}
@@ -192,12 +192,12 @@ class ClassicMembership:
             return
         given_up = self._reading.give_up(list(lost))
         self.claims = kept
-        if survey.standing:
+        if survey.still_owned:
             self.unsaved |= given_up
         else:
             self._orphans |= given_up
         self._doubtful |= dict.fromkeys(lost.items())
-        self._give_back(session, survey, claimed, given_up if survey.standing else {})
+        self._give_back(session, survey, claimed, given_up if survey.still_owned else {})
 
     def _give_back(
         self, session: int, survey: Survey, claimed: Mapping[Owned, str], starts: Mapping[Owned, int]

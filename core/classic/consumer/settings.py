@@ -65,6 +65,8 @@ class ConnectorSettings:
     queuedchunks_max: int = field(default=10, validator=ge(1))
     """Chunks that wait per stream. What was asked for before it was full still comes: one more per partition."""
     rebalance_retries_max: int = field(default=4, validator=ge(1))
+    rebalance_strategy: str = "range"
+    """Ours: the `Rebalancer` that shares out the partitions, by its name; the same for all members of a group."""
     consumer_timeout_ms: float = -1
     """How long a stream waits for a message before it raises `ConsumerTimeout`; -1 = for ever."""
     shallowiterator_enable: bool = False

@@ -110,7 +110,7 @@ class BrokerRegistrar:
         self._ready = ready
         self._failed = failed
         self._wanted: dict[str, bytes] = {}
-        self._standing: dict[str, bytes] = {}
+        self._present: dict[str, bytes] = {}
         """What was made in this session."""
         self._taken: set[str] = set()
         self._session = 0
@@ -184,7 +184,7 @@ class BrokerRegistrar:
             return
         if state is SessionState.EXPIRED:
             self._session += 1
-            self._standing.clear()
+            self._present.clear()
             self._taken.clear()
             self._report(f"the coordination session of broker {self._broker_id} expired; registering it again")
         self._step_now()
@@ -192,15 +192,15 @@ class BrokerRegistrar:
     # --- what is to be done
 
     def _changes(self) -> _Changes:
-        standing = self._standing
+        present = self._present
         topics = {
-            path: data for path, data in self._wanted.items() if standing.get(path) != data and path not in self._taken
+            path: data for path, data in self._wanted.items() if present.get(path) != data and path not in self._taken
         }
         return _Changes(
-            ids={path: node.data for path, node in self._ids.items() if path not in standing},
+            ids={path: node.data for path, node in self._ids.items() if path not in present},
             topics=topics,
-            replaced=frozenset(topics.keys() & standing.keys()),
-            removed=[path for path in standing if path not in self._wanted and path not in self._ids],
+            replaced=frozenset(topics.keys() & present.keys()),
+            removed=[path for path in present if path not in self._wanted and path not in self._ids],
         )
 
     def _step(self) -> None:
@@ -253,9 +253,9 @@ class BrokerRegistrar:
         self._step()
 
     def _note(self, applied: _Applied) -> None:
-        self._standing.update(applied.made)
+        self._present.update(applied.made)
         for path in applied.removed:
-            self._standing.pop(path, None)
+            self._present.pop(path, None)
         if applied.taken:
             self._taken.update(applied.taken)
             for error in applied.taken.values():

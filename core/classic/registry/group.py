@@ -9,9 +9,9 @@ may be repeated after a `CoordinationError`, also by a later life with the same 
 from collections.abc import Iterable, Mapping
 
 from ....ports.coordination import Coordination, CoordinationError, NodeExists, NoNode
-from ..rebalancer import GroupView
+from ....ports.values import frozen
 from . import layout, registries
-from .layout import BrokerPartition
+from .layout import BrokerPartition, ClassicBroker, thread_id
 from .registries import Report
 from .subscription import ClassicSubscription
 
@@ -26,6 +26,30 @@ class OwnershipConflict(CoordinationError):
         super().__init__(f"{path} is owned by {owner[:200]!r}")
         self.path = path
         self.owner = owner
+
+
+@frozen(kw_only=True)
+class GroupView:
+    """What one member reads from the registries before it rebalances. Only live brokers count."""
+
+    consumers: Mapping[str, Mapping[str, int]]
+    """Consumer id → topic → number of streams."""
+    partitions: Mapping[str, Mapping[int, int]]
+    """Topic → broker id → number of partitions."""
+    brokers: Mapping[int, ClassicBroker]
+
+    def threads(self, topic: str) -> list[str]:
+        """The ids of all threads in the group that want the topic."""
+        return [
+            thread_id(consumer_id, number)
+            for consumer_id, streams in self.consumers.items()
+            for number in range(streams.get(topic, 0))
+        ]
+
+    def places(self, topic: str) -> list[BrokerPartition]:
+        """The partitions of the topic."""
+        counts = self.partitions.get(topic, {})
+        return [BrokerPartition(broker_id, number) for broker_id, count in counts.items() for number in range(count)]
 
 
 def check_ids(group: str, consumer_id: str | None = None) -> None:

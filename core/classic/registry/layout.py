@@ -32,6 +32,11 @@ class ClassicBroker:
     port: int
 
 
+def thread_id(consumer_id: str, number: int) -> str:
+    """The name of one stream of a consumer; numbers count from 0 in each topic."""
+    return f"{consumer_id}-{number}"
+
+
 def broker_path(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
 

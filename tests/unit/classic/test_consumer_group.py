@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from support.classic_world import GROUP, ClassicWorld, Member
 
+from barnabas.core.classic.consumer.registry import ConsumerRegistry
 from barnabas.core.classic.consumer.settings import ConsumerRebalanceFailed
 from barnabas.core.classic.registry import layout
-from barnabas.core.classic.registry.consumer_registry import ConsumerRegistry
 from barnabas.core.classic.registry.group import Owned, OwnershipConflict
 from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.core.classic.registry.subscription import ClassicSubscription

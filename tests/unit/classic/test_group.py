@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.adapters.coord_embedded import EmbeddedCoordination
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
-from barnabas.core.classic.rebalancer import own_share
+from barnabas.core.classic.rebalancer import RangeRebalancer, own_share
 from barnabas.core.classic.registry import group
 from barnabas.core.classic.registry.group import Owned, OwnershipConflict
 from barnabas.core.classic.registry.layout import BrokerPartition
@@ -73,7 +73,7 @@ def test_the_view_of_a_member(session: Coordination, told: list[str]) -> None:
     assert sorted(view.brokers) == [0, 1]
     assert group.read_group(session, "g", "c2", told.append).partitions == {"t": {0: 3, 1: 1}, "u": {1: 2}}
     assert group.read_group(session, "g", None, told.append).partitions == {"t": {0: 3, 1: 1}, "u": {1: 2}}
-    shares = own_share(view, "c1")["t"]
+    shares = own_share(view, "c1", RangeRebalancer())["t"]
     assert {thread: " ".join(map(str, places)) for thread, places in shares.items()} == {
         "c1-0": "0-0 0-1",
         "c1-1": "0-2",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.coordination_faults import FaultyCoordination
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
-from barnabas.core.classic.rebalancer import own_share
+from barnabas.core.classic.rebalancer import RangeRebalancer, own_share
 from barnabas.core.classic.registry import group
 from barnabas.core.classic.registry.group import Owned, OwnershipConflict
 from barnabas.core.classic.registry.layout import BrokerPartition
@@ -198,7 +198,7 @@ class _Member:
     def rebalance(self) -> bool:
         view = group.read_group(self.session, "g", self.name, _quiet)
         group.release(self.session, "g", self.owned)
-        shares = own_share(view, self.name)
+        shares = own_share(view, self.name, RangeRebalancer())
         wanted = {
             (topic, place): thread
             for topic, threads in shares.items()

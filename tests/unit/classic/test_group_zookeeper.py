@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 from support.zookeeper_server import ZookeeperServer
 
 from barnabas.adapters.coord_zookeeper import ZookeeperCoordination
-from barnabas.core.classic.rebalancer import own_share
+from barnabas.core.classic.rebalancer import RangeRebalancer, own_share
 from barnabas.core.classic.registry import group
 from barnabas.core.classic.registry.group import OwnershipConflict
 from barnabas.core.classic.registry.layout import BrokerPartition
@@ -69,7 +69,7 @@ def test_what_stands_in_zookeeper(session: ZookeeperCoordination, foreign: Kazoo
         "/brokers/topics/'odd\\u200bname'",
         "/consumers/g/ids/g_mad-1",
     ]
-    share = own_share(view, "g_me-1")["t"]
+    share = own_share(view, "g_me-1", RangeRebalancer())["t"]
     assert {thread: [*map(str, places)] for thread, places in share.items()} == {
         "g_me-1-0": ["0-0", "0-1", "0-10", "0-2"]
     }

@@ -1,14 +1,19 @@
 """Who owns which partition: what the range algorithm guarantees."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.core.classic.rebalancer import GroupView, assign, own_share, thread_id
-from barnabas.core.classic.registry.layout import BrokerPartition, ClassicBroker
+from barnabas.core.classic.rebalancer import RangeRebalancer, Rebalancer, own_share
+from barnabas.core.classic.registry.group import GroupView
+from barnabas.core.classic.registry.layout import BrokerPartition, ClassicBroker, thread_id
+from barnabas.ports.errors import ConfigError
+
+RANGE = RangeRebalancer()
+assign = RANGE.assign
 
 
 def _places(counts: Mapping[int, int]) -> list[BrokerPartition]:
@@ -156,7 +161,7 @@ def _views(draw: st.DrawFn) -> GroupView:
 
 @given(_views())
 def test_members_that_see_the_same_share_without_overlap_and_gap(view: GroupView) -> None:
-    shares = {consumer_id: own_share(view, consumer_id) for consumer_id in view.consumers}
+    shares = {consumer_id: own_share(view, consumer_id, RANGE) for consumer_id in view.consumers}
     for topic, counts in view.partitions.items():
         owned = [p for share in shares.values() for found in share.get(topic, {}).values() for p in found]
         wanted = any(topic in streams for streams in view.consumers.values())
@@ -169,11 +174,54 @@ def test_members_that_see_the_same_share_without_overlap_and_gap(view: GroupView
 
 def test_who_is_not_registered_has_no_share() -> None:
     view = GroupView(consumers={"a": {"t": 1}}, partitions={"t": {0: 2}}, brokers=_brokers({0: 2}))
-    assert own_share(view, "b") == {}
-    assert own_share(view, "a") == {"t": {"a-0": _places({0: 2})}}
+    assert own_share(view, "b", RANGE) == {}
+    assert own_share(view, "a", RANGE) == {"t": {"a-0": _places({0: 2})}}
 
 
 @pytest.mark.parametrize("topic", ["t", "unknown"])
 def test_a_topic_without_partitions_leaves_threads_idle(topic: str) -> None:
     view = GroupView(consumers={"a": {topic: 2}}, partitions={"t": {}}, brokers={})
-    assert own_share(view, "a") == {topic: {"a-0": [], "a-1": []}}
+    assert own_share(view, "a", RANGE) == {topic: {"a-0": [], "a-1": []}}
+
+
+class Answering:
+    """Gives the same answer whatever it is asked."""
+
+    def __init__(self, answer: Mapping[str, Sequence[BrokerPartition]]) -> None:
+        self.answer = answer
+
+    def assign(
+        self,
+        threads: Sequence[str],
+        places: Sequence[BrokerPartition],
+    ) -> Mapping[str, Sequence[BrokerPartition]]:
+        return self.answer
+
+
+FIRST, SECOND = BrokerPartition(0, 0), BrokerPartition(0, 1)
+
+
+def _share_by(rebalancer: Rebalancer) -> dict[str, dict[str, Sequence[BrokerPartition]]]:
+    view = GroupView(consumers={"a": {"t": 1}, "b": {"t": 1}}, partitions={"t": {0: 2}}, brokers=_brokers({0: 2}))
+    return own_share(view, "a", rebalancer)
+
+
+def test_who_is_left_out_of_the_answer_has_nothing() -> None:
+    assert _share_by(Answering({"b-0": [FIRST, SECOND]})) == {"t": {"a-0": []}}
+    assert _share_by(Answering({"a-0": (SECOND, FIRST)})) == {"t": {"a-0": (SECOND, FIRST)}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ({"a-0": [FIRST]}, "partition 0-1 0 times"),
+        ({"a-0": [FIRST, SECOND], "b-0": [SECOND]}, "partition 0-1 2 times"),
+        ({"a-0": [FIRST, SECOND, BrokerPartition(7, 0)]}, "partition 7-0 1 times"),
+        ({"a-0": [FIRST], "c-0": [SECOND]}, "a thread 'c-0'"),
+    ],
+)
+def test_an_answer_that_does_not_share_out_each_partition_once_is_refused(
+    answer: Mapping[str, Sequence[BrokerPartition]], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"rebalance.strategy Answering answers for topic t with {text}: it is to"):
+        _share_by(Answering(answer))

@@ -53,6 +53,7 @@ def test_built_in_names_of_every_kind_can_be_made() -> None:
         "callback_handler": host.callback_handler,
         "deletion_policy": host.deletion_policy,
         "rebalance_strategy": host.rebalance_strategy,
+        "rebalancer": host.rebalancer,
     }
     for kind, make in makers.items():
         assert host.known(kind)

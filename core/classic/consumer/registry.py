@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection, Mapping
 from ....ports.coordination import Cancel, Coordination, SessionState
 from ....ports.errors import ConfigError
 from ....ports.values import frozen
-from ..rebalancer import own_share
-from . import group, layout, registries
-from .group import Owned
-from .layout import BrokerPartition, ClassicBroker
-from .subscription import ClassicSubscription
+from ..rebalancer import Rebalancer, own_share
+from ..registry import group, layout, registries
+from ..registry.group import Owned
+from ..registry.layout import BrokerPartition, ClassicBroker
+from ..registry.subscription import ClassicSubscription
 
 StartOffsets = Callable[[str, BrokerPartition], int | None]
 """Where an application that keeps its offsets itself wants a partition to begin; None: see `autooffset.reset`."""
@@ -25,7 +25,7 @@ class Survey:
     share: Mapping[Owned, str]
     """What it is to own: partition → thread."""
     brokers: Mapping[int, ClassicBroker]
-    standing: bool
+    still_owned: bool
     """True if the owner nodes of what it owns are all there."""
     idle: tuple[str, ...] = ()
     """Threads that get nothing, as `topic thread`."""
@@ -41,6 +41,7 @@ class ConsumerRegistry:
         group_id: str,
         consumer_id: str,
         subscription: ClassicSubscription,
+        rebalancer: Rebalancer,
         report: Callable[[str], None],
         start_offsets: StartOffsets | None = None,
     ) -> None:
@@ -48,6 +49,7 @@ class ConsumerRegistry:
         self._group = group_id
         self._consumer_id = consumer_id
         self._subscription = subscription
+        self._rebalancer = rebalancer
         self._report = report
         self._start_offsets = start_offsets
         self._triggered: Callable[[], None] = lambda: None
@@ -96,7 +98,7 @@ class ConsumerRegistry:
             # The node was left from an earlier life of this consumer id, and went with its session.
             self._register()
             view = group.read_group(self._coordination, self._group, self._consumer_id, self._report)
-        shares = own_share(view, self._consumer_id)
+        shares = own_share(view, self._consumer_id, self._rebalancer)
         share = {
             (topic, place): thread
             for topic, threads in shares.items()
@@ -106,7 +108,7 @@ class ConsumerRegistry:
         return Survey(
             share=share,
             brokers=view.brokers,
-            standing=all(self._owner(owned) == thread for owned, thread in claims.items()),
+            still_owned=all(self._owner(owned) == thread for owned, thread in claims.items()),
             idle=tuple(
                 f"{topic} {t}" for topic, threads in shares.items() for t, places in threads.items() if not places
             ),

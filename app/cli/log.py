@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ...core.log.config import LONG_MAX
 from ...core.log.examine import examine_index, examine_segment, examine_time_index
 from ...core.log.examine_classic import examine_classic_chain, examine_classic_segment
 from ...core.log.names import CLASSIC_SUFFIX, segment_file
@@ -61,14 +62,14 @@ def verify(
     counts = {"segments": 0, "batches": 0, "messages": 0}
     problems: list[str] = []
     classic: dict[Path, list[tuple[int, int]]] = defaultdict(list)
-    for path in _log_files(paths):
+    files = [path for path in _log_files(paths) if _name(path)[1] in ("log", "kafka")]
+    for path, following in zip(files, [*files[1:], None], strict=True):
         base_offset, kind = _name(path)
-        if kind not in ("log", "kafka"):
-            continue
         counts["segments"] += 1
         with _mapped(path) as content:
             if kind == "log":
-                counts["batches"] += _verify_batches(path, content, base_offset, problems)
+                below = _name(following)[0] if following is not None and following.parent == path.parent else LONG_MAX
+                counts["batches"] += _verify_batches(path, content, base_offset, below, problems)
             else:
                 counts["messages"] += _verify_messages(path, content, problems)
                 classic[path.parent].append((base_offset, len(content)))
@@ -86,16 +87,26 @@ def verify(
         raise typer.Exit(1)
 
 
-def _verify_batches(path: Path, content: Buffer, base_offset: int, problems: list[str]) -> int:
-    """Add what is wrong with a segment of batches and its indexes; how many batches were found."""
-    count, next_offset = 0, base_offset
-    for finding in examine_segment(content, base_offset):
-        count += 1
+def _verify_batches(path: Path, content: Buffer, base_offset: int, below: int, problems: list[str]) -> int:
+    """Add what is wrong with a segment of batches and its indexes; how many batches were found.
+
+    `below` is where the next segment begins. What is missing before it counts, unless offsets are missing between
+    batches too, as they are where the log was compacted.
+    """
+    count, next_offset, compacted = 0, base_offset, False
+    damaged: list[tuple[int, int]] = []
+    for finding in examine_segment(content, base_offset, below):
         if finding.header is not None:
+            count += 1
+            compacted = compacted or finding.header.base_offset > next_offset
             next_offset = finding.header.next_offset
         if finding.problem:
             problems.append(f"{path} at position {finding.position}: {finding.problem}")
-    problems += _index_problems(path, content, base_offset, next_offset)
+        if finding.header is None:
+            damaged.append((finding.position, finding.end))
+    if next_offset < below < LONG_MAX and not (compacted or damaged):
+        problems.append(f"{path} ends at offset {next_offset}: the offsets {next_offset} to {below - 1} are missing")
+    problems += _index_problems(path, content, base_offset, next_offset, damaged)
     return count
 
 
@@ -109,14 +120,16 @@ def _verify_messages(path: Path, content: Buffer, problems: list[str]) -> int:
     return count
 
 
-def _index_problems(segment: Path, content: Buffer, base_offset: int, next_offset: int) -> Iterator[str]:
+def _index_problems(
+    segment: Path, content: Buffer, base_offset: int, next_offset: int, damaged: list[tuple[int, int]]
+) -> Iterator[str]:
     for suffix in (".index", ".timeindex"):
         path = segment.with_suffix(suffix)
         if not path.exists():
             continue  # a missing index is rebuilt at the next start
         with _mapped(path) as index:
             if suffix == ".index":
-                problem = examine_index(index, content, base_offset)
+                problem = examine_index(index, content, base_offset, damaged)
             else:
                 problem = examine_time_index(index, base_offset, next_offset)
         if problem:

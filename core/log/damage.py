@@ -6,6 +6,7 @@ which of them is damaged. A hole that compaction has left passes this.
 """
 
 from collections.abc import Iterator
+from struct import Struct
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -16,6 +17,10 @@ from .batch_scan import SCAN_CHUNK_BYTES, BadBatch, Readable, crc_matches, scan_
 from .config import LONG_MAX
 
 _MAGIC = bytes([MAGIC])
+_OFFSET_AND_LENGTH = Struct(">qi")
+_DELTA = Struct(">i")
+_DELTA_AT = 23
+"""Of lastOffsetDelta."""
 _CRC_BYTES_MAX = 1 << 28
 """How much one search reads again for checksums of what looks like a batch."""
 
@@ -33,15 +38,18 @@ class Gap:
     intact_behind: bool = True
     """False where nothing intact follows in the segment; `next_offset` is then where the segment should end."""
 
-    def __str__(self) -> str:
+    @property
+    def lost(self) -> str:
+        """The offsets that it costs, in words."""
         if self.next_offset <= self.first_offset:
-            lost = "no offset is missing"
-        elif self.next_offset == LONG_MAX:
-            lost = f"the offsets from {self.first_offset} on cannot be read"
-        else:
-            lost = f"the offsets {self.first_offset} to {self.next_offset - 1} cannot be read"
+            return "no offset is missing"
+        if self.next_offset == LONG_MAX:
+            return f"the offsets from {self.first_offset} on cannot be read"
+        return f"the offsets {self.first_offset} to {self.next_offset - 1} cannot be read"
+
+    def __str__(self) -> str:
         place = f" from position {self.position} to {self.end}" if self.end else ""
-        return f"damaged{place}: {self.reason}; {lost}"
+        return f"damaged{place}: {self.reason}; {self.lost}"
 
 
 class OffsetsDamaged(ApiError):
@@ -56,7 +64,7 @@ class Memory:
     """A segment in memory, to be walked over."""
 
     def __init__(self, content: Buffer) -> None:
-        self._content = memoryview(content)
+        self._content = content
 
     def read(self, position: int, size: int, /) -> bytes:
         return bytes(self._content[position : position + size])
@@ -96,8 +104,7 @@ def walk(
                 yield held
             return
         except BadBatch as error:
-            bad = error
-        start, reason = bad.position, bad.reason
+            start, reason = error.position, error.reason
         if held is not None and not check_crc and not crc_matches(source, *held):
             start, expected = held[0], held[1].base_offset
             reason = "the length or the content of a batch is not what it was"
@@ -150,10 +157,14 @@ def _doubt(
 def _behind(source: Readable, start: int, end: int, from_offset: int, below: int) -> tuple[int, BatchHeader] | None:
     """The first intact batch behind the damage at `start`."""
     # Mostly the length can still be believed: what the damaged batch contains is then passed over, batches among it.
-    length = int.from_bytes(source.read(start + 8, 4), "big", signed=True)
+    # It is, where the offset behind it agrees with the damaged batch; else the length may reach over an intact one.
+    head = source.read(start, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
+    base, length = _OFFSET_AND_LENGTH.unpack_from(head)
+    (delta,) = _DELTA.unpack_from(head, _DELTA_AT)
     position = start + LENGTH_OVERHEAD + max(length, 0)
     header = _batch_at(source.read(position, HEADER_SIZE), 0, end - position, from_offset, below)
-    if header is not None and crc_matches(source, position, header):
+    agrees = header is not None and header.base_offset in (base + delta + 1, from_offset + delta + 1)
+    if header is not None and agrees and crc_matches(source, position, header):
         return position, header
     return find_intact(source, start + 1, end, from_offset=from_offset, below=below)
 

@@ -1,15 +1,18 @@
 """Looking at the files of a log without opening it as one: what `barnabas log dump` and `barnabas log verify` tell."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from struct import Struct
 
 from ...ports.errors import ApiError
 from ...ports.values import frozen
 from ...ports.words import Buffer
 from ..message.batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
+from .config import LONG_MAX
+from .damage import Gap, Memory, walk
 
 _INDEX_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
+_CONTENT_DAMAGED = "the CRC-32C does not match the content"
 
 
 @frozen
@@ -19,32 +22,22 @@ class Finding:
     position: int
     header: BatchHeader | None = None
     problem: str | None = None
+    end: int = -1
+    """Where the next batch begins, of damage without a header."""
 
 
-def examine_segment(content: Buffer, base_offset: int) -> Iterator[Finding]:
-    """The batches of a segment file one after the other; ends at the first place where none can be found.
+def examine_segment(content: Buffer, base_offset: int, below: int = LONG_MAX) -> Iterator[Finding]:
+    """The batches of a segment file one after the other, and the damage between them, with the offsets that it costs.
 
-    Checks header, CRC-32C, size, and that offsets only grow (facts B3 recovery).
+    Checks header, CRC-32C, size, and that offsets only grow (facts B3). `below`: where the next segment begins.
     """
-    position, expected = 0, base_offset
-    while position < len(content):
-        try:
-            header = parse_header(content, position)
-        except ApiError as error:
-            yield Finding(position, None, f"no batch begins here: {error.message}")
-            return
-        if position + header.size > len(content):
-            there = len(content) - position
-            yield Finding(position, header, f"the batch is cut: {header.size} bytes, of which {there} are there")
-            return
-        problem = None
-        if header.base_offset < expected:
-            problem = f"base offset {header.base_offset} where at least {expected} is expected"
-        elif not crc_valid(content, header, position):
-            problem = "the CRC-32C does not match the content"
-        yield Finding(position, header, problem)
-        expected = max(expected, header.next_offset)
-        position += header.size
+    for item in walk(Memory(content), 0, len(content), expected=base_offset, below=below):
+        if isinstance(item, Gap):
+            yield Finding(item.position, None, f"{item.reason}; {item.lost}", item.end)
+        else:
+            position, header = item
+            problem = None if crc_valid(content, header, position) else _CONTENT_DAMAGED
+            yield Finding(position, header, problem)
 
 
 def index_entries(content: Buffer, base_offset: int) -> list[tuple[int, int]]:
@@ -63,8 +56,13 @@ def time_index_entries(content: Buffer, base_offset: int) -> list[tuple[int, int
     ]
 
 
-def examine_index(index: Buffer, segment: Buffer, base_offset: int) -> str | None:
-    """What is wrong with an offset index, or None. Each entry must name a batch that holds its offset."""
+def examine_index(
+    index: Buffer, segment: Buffer, base_offset: int, damaged: Iterable[tuple[int, int]] = ()
+) -> str | None:
+    """What is wrong with an offset index, or None. Each entry must name a batch that holds its offset.
+
+    `damaged`: from where to where the segment is, so that no entry can be checked there.
+    """
     if len(index) % _INDEX_ENTRY.size:
         return f"{len(index)} bytes is no multiple of {_INDEX_ENTRY.size}"
     last_offset, last_position = base_offset - 1, -1
@@ -73,13 +71,15 @@ def examine_index(index: Buffer, segment: Buffer, base_offset: int) -> str | Non
             return f"the entry for offset {offset} at position {position} does not come after the one before"
         if not 0 <= position <= len(segment) - HEADER_SIZE:
             return f"the entry for offset {offset} points to position {position}, outside the segment"
+        last_offset, last_position = offset, position
+        if any(start <= position < end for start, end in damaged):
+            continue
         try:
             header = parse_header(segment, position)
         except ApiError:
             return f"the entry for offset {offset} points to position {position}, where no batch begins"
         if not header.base_offset <= offset <= header.last_offset:
             return f"the entry for offset {offset} points to the batch {header.base_offset}..{header.last_offset}"
-        last_offset, last_position = offset, position
     return None
 
 

@@ -91,10 +91,15 @@ class SegmentList:
         raise OffsetsDamaged(items[-1].names[0], lost)
 
     def available_bytes(self, offset: int, limit: int, end: int, max_bytes: int) -> int:
-        """Bytes of batches from `offset` up to `limit`, at most `max_bytes`."""
+        """Bytes of batches from `offset` up to `limit`, at most `max_bytes`. Raises only where `offset` is damaged."""
         total = 0
         while total < max_bytes:
-            place = self.find(offset, limit, end)
+            try:
+                place = self.find(offset, limit, end)
+            except ApiError:
+                if not total:
+                    raise
+                break
             if place is None:
                 break
             total += place.end_position - place.position

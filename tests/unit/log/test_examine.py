@@ -39,13 +39,24 @@ def test_a_cut_tail_is_told_with_its_position() -> None:
     content = segment()
     found = list(examine_segment(content[:-3], BASE))
     assert found[-1].position == len(content) // 3 * 2
-    assert "cut" in str(found[-1].problem)
+    assert "bytes, of which" in str(found[-1].problem)
+    assert "the offsets from 44 on cannot be read" in str(found[-1].problem)
 
 
 def test_garbage_ends_the_walk() -> None:
     found = list(examine_segment(bytes(segment()) + b"\0" * 100, BASE))
     assert found[-1].header is None
-    assert "no batch begins here" in str(found[-1].problem)
+    assert "the offsets from 46 on cannot be read" in str(found[-1].problem)
+
+
+def test_a_damaged_header_is_told_with_its_offsets_and_what_lies_behind_is_still_checked() -> None:
+    content = segment()
+    size = len(content) // 3
+    content[size + 16] ^= 1
+    found = list(examine_segment(content, BASE, BASE + 6))
+    assert [f.header and f.header.base_offset for f in found] == [40, None, 44]
+    assert [f.position for f in found] == [0, size, 2 * size]
+    assert "the offsets 42 to 43 cannot be read" in str(found[1].problem)
 
 
 def test_offsets_that_go_back_are_told() -> None:

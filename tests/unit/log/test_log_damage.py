@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.batches import batch, bytes_of, open_log, put, read_all
 
@@ -200,6 +200,7 @@ def test_holes_of_a_cleaning_are_no_damage() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.binary(min_size=1, max_size=200), st.integers(0, 20 * SIZE))
+@example((2 * SIZE - 12).to_bytes(4, "big"), 7 * SIZE + 8)  # the length of two
 def test_any_garbage_in_a_segment_leaves_the_batches_it_does_not_touch(garbage: bytes, position: int) -> None:
     content = bytearray()
     for number in range(20):

@@ -1,0 +1,83 @@
+"""What a broker makes of damaged files: all that is intact is served, over a socket, and the rest is told."""
+
+from pathlib import Path
+
+import pytest
+from support.process import barnabas, broker_process
+from support.raw import RawConnection, fetch_error_and_records, fetch_v4
+
+from barnabas import Broker, Message, Producer
+from barnabas.core.message.batch_header import parse_header
+from barnabas.ports.error_codes import ErrorCode
+
+COUNT, BATCH, PADDING = 300, 10, b"x" * 400
+DAMAGED = 150
+"""The first offset of the batch whose header is hit."""
+WAIT_S = 60
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The folder of a broker that stopped in order, with several index entries in its one segment."""
+    folder = tmp_path / "data"
+    with Broker(folder) as broker, Producer(broker) as producer:
+        for first in range(0, COUNT, BATCH):
+            messages = [Message(b"%d" % n + PADDING) for n in range(first, first + BATCH)]
+            producer.send_many("t", messages, partition=0).result(WAIT_S)
+    return folder
+
+
+def segment_of(data: Path, base: int = 0) -> Path:
+    return data / "t-0" / f"{base:020d}.log"
+
+
+def flip(segment: Path, offset: int, byte: int, bit: int = 0) -> None:
+    content = bytearray(segment.read_bytes())
+    position = 0
+    while (header := parse_header(content, position)).next_offset <= offset:
+        position += header.size
+    content[position + byte] ^= 1 << bit
+    segment.write_bytes(content)
+
+
+def offsets_by_fetches(connection: RawConnection, offset: int, end: int) -> list[tuple[int, int]]:
+    """The offsets of the batches from there on, fetch by fetch; ends at an error."""
+    found: list[tuple[int, int]] = []
+    while offset < end:
+        error, records = fetch_error_and_records(connection.exchange(fetch_v4("t", offset, max_bytes=20_000)), "t")
+        if error:
+            assert error == ErrorCode.CORRUPT_MESSAGE
+            break
+        assert records, offset
+        position = 0
+        while position + 61 <= len(records):
+            header = parse_header(records, position)
+            position += header.size
+            if position <= len(records):
+                found.append((header.base_offset, header.next_offset))
+                offset = header.next_offset
+    return found
+
+
+@pytest.mark.parametrize(("byte", "bit"), [(16, 0), (11, 3), (7, 1), (5, 4), (26, 3)])
+def test_a_flipped_bit_in_a_header_costs_its_batch_alone_and_is_told(data: Path, byte: int, bit: int) -> None:
+    flip(segment_of(data), DAMAGED, byte, bit)
+    index = segment_of(data).with_suffix(".index")
+    before = index.read_bytes()
+    assert len(before) > 3 * 8
+    gap = f"the offsets {DAMAGED} to {DAMAGED + BATCH - 1} cannot be read"
+    with broker_process(data) as running:
+        with RawConnection(running.bootstrap) as connection:
+            ends = range(BATCH, COUNT + 1, BATCH)
+            everywhere = [(end - BATCH, end) for end in ends]
+            for _ in range(2):
+                behind = offsets_by_fetches(connection, DAMAGED + BATCH, COUNT)
+                assert behind == [batch for batch in everywhere if batch[0] > DAMAGED]
+                assert offsets_by_fetches(connection, DAMAGED + 3, COUNT) == []
+                assert offsets_by_fetches(connection, 0, COUNT) == [b for b in everywhere if b[1] <= DAMAGED]
+        assert running.stop() == 0
+        assert running.log().count(gap) == 1, running.log()
+    assert index.read_bytes() == before
+    told = barnabas("log", "verify", data, expect=1).stdout.decode()
+    assert gap in told
+    assert "29 batches, 1 problems" in told

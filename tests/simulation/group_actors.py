@@ -1,47 +1,29 @@
 """Members of a group in the simulation, and the book of what they were told."""
 
-from collections.abc import Sequence
-
 from attrs import define, field
 from simulation.actors import Actor
-from simulation.world import PARTITIONS, TOPIC, World
+from simulation.client import Client
+from simulation.world import TOPIC, World
 
-from barnabas.ports.broker_api import (
-    FindCoordinator,
-    FindCoordinatorResult,
-    GroupProtocol,
-    Heartbeat,
-    HeartbeatResult,
-    JoinedMember,
-    JoinGroup,
-    JoinGroupResult,
-    LeaveGroup,
-    LeaveGroupResult,
-    LeavingMember,
-    MemberAssignment,
-    OffsetCommit,
-    OffsetCommitPartition,
-    OffsetCommitResult,
-    OffsetFetch,
-    OffsetFetchGroup,
-    OffsetFetchResult,
-    SyncGroup,
-    SyncGroupResult,
-)
+from barnabas.core.client.group.assignor import builtin_assignor
+from barnabas.core.client.group.events import Assigned, CommittedOffset, Failed, GroupEvent, GroupSettings, Revoke
+from barnabas.core.client.group.membership import GroupMembership
+from barnabas.ports.broker_api import OffsetFetch, OffsetFetchGroup, OffsetFetchResult
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import BarnabasError
+from barnabas.ports.words import TopicPartition
 
 GROUP = "crew"
 SESSION_MS = 1500
 REBALANCE_MS = 1500
 
-_ELSEWHERE = frozenset(
+_LATER = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
     }
 )
-_JOIN_AGAIN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
 
 
 @define
@@ -75,160 +57,90 @@ class GroupBook:
         self.seen[partition] = number
 
 
-class GroupActor(Actor):
-    """Asks for the coordinator first, and again when it is told to."""
+class GroupMember(Client):
+    """Is in the group as a consumer is, reads nothing, and commits for what it owns."""
+
+    def __init__(self, world: World, name: str, book: GroupBook, assignor: str) -> None:
+        super().__init__(world, name)
+        self.book = book
+        self.owned: set[int] = set()
+        self.left = False
+        self._committing = False
+        settings = GroupSettings(
+            group_id=GROUP,
+            session_timeout_ms=SESSION_MS,
+            max_poll_interval_ms=REBALANCE_MS,
+            heartbeat_interval_ms=200,
+            retry_backoff_ms=50,
+            retry_backoff_max_ms=200,
+        )
+        self.membership = GroupMembership(self.view, self.entropy, settings, [builtin_assignor(assignor)])
+        self.membership.subscribe([TOPIC], world.clock.monotonic_ms())
+        self.drive(self.membership)
+
+    @property
+    def agreed(self) -> bool:
+        """True when it knows what is its own, in the newest generation that anybody knows of."""
+        return self.membership.settled and self.membership.generation_id == self.book.generation
+
+    def leave(self) -> None:
+        """As a consumer that is closed."""
+        self.left = True
+        self.membership.leave(self.world.clock.monotonic_ms(), self.vanish)
+
+    def act(self) -> float:
+        if not self.left:
+            self.membership.polled(self.world.clock.monotonic_ms())
+            while (event := self.membership.take_event()) is not None:
+                self._carry_out(event)
+            if self.membership.settled:
+                for partition in self.owned:
+                    self.book.own(self.membership.generation_id, partition, self.name)
+                if self.owned and not self._committing and self.entropy.below(4) == 0:
+                    self._commit()
+        return 10 + self.entropy.below(50)
+
+    def _carry_out(self, event: GroupEvent) -> None:
+        if isinstance(event, Assigned):
+            for (_, partition), committed in event.positions.items():
+                promised = self.book.acknowledged.get(partition, 0)
+                number, text = (committed.offset, committed.metadata) if committed is not None else (0, "")
+                self.book.observe(partition, number, promised, text)
+                self.owned.add(partition)
+        elif isinstance(event, Failed):
+            assert not event.final, event.error
+        else:
+            self.owned -= {partition for _, partition in event.partitions}
+            if isinstance(event, Revoke):
+                self.membership.revoked_done()
+
+    def _commit(self) -> None:
+        numbers = {partition: self.book.next_number(partition) for partition in sorted(self.owned)}
+        self._committing = True
+
+        def done(error: BarnabasError | None) -> None:
+            self._committing = False
+            if error is None:
+                for partition, number in numbers.items():
+                    self.book.acknowledge(partition, number)
+
+        self.membership.commit(
+            {TopicPartition(TOPIC, p): CommittedOffset(number, -1, f"no. {number}") for p, number in numbers.items()},
+            done,
+            deadline_ms=self.world.clock.monotonic_ms() + 2_000,
+        )
+
+
+class Onlooker(Actor):
+    """Asks for the positions, over and over."""
 
     def __init__(self, world: World, name: str, book: GroupBook) -> None:
         self.book = book
         self.entropy = world.entropy.child(name)
-        self.found = False
+        self.rounds = 0
         super().__init__(world, name)
 
     def act(self) -> None:
-        if self.found:
-            self.work()
-        else:
-            self.ask(FindCoordinator(keys=[GROUP]), self._found)
-
-    def work(self) -> None:
-        raise NotImplementedError
-
-    def _found(self, result: FindCoordinatorResult) -> None:
-        (coordinator,) = result.coordinators
-        self.found = coordinator.error is ErrorCode.NONE
-        assert self.found or coordinator.error is ErrorCode.COORDINATOR_NOT_AVAILABLE, coordinator
-        self.later(self.entropy.below(20))
-
-
-class GroupMember(GroupActor):
-    """Joins, reads nothing, and commits for what it owns. The leader deals the partitions out in turn."""
-
-    def __init__(self, world: World, name: str, book: GroupBook) -> None:
-        self.member_id = ""
-        self.generation = -1
-        self.members: Sequence[JoinedMember] = ()
-        self.owned: frozenset[int] | None = None
-        self.leaving = False
-        super().__init__(world, name, book)
-
-    def work(self) -> None:
-        if self.leaving:
-            self.ask(LeaveGroup(group_id=GROUP, members=[LeavingMember(member_id=self.member_id)]), self._left)
-        elif self.generation < 0:
-            self._join()
-        elif self.owned is None:
-            self._sync()
-        elif self.owned and self.entropy.below(2):
-            self._commit(self.owned)
-        else:
-            beat = Heartbeat(group_id=GROUP, generation_id=self.generation, member_id=self.member_id)
-            self.ask(beat, self._beaten)
-
-    def vanish(self) -> None:
-        """Without a word."""
-        self.active = False
-
-    def _join(self) -> None:
-        request = JoinGroup(
-            group_id=GROUP,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
-            member_id=self.member_id,
-            protocol_type="consumer",
-            protocols=[GroupProtocol("range", b"")],
-        )
-        self.ask(request, self._joined)
-
-    def _joined(self, result: JoinGroupResult) -> None:
-        if result.error is ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = result.member_id
-        elif result.error is ErrorCode.NONE:
-            self.member_id, self.generation = result.member_id, result.generation_id
-            self.members = result.members
-        else:
-            self._refused(result.error)
-        self.later(self.entropy.below(30))
-
-    def _sync(self) -> None:
-        ids = sorted(member.member_id for member in self.members)
-        shares = [[str(p) for p in range(PARTITIONS) if p % len(ids) == number] for number in range(len(ids))]
-        request = SyncGroup(
-            group_id=GROUP,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            assignments=[
-                MemberAssignment(name, ",".join(share).encode()) for name, share in zip(ids, shares, strict=True)
-            ],
-        )
-        self.ask(request, self._synchronized)
-
-    def _synchronized(self, result: SyncGroupResult) -> None:
-        if result.error is ErrorCode.NONE:
-            self.owned = frozenset(int(number) for number in result.assignment.decode().split(",") if number)
-            for partition in self.owned:
-                self.book.own(self.generation, partition, self.member_id)
-        else:
-            self._refused(result.error)
-        self.later(self.entropy.below(30))
-
-    def _beaten(self, result: HeartbeatResult) -> None:
-        self._refused(result.error)
-        self.later(20 + self.entropy.below(200))
-
-    def _commit(self, owned: frozenset[int]) -> None:
-        numbers = {partition: self.book.next_number(partition) for partition in sorted(owned)}
-        request = OffsetCommit(
-            group_id=GROUP,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            partitions=[
-                OffsetCommitPartition(TOPIC, partition, number, -1, f"no. {number}")
-                for partition, number in numbers.items()
-            ],
-        )
-
-        def answered(result: OffsetCommitResult) -> None:
-            for each in result.partitions:
-                if each.error is ErrorCode.NONE:
-                    self.book.acknowledge(each.partition, numbers[each.partition])
-                else:
-                    self._refused(each.error)
-            self.later(self.entropy.below(100))
-
-        self.ask(request, answered)
-
-    def _left(self, result: LeaveGroupResult) -> None:
-        errors = {result.error, *(each.error for each in result.members)}
-        if errors & _ELSEWHERE:
-            self.found = False
-            self.later()
-        else:
-            assert errors <= {ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID}, errors
-            self.active = False
-
-    def _refused(self, error: ErrorCode) -> None:
-        if error is ErrorCode.NONE:
-            return
-        if error in _ELSEWHERE:
-            self.found = False
-            if self.owned is None:
-                self.generation = -1
-            return
-        self.generation, self.owned = -1, None
-        if error is ErrorCode.UNKNOWN_MEMBER_ID:
-            self.member_id = ""
-        else:
-            assert error in _JOIN_AGAIN, error
-
-
-class Onlooker(GroupActor):
-    """Asks for the positions, over and over."""
-
-    def __init__(self, world: World, name: str, book: GroupBook) -> None:
-        self.rounds = 0
-        super().__init__(world, name, book)
-
-    def work(self) -> None:
         promised = dict(self.book.acknowledged)
         self.ask(OffsetFetch(groups=[OffsetFetchGroup(group_id=GROUP)]), lambda result: self._told(result, promised))
 
@@ -242,6 +154,5 @@ class Onlooker(GroupActor):
                 self.book.observe(partition, number, promised.get(partition, 0), text)
             self.rounds += 1
         else:
-            assert group.error in _ELSEWHERE, group.error
-            self.found = False
+            assert group.error in _LATER, group.error
         self.later(self.entropy.below(100))

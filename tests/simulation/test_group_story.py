@@ -35,6 +35,7 @@ class GroupStory:
         self.book = GroupBook()
         creator = Creator(self.world, "creator")
         self.world.scheduler.run_until(lambda: not creator.active)
+        self.assignor = ("range", "cooperative-sticky")[seed % 2]
         self.members: list[GroupMember] = []
         self.named = 0
         for _ in range(MEMBERS):
@@ -43,7 +44,7 @@ class GroupStory:
 
     def hire(self) -> None:
         self.named += 1
-        self.members.append(GroupMember(self.world, f"member-{self.named}", self.book))
+        self.members.append(GroupMember(self.world, f"member-{self.named}", self.book, self.assignor))
 
     def play(self) -> None:
         fates: list[Callable[[], None]] = [
@@ -89,17 +90,13 @@ class GroupStory:
         self.hire()
 
     def leave(self) -> None:
-        self.members.pop(self.entropy.below(len(self.members))).leaving = True
+        self.members.pop(self.entropy.below(len(self.members))).leave()
         self.hire()
 
     def agreed(self) -> bool:
         """All members are in the newest generation, and share what there is."""
-        owned = [member.owned for member in self.members]
-        if any(each is None for each in owned) or {member.generation for member in self.members} != {
-            self.book.generation
-        }:
-            return False
-        return sorted(number for each in owned for number in each or ()) == list(range(PARTITIONS))
+        owned = sorted(number for member in self.members for number in member.owned)
+        return all(member.agreed for member in self.members) and owned == list(range(PARTITIONS))
 
     def settle(self) -> None:
         """Everything works again."""
@@ -109,7 +106,7 @@ class GroupStory:
             lambda: all(self.book.acknowledged.get(p, 0) > before.get(p, 0) for p in range(PARTITIONS))
         )
         for member in self.members:
-            member.active = False
+            member.vanish()
         self.restart()
         rounds = self.onlooker.rounds
         self.world.scheduler.run_until(lambda: self.onlooker.rounds > rounds + 1)

@@ -132,7 +132,7 @@ class AutoCreation:
 
     def _error(self, name: str, made: Topic | BarnabasError) -> ErrorCode:
         state = self._state
-        if isinstance(made, Topic) or name in state.registry.topics or state.classic.has(name):
+        if isinstance(made, Topic) or name in state.image.topics or state.classic.has(name):
             return ErrorCode.NONE  # also what was made meanwhile, or what an earlier attempt had left
         if isinstance(made, ApiError):  # what is refused is not there for this client, until somebody sees to it
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if made.code is ErrorCode.POLICY_VIOLATION else made.code

@@ -61,7 +61,7 @@ class ConfigService:
         settings, documentation = self._state.settings, request.include_documentation
         synonyms = request.include_synonyms
         if resource.kind == ResourceKind.TOPIC:
-            topic = self._state.registry.topic(resource.name)
+            topic = self._state.image.topic(resource.name)
             return settings.topic_entries(
                 topic.configs, topic.name, keys=keys, synonyms=synonyms, documentation=documentation
             )
@@ -108,13 +108,12 @@ class ConfigService:
         state = self._state
         state.check_owns_topics()
         await self._topics.settled(name)
-        topic = state.registry.topic(name)
+        topic = state.image.topic(name)
         altered = state.settings.altered_topic_configs(topic.configs, plan(topic.configs), name)
         if validate_only:
             return
         with self._topics.doubting(name):
             await state.registry.set_configs(name, altered)
-        state.apply_log_configs([name])
 
     async def _alter_broker(self, plan: Plan, *, everywhere: bool, validate_only: bool) -> None:
         settings = self._state.settings
@@ -124,14 +123,9 @@ class ConfigService:
         changed = settings.planned_broker_change(changes, everywhere=everywhere)
         if validate_only:
             return
-        with self._changes.doubting(subject, partial(self._reread, everywhere=everywhere)):
-            await settings.store(changed)
-        self._state.apply_broker_configs()
-
-    async def _reread(self, *, everywhere: bool) -> None:
-        """Go by what the tree says, after a write that may have been done or not."""
-        await self._state.settings.reread(everywhere=everywhere)
-        self._state.apply_broker_configs()
+        registry = self._state.registry
+        with self._changes.doubting(subject, partial(registry.reread_configs, changed.broker_id)):
+            await registry.set_broker_configs(changed.broker_id, changed.configs)
 
     def _is_default(self, resource: ConfigResource) -> bool:
         """True for the default of all brokers, False for this broker; `ApiError(INVALID_REQUEST)` for all else."""

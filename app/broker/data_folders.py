@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from ...core.cluster.brokers import cluster_id
-from ...core.cluster.registry import TopicRegistry
+from ...core.cluster.registry import ClusterRegistry
 from ...core.log.identity import (
     META_PROPERTIES,
     MetaProperties,
@@ -24,7 +24,7 @@ Report = Callable[[str], None]
 
 
 def checked_cluster_id(
-    log_dirs: Sequence[LogDir], config: BrokerConfig, registry: TopicRegistry, entropy: Entropy, report: Report
+    log_dirs: Sequence[LogDir], config: BrokerConfig, registry: ClusterRegistry, entropy: Entropy, report: Report
 ) -> str:
     """The id of the cluster that this broker is of, noted in each data folder from now on.
 
@@ -32,7 +32,7 @@ def checked_cluster_id(
     topics: going on would begin them anew, beside their data.
     """
     identities = known_identities(log_dirs, config.broker_id)
-    if config.owns_topics and registry.is_empty:
+    if config.owns_topics and registry.image.is_empty:
         _check_nothing_is_lost(log_dirs, config, report)
     known = common_cluster(identities)
     found = cluster_id(registry.coordination, entropy, known)

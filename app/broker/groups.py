@@ -120,12 +120,12 @@ class GroupService:
     def find(self, request: FindCoordinator, caller: Caller, reply: Reply[FindCoordinatorResult]) -> None:
         """Makes `__consumer_offsets` when it is asked for for the first time."""
         wanted = request.key_type == GROUP_COORDINATOR and request.keys
-        if not wanted or OFFSETS_TOPIC in self._state.registry.topics:
+        if not wanted or OFFSETS_TOPIC in self._state.image.topics:
             reply(self._found(request, caller))
             return
 
         async def made() -> None:
-            if OFFSETS_TOPIC not in self._state.registry.topics:
+            if OFFSETS_TOPIC not in self._state.image.topics:
                 await self._topics.create_one(NewTopic(name=OFFSETS_TOPIC))
 
         def answer(result: BarnabasError | None) -> None:
@@ -134,7 +134,7 @@ class GroupService:
         self._state.changes.submit(f"making {OFFSETS_TOPIC}", made, answer)
 
     def _found(self, request: FindCoordinator, caller: Caller, why_not: str = "") -> FindCoordinatorResult:
-        nodes = {node.node_id: node for node in self._state.endpoints.nodes(self._state.live_brokers, caller)}
+        nodes = {node.node_id: node for node in self._state.endpoints.nodes(self._state.image.brokers, caller)}
         found: list[Coordinator] = []
         for key in request.keys:
             if request.key_type == GROUP_COORDINATOR:
@@ -148,11 +148,11 @@ class GroupService:
 
     def _coordinator_of(self, group_id: str, nodes: Mapping[int, BrokerNode], why_not: str) -> Coordinator:
         state = self._state
-        topic = state.registry.topics.get(OFFSETS_TOPIC)
+        topic = state.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return _unavailable(group_id, why_not or f"there is no topic {OFFSETS_TOPIC}")
         key = TopicPartition(OFFSETS_TOPIC, partition_of(group_id, len(topic.partitions)))
-        leader = state.registry.state(key).leader
+        leader = state.image.state(key).leader
         node = nodes.get(leader)
         if node is None or not state.has_replica(*key, leader):
             return _unavailable(group_id, f"nobody leads {key}")
@@ -163,7 +163,7 @@ class GroupService:
     def _opened(self, partition: Partition) -> None:
         topic = partition.topic_partition.topic
         if topic == OFFSETS_TOPIC and partition.is_leader:
-            self.coordinator.partition_count = len(self._state.registry.topics[topic].partitions)
+            self.coordinator.partition_count = len(self._state.image.topics[topic].partitions)
             self._loader.load(partition)
 
     def _dropped(self, partitions: Sequence[TopicPartition]) -> None:
@@ -186,7 +186,7 @@ class GroupService:
             self._deleted.clear()
 
     def _knows(self, partition: TopicPartition) -> bool:
-        topic = self._state.registry.topics.get(partition.topic)
+        topic = self._state.image.topics.get(partition.topic)
         return topic is not None and partition.partition in topic.partitions
 
 

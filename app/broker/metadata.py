@@ -45,12 +45,12 @@ class MetadataService:
         return [name for name in named if not self._is_known(name) and name != TRANSACTIONS_TOPIC]
 
     def _is_known(self, name: str) -> bool:
-        return name in self._state.registry.topics or self._state.classic.has(name)
+        return name in self._state.image.topics or self._state.classic.has(name)
 
     def _result(self, request: Metadata, caller: Caller, errors: Mapping[str, ErrorCode]) -> Steps[MetadataResult]:
         """`errors`: of topics that could not be created, or are not yet."""
         state = self._state
-        nodes = tuple(state.endpoints.nodes(state.live_brokers, caller))
+        nodes = tuple(state.endpoints.nodes(state.image.brokers, caller))
         asked = request.include_cluster_authorized_operations
         every_one = request.topics is None and not request.topic_ids
         key = (nodes, asked, request.include_topic_authorized_operations)
@@ -71,7 +71,7 @@ class MetadataService:
         return self._views.keep_whole(key, result) if every_one and self._views.version is version else result
 
     def _named(self, request: Metadata, errors: Mapping[str, ErrorCode]) -> Steps[Sequence[TopicMetadata]]:
-        registry = self._state.registry
+        image = self._state.image
         operations = request.include_topic_authorized_operations
         answers = []
         for name in dict.fromkeys(request.topics or ()):
@@ -79,14 +79,14 @@ class MetadataService:
             yield None
         for topic_id in dict.fromkeys(request.topic_ids):
             try:
-                answers.append(self._views.of(registry.topic_by_id(topic_id), operations=operations))
+                answers.append(self._views.of(image.topic_by_id(topic_id), operations=operations))
             except ApiError as error:
                 answers.append(TopicMetadata(name=None, topic_id=topic_id, error=error.code))
             yield None
         return answers
 
     def _by_name(self, name: str, errors: Mapping[str, ErrorCode], *, operations: bool) -> TopicMetadata:
-        topic = self._state.registry.topics.get(name)
+        topic = self._state.image.topics.get(name)
         if topic is not None:
             return self._views.of(topic, operations=operations)
         if self._state.classic.has(name):

@@ -7,9 +7,8 @@ from typing import Protocol
 from attrs import evolve
 
 from ...core.classic.registry.broker_registration import BrokerRegistrar
-from ...core.cluster.brokers import live_brokers
 from ...core.cluster.change_queue import complete
-from ...core.cluster.registry import TopicRegistry
+from ...core.cluster.registry import ClusterRegistry
 from ...core.log.config import LogConfig
 from ...core.log.manager import LogManager
 from ...core.traffic.steps import StepRunner
@@ -26,6 +25,7 @@ from ...ports.storage import LogDir
 from ...ports.transport import Connection, ConnectionHandler, Limits, Transport
 from ...ports.transport import Listener as OpenPort
 from ...ports.values import frozen
+from ...ports.words import TopicPartition
 from ..config import BrokerConfig, ListenAddress
 from ..config.classic import CLASSIC, FORMAT_KEY
 from .broker_ids import GENERATED, with_broker_id
@@ -178,9 +178,9 @@ class BrokerServer:
         closing.callback(coordination.close)
         config = self._config = with_broker_id(config, log_dirs, coordination, self._report)
         check_alone(config, coordination, self._report)
-        settings = BrokerSettings(config, coordination, self._report, self._plugins.deletion_policy)
-        registry = TopicRegistry(coordination, outside.entropy, in_room(outside.report, "core.cluster"))
-        registry.load()
+        registry = ClusterRegistry(coordination, in_room(outside.report, "core.cluster"))
+        complete(registry.load())
+        settings = BrokerSettings(config, registry, self._report, self._plugins.deletion_policy)
         cluster_id = checked_cluster_id(log_dirs, config, registry, outside.entropy, self._report)
         logs = self._open_logs(log_dirs, registry, settings)
         self._logs = logs
@@ -210,10 +210,13 @@ class BrokerServer:
         logs.start()
         self._register(state, coordination)
 
-    def _open_logs(self, log_dirs: Sequence[LogDir], registry: TopicRegistry, settings: BrokerSettings) -> LogManager:
+    def _open_logs(self, log_dirs: Sequence[LogDir], registry: ClusterRegistry, settings: BrokerSettings) -> LogManager:
         def config_for(topic: str) -> LogConfig:
-            known = registry.topics.get(topic) or registry.deleting.get(topic)
+            known = registry.image.topics.get(topic) or registry.image.deleting.get(topic)
             return settings.log_config(known.configs if known is not None else {FORMAT_KEY: CLASSIC}, topic)
+
+        def topic_id_of(partition: TopicPartition) -> bytes | None:
+            return registry.image.id_of(partition)
 
         logs = LogManager(
             log_dirs,
@@ -224,7 +227,7 @@ class BrokerServer:
             policy_for=lambda config: self._plugins.deletion_policy(config.deletion_policy),
             report=in_room(self._outside.report, "core.log"),
             entropy=self._outside.entropy,
-            topic_id_of=registry.id_of,
+            topic_id_of=topic_id_of,
             retention_check_ms=self._config.log_retention_check_interval_ms,
             flush_check_ms=self._config.flush_check_interval_ms,
             checkpoint_ms=self._config.log_flush_offset_checkpoint_interval_ms,
@@ -279,8 +282,7 @@ class BrokerServer:
     def _register(self, state: BrokerState, coordination: Coordination) -> None:
         """Show the broker in the registries, if it can be done now; else it becomes ready later."""
         own = current_broker(state, self._config)
-        state.live_brokers = {broker.broker_id: broker for broker in live_brokers(coordination, state.report)}
-        state.live_brokers = {**state.live_brokers, own.broker_id: own}
+        complete(state.registry.reread_brokers(own))
         registrar = BrokerRegistrar(
             state.scheduler,
             coordination,
@@ -308,7 +310,7 @@ class BrokerServer:
     def _tell_started(self) -> None:
         state, took_ms = self.state, self._outside.clock.monotonic_ms() - self._began_ms
         where = " ".join(str(listener) for listener in self.listeners)
-        topics, partitions = len(state.registry.topics), len(state.logs.logs())
+        topics, partitions = len(state.image.topics), len(state.logs.logs())
         text = f"broker {state.node_id} of cluster {state.cluster_id} is ready at {where} after {took_ms:.0f} ms"
         text += f": {topics} topics, {partitions} partitions here"
         self._report(info(text, broker=state.node_id, topics=topics, partitions=partitions, took_ms=round(took_ms)))
@@ -401,9 +403,9 @@ def open_topics(state: BrokerState) -> None:
     if not state.settings.static.owns_topics:
         state.classic.load()
         return
-    for topic in list(state.registry.deleting.values()):
+    for topic in list(state.image.deleting.values()):
         if state.drop_topic(topic):
             complete(state.registry.finish_delete(topic.name))
-    for topic in state.registry.topics.values():
+    for topic in state.image.topics.values():
         state.reopen_topic(topic)
     state.classic.load()

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve
 
-from ...core.cluster import layout
-from ...core.cluster import store as topic_nodes
+from ...core.cluster import layout, store
 from ...core.cluster.brokers import cluster_id
+from ...core.cluster.planning import PARTITIONS_PER_REQUEST_MAX, plan_topic
 from ...core.cluster.producer_ids import BLOCK_SIZE, largest_given_out, skip_to
-from ...core.cluster.registry import PARTITIONS_PER_REQUEST_MAX, TopicRegistry
+from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import PartitionState, Topic
 from ...core.log.identity import common_cluster
 from ...core.log.survey import FoundPartition, found_partitions
@@ -50,7 +50,7 @@ class Recovery:
 
 
 def plan_recovery(
-    log_dirs: Sequence[LogDir], config: BrokerConfig, registry: TopicRegistry, entropy: Entropy, report: Report
+    log_dirs: Sequence[LogDir], config: BrokerConfig, registry: ClusterRegistry, entropy: Entropy, report: Report
 ) -> Recovery:
     """Compare the folders with the tree; nothing is changed. Raises `ConfigError`, `StorageError`."""
     identities = known_identities(log_dirs, config.broker_id)
@@ -78,10 +78,10 @@ def plan_recovery(
 
 
 class _Planner:
-    def __init__(self, config: BrokerConfig, registry: TopicRegistry, entropy: Entropy, report: Report) -> None:
+    def __init__(self, config: BrokerConfig, registry: ClusterRegistry, entropy: Entropy, report: Report) -> None:
         self._config = config
         self._broker_id = config.broker_id
-        self._registry = registry
+        self._image = registry.image
         self._entropy = entropy
         self._report = report
 
@@ -89,8 +89,8 @@ class _Planner:
         """None where nothing is wrong, or nothing is to be found out about it."""
         labels = {found.topic_id for found in folders if found.topic_id is not None}
         formats = {found.format_name for found in folders}
-        known = self._registry.topics.get(name)
-        if name in self._registry.deleting or (known is None and formats == {CLASSIC} and not labels):
+        known = self._image.topics.get(name)
+        if name in self._image.deleting or (known is None and formats == {CLASSIC} and not labels):
             return None
         if len(formats) > 1:
             return FoundTopic(name=name, action=REFUSE, note="its folders hold logs of both generations")
@@ -124,9 +124,11 @@ class _Planner:
         )
         new = as_it_must_be(new, self._config, 1)
         try:
-            topic = self._registry.plan_topic(
+            topic = plan_topic(
+                self._image,
                 new,
                 {self._broker_id: self._config.broker_rack},
+                self._entropy,
                 default_partitions=1,
                 default_replication_factor=1,
                 configs={key: value for key, value in new.configs.items() if value is not None},
@@ -155,7 +157,7 @@ class _Planner:
         }
 
 
-def carry_out(plan: Recovery, registry: TopicRegistry, entropy: Entropy) -> None:
+def carry_out(plan: Recovery, registry: ClusterRegistry, entropy: Entropy) -> None:
     """Write what the tree lacks; after an interruption it can be done again. Raises `CoordinationError`, `ApiError`."""
     coordination = registry.coordination
     if plan.cluster_id is not None:
@@ -166,9 +168,9 @@ def carry_out(plan: Recovery, registry: TopicRegistry, entropy: Entropy) -> None
         if found.topic is None:
             continue
         if found.action == CREATE:
-            topic_nodes.restore_topic(coordination, found.topic, found.states)
+            store.restore_topic(coordination, found.topic, found.states)
         else:
-            topic_nodes.write_topic(coordination, found.topic)
+            store.write_topic(coordination, found.topic)
 
 
 def _shown(topic_id: bytes | None) -> str:

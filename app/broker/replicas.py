@@ -37,7 +37,7 @@ class ReplicaService:
             asked = [(topic, number) for topic, numbers in request.topics.items() for number in numbers]
             reply(ElectLeadersResult(partitions=[self._elect(*place, kind) for place in asked]))
             return
-        topics = self._state.registry.topics
+        topics = self._state.image.topics
         outcomes = [self._elect(name, number, kind) for name, topic in topics.items() for number in topic.partitions]
         needed = [outcome for outcome in outcomes if outcome.error is not ErrorCode.ELECTION_NOT_NEEDED]
         reply(ElectLeadersResult(partitions=needed))
@@ -51,8 +51,8 @@ class ReplicaService:
 
     def _election(self, key: TopicPartition, kind: ElectionType) -> ApiError:
         """Why nobody is elected. Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`."""
-        leader = self._state.registry.state(key).leader
-        preferred = self._state.registry.topic(key.topic).partitions[key.partition][0]
+        leader = self._state.image.state(key).leader
+        preferred = self._state.image.topic(key.topic).partitions[key.partition][0]
         leads = leader != NO_LEADER and self._state.has_replica(key.topic, key.partition, leader)
         if leads and (kind is ElectionType.UNCLEAN or leader == preferred):
             return ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {leader} leads {key} already")
@@ -83,14 +83,14 @@ class ReplicaService:
     def _check_stays(self, wanted: Reassignment) -> None:
         """Accept the replicas that the partition has. Raises `ApiError` for all others."""
         key = TopicPartition(wanted.topic, wanted.partition)
-        self._state.registry.state(key)
-        present = self._state.registry.topic(key.topic).partitions[key.partition]
+        self._state.image.state(key)
+        present = self._state.image.topic(key.topic).partitions[key.partition]
         if wanted.replicas is None:
             raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{key} is not moving")
         replicas = tuple(wanted.replicas)
         if replicas == present:
             return
-        unknown = sorted(set(replicas) - self._state.live_brokers.keys())
+        unknown = sorted(set(replicas) - self._state.image.brokers.keys())
         if not replicas:
             fault = "has no replicas"
         elif len(set(replicas)) != len(replicas):

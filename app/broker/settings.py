@@ -1,17 +1,13 @@
 """The configuration of a running broker: what it started with, and what was set since."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from attrs import evolve
 
-from ...core.cluster.brokers import broker_configs, set_broker_configs
-from ...core.cluster.change_queue import elsewhere
-from ...core.cluster.telling import configured
+from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import INTERNAL_TOPICS
 from ...core.log.config import LogConfig
 from ...ports.broker_api import ConfigAlteration, ConfigEntry
-from ...ports.coordination import Coordination
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
 from ...ports.values import frozen
@@ -32,7 +28,7 @@ from ..config.compaction import BROKER_POLICY, check_no_compaction
 
 
 class BrokerSettings:
-    """Static configuration, dynamic overrides, and the rules for both. Not frozen: overrides change. Owner thread only.
+    """Static configuration, the overrides that the cluster's image has, and the rules for both. Owner thread only.
 
     `check_deletion_policy` raises `ConfigError` for a name that no plugin answers to.
     """
@@ -40,23 +36,32 @@ class BrokerSettings:
     def __init__(
         self,
         config: BrokerConfig,
-        coordination: Coordination,
+        registry: ClusterRegistry,
         report: Callable[[str], None],
         check_deletion_policy: Callable[[str], object],
     ) -> None:
         self.static = config
-        self._coordination = coordination
+        self._registry = registry
         self._report = report
         self._check_deletion_policy = check_deletion_policy
-        self._layers = BrokerLayers(
-            static=config,
-            dynamic=broker_configs(coordination, config.broker_id, report),
-            dynamic_default=broker_configs(coordination, None, report),
-        )
+        self._set = registry.image.configs
+        self._kept_layers = self._made_layers()
         self._topic_maps = topic_maps(config, report)
         self._last_asked: tuple[tuple[BrokerLayers, Mapping[str, str], str], LogConfig] | None = None
         check_deletion_policy(self.log_config({}).deletion_policy)
         check_no_compaction({BROKER_POLICY: ",".join(config.log_cleanup_policy)}, key=BROKER_POLICY)
+
+    @property
+    def _layers(self) -> BrokerLayers:
+        """Made anew where the image has other configs."""
+        if self._registry.image.configs is not self._set:
+            self._set = self._registry.image.configs
+            self._kept_layers = self._made_layers()
+        return self._kept_layers
+
+    def _made_layers(self) -> BrokerLayers:
+        own, everywhere = self._set.get(self.static.broker_id, {}), self._set.get(None, {})
+        return BrokerLayers(static=self.static, dynamic=own, dynamic_default=everywhere)
 
     def log_config(self, overrides: Mapping[str, str], topic: str = "") -> LogConfig:
         """What the logs of a topic with these overrides go by; 0.7's maps count for a classic `topic`.
@@ -163,22 +168,6 @@ class BrokerSettings:
         except (ConfigError, ValueError) as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         return change
-
-    async def store(self, change: "BrokerChange") -> None:
-        """Raises `CoordinationError`; nothing counts here then."""
-        before = self.stored_broker_configs(everywhere=change.broker_id is None)
-        await elsewhere(partial(set_broker_configs, self._coordination, change.broker_id, change.configs))
-        what = "all brokers" if change.broker_id is None else f"broker {change.broker_id}"
-        told = configured(what, before, change.configs)
-        if told is not None:
-            self._report(told)
-        self._layers = change.applied_to(self._layers)
-
-    async def reread(self, *, everywhere: bool) -> None:
-        """Let what the tree says count, after a write that may have been done or not."""
-        broker_id = None if everywhere else self.static.broker_id
-        stored = await elsewhere(partial(broker_configs, self._coordination, broker_id, self._report))
-        self._layers = BrokerChange(configs=stored, broker_id=broker_id).applied_to(self._layers)
 
 
 @frozen(kw_only=True)

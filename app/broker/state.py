@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ...core.cluster.change_queue import on_disk
-from ...core.cluster.registry import TopicRegistry
-from ...core.cluster.topics import INTERNAL_TOPICS, NO_LEADER, BrokerRegistration, Topic
+from ...core.cluster.deltas import ConfigsChanged, Delta, TopicSet
+from ...core.cluster.image import ClusterImage
+from ...core.cluster.registry import ClusterRegistry
+from ...core.cluster.topics import INTERNAL_TOPICS, NO_LEADER, Topic
 from ...core.log.log import Log
 from ...core.log.manager import LogManager
 from ...core.replica.partition import Partition
@@ -58,7 +60,7 @@ class BrokerState:
         clock: Clock,
         entropy: Entropy,
         scheduler: Scheduler,
-        registry: TopicRegistry,
+        registry: ClusterRegistry,
         logs: LogManager,
         metrics: Metrics,
         report: Callable[[str], None],
@@ -74,10 +76,11 @@ class BrokerState:
         self.logs = logs
         self.metrics = metrics
         self.report = report
-        self.live_brokers: Mapping[int, BrokerRegistration] = {}
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.purgatory = Purgatory(scheduler, lambda error: self.failed("an answer that waited", error))
         self.steps = StepRunner(scheduler, clock, lambda error: self.failed("an answer that took long", error))
+        self.replicas_changed: set[str] = set()
+        """Names of topics of which replicas have come to this broker or gone, since their owner emptied this."""
         self._stats: dict[str, TopicStats] = {}
         self._beginning: set[TopicPartition] = set()
         self._failing: set[TopicPartition] = set()
@@ -89,14 +92,30 @@ class BrokerState:
         self.dropped: Callable[[Sequence[TopicPartition]], None] = _ignore
         """Told (settable) of the partitions that are no more; nothing of them is left but what others know of them."""
         self.classic.opened = lambda key, log: self._show(key, log, lambda: log.readable_end)
+        registry.listen(self._cluster_changed)
         logs.flushed = self._flushed
         logs.high_watermark_of = self._high_watermark_of
-        metrics.gauge("kafka_brokers", "Live brokers.", lambda: len(self.live_brokers))
+        metrics.gauge("kafka_brokers", "Live brokers.", lambda: len(self.image.brokers))
         metrics.gauge(
             "kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait.", lambda: len(self.purgatory)
         )
 
     # --- the cluster
+
+    @property
+    def image(self) -> ClusterImage:
+        """What this broker knows of the cluster."""
+        return self.registry.image
+
+    def _cluster_changed(self, delta: Delta, before: ClusterImage) -> None:
+        """Let the logs go by what is configured now."""
+        match delta:
+            case TopicSet(topic=topic):
+                known = before.topics.get(topic.name)
+                if known is not None and known.configs != topic.configs:
+                    self.apply_log_configs([topic.name])
+            case ConfigsChanged():
+                self.apply_broker_configs()
 
     @property
     def controller_id(self) -> int:
@@ -111,13 +130,13 @@ class BrokerState:
 
     def racks(self) -> dict[int, str | None]:
         """The live brokers, each with its rack."""
-        return {broker.broker_id: broker.rack for broker in self.live_brokers.values()}
+        return {broker.broker_id: broker.rack for broker in self.image.brokers.values()}
 
     def has_replica(self, topic: str, partition: int, broker_id: int) -> bool:
         """True if the broker is alive and, if it is this one, its log is open."""
         if broker_id == self.node_id:
             return (topic, partition) in self.partitions or self.classic.has(topic)
-        return broker_id in self.live_brokers
+        return broker_id in self.image.brokers
 
     def gone(self, connection: int) -> None:
         """A connection is closed: nobody waits for its answers any more."""
@@ -149,7 +168,7 @@ class BrokerState:
         """Why there is no such partition here for the current generation."""
         if (refused := self.classic.refusal(topic)) is not None:
             return refused
-        known = self.registry.topics.get(topic)
+        known = self.image.topics.get(topic)
         if known is None or partition not in known.partitions:
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic[:260]}-{partition}")
         if (topic, partition) in self._beginning:
@@ -166,7 +185,7 @@ class BrokerState:
         failures: dict[str, BarnabasError] = {}
         missing: list[tuple[Topic, TopicPartition]] = []
         for topic in topics:
-            self.registry.changed.add(topic.name)
+            self.replicas_changed.add(topic.name)
             if self.classic.is_created_classic(topic.name):
                 self.classic.show(topic.name)
             else:
@@ -217,8 +236,8 @@ class BrokerState:
         return [key for key in keys if key not in self.partitions]
 
     def _take(self, topic: Topic, key: TopicPartition, log: Log) -> None:
-        self.registry.changed.add(topic.name)
-        known = self.registry.state(key)
+        self.replicas_changed.add(topic.name)
+        known = self.image.state(key)
         partition = self.partitions[key] = Partition(
             log,
             key,
@@ -261,7 +280,7 @@ class BrokerState:
 
     def _drop(self, key: TopicPartition) -> bool:
         """False: the log could not be removed, which is reported."""
-        self.registry.changed.add(key.topic)
+        self.replicas_changed.add(key.topic)
         partition = self.partitions.pop(key, None)
         if partition is not None:
             partition.leader = NO_LEADER
@@ -278,7 +297,7 @@ class BrokerState:
     def apply_log_configs(self, topics: Iterable[str]) -> None:
         """Let the logs of these topics go by what is configured now."""
         for name in topics:
-            topic = self.registry.topics[name]
+            topic = self.image.topics[name]
             config = self.settings.log_config(topic.configs, topic.name)
             for number in topic.partitions:
                 log = self.logs.get(TopicPartition(name, number))
@@ -287,9 +306,9 @@ class BrokerState:
 
     def apply_broker_configs(self) -> None:
         """The same for every log, those of classic topics that nobody created included."""
-        self.apply_log_configs(self.registry.topics)
+        self.apply_log_configs(self.image.topics)
         for key, log in self.logs.logs().items():
-            if key.topic not in self.registry.topics and self.classic.has(key.topic):
+            if key.topic not in self.image.topics and self.classic.has(key.topic):
                 log.update_config(self.settings.log_config({FORMAT_KEY: CLASSIC}, key.topic))
 
     # --- durability

@@ -1,14 +1,16 @@
 """Topics as Metadata tells them, each made once and kept until something of it changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from attrs import evolve
 
-from ...core.cluster.topics import NO_LEADER, BrokerRegistration, Topic
+from ...core.cluster.image import ClusterImage, States
+from ...core.cluster.topics import NO_LEADER, Topic
 from ...core.traffic.steps import Steps
 from ...ports.broker_api import BrokerNode, MetadataResult, PartitionMetadata, TopicMetadata
 from ...ports.broker_api.operations import TOPIC_OPERATIONS
 from ...ports.error_codes import ErrorCode
+from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from .state import BrokerState
 
@@ -18,36 +20,48 @@ _WHOLE_MAX = 16
 WholeKey = tuple[Sequence[BrokerNode], bool, bool]
 
 
+@frozen
+class _View:
+    """What was made of these values."""
+
+    topic: Topic
+    states: States
+    metadata: TopicMetadata
+
+
 class TopicViews:
     """What is kept remembers the bytes that it was sent as, too: the clients of a cluster ask the same again and again.
 
-    It counts until the registry names the topic as changed, or other brokers are alive. Owner thread only.
+    A view counts as long as the image has the same values for the topic, its states and the brokers, and the same
+    replicas are here. Owner thread only.
     """
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self._views: dict[tuple[str, bool], TopicMetadata] = {}
+        self._views: dict[tuple[str, bool], _View] = {}
         self._whole: dict[WholeKey, MetadataResult] = {}
-        self._live: Mapping[int, BrokerRegistration] = state.live_brokers
+        self._image = state.image
 
     def of(self, topic: Topic, *, operations: bool) -> TopicMetadata:
         """One topic, with what may be done to it where that is asked for."""
         self._look_for_changes()
+        return self._of(self._image, topic, operations)
+
+    def _of(self, image: ClusterImage, topic: Topic, operations: bool) -> TopicMetadata:
         key = (topic.name, operations)
+        states = image.states_of(topic.name)
         view = self._views.get(key)
-        if view is None:
-            view = self._views[key] = self._made(topic, operations=operations)
-        return view
+        if view is None or view.topic is not topic or view.states is not states:
+            view = self._views[key] = _View(topic, states, self._made(image, topic, operations))
+        return view.metadata
 
     def all_topics(self, *, operations: bool) -> Steps[Sequence[TopicMetadata]]:
-        """All of them, in steps."""
-        topics = self._state.registry.topics
-        found = []
-        for name in tuple(topics):
-            topic = topics.get(name)
-            if topic is not None:
-                found.append(self.of(topic, operations=operations))
-                yield None
+        """All of them, as of one moment, in steps."""
+        self._look_for_changes()
+        image, found = self._image, []
+        for topic in image.topics.values():
+            found.append(self._of(image, topic, operations))
+            yield None
         return found
 
     def whole(self, key: WholeKey) -> MetadataResult | None:
@@ -71,13 +85,14 @@ class TopicViews:
     _version: object = None
 
     def _look_for_changes(self) -> None:
-        state = self._state
-        changed = state.registry.changed
-        if state.live_brokers is not self._live:
-            self._live = state.live_brokers
-            self._views.clear()
-        elif not changed:
+        before, image, changed = self._image, self._state.image, self._state.replicas_changed
+        if image is before and not changed:
             return
+        self._image = image
+        if image.brokers is not before.brokers:
+            self._views.clear()
+        elif len(self._views) > 2 * len(image.topics) + _WHOLE_MAX:  # some are of topics that are no more
+            self._views = {key: view for key, view in self._views.items() if key[0] in image.topics}
         for name in changed:
             self._views.pop((name, False), None)
             self._views.pop((name, True), None)
@@ -85,20 +100,20 @@ class TopicViews:
         self._whole.clear()
         self._version = object()
 
-    def _made(self, topic: Topic, *, operations: bool) -> TopicMetadata:
+    def _made(self, image: ClusterImage, topic: Topic, operations: bool) -> TopicMetadata:
         view = TopicMetadata(
             name=topic.name,
             topic_id=topic.topic_id,
             internal=topic.internal,
-            partitions=[self._partition(topic, number) for number in topic.partitions],
+            partitions=[self._partition(image, topic, number) for number in topic.partitions],
             encoded={},
         )
         return evolve(view, authorized_operations=TOPIC_OPERATIONS) if operations else view
 
-    def _partition(self, topic: Topic, number: int) -> PartitionMetadata:
+    def _partition(self, image: ClusterImage, topic: Topic, number: int) -> PartitionMetadata:
         state = self._state
         replicas = topic.partitions[number]
-        known = state.registry.state(TopicPartition(topic.name, number))
+        known = image.state(TopicPartition(topic.name, number))
         offline = [broker for broker in replicas if not state.has_replica(topic.name, number, broker)]
         leader = NO_LEADER if known.leader in offline else known.leader
         return PartitionMetadata(

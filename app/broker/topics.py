@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from attrs import evolve
 
+from ...core.cluster.planning import plan_partitions, plan_topic
 from ...core.cluster.topics import Topic, check_topic_name
 from ...ports.broker_api import (
     Caller,
@@ -85,16 +86,18 @@ class TopicService:
     async def _planned(self, new: NewTopic) -> Topic:
         state, static = self._state, self._state.settings.static
         check_topic_name(new.name)
-        new = as_it_must_be(new, static, len(state.live_brokers))
+        new = as_it_must_be(new, static, len(state.image.brokers))
         state.check_owns_topics()
         await self.settled(new.name)
         state.classic.check_free(new.name)
         self._check_no_orphans(new.name)
         configs = state.settings.new_topic_configs(new.configs, new.name)
         counted = state.classic.default_partitions(new.name) if is_classic(configs) else static.num_partitions
-        return self._registry.plan_topic(
+        return plan_topic(
+            state.image,
             new,
             state.racks(),
+            state.entropy,
             default_partitions=counted,
             default_replication_factor=static.default_replication_factor,
             configs=configs,
@@ -135,9 +138,9 @@ class TopicService:
         check_not_internal(new.topic, "where a group is kept depends on the number of its partitions")
         state.check_owns_topics()
         await self.settled(new.topic)
-        before = registry.topic(new.topic)
+        before = state.image.topic(new.topic)
         self._check_no_orphans(new.topic)
-        grown = registry.plan_partitions(new.topic, new.count, state.racks(), assignments=new.assignments)
+        grown = plan_partitions(state.image, new.topic, new.count, state.racks(), assignments=new.assignments)
         if validate_only:
             return
         with self.doubting(new.topic):
@@ -164,11 +167,11 @@ class TopicService:
         self._changes.submit("DeleteTopics", all_of_them, reply)
 
     async def _delete_one(self, wanted: DeletedTopic) -> DeletedTopic:
-        registry = self._registry
         self._state.check_owns_topics()
         if wanted.name is not None:
             await self.settled(wanted.name)
-        topic = registry.topic_by_id(wanted.topic_id) if wanted.name is None else registry.topic(wanted.name)
+        image = self._state.image
+        topic = image.topic_by_id(wanted.topic_id) if wanted.name is None else image.topic(wanted.name)
         check_not_internal(topic.name, "it is not deleted")
         if not self._state.settings.static.delete_topic_enable:
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
@@ -201,10 +204,10 @@ class TopicService:
 
     async def _settle(self, name: str) -> None:
         """Bring this broker to what the tree says of a topic."""
-        state, registry = self._state, self._registry
-        before = registry.topics.get(name)
-        await registry.reread(name)
-        after, going = registry.topics.get(name), registry.deleting.get(name)
+        state = self._state
+        before = state.image.topics.get(name)
+        await self._registry.reread(name)
+        after, going = state.image.topics.get(name), state.image.deleting.get(name)
         if before is not None and (after is None or after.topic_id != before.topic_id):
             state.drop_topic(before)
         elif before is not None and after is not None:
@@ -212,7 +215,6 @@ class TopicService:
         if after is not None:
             for error in (await state.open_topics([after])).values():
                 state.failed(f"opening the logs of topic {name}", error)
-            state.apply_log_configs([name])
         if going is not None:
             await self._finish_delete(going)
 

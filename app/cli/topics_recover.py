@@ -30,8 +30,9 @@ def recover(
     Folders are not changed, nor is any topic that the tree knows, but for partitions that it lacks. Settings of topics
     are not in their folders: set those again that differ from the defaults. Give --config and --set as for 'serve'.
     """
+    from ...core.cluster.change_queue import complete
     from ...core.cluster.layout import encode_id
-    from ...core.cluster.registry import TopicRegistry
+    from ...core.cluster.registry import ClusterRegistry
     from ..broker.recovery import REFUSE, carry_out, plan_recovery
     from ..broker.registration import check_alone
     from ..compose.broker import system_entropy
@@ -48,8 +49,8 @@ def recover(
     entropy = system_entropy()
     with opened_offline(broker, log_report, to_write=execute) as (log_dirs, coordination):
         check_alone(broker, coordination, log_report)
-        registry = TopicRegistry(coordination, entropy, log_report)
-        registry.load()
+        registry = ClusterRegistry(coordination, log_report)
+        complete(registry.load())
         plan = plan_recovery(log_dirs, broker, registry, entropy, log_report)
         if execute:
             carry_out(plan, registry, entropy)

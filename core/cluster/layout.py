@@ -21,6 +21,7 @@ CONTROLLER = "/barnabas/controller"
 PARTITIONS = "/barnabas/partitions"
 PRODUCER_IDS = "/barnabas/producer_ids"
 """The block of producer ids that was given out last."""
+BROKER_CONFIGS = "/barnabas/config/brokers"
 ALL_BROKERS = "<default>"
 
 
@@ -34,7 +35,7 @@ def topic_config_path(topic: str) -> str:
 
 def broker_config_path(broker_id: int | None) -> str:
     """None = the default of all brokers."""
-    return f"/barnabas/config/brokers/{ALL_BROKERS if broker_id is None else broker_id}"
+    return f"{BROKER_CONFIGS}/{ALL_BROKERS if broker_id is None else broker_id}"
 
 
 def partitions_path(topic: str) -> str:

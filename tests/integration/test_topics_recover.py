@@ -53,7 +53,7 @@ def read_on(broker: Broker, topic: str, partitions: int, count: int, *, group: s
 
 
 def ids(broker: Broker) -> dict[str, bytes]:
-    return {name: topic.topic_id for name, topic in broker.node.state.registry.topics.items()}
+    return {name: topic.topic_id for name, topic in broker.node.state.image.topics.items()}
 
 
 def test_a_lost_file_is_noticed_and_made_anew(tmp_path: Path, barnabas: Command) -> None:
@@ -83,7 +83,7 @@ def test_a_lost_file_is_noticed_and_made_anew(tmp_path: Path, barnabas: Command)
     }
     with Broker(tmp_path, group_initial_rebalance_delay_ms=0) as broker:
         assert (ids(broker), broker.cluster_id) == (before, cluster_id)
-        assert "compact" in broker.node.state.registry.topic("__consumer_offsets").configs["cleanup.policy"]
+        assert "compact" in broker.node.state.image.topic("__consumer_offsets").configs["cleanup.policy"]
         producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
         for number in range(3):
             producer.produce("orders", b"new %d" % number, partition=number)
@@ -112,7 +112,7 @@ def test_an_old_copy_of_the_file_gets_what_it_lacks(tmp_path: Path, barnabas: Co
     barnabas("topics", "recover", "--data", str(tmp_path), "--execute")
     with Broker(tmp_path) as broker:
         assert ids(broker) == before
-        assert len(broker.node.state.registry.topic("grown").partitions) == 3
+        assert len(broker.node.state.image.topic("grown").partitions) == 3
         assert len(read_on(broker, "later", 2, 20, group="g")) == 20
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from ....core.cluster.registry import TopicRegistry
+from ....core.cluster.registry import ClusterRegistry
 from ....core.log.log import Log
 from ....core.log.manager import LogManager
 from ....ports.error_codes import ErrorCode
@@ -31,7 +31,7 @@ class ClassicTopics:
     """
 
     def __init__(
-        self, config: BrokerConfig, registry: TopicRegistry, logs: LogManager, report: Callable[[str], None]
+        self, config: BrokerConfig, registry: ClusterRegistry, logs: LogManager, report: Callable[[str], None]
     ) -> None:
         self.appeared: Callable[[str], None] = _ignore
         self.vanished: Callable[[str], None] = _ignore
@@ -49,9 +49,9 @@ class ClassicTopics:
 
     def load(self) -> None:
         """Find the topics after a start: those with a log here, and those that were created."""
-        self._shown.update(name for name in self._registry.topics if self.is_created_classic(name))
+        self._shown.update(name for name in self._registry.image.topics if self.is_created_classic(name))
         for key, log in self._logs.logs().items():
-            if not is_classic(log) or (key.topic in self._registry.topics and key.topic not in self._shown):
+            if not is_classic(log) or (key.topic in self._registry.image.topics and key.topic not in self._shown):
                 continue
             try:
                 check_classic_topic(key.topic)
@@ -68,7 +68,7 @@ class ClassicTopics:
 
     def partitions(self, topic: str) -> int:
         """The number of partitions that this broker has of a classic topic."""
-        created = self._registry.topics.get(topic)
+        created = self._registry.image.topics.get(topic)
         if created is not None:
             return len(created.partitions)
         return self.default_partitions(topic)
@@ -83,7 +83,7 @@ class ClassicTopics:
 
     def is_created_classic(self, topic: str) -> bool:
         """True if somebody created the topic, as a classic one."""
-        created = self._registry.topics.get(topic)
+        created = self._registry.image.topics.get(topic)
         return created is not None and is_classic_topic(created.configs)
 
     # --- the logs
@@ -136,15 +136,15 @@ class ClassicTopics:
         check_classic_topic(topic)
         if topic in self._shown:
             return
-        if topic in self._registry.topics and not self.is_created_classic(topic):
+        if topic in self._registry.image.topics and not self.is_created_classic(topic):
             text = f"{topic!r} is no classic topic; read and write it through a kafka:// listener"
             if topic not in self._refused:
                 self._refused.add(topic)
                 self._report(text)
             raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
-        if topic in self._registry.deleting:
+        if topic in self._registry.image.deleting:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} is being deleted")
-        if not self._auto_create and topic not in self._counts and topic not in self._registry.topics:
+        if not self._auto_create and topic not in self._counts and topic not in self._registry.image.topics:
             text = f"there is no topic {topic!r}, and auto.create.topics.enable is false"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
@@ -159,7 +159,7 @@ class ClassicTopics:
 
     def check_free(self, topic: str) -> None:
         """Raise `ApiError(TOPIC_ALREADY_EXISTS)` for the name of a classic topic that nobody created."""
-        if topic in self._shown and topic not in self._registry.topics:
+        if topic in self._shown and topic not in self._registry.image.topics:
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{topic!r} is a classic topic of this broker")
 
 

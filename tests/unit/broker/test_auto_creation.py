@@ -31,7 +31,7 @@ def test_more_than_a_request_may_make_are_asked_for_again() -> None:
         broker.scheduler.advance(1000)
         again = errors(broker, *names)
     assert set(again.values()) == {NONE}
-    assert len(broker.node.state.registry.topics) == 50
+    assert len(broker.node.state.image.topics) == 50
     assert sum("too many" in line for line in broker.reports) == 1, "not one line for each request"
 
 
@@ -89,6 +89,6 @@ def test_a_big_request_of_somebody_else_does_not_come_first() -> None:
     small = broker.submit(Metadata(topics=["small"]))
     broker.scheduler.run_until(lambda: bool(small))
     assert small[0].topics[0].error is NONE
-    assert len(broker.node.state.registry.topics) <= 1 + 20
+    assert len(broker.node.state.image.topics) <= 1 + 20
     broker.scheduler.run_until(lambda: bool(big))
     assert {topic.error for topic in big[0].topics} == {NONE}

@@ -169,7 +169,7 @@ def test_what_is_wrong_with_a_request_is_told_all_the_same(broker: SlowBroker) -
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_topic_whose_making_was_not_answered_is_there(broker: SlowBroker, restarted: bool) -> None:
-    broker.service.fail("create", len([name for name, _ in broker.service.calls if name == "create"]) + 1)
+    broker.service.fail("commit", len([name for name, _ in broker.service.calls if name == "commit"]) + 1)
     assert broker.create_topics("t") == [TIMED_OUT]  # its node was made, but who knows
     assert broker.names() == set()
     if restarted:
@@ -185,9 +185,9 @@ def test_a_topic_whose_making_was_not_answered_is_found_by_who_tries_again(broke
     broker.service.deaf = True
     assert broker.create_topics("t", **{"retention.ms": "5"}) == [TIMED_OUT]
     broker.service.deaf = False
-    first = broker.create_topics("t")  # only its configs had been stored
-    assert first == [NONE]
-    broker.service.fail("create", len([name for name, _ in broker.service.calls if name == "create"]) + 1)
+    assert broker.create_topics("t") == [ErrorCode.TOPIC_ALREADY_EXISTS]
+    assert broker.config(ConfigResource(kind=ResourceKind.TOPIC, name="t"), "retention.ms") == "5"  # both or neither
+    broker.service.fail("commit", len([name for name, _ in broker.service.calls if name == "commit"]) + 1)
     assert broker.ask(Metadata(topics=["u"])).topics[0].error is ErrorCode.LEADER_NOT_AVAILABLE
     assert broker.ask(Metadata(topics=["u"])).topics[0].error is NONE
     assert broker.create_topics("u") == [ErrorCode.TOPIC_ALREADY_EXISTS]

@@ -85,9 +85,9 @@ def test_changes_of_a_resource_are_made_all_or_none(broker: SimulatedBroker) -> 
     outcome = alter(broker, TOPIC, {"retention.ms": "50", "no.such.key": "1"})
     assert outcome.error is ErrorCode.INVALID_CONFIG
     assert "no.such.key" in (outcome.error_message or "")
-    assert broker.node.state.registry.topic("t").configs == {}
+    assert broker.node.state.image.topic("t").configs == {}
     assert alter(broker, TOPIC, {"retention.ms": "50"}, validate_only=True).error is ErrorCode.NONE
-    assert broker.node.state.registry.topic("t").configs == {}
+    assert broker.node.state.image.topic("t").configs == {}
 
 
 @pytest.mark.parametrize(

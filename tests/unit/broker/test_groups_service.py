@@ -97,7 +97,7 @@ def test_a_search_for_nothing_makes_no_topic(broker: SimulatedBroker) -> None:
     )
     assert "transactions" in (transactional.error_message or "")
     assert find(broker, "x", key_type=2)[0].error is ErrorCode.INVALID_REQUEST
-    assert OFFSETS not in broker.node.state.registry.topics
+    assert OFFSETS not in broker.node.state.image.topics
 
 
 def test_metadata_and_create_topics_make_the_same_topic() -> None:
@@ -125,8 +125,8 @@ def test_a_topic_that_cannot_be_made_now() -> None:
         return faults[-1]
 
     broker = SimulatedBroker(wrap_session=wrapped)
-    made = sum(name == "create" for name, _ in faults[0].calls)
-    faults[0].fail("create", made + 1, done=False)
+    made = sum(name == "commit" for name, _ in faults[0].calls)
+    faults[0].fail("commit", made + 1, done=False)
     (refused,) = find(broker)
     assert (refused.error, refused.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
     assert "connection is lost" in (refused.error_message or "")
@@ -202,7 +202,7 @@ def test_large_writes_of_one_turn_stay_below_the_largest_batch(broker: Simulated
     state = broker.node.state
     key = place_of("g")
     state.partitions[key].log.update_config(
-        state.settings.log_config({**state.registry.topics[OFFSETS].configs, "max.message.bytes": "6000"}, OFFSETS)
+        state.settings.log_config({**state.image.topics[OFFSETS].configs, "max.message.bytes": "6000"}, OFFSETS)
     )
     answers = [broker.submit(committing("g", {("t", 0): number}, "m" * 4000)) for number in range(5)]
     broker.scheduler.run_pending()

@@ -100,7 +100,7 @@ def test_the_cluster_id_outlives_a_tree_without_topics() -> None:
 
 def test_folders_of_earlier_versions_are_labelled() -> None:
     broker = broker_with("t")
-    topic_id = broker.node.state.registry.topic("t").topic_id
+    topic_id = broker.node.state.image.topic("t").topic_id
     broker.stop()
     del broker.disk.root[META_PROPERTIES]
     for files in broker.disk.folders.values():
@@ -120,7 +120,7 @@ def test_a_damaged_label_is_written_anew() -> None:
     broker.node = broker._started()
     broker.scheduler.run_pending()
     assert any("partition.metadata is damaged" in line for line in broker.reports)
-    topic_id = broker.node.state.registry.topic("t").topic_id
+    topic_id = broker.node.state.image.topic("t").topic_id
     assert bytes(broker.disk.folders["t-0"][PARTITION_METADATA].data) == format_partition_metadata(topic_id)
     assert broker.values("t") == [b"kept"]
 

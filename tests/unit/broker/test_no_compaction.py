@@ -56,7 +56,7 @@ def test_for_a_new_topic(broker: SimulatedBroker, policy: str) -> None:
         (refused,) = broker.ask(CreateTopics(topics=[new], validate_only=validate_only)).topics
         assert refused.error is ErrorCode.INVALID_CONFIG
         assert TEXT in (refused.error_message or "")
-    assert "new" not in broker.node.state.registry.topics
+    assert "new" not in broker.node.state.image.topics
 
 
 @pytest.mark.parametrize("op", [ConfigOp.SET, ConfigOp.APPEND])

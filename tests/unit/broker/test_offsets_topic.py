@@ -222,7 +222,7 @@ def test_a_record_without_a_key_is_named(broker: SimulatedBroker) -> None:
 
 def test_it_is_neither_deleted_nor_grown_nor_shortened(broker: SimulatedBroker) -> None:
     commit(broker, "g", {("t", 0): 5})
-    topic_id = broker.node.state.registry.topics[OFFSETS].topic_id
+    topic_id = broker.node.state.image.topics[OFFSETS].topic_id
     for wanted in (DeleteTopics(names=[OFFSETS]), DeleteTopics(names=[], topic_ids=[topic_id])):
         assert broker.ask(wanted).topics[0].error is ErrorCode.INVALID_TOPIC_EXCEPTION
     grown = broker.ask(CreatePartitions(topics=[NewPartitions(topic=OFFSETS, count=60)]))

@@ -354,7 +354,7 @@ def test_a_read_only_disk_is_reported_and_the_broker_stays_readable() -> None:
     assert broker.produce("t", b"x").error is ErrorCode.KAFKA_STORAGE_ERROR
     failed = broker.ask(CreateTopics(topics=[NewTopic(name="new")])).topics[0]
     assert failed.error is ErrorCode.KAFKA_STORAGE_ERROR
-    assert "new" not in broker.node.state.registry.topics
+    assert "new" not in broker.node.state.image.topics
     assert broker.values("t") == [b"before"]
     disk.read_only = False
     broker.create("new")

@@ -8,7 +8,7 @@ from barnabas.adapters.system import SeededEntropy
 from barnabas.app.broker.recovery import PRODUCER_IDS_LEFT_OUT, Recovery, carry_out, plan_recovery
 from barnabas.app.config import BrokerConfig
 from barnabas.core.cluster.change_queue import complete
-from barnabas.core.cluster.registry import TopicRegistry
+from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.ports.broker_api import InitProducerId, Metadata
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
@@ -17,8 +17,8 @@ from barnabas.ports.words import TopicPartition
 def recover(broker: SimulatedBroker, **settings: object) -> Recovery:
     """With a stopped broker."""
     log_dir, session, entropy = MemoryLogDir(broker.disk), broker.tree.session(), SeededEntropy(3)
-    registry = TopicRegistry(session, entropy, broker.reports.append)
-    registry.load()
+    registry = ClusterRegistry(session, broker.reports.append)
+    complete(registry.load())
     config = BrokerConfig.from_mapping({"storage": "memory"}, settings)
     plan = plan_recovery([log_dir], config, registry, entropy, broker.reports.append)
     carry_out(plan, registry, entropy)
@@ -43,7 +43,7 @@ def test_leader_epochs_go_on() -> None:
         complete(broker.node.state.registry.elect(TopicPartition("t", 1), [1]))
     broker.restart()
     broker.produce("t", b"in epoch 3", partition=1)
-    topic_id = broker.node.state.registry.topic("t").topic_id
+    topic_id = broker.node.state.image.topic("t").topic_id
     lose_tree(broker)
     assert told(recover(broker)) == {"t": ("create", "")}
     broker.node = broker._started()

@@ -33,7 +33,7 @@ def replace(
 
 
 def overrides(broker: SimulatedBroker, topic: str = "t") -> Mapping[str, str]:
-    return broker.node.state.registry.topic(topic).configs
+    return broker.node.state.image.topic(topic).configs
 
 
 def test_a_topic(broker: SimulatedBroker) -> None:

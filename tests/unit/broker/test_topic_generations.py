@@ -48,7 +48,7 @@ def configs(broker: SimulatedBroker, name: str) -> dict[str, str | None]:
 def generations(broker: SimulatedBroker) -> dict[str, str]:
     """By what the broker does with a topic."""
     found = {}
-    for name in broker.node.state.registry.topics:
+    for name in broker.node.state.image.topics:
         error = broker.produce(name, b"x").error
         assert error in (ErrorCode.NONE, UNSUPPORTED)
         found[name] = "classic" if error is UNSUPPORTED else "v2"
@@ -95,7 +95,7 @@ def test_where_topics_are_classic_the_current_generation_makes_none_by_asking_fo
     assert broker.ask(Metadata(topics=["t"], allow_auto_topic_creation=False)).topics[0].error is (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
-    assert broker.node.state.registry.topics == {}
+    assert broker.node.state.image.topics == {}
 
 
 def test_the_generation_of_a_topic_cannot_change() -> None:
@@ -128,7 +128,7 @@ def test_one_broker_at_a_time_serves_the_current_generation_from_a_tree() -> Non
         SimulatedBroker(tree=tree, broker_id=2)
     first.stop()
     second = SimulatedBroker(tree=tree, broker_id=2)
-    assert set(second.node.state.registry.topics) == {"t"}
+    assert set(second.node.state.image.topics) == {"t"}
 
 
 def test_of_two_that_start_at_the_same_moment_one_stops(monkeypatch: pytest.MonkeyPatch) -> None:

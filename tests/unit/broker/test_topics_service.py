@@ -82,7 +82,7 @@ def test_what_cannot_be_created(broker: SimulatedBroker) -> None:
         (NewTopic(name="policy", configs={"deletion.policy": "no-such-plugin"}), ErrorCode.INVALID_CONFIG),
     ]
     assert create(broker, *(new for new, _ in expected)) == [code for _, code in expected]
-    assert set(broker.node.state.registry.topics) == {"t", "with.dot"}
+    assert set(broker.node.state.image.topics) == {"t", "with.dot"}
 
 
 def test_a_topic_named_twice_is_refused_once(broker: SimulatedBroker) -> None:
@@ -146,7 +146,7 @@ def test_delete(broker: SimulatedBroker) -> None:
     broker.create("t", 2)
     broker.create("u")
     broker.produce("t", b"gone")
-    u = broker.node.state.registry.topic("u").topic_id
+    u = broker.node.state.image.topic("u").topic_id
     deleted = broker.ask(DeleteTopics(names=["t", "nowhere"], topic_ids=[u, b"y" * 16])).topics
     assert [(topic.name, topic.error) for topic in deleted] == [
         ("t", ErrorCode.NONE),
@@ -158,7 +158,7 @@ def test_delete(broker: SimulatedBroker) -> None:
     broker.create("t", 2)
     assert broker.values("t") == [], "a new topic of the same name is empty"
     broker.restart()
-    assert set(broker.node.state.registry.topics) == {"t"}
+    assert set(broker.node.state.image.topics) == {"t"}
 
 
 def test_deletion_can_be_forbidden() -> None:
@@ -197,9 +197,9 @@ def test_delete_records(broker: SimulatedBroker) -> None:
 
 def test_topics_survive_a_restart(broker: SimulatedBroker) -> None:
     broker.create("t", 3, retention_ms="77")
-    before = broker.node.state.registry.topic("t")
+    before = broker.node.state.image.topic("t")
     cluster_id = broker.node.state.cluster_id
     broker.restart()
-    assert broker.node.state.registry.topic("t") == before
+    assert broker.node.state.image.topic("t") == before
     assert broker.node.state.cluster_id == cluster_id
     assert broker.node.state.partitions[("t", 2)].log.config.retention_ms == 77

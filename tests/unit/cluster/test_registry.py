@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import pytest
@@ -7,11 +7,16 @@ from support.log_lines import infos_of, warnings_of
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import SeededEntropy
+from barnabas.core.cluster import store
+from barnabas.core.cluster.assignment import Racks
 from barnabas.core.cluster.change_queue import complete
-from barnabas.core.cluster.registry import TopicRegistry
+from barnabas.core.cluster.deltas import ConfigsChanged, Delta, StatesChanged, TopicDeleting, TopicGone, TopicSet
+from barnabas.core.cluster.image import ClusterImage
+from barnabas.core.cluster.planning import plan_partitions, plan_topic
+from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import PartitionState, Topic, check_topic_name
 from barnabas.ports.broker_api import NewTopic
-from barnabas.ports.coordination import BadVersion, CoordinationError, NoNode
+from barnabas.ports.coordination import BadVersion, CoordinationError, NodeChange, NoNode
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition
@@ -22,6 +27,7 @@ class House:
 
     def __init__(self, brokers: int = 1) -> None:
         self.session: MemorySession = MemoryTree().session()
+        self.entropy = SeededEntropy(7)
         self.lines: list[str] = []
         self.racks: dict[int, str | None] = dict.fromkeys(range(1, brokers + 1))
         self.registry = self.reopened()
@@ -30,15 +36,26 @@ class House:
     def reports(self) -> list[str]:
         return warnings_of(self.lines)
 
-    def reopened(self) -> TopicRegistry:
-        registry = TopicRegistry(self.session, SeededEntropy(7), self.lines.append)
-        registry.load()
+    def reopened(self) -> ClusterRegistry:
+        registry = ClusterRegistry(self.session, self.lines.append)
+        complete(registry.load())
         return registry
 
     def plan(self, new: NewTopic, **configs: str) -> Topic:
-        return self.registry.plan_topic(
-            new, self.racks, default_partitions=2, default_replication_factor=1, configs=configs
+        return plan_topic(
+            self.registry.image,
+            new,
+            self.racks,
+            self.entropy,
+            default_partitions=2,
+            default_replication_factor=1,
+            configs=configs,
         )
+
+    def plan_partitions(
+        self, name: str, count: int, racks: Racks, *, assignments: Sequence[Sequence[int]] | None = None
+    ) -> Topic:
+        return plan_partitions(self.registry.image, name, count, racks, assignments=assignments)
 
     def create(self, name: str, partitions: int = -1, **configs: str) -> Topic:
         topic = self.plan(NewTopic(name=name, partitions=partitions), **configs)
@@ -77,8 +94,8 @@ def test_a_created_topic_survives() -> None:
     assert made.replication_factor == 1
     assert any(made.topic_id)
     again = house.reopened()
-    assert again.topics == house.registry.topics == {"t": made}
-    assert again.topic("t") == again.topic_by_id(made.topic_id) == made
+    assert again.image.topics == house.registry.image.topics == {"t": made}
+    assert again.image.topic("t") == again.image.topic_by_id(made.topic_id) == made
     assert house.reports == []
 
 
@@ -99,7 +116,7 @@ def test_planning_stores_nothing() -> None:
     assert len(topic.partitions) == 2
     with pytest.raises(NoNode):
         house.session.get("/barnabas")
-    assert house.registry.topics == {}
+    assert house.registry.image.topics == {}
 
 
 def test_a_name_is_taken_once() -> None:
@@ -114,8 +131,14 @@ def test_a_topic_made_by_another_broker_meanwhile() -> None:
     house = House()
     other = house.reopened()
     house.create("t")
-    planned = other.plan_topic(
-        NewTopic(name="t"), house.racks, default_partitions=1, default_replication_factor=1, configs={}
+    planned = plan_topic(
+        other.image,
+        NewTopic(name="t"),
+        house.racks,
+        house.entropy,
+        default_partitions=1,
+        default_replication_factor=1,
+        configs={},
     )
     refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: complete(other.create(planned)))
 
@@ -160,17 +183,17 @@ def test_an_assignment_by_hand() -> None:
 def test_partitions_are_added() -> None:
     house = House()
     before = house.create("t", 1, **{"retention.ms": "5"})
-    complete(house.registry.resize(house.registry.plan_partitions("t", 3, house.racks)))
-    after = house.reopened().topic("t")
+    complete(house.registry.resize(house.plan_partitions("t", 3, house.racks)))
+    after = house.reopened().image.topic("t")
     assert after.partitions == {0: (1,), 1: (1,), 2: (1,)}
     assert (after.topic_id, after.configs) == (before.topic_id, before.configs)
-    assert house.registry.topic("t") == after
+    assert house.registry.image.topic("t") == after
 
 
 def test_partitions_that_cannot_be_added() -> None:
     house = House()
     house.create("t", 2)
-    plan = house.registry.plan_partitions
+    plan = house.plan_partitions
     refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: plan("other", 3, house.racks))
     for count in (2, 1, 0, -1):
         refused(ErrorCode.INVALID_PARTITIONS, partial(plan, "t", count, house.racks))
@@ -188,11 +211,11 @@ def test_configs_are_replaced() -> None:
     house = House()
     house.create("t", 1, **{"retention.ms": "5"})
     complete(house.registry.set_configs("t", {"segment.bytes": "100"}))
-    assert house.registry.topic("t").configs == {"segment.bytes": "100"}
-    assert house.reopened().topic("t").configs == {"segment.bytes": "100"}
+    assert house.registry.image.topic("t").configs == {"segment.bytes": "100"}
+    assert house.reopened().image.topic("t").configs == {"segment.bytes": "100"}
     refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: complete(house.registry.set_configs("u", {})))
     refused(ErrorCode.INVALID_CONFIG, lambda: complete(house.registry.set_configs("t", {"k": "x" * 2_000_000})))
-    assert house.registry.topic("t").configs == {"segment.bytes": "100"}
+    assert house.registry.image.topic("t").configs == {"segment.bytes": "100"}
 
 
 def test_a_deleted_topic_leaves_nothing() -> None:
@@ -202,15 +225,15 @@ def test_a_deleted_topic_leaves_nothing() -> None:
     topic = house.create("t", 2)
     complete(house.registry.elect(TopicPartition("t", 1), {1}))
     assert complete(house.registry.begin_delete("t")) == topic
-    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: house.registry.topic("t"))
-    refused(ErrorCode.UNKNOWN_TOPIC_ID, lambda: house.registry.topic_by_id(topic.topic_id))
+    refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: house.registry.image.topic("t"))
+    refused(ErrorCode.UNKNOWN_TOPIC_ID, lambda: house.registry.image.topic_by_id(topic.topic_id))
     refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.create("t"), "still being deleted")
     complete(house.registry.finish_delete("t"))
     complete(house.registry.finish_delete("t"))
     assert {path for path in house.tree() if "partitions" not in path} == set(before)
     again = house.create("t", 1)
     assert again.topic_id != topic.topic_id
-    assert house.registry.state(TopicPartition("t", 0)).leader_epoch == 0
+    assert house.registry.image.state(TopicPartition("t", 0)).leader_epoch == 0
 
 
 def test_a_deletion_goes_on_after_a_crash_anywhere() -> None:
@@ -225,10 +248,17 @@ def test_a_deletion_goes_on_after_a_crash_anywhere() -> None:
             self._left = removals
 
         def delete(self, path: str, *, version: int | None = None) -> None:
+            self._count()
+            self._session.delete(path, version=version)
+
+        def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+            self._count()
+            self._session.commit(changes, guards=guards)
+
+        def _count(self) -> None:
             if self._left == 0:
                 raise PowerCut
             self._left -= 1
-            self._session.delete(path, version=version)
 
         def __getattr__(self, name: str) -> object:
             return getattr(self._session, name)
@@ -243,10 +273,10 @@ def test_a_deletion_goes_on_after_a_crash_anywhere() -> None:
             complete(house.registry.finish_delete("t"))
         except PowerCut:
             again = house.reopened()
-            assert again.topics == {}
-            assert {name: found.topic_id for name, found in again.deleting.items()} == {"t": topic.topic_id}
+            assert again.image.topics == {}
+            assert {name: found.topic_id for name, found in again.image.deleting.items()} == {"t": topic.topic_id}
             complete(again.finish_delete("t"))
-            assert house.reopened().deleting == {}
+            assert house.reopened().image.deleting == {}
             continue
         assert removals == 5  # state, its parent, the parent of those, configs, the topic
         return
@@ -258,9 +288,9 @@ def test_a_new_topic_does_not_inherit_states() -> None:
     house.create("t", 1)
     complete(house.registry.elect(TopicPartition("t", 0), {1}))
     house.session.delete("/barnabas/topics/t")
-    house.registry.load()
+    complete(house.registry.load())
     house.create("t", 1)
-    assert house.reopened().state(TopicPartition("t", 0)).leader_epoch == 0
+    assert house.reopened().image.state(TopicPartition("t", 0)).leader_epoch == 0
 
 
 @pytest.mark.parametrize(
@@ -287,8 +317,8 @@ def test_a_node_that_makes_no_sense_is_skipped_and_named(garbage: bytes) -> None
     house = House()
     good = house.create("good", 1)
     house.session.create("/barnabas/topics/bad", garbage)
-    house.registry.load()
-    assert house.registry.topics == {"good": good}
+    complete(house.registry.load())
+    assert house.registry.image.topics == {"good": good}
     assert len(house.reports) == 1
     assert "/barnabas/topics/bad" in house.reports[0]
     refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.create("bad"), "remove it first")
@@ -303,9 +333,9 @@ def test_other_nodes_that_make_no_sense() -> None:
     house.session.create("/barnabas/partitions/t/0/state", b"junk")
     house.session.create("/barnabas/partitions/t/7/state", b'{"version":1}')
     house.session.create("/barnabas/partitions/t/x/state", b'{"version":1}')
-    house.registry.load()
-    assert house.registry.topics == {"t": made.with_configs({})}
-    assert house.registry.state(TopicPartition("t", 0)).leader_epoch == 0
+    complete(house.registry.load())
+    assert house.registry.image.topics == {"t": made.with_configs({})}
+    assert house.registry.image.state(TopicPartition("t", 0)).leader_epoch == 0
     for path in ("topics/not a topic", "config/topics/t", "t/0/state", "t/7/state", "t/x/state"):
         assert sum(path in report for report in house.reports) == 1
 
@@ -314,7 +344,7 @@ def test_states_and_elections() -> None:
     house = House(brokers=3)
     complete(house.registry.create(house.plan(NewTopic(name="t", assignments={0: [2, 3, 1]}))))
     partition = TopicPartition("t", 0)
-    assert house.registry.state(partition) == PartitionState(leader=2, leader_epoch=0, isr=(2, 3, 1))
+    assert house.registry.image.state(partition) == PartitionState(leader=2, leader_epoch=0, isr=(2, 3, 1))
     assert complete(house.registry.elect(partition, {1, 3})) == PartitionState(
         leader=3, leader_epoch=1, isr=(3, 1), version=0
     )
@@ -324,7 +354,7 @@ def test_states_and_elections() -> None:
     assert complete(house.registry.elect(partition, {2})) == PartitionState(
         leader=-1, leader_epoch=3, isr=(1,), version=2
     )
-    assert house.reopened().state(partition) == house.registry.state(partition)
+    assert house.reopened().image.state(partition) == house.registry.image.state(partition)
 
 
 def test_a_state_is_written_by_one_only() -> None:
@@ -340,19 +370,19 @@ def test_a_state_is_written_by_one_only() -> None:
     with pytest.raises(BadVersion):
         complete(third.elect(partition, {1}))
     for missing in (TopicPartition("t", 1), TopicPartition("u", 0)):
-        refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partial(house.registry.state, missing))
+        refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partial(house.registry.image.state, missing))
 
 
 def test_a_topic_that_fits_into_no_node() -> None:
     house = House(brokers=9)
     big = NewTopic(name="t", partitions=10_000, replication_factor=9)
     complete(house.registry.create(house.plan(big)))
-    factors = house.registry.topic("t").replication_factor
+    factors = house.registry.image.topic("t").replication_factor
     assert factors == 9
     with pytest.raises(ApiError) as error:
-        topic = house.registry.topic("t")
+        topic = house.registry.image.topic("t")
         for _ in range(10):
-            topic = house.registry.plan_partitions("t", len(topic.partitions) + 10_000, house.racks)
+            topic = house.plan_partitions("t", len(topic.partitions) + 10_000, house.racks)
             complete(house.registry.resize(topic))
     assert error.value.code == ErrorCode.INVALID_PARTITIONS
 
@@ -360,16 +390,16 @@ def test_a_topic_that_fits_into_no_node() -> None:
 def test_the_coordination_failing_is_not_hidden() -> None:
     tree = MemoryTree(deliver=lambda callback: None)
     session = tree.session()
-    registry = TopicRegistry(session, SeededEntropy(1), lambda text: None)
+    registry = ClusterRegistry(session, lambda text: None)
     tree.disconnect(session)
     with pytest.raises(CoordinationError):
-        registry.load()
+        complete(registry.load())
 
 
 def test_each_change_of_a_topic_is_told() -> None:
     house = House()
     house.create("t", 1, **{"retention.ms": "5"})
-    complete(house.registry.resize(house.registry.plan_partitions("t", 3, house.racks)))
+    complete(house.registry.resize(house.plan_partitions("t", 3, house.racks)))
     complete(house.registry.set_configs("t", {"retention.ms": "6", "segment.bytes": "100"}))
     complete(house.registry.set_configs("t", {"retention.ms": "6", "segment.bytes": "100"}))
     complete(house.registry.set_configs("t", {"segment.bytes": "100"}))
@@ -383,3 +413,69 @@ def test_each_change_of_a_topic_is_told() -> None:
         "topic t was deleted: 3 partitions",
     ]
     assert house.reports == []
+
+
+def test_all_who_listen_are_told_of_each_change_in_turn() -> None:
+    house = House()
+    told: list[tuple[str, Delta, int, int]] = []
+
+    def listener(name: str) -> Callable[[Delta, ClusterImage], None]:
+        return lambda delta, before: told.append((name, delta, before.version, house.registry.image.version))
+
+    end = house.registry.listen(listener("first"))
+    house.registry.listen(listener("second"))
+    began = house.registry.image.version
+    topic = house.create("t", 1)
+    made = TopicSet(topic=topic, states={})
+    assert told == [("first", made, began, began + 1), ("second", made, began, began + 1)]
+    end()
+    del told[:]
+    complete(house.registry.set_broker_configs(None, {"a": "1"}))
+    complete(house.registry.elect(TopicPartition("t", 0), {1}))
+    complete(house.registry.begin_delete("t"))
+    complete(house.registry.finish_delete("t"))
+    state = PartitionState(leader=1, leader_epoch=1, isr=(1,), version=0)
+    assert [(name, delta) for name, delta, _, _ in told] == [
+        ("second", ConfigsChanged(broker_id=None, configs={"a": "1"})),
+        ("second", StatesChanged(topic="t", states={0: state})),
+        ("second", TopicDeleting(topic=topic)),
+        ("second", TopicGone(name="t")),
+    ]
+
+
+def test_configs_of_brokers() -> None:
+    house = House()
+    complete(house.registry.set_broker_configs(None, {"a": "1"}))
+    complete(house.registry.set_broker_configs(7, {"a": "2"}))
+    house.session.create("/barnabas/config/brokers/x", b"junk")
+    house.session.create("/barnabas/config/brokers/8", b"junk")
+    again = house.reopened()
+    assert again.image.configs == {None: {"a": "1"}, 7: {"a": "2"}, 8: {}}
+    assert [report.split(",")[0] for report in house.reports] == [
+        "ignored /barnabas/config/brokers/8",
+        "ignored /barnabas/config/brokers/x",
+    ]
+    house.session.set("/barnabas/config/brokers/7", b'{"version":1,"config":{"a":"3"}}')
+    complete(again.reread_configs(7))
+    assert again.image.configs[7] == {"a": "3"}
+
+
+def test_a_topic_with_many_states_comes_back_and_goes() -> None:
+    house = House()
+    topic = house.plan(NewTopic(name="t", partitions=100))
+    states = {number: PartitionState(leader=1, leader_epoch=number, isr=(1,), version=0) for number in range(1, 100)}
+    store.restore_topic(house.session, topic, states)
+    again = house.reopened()
+    assert again.image.states_of("t") == states
+    house.session.delete("/barnabas/partitions/t/50/state")  # as somebody who was interrupted leaves it
+    complete(again.begin_delete("t"))
+    complete(again.finish_delete("t"))
+    assert house.session.children("/barnabas/topics") == house.session.children("/barnabas/partitions") == []
+
+
+def test_partitions_and_configs_are_stored_together_or_refused() -> None:
+    house = House(brokers=9)
+    new = NewTopic(name="t", partitions=10_000, replication_factor=9)
+    refused(ErrorCode.INVALID_CONFIG, lambda: house.plan(new, k="x" * 900_000), "together")
+    complete(house.registry.create(house.plan(new, k="x" * 500_000)))
+    assert len(house.reopened().image.topic("t").configs["k"]) == 500_000

@@ -1,0 +1,176 @@
+"""A broker's view of its cluster: one value that never changes; a delta makes the next one of it."""
+
+from collections.abc import Mapping
+
+from attrs import evolve
+
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.values import frozen
+from ...ports.words import TopicPartition
+from . import layout
+from .deltas import (
+    BrokersChanged,
+    ConfigsChanged,
+    Delta,
+    StatesChanged,
+    TopicDeleting,
+    TopicGone,
+    TopicSet,
+    TopicUnreadable,
+)
+from .layered import Layered
+from .topics import BrokerRegistration, PartitionState, Topic, first_state, metric_name
+
+States = Mapping[int, PartitionState]
+_NO_STATES: Layered[int, PartitionState] = Layered()
+
+
+@frozen(kw_only=True)
+class Contents:
+    """All that a tree tells, for the first image. `states`: by topic."""
+
+    topics: Mapping[str, Topic] = {}
+    deleting: Mapping[str, Topic] = {}
+    unreadable: frozenset[str] = frozenset()
+    states: Mapping[str, States] = {}
+    configs: Mapping[int | None, Mapping[str, str]] = {}
+
+
+@frozen(kw_only=True, eq=False)
+class ClusterImage:
+    """Whoever keeps one reads all of it as of one moment. A later image of the same registry has a larger `version`.
+
+    What a delta does not touch is the same object in the next image: what was made of it still counts.
+    """
+
+    version: int = 0
+    topics: Layered[str, Topic] = Layered()
+    """All topics by name, without those that are being deleted."""
+    deleting: Layered[str, Topic] = Layered()
+    """Topics marked for deletion, whose nodes still stand."""
+    unreadable: frozenset[str] = frozenset()
+    """Names that are taken by nodes which describe no topic."""
+    brokers: Mapping[int, BrokerRegistration] = {}
+    """Those that live, by id."""
+    configs: Mapping[int | None, Mapping[str, str]] = {}
+    """What was set for brokers while they ran; None: for all of them."""
+    _names_by_id: Layered[bytes, str] = Layered()
+    _names_in_metrics: Layered[str, str] = Layered()
+    _states: Layered[str, Layered[int, PartitionState]] = Layered()
+
+    # --- questions
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the tree tells of no topic at all, not even of one that makes no sense."""
+        return not (self.topics or self.deleting or self.unreadable)
+
+    def topic(self, name: str) -> Topic:
+        """Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`."""
+        topic = self.topics.get(name)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name[:260]!r}")
+        return topic
+
+    def topic_by_id(self, topic_id: bytes) -> Topic:
+        """Raises `ApiError(UNKNOWN_TOPIC_ID)`."""
+        name = self._names_by_id.get(topic_id)
+        if name is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {layout.encode_id(topic_id)}")
+        return self.topics[name]
+
+    def has_id(self, topic_id: bytes) -> bool:
+        """True if a topic has this id."""
+        return topic_id in self._names_by_id
+
+    def id_of(self, partition: TopicPartition) -> bytes | None:
+        """The id of the topic of a partition, also while it is being deleted; None for an unknown partition."""
+        topic = self.topics.get(partition.topic) or self.deleting.get(partition.topic)
+        return topic.topic_id if topic is not None and partition.partition in topic.partitions else None
+
+    def same_in_metrics(self, name: str) -> str | None:
+        """The topic, known or being deleted, that is called like `name` in metrics."""
+        return self._names_in_metrics.get(metric_name(name))
+
+    def state(self, partition: TopicPartition) -> PartitionState:
+        """Who leads the partition. Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or partition.partition not in topic.partitions:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
+        stored = self.states_of(partition.topic).get(partition.partition)
+        return stored or first_state(topic.partitions[partition.partition])
+
+    def states_of(self, topic: str) -> States:
+        """The states of a topic's partitions that have changed since they were made; the same object until one does."""
+        return self._states.get(topic, _NO_STATES)
+
+    # --- the next image
+
+    def refilled(self, contents: Contents) -> "ClusterImage":
+        """The image with this in place of all but the brokers; quicker than as many deltas."""
+        named = {**contents.topics, **contents.deleting}
+        return ClusterImage(
+            version=self.version + 1,
+            topics=Layered(contents.topics),
+            deleting=Layered(contents.deleting),
+            unreadable=contents.unreadable,
+            brokers=self.brokers,
+            configs=dict(contents.configs),
+            names_by_id=Layered({topic.topic_id: name for name, topic in contents.topics.items()}),
+            names_in_metrics=Layered({metric_name(name): name for name in named}),
+            states=Layered({name: Layered(states) for name, states in contents.states.items() if states}),
+        )
+
+    def after(self, delta: Delta) -> "ClusterImage":
+        """The image that follows."""
+        version = self.version + 1
+        match delta:
+            case TopicSet():
+                return self._with_topic(delta, version)
+            case TopicDeleting(topic=topic):
+                image = self._without(topic.name, version)
+                names = image._names_in_metrics.put(metric_name(topic.name), topic.name)
+                return evolve(image, deleting=image.deleting.put(topic.name, topic), names_in_metrics=names)
+            case TopicUnreadable(name=name):
+                image = self._without(name, version)
+                return evolve(image, unreadable=image.unreadable | {name})
+            case TopicGone(name=name):
+                return self._without(name, version)
+            case StatesChanged(topic=name, states=states):
+                known = self._states.get(name, _NO_STATES)
+                return evolve(self, version=version, states=self._states.put(name, known.put_all(states)))
+            case BrokersChanged(brokers=brokers):
+                return evolve(self, version=version, brokers=dict(brokers))
+            case ConfigsChanged(broker_id=broker_id, configs=configs):
+                return evolve(self, version=version, configs={**self.configs, broker_id: configs})
+
+    def _with_topic(self, delta: TopicSet, version: int) -> "ClusterImage":
+        topic, name = delta.topic, delta.topic.name
+        before = self.topics.get(name)
+        is_same = before is not None and before.topic_id == topic.topic_id
+        image = evolve(self, version=version) if is_same else self._without(name, version)
+        states = image._states
+        if delta.states is not None:
+            states = states.put(name, Layered(delta.states)) if delta.states else states.drop(name)
+        return evolve(
+            image,
+            topics=image.topics.put(name, topic),
+            names_by_id=image._names_by_id.put(topic.topic_id, name),
+            names_in_metrics=image._names_in_metrics.put(metric_name(name), name),
+            states=states,
+        )
+
+    def _without(self, name: str, version: int) -> "ClusterImage":
+        topic = self.topics.get(name)
+        is_known = topic is not None or name in self.deleting
+        return evolve(
+            self,
+            version=version,
+            topics=self.topics.drop(name),
+            deleting=self.deleting.drop(name),
+            unreadable=self.unreadable - {name} if name in self.unreadable else self.unreadable,
+            names_by_id=self._names_by_id if topic is None else self._names_by_id.drop(topic.topic_id),
+            names_in_metrics=self._names_in_metrics.drop(metric_name(name)) if is_known else self._names_in_metrics,
+            states=self._states.drop(name),
+        )

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from ...core.coordinator.group.coordinator import GroupCoordinator
 from ...core.coordinator.group.loading import Loading
-from ...core.message.batch_header import parse_header
+from ...core.log.damage import OffsetsDamaged
+from ...core.message.batch_header import BatchHeader, parse_header
 from ...core.message.batch_reader import Columns, decode_columns
 from ...core.message.codec import Codecs
 from ...core.message.plain_batches import take_plain
@@ -33,7 +34,8 @@ class _Reading:
     def take(self, records: Buffer | Region, codecs: Codecs) -> None:
         """Feed some batches. Any thread. A batch that cannot be read is left out and noted.
 
-        Raises `ApiError` where it cannot be told how to go on.
+        Ends early where a header is damaged: the log, asked for what follows, knows how to go on. Raises `ApiError`
+        when nothing could be read.
         """
         began = self.offset
         content = bytes(records) if isinstance(records, bytes | bytearray | memoryview) else records.read()
@@ -42,6 +44,8 @@ class _Reading:
         self._feed(columns)
         data = memoryview(content)[position:]
         while data:
+            if not self._step_back(data, began):
+                break
             columns = Columns(self.offset)
             try:
                 decode_columns(data, codecs, from_offset=self.offset, into=columns)
@@ -53,14 +57,28 @@ class _Reading:
             if bad is None:
                 break
             data = data[columns.valid_bytes :]
-            header = parse_header(data)
-            if header.next_offset <= self.offset:
+            header = _header(data)
+            if header is None or header.next_offset <= self.offset:
+                if self.offset > began:
+                    break
                 raise bad
             self.damage.append(f"the batch at offset {header.base_offset}: {bad}")
             self.offset = header.next_offset
             data = data[header.size :]
         if self.offset == began:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"no batch begins at offset {began}")
+
+    def _step_back(self, data: memoryview, began: int) -> bool:
+        """The batches before may have claimed offsets of those that come now: it is these that are right.
+
+        False: no header is there.
+        """
+        header = _header(data)
+        if header is not None and began < header.next_offset <= self.offset:
+            claimed = f"a batch claims offsets up to {self.offset - 1}, and {header.base_offset} follows it"
+            self.damage.append(f"nothing, though {claimed}")
+            self.offset = max(began, header.base_offset)
+        return header is not None or self.offset == began
 
     def _feed(self, columns: Columns) -> None:
         """Of several values of a key only the last one counts: the others need not be looked at."""
@@ -69,13 +87,24 @@ class _Reading:
         for key, value in last.items():
             add(key, value)
 
-    def skip_segment(self, why: ApiError) -> None:
-        """What is left of the segment cannot be made out."""
+    def skip(self, why: ApiError) -> None:
+        """Go on behind what cannot be read: as far as the log tells, else with the next segment."""
+        if isinstance(why, OffsetsDamaged):
+            self.damage.append(f"the offsets {self.offset} to {why.next_offset - 1}: {why.message}")
+            self.offset = why.next_offset
+            return
         bases = [segment.base_offset for segment in self.partition.log.segments]
         further = [base for base in bases if base > self.offset]
         end = further[0] if further else self.partition.log.log_end_offset
         self.damage.append(f"the offsets from {self.offset} to {end}: {why}")
         self.offset = end
+
+
+def _header(data: memoryview) -> BatchHeader | None:
+    try:
+        return parse_header(data)
+    except ApiError:
+        return None
 
 
 class OffsetsLoader:
@@ -130,7 +159,7 @@ class OffsetsLoader:
             try:
                 records = log.read(reading.offset, max_bytes=self._slice_bytes, limit=log.log_end_offset).records
             except ApiError as error:
-                reading.skip_segment(error)
+                reading.skip(error)
                 continue
             except Exception as error:  # noqa: BLE001  reported; it is tried again
                 self._failed(reading, error)
@@ -143,7 +172,7 @@ class OffsetsLoader:
 
         def done(outcome: Outcome[None]) -> None:
             if isinstance(outcome.error, ApiError):
-                reading.skip_segment(outcome.error)
+                reading.skip(outcome.error)
             elif outcome.error is not None:
                 self._failed(reading, outcome.error)
             self._go_on()

@@ -128,6 +128,31 @@ def test_damaged_batches_are_left_out(damage: str) -> None:
     broker.stop()
 
 
+@pytest.mark.parametrize("slice_bytes", [200, 100_000])
+@pytest.mark.parametrize("byte", [0, 5, 6, 7, 8, 10, 11, 16, 18, HEADER_SIZE + 9])
+def test_the_commits_behind_a_damaged_batch_count(byte: int, slice_bytes: int) -> None:
+    """One flipped bit in the middle of the newest segment, between two orderly starts."""
+    broker = SimulatedBroker(offsets_load_buffer_size=slice_bytes)
+    broker.create("t", 40)
+    find(broker)
+    starts = []
+    for number in range(40):
+        starts.append(len(segment_of(broker, "g")))
+        commit(broker, "g", {("t", number): number})
+    for bit in (0, 3):
+        broker.stop()
+        segment_of(broker, "g")[starts[20] + byte] ^= 1 << bit
+        broker.reports.clear()
+        broker.restart()
+        broker.scheduler.run_pending()
+        found = committed(broker, "g")
+        assert {("t", n): n for n in range(40) if n != 20}.items() <= found.items()
+        assert [text for text in broker.reports if "left out" in text], "it is told"
+        broker.stop()
+        segment_of(broker, "g")[starts[20] + byte] ^= 1 << bit
+        broker.restart()
+
+
 def test_a_disk_that_cannot_be_read_for_a_while(broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(broker, "g", {("t", 0): 5})
     read = Log.read

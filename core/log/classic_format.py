@@ -3,21 +3,16 @@
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from ...ports.errors import ApiError
-from ...ports.storage import File, Folder, StorageError
+from ...ports.storage import Folder, StorageError
 from ..message.batch_header import BatchHeader
-from ..message.classic.check import check_set, good_prefix
-from ..message.classic.entry import LENGTH, OVERHEAD_BYTES
-from ..message.classic.reader import read_header
+from ..message.classic.check import check_set
 from ..message.codec import Codecs
-from ..message.crc32 import crc32
 from .checkpoints import PARTITION_METADATA
+from .classic_recovery import recover_tail
 from .classic_segment import ClassicSegment
 from .config import LogConfig
 from .format import Admitted, Loaded
 from .names import CLASSIC_SEGMENT_FILE, DELETED_SUFFIX
-
-SCAN_CHUNK_BYTES = 1 << 20
 
 
 class ClassicFormat:
@@ -65,17 +60,21 @@ class ClassicFormat:
         now_ms: int,  # noqa: ARG002
         report: Callable[[str], None],
         recover: bool,
-        recovery_point: int,  # noqa: ARG002  only the last segment is ever scanned
+        recovery_point: int,
         seen: Callable[[BatchHeader], None],  # noqa: ARG002
     ) -> Loaded:
-        """Segments must follow each other without a gap. What is there when it is open is durable, and visible."""
+        """Segments must follow each other without a gap. What is there when it is open is durable, and visible.
+
+        Only the last segment is ever scanned: as a whole, or after an orderly stop what lies behind the recovery point.
+        """
         segments = _segments(folder, report)
         if not segments:
             return Loaded(())
         _check_gapless(folder, segments)
         last = segments[-1]
-        if recover:
-            _recover(folder, last, report)
+        durable = recovery_point - last.base_offset
+        known = 0 < durable <= last.size
+        if recover_tail(folder, last, report, durable=durable if known else 0, whole=recover or not known) or recover:
             last.file.flush()
             folder.flush()
         end = last.base_offset + last.size
@@ -103,48 +102,3 @@ def _check_gapless(folder: Folder, segments: Sequence[ClassicSegment]) -> None:
         if end != other.base_offset:
             names = f"{one.names[0]} ends at {end}, but {other.names[0]} follows it"
             raise StorageError(f"{folder.name}: {names}; a segment is missing or damaged")
-
-
-def _recover(folder: Folder, segment: ClassicSegment, report: Callable[[str], None]) -> None:
-    """Cut the newest segment at its first bad message (facts A4: shallow, sizes and CRCs)."""
-    position, size = 0, segment.size
-    problem: str | None = None
-    while position < size:
-        good, problem, needs = good_prefix(segment.file.read(position, min(SCAN_CHUNK_BYTES, size - position)))
-        position += good
-        if problem is not None:
-            break
-        if good:
-            continue
-        if not 0 < needs <= size - position:
-            problem = "it is cut"
-        elif not _large_entry_is_good(segment.file, position, needs):
-            problem = "the CRC is wrong"
-        else:
-            position += needs
-            continue
-        break
-    if position < size:
-        segment.cut(segment.base_offset + position)
-        report(
-            f"{folder.name}/{segment.names[0]}: cut at its first bad message at position {position}: {problem}; "
-            f"{size - position} bytes are dropped"
-        )
-
-
-def _large_entry_is_good(file: File, position: int, size: int) -> bool:
-    """The CRC of an entry larger than a chunk, piece by piece."""
-    end = position + size
-    try:
-        at, _, expected = read_header(file.read(position, OVERHEAD_BYTES), 0, size - LENGTH.size)
-    except ApiError:
-        return False
-    at += position
-    crc = 0
-    while at < end:
-        piece = file.read(at, min(SCAN_CHUNK_BYTES, end - at))
-        if not piece:
-            return False
-        crc = crc32(piece, crc)
-        at += len(piece)
-    return crc == expected

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 from support.process import barnabas, broker_process
 from support.raw import RawConnection, fetch_error_and_records, fetch_v4
+from support.waiting import wait_for
 
-from barnabas import Broker, Message, Producer
+from barnabas import Broker, Message, Producer, SimpleConsumer
 from barnabas.core.message.batch_header import parse_header
+from barnabas.ports.broker_api import LATEST
 from barnabas.ports.error_codes import ErrorCode
 
 COUNT, BATCH, PADDING = 300, 10, b"x" * 400
@@ -81,3 +83,32 @@ def test_a_flipped_bit_in_a_header_costs_its_batch_alone_and_is_told(data: Path,
     told = barnabas("log", "verify", data, expect=1).stdout.decode()
     assert gap in told
     assert "29 batches, 1 problems" in told
+
+
+@pytest.mark.parametrize("tail", [bytes(7), b"\0\0\1\0garbage"])
+def test_what_stands_behind_the_last_classic_message_is_cut_before_more_comes(tmp_path: Path, tail: bytes) -> None:
+    """Left there, it would make a later recovery drop all that was flushed behind it."""
+    data, values = tmp_path / "data", [b"value %02d" % n for n in range(20)]
+    settings = ("log.flush.interval=1", "log.flush.scheduler.interval.ms=20")
+    classic = ("classic://127.0.0.1:0",)
+
+    def produce_and_wait(bootstrap: str, some: list[bytes], end: int) -> None:
+        with Producer(broker_list=f"1:{bootstrap}", producer_type="sync") as producer:
+            producer.send_many("t", some)
+        with SimpleConsumer(f"classic://{bootstrap}") as consumer:
+            wait_for(lambda: consumer.offset_at("t", 0, LATEST) == end)
+
+    with broker_process(data, *settings, listen=classic) as running:
+        produce_and_wait(running.bootstrap, values[:10], 180)
+        assert running.stop() == 0
+    segment = data / "t-0" / f"{0:020d}.kafka"
+    with segment.open("ab") as file:
+        file.write(tail)
+    with broker_process(data, *settings, listen=classic) as running:
+        produce_and_wait(running.bootstrap, values[10:], 360)
+        running.kill()
+    with broker_process(data, *settings, listen=classic) as running:
+        with SimpleConsumer(f"classic://{running.bootstrap}") as consumer:
+            assert [message.value for message in consumer.fetch("t", 0, 0)] == values
+        log = running.log()
+    assert log.count(f"{len(tail)} bytes are dropped") == log.count("bytes are dropped") == 1

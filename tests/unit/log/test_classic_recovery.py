@@ -7,7 +7,7 @@ from support.classic_frames import entry, gzip_wrapper, message_set
 from support.classic_logs import content, flush, open_classic, overwrite, put, put_set, visible
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
-from barnabas.core.log.classic_format import SCAN_CHUNK_BYTES
+from barnabas.core.log.classic_recovery import SCAN_CHUNK_BYTES
 from barnabas.core.log.config import LogConfig
 from barnabas.ports.storage import Folder, StorageError
 
@@ -50,9 +50,42 @@ def test_after_an_orderly_stop_everything_is_there_and_visible() -> None:
     assert not reports
 
 
-def test_an_orderly_stop_is_trusted() -> None:
-    log = open_classic(left_behind(DATA[:-1]), recover=False)
+def test_an_orderly_stop_is_trusted_up_to_the_recovery_point() -> None:
+    log = open_classic(left_behind(DATA[:-1]), recover=False, recovery_point=len(DATA) - 1)
     assert log.log_end_offset == len(DATA) - 1
+
+
+@pytest.mark.parametrize("recovery_point", [len(DATA), 0, len(DATA) - 3])
+@pytest.mark.parametrize("tail", [bytes(7), bytes(1), b"\0\0\0\5", entry(b"cut")[:-1], b"\xff" * 50])
+def test_what_lies_behind_the_last_message_is_cut_at_every_start(tail: bytes, recovery_point: int) -> None:
+    """Else what is appended behind it would be dropped by a later recovery, although it was flushed."""
+    folder = left_behind(DATA + tail)
+    reports: list[str] = []
+    log = open_classic(folder, recover=False, recovery_point=recovery_point, report=reports.append)
+    assert log.log_end_offset == len(DATA)
+    (line,) = reports
+    assert f"{len(tail)} bytes are dropped" in line
+    put(log, b"next")
+    flush(log)
+    log.abandon()
+    log = open_classic(folder, recover=True, recovery_point=recovery_point, report=reports.append)
+    assert visible(log) == DATA + message_set(b"next")
+    assert len(reports) == 1
+
+
+def test_whole_messages_behind_the_recovery_point_count() -> None:
+    log = open_classic(left_behind(DATA + entry(b"more")), recover=False, recovery_point=len(DATA))
+    assert visible(log) == DATA + entry(b"more")
+
+
+def test_what_was_durable_is_kept_behind_damage_that_came_later() -> None:
+    data = bytearray(DATA + entry(b"late") + entry(b"torn")[:-2])
+    data[len(entry(b"one")) + 7] ^= 1
+    reports: list[str] = []
+    log = open_classic(left_behind(bytes(data)), recovery_point=len(DATA), report=reports.append)
+    assert visible(log) == bytes(data[: len(DATA + entry(b"late"))])
+    assert f"is damaged at position {len(entry(b'one'))}" in reports[0]
+    assert "bytes are dropped" in reports[1]
 
 
 def test_what_a_killed_broker_left_is_made_durable_before_it_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:

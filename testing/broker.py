@@ -35,6 +35,7 @@ from .clock import JumpingClock, JumpingScheduler
 from .faults import Faults
 from .faulty_api import FaultyApi, faulty_servers
 from .produced import assert_produced, read_all
+from .running import started, stopped
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -64,7 +65,6 @@ messages go at once."""
 
 _PATIENCE_S = 20.0
 _numbers = count(1)
-_running: list[TestBroker] = []
 
 
 class TestBroker:
@@ -124,7 +124,7 @@ class TestBroker:
         self._broker.start()
         self._listeners = tuple(self._broker.listeners)
         self._is_running = True
-        _running.append(self)
+        started(self)
         return self
 
     def stop(self) -> None:
@@ -132,7 +132,7 @@ class TestBroker:
         if not self._is_running:
             return
         self._is_running = False
-        _running.remove(self)
+        stopped(self)
         self._clients.close()
         self._producer = None
         self._broker.close()
@@ -402,13 +402,6 @@ class _Answer(Future[ResultT | BarnabasError]):
         if isinstance(result, BarnabasError):
             raise result
         return result
-
-
-def running_broker() -> TestBroker:
-    """The one test broker that runs in this process. Raises `ConfigError` for none or several."""
-    if len(_running) != 1:
-        raise ConfigError(f"{len(_running) or 'no'} test brokers run here: say which is meant with broker=")
-    return _running[0]
 
 
 def _reserved(listener: str, keep: ExitStack) -> str:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.message.message import Message
 from ..ports.broker_api import EARLIEST
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ConfigError
 from .expected import Expectation, Mode
-
-if TYPE_CHECKING:
-    from .broker import TestBroker
+from .running import RunningBroker, running_broker
 
 _PATIENCE_S = 10.0
 _POLL_S = 0.05
@@ -32,7 +30,7 @@ def assert_produced(
     where: Callable[[Message], bool] | None = None,
     partition: int | None = None,
     timeout: float = _PATIENCE_S,
-    broker: TestBroker | str | None = None,
+    broker: RunningBroker | str | None = None,
 ) -> list[Message]:
     """Wait until a topic holds what is expected; returns its messages. Raises `AssertionError` with the difference.
 
@@ -174,9 +172,7 @@ class _Reader:
         self._closing.close()
 
 
-def _source(broker: TestBroker | str | None) -> object:
+def _source(broker: RunningBroker | str | None) -> object:
     if isinstance(broker, str):
         return broker
-    from .broker import running_broker
-
     return (broker or running_broker()).inner

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from threading import RLock
 from traceback import format_exception
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from ...core.tree.delivery import WatchDelivery
-from ...core.tree.tree import check_path
+from ...core.tree.delivery import Deliver, WatchDelivery
+from ...core.tree.tree import Change, Tree, check_path
 from ...ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionState
 from ...ports.errors import ClosedError
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-    from .tree import Deliver, MemoryTree
+
+class SharedTree(Protocol):
+    """What a session needs of its `MemoryTree`."""
+
+    lock: RLock
+    nodes: Tree
+    report: Callable[[str], None]
+
+    def new_session_id(self) -> int: ...
+
+    def change(self, changes: Iterable[Change]) -> None: ...
+
+    def forget(self, session: MemorySession) -> None: ...
 
 
 class MemorySession:
@@ -23,7 +36,7 @@ class MemorySession:
 
     blocking = False
 
-    def __init__(self, tree: MemoryTree, deliver: Deliver | None) -> None:
+    def __init__(self, tree: SharedTree, deliver: Deliver | None) -> None:
         self._tree = tree
         self._session_id = tree.new_session_id()
         self._callbacks: ThreadPoolExecutor | None = None

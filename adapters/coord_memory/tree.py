@@ -4,10 +4,9 @@ import sys
 from collections.abc import Callable, Iterable
 from threading import RLock
 
+from ...core.tree.delivery import Deliver
 from ...core.tree.tree import Change, Tree
 from .session import MemorySession
-
-Deliver = Callable[[Callable[[], None]], None]
 
 
 def _to_stderr(text: str) -> None:

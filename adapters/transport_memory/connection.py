@@ -2,15 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from ...core.traffic.memory_budget import Account
+from ...core.traffic.memory_budget import Account, MemoryBudget
 from ...ports.errors import BarnabasError
-from ...ports.scheduler import Timer
+from ...ports.scheduler import Scheduler, Timer
 from ...ports.transport import Address, ConnectionHandler, Limits, Piece, TransportError
-
-if TYPE_CHECKING:
-    from .network import MemoryNetwork
 
 _GARBAGE = b"\xdd"
 """What a frame's memory is filled with after the handler returned: who keeps a view of it notices."""
@@ -57,11 +54,26 @@ class Pipe:
         self.arrived = self.bytes = self.memory_bytes = self.regions = 0
 
 
+class CarryingNetwork(Protocol):
+    """What a connection needs of its `MemoryNetwork`."""
+
+    scheduler: Scheduler
+    report: Callable[[str], None]
+
+    def memory_of(self, node: str) -> MemoryBudget: ...
+
+    def is_cut(self, connection: "MemoryConnection") -> bool: ...
+
+    def carry(self, sender: "MemoryConnection", arrive: Callable[[], None]) -> None: ...
+
+    def forget(self, connection: "MemoryConnection") -> None: ...
+
+
 class MemoryConnection:
     """Fulfils `Connection`: one end. What the other end has not taken counts as unsent."""
 
     def __init__(
-        self, network: "MemoryNetwork", node: str, local: Address, peer: Address, limits: Limits, out: Pipe, into: Pipe
+        self, network: CarryingNetwork, node: str, local: Address, peer: Address, limits: Limits, out: Pipe, into: Pipe
     ) -> None:
         self.node = node
         self.local = local

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...core.traffic.memory_budget import Account, MemoryBudget
 from ...ports.errors import BarnabasError
@@ -15,9 +15,6 @@ from .outbound import Outbound
 from .reactor import READ, WRITE, Reactor
 from .reporting import one_line
 from .timers import HeapTimer
-
-if TYPE_CHECKING:
-    from .connecting import Connecting
 
 # Why no frames are delivered at present; any of them also stops reading.
 _PAUSED = 1  # the handler asked for it
@@ -55,6 +52,12 @@ def address_text(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+class Attempt(Protocol):
+    """Somebody who is connecting; see `Connecting`."""
+
+    def fail(self, reason: str) -> None: ...
+
+
 class Shared:
     """What all connections of one transport have in common."""
 
@@ -64,7 +67,7 @@ class Shared:
         self.buffers = ReceiveBuffers()
         self.memory = MemoryBudget()
         self.connections: set[TcpConnection] = set()
-        self.attempts: set[Connecting] = set()
+        self.attempts: set[Attempt] = set()
 
 
 class TcpConnection:

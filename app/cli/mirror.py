@@ -78,7 +78,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
         if file.suffix == ".toml":
-            from ..config.reading import flatten
+            from ..config.layers import flatten
 
             return dict(flatten(tomllib.loads(text)))
     except (OSError, ValueError) as error:

@@ -25,6 +25,7 @@ from .keys import (
     short_key,
     text_key,
 )
+from .layers import settings_from
 from .listeners import KAFKA, ListenAddress, check_advertised, parse_address, parse_listeners
 
 HOUR_MS = 3_600_000
@@ -338,9 +339,7 @@ class BrokerConfig:
     @classmethod
     def from_mapping(cls, *layers: Mapping[str, object]) -> "BrokerConfig":
         """From dotted keys, nested tables or Python's names; later layers win. Raises `ConfigError`."""
-        from .reading import settings_from
-
-        settings = settings_from(*layers)
+        settings = settings_from(KEYS, *layers)
         kept = {name: KEPT_KEYS[name].parse(value) for name, value in settings.items() if name in KEPT_KEYS}
         values = {KEYS[name].attribute: value for name, value in settings.items() if name not in kept}
         return cls(**values, kept=kept, given=frozenset(settings))  # type: ignore[arg-type]  # converters check each value

@@ -1,16 +1,31 @@
 """Finding a batch where the index and the batches contradict each other: a hole, damage, or a wrong index."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ...ports.storage import File
 from ..message.batch_header import HEADER_SIZE
 from .damage import Gap, OffsetsDamaged, walk
-from .sparse_index import IndexDamaged
-
-if TYPE_CHECKING:
-    from .segment import Segment
+from .sparse_index import IndexDamaged, SparseIndex
 
 
-def search(segment: "Segment", offset: int, *, by_index: bool = True) -> tuple[int, int] | None:
+class Searched(Protocol):
+    """What the search needs of a `Segment`."""
+
+    index: SparseIndex
+    base_offset: int
+    next_offset: int
+    size: int
+
+    @property
+    def file(self) -> File: ...
+
+    @property
+    def path(self) -> str: ...
+
+    def note_gap(self, gap: Gap) -> None: ...
+
+
+def search(segment: Searched, offset: int, *, by_index: bool = True) -> tuple[int, int] | None:
     """(position, size) of the first batch that ends above `offset`; None when all end below. Notes damage on the way.
 
     Begins one index entry earlier than a lookup does: so the batch that the entry names is seen from before, and an
@@ -40,7 +55,7 @@ def search(segment: "Segment", offset: int, *, by_index: bool = True) -> tuple[i
     return None
 
 
-def _one_entry_earlier(segment: "Segment", offset: int) -> tuple[int, int]:
+def _one_entry_earlier(segment: Searched, offset: int) -> tuple[int, int]:
     """Where to begin, and the place that the index gives, which is to be met on the way; -1: it gives none."""
     entry = segment.index.find(0, offset - segment.base_offset)
     if entry is None:

@@ -22,7 +22,7 @@ class BuiltIn:
 
     @hookimpl(trylast=True)
     def barnabas_names(self, kind: str) -> Sequence[str]:
-        from ...core.client.group.assignor import ASSIGNOR_NAMES
+        from ...core.client.group.builtin_assignors import ASSIGNOR_NAMES
         from .deletion import DELETION_POLICY_NAMES
         from .encoders import SERDE_NAMES
         from .handlers import HANDLER_NAMES
@@ -85,7 +85,7 @@ class BuiltIn:
 
     @hookimpl(trylast=True)
     def barnabas_rebalance_strategy(self, name: str) -> Assignor | None:
-        from ...core.client.group.assignor import ASSIGNOR_NAMES, builtin_assignor
+        from ...core.client.group.builtin_assignors import ASSIGNOR_NAMES, builtin_assignor
 
         return builtin_assignor(name) if name in ASSIGNOR_NAMES else None
 

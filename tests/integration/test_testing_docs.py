@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.testing import broker
+from barnabas.testing import running
 
 pytest_plugins = "pytester"
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test runs in here know nothing of the broker that this test run may have."""
-    monkeypatch.setattr(broker, "_running", [])
+    monkeypatch.setattr(running, "_running", [])
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 # Loaded here, they need not be loaded again by each of the test runs in this process.
 from barnabas import Admin, Consumer, Producer, SimpleConsumer  # noqa: F401
-from barnabas.testing import broker
+from barnabas.testing import running
 
 pytest_plugins = "pytester"
 
@@ -49,7 +49,7 @@ TESTS = """
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test runs in here know nothing of the broker that this test run may have."""
-    monkeypatch.setattr(broker, "_running", [])
+    monkeypatch.setattr(running, "_running", [])
 
 
 def test_the_fixtures(pytester: pytest.Pytester) -> None:

@@ -5,7 +5,7 @@ from simulation.actors import Actor
 from simulation.client import Client
 from simulation.world import TOPIC, World
 
-from barnabas.core.client.group.assignor import builtin_assignor
+from barnabas.core.client.group.builtin_assignors import builtin_assignor
 from barnabas.core.client.group.events import Assigned, CommittedOffset, Failed, GroupEvent, GroupSettings, Revoke
 from barnabas.core.client.group.membership import GroupMembership
 from barnabas.ports.broker_api import OffsetFetch, OffsetFetchGroup, OffsetFetchResult

@@ -11,7 +11,7 @@ from support.plain_cluster import PlainCluster
 from barnabas.adapters.system import SeededEntropy
 from barnabas.core.client.cluster_view import COORDINATORS, ClusterView, ViewSettings
 from barnabas.core.client.effects import NEVER, Send
-from barnabas.core.client.group.assignor import builtin_assignor
+from barnabas.core.client.group.builtin_assignors import builtin_assignor
 from barnabas.core.client.group.events import (
     Assigned,
     CommittedOffset,

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ....ports.errors import ConfigError
 from ....ports.words import TopicPartition
 from .protocol import Subscription
 
@@ -137,21 +136,3 @@ def subscribers(wanted: Mapping[str, frozenset[str]], partitions: Mapping[str, i
             for topic in topics:
                 found.setdefault(topic, []).append(member)
     return {topic: found[topic] for topic in sorted(found) if partitions.get(topic, 0) > 0}
-
-
-ASSIGNOR_NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky")
-
-
-def builtin_assignor(name: str) -> Assignor:
-    """The built-in assignor of that name. Raises `ConfigError` listing them for any other."""
-    from .sticky import CooperativeStickyAssignor, StickyAssignor
-
-    known: dict[str, type[Assignor]] = {
-        "range": RangeAssignor,
-        "roundrobin": RoundRobinAssignor,
-        "sticky": StickyAssignor,
-        "cooperative-sticky": CooperativeStickyAssignor,
-    }
-    if name not in known:
-        raise ConfigError(f"unknown assignor {name!r}; known: {', '.join(ASSIGNOR_NAMES)}")
-    return known[name]()

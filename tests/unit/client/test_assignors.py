@@ -16,7 +16,8 @@ from support.kafka_python_groups import RangePartitionAssignor as PythonRange
 from support.kafka_python_groups import RoundRobinPartitionAssignor as PythonRoundRobin
 from support.kafka_python_groups import StickyAssignorUserData
 
-from barnabas.core.client.group.assignor import ASSIGNOR_NAMES, Assignor, Shares, builtin_assignor
+from barnabas.core.client.group.assignor import Assignor, Shares
+from barnabas.core.client.group.builtin_assignors import ASSIGNOR_NAMES, builtin_assignor
 from barnabas.core.client.group.protocol import Subscription
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.words import TopicPartition

@@ -15,7 +15,7 @@ from kio.serial import entity_writer
 from support.kafka_python_groups import ConsumerProtocolAssignment as PythonAssignment
 from support.kafka_python_groups import ConsumerProtocolSubscription as PythonSubscription
 
-from barnabas.core.client.group.assignor import builtin_assignor
+from barnabas.core.client.group.builtin_assignors import builtin_assignor
 from barnabas.core.client.group.protocol import (
     Assignment,
     Subscription,

@@ -1,0 +1,33 @@
+"""The test brokers that run in this process."""
+
+from typing import Protocol
+
+from ..app.broker.broker import Broker
+from ..ports.errors import ConfigError
+
+
+class RunningBroker(Protocol):
+    """A `TestBroker`, as far as its messages can be read."""
+
+    @property
+    def inner(self) -> Broker: ...
+
+
+_running: list[RunningBroker] = []
+
+
+def started(broker: RunningBroker) -> None:
+    """It may be meant from now on."""
+    _running.append(broker)
+
+
+def stopped(broker: RunningBroker) -> None:
+    """It is not meant any more."""
+    _running.remove(broker)
+
+
+def running_broker() -> RunningBroker:
+    """The one test broker that runs in this process. Raises `ConfigError` for none or several."""
+    if len(_running) != 1:
+        raise ConfigError(f"{len(_running) or 'no'} test brokers run here: say which is meant with broker=")
+    return _running[0]

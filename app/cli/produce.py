@@ -11,6 +11,7 @@ import typer
 
 from ...core.message.message import Message
 from ...ports.errors import ConfigError
+from ..clients.faces import ProducerFace
 from ..clients.producer import Producer
 from .classic import ClusterChoice, find_cluster
 from .options import (
@@ -82,7 +83,7 @@ def produce(
         raise typer.Exit(1)
 
 
-def _producer(cluster: ClusterChoice, compression: str, acks: str | None, settings: dict[str, str]) -> Producer:
+def _producer(cluster: ClusterChoice, compression: str, acks: str | None, settings: dict[str, str]) -> ProducerFace:
     if not cluster.classic:
         config = {"max.block.ms": PATIENCE_MS, "compression.type": compression, "acks": acks or "all", **settings}
         return Producer(cluster.bootstrap, config=config)
@@ -92,7 +93,7 @@ def _producer(cluster: ClusterChoice, compression: str, acks: str | None, settin
     return Producer(cluster.bootstrap, config={"compression.codec": compression, **settings}, **places)
 
 
-def _finish(producer: Producer) -> None:
+def _finish(producer: ProducerFace) -> None:
     """Wait for the answers; the classic generation has none, there brokers are asked whether they have taken it all."""
     from ..clients.classic.producer import ClassicProducer
 

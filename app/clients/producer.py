@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from attrs import evolve
 
@@ -20,6 +20,7 @@ from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ...ports.words import TopicPartition
 from .classic.choice import is_classic
 from .encoding import Encoding, checked_headers, checked_timestamp, choose_partition
+from .faces import ProducerFace
 from .handle import DeliveryHandle, ManyHandle
 from .hooks import HookPath, ProducerHooks
 from .opening import open_shell, plugin_host
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from ...core.message.codec import Codec
 
 
-class Producer:
+class Producer(ProducerFace):
     """Sends messages to topics. All methods may be called from any thread.
 
         with Producer("localhost:9092", compression_type="zstd") as producer:
@@ -58,8 +59,14 @@ class Producer:
         if cls is Producer and is_classic(args, kwargs):
             from .classic.producer import ClassicProducer
 
-            return object.__new__(ClassicProducer)
+            made: Any = ClassicProducer(*args, **kwargs)
+            return cast("Producer", made)
         return object.__new__(cls)
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        """What `Producer(...)` makes is a `Producer`, of whatever generation."""
+        return True if cls is Producer and ProducerFace in other.__mro__ else NotImplemented
 
     def __init__(
         self,
@@ -287,7 +294,7 @@ class Producer:
         if self._closing:
             raise ClosedError("the producer is closed")
 
-    def __enter__(self) -> Producer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from ...core.client.course import Course, CourseRules, Piece
 from ...core.message.codec import Codecs
@@ -23,6 +23,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.words import TopicPartition
 from .classic.choice import is_classic_address
+from .faces import SimpleConsumerFace
 from .opening import first_error, open_shell, plugin_host
 from .settings import FetchSettings, read_settings
 
@@ -56,7 +57,7 @@ class FetchedSet(MessageSet):
         """With `skip.damaged`: what was left out before `next_offset`."""
 
 
-class SimpleConsumer:
+class SimpleConsumer(SimpleConsumerFace):
     """Fetches from the leaders of partitions. Callable from any thread.
 
     with SimpleConsumer("localhost:9092") as consumer:
@@ -69,8 +70,14 @@ class SimpleConsumer:
         if cls is SimpleConsumer and is_classic_address(args[0] if args else kwargs.get("bootstrap")):
             from .classic.simple_consumer import ClassicSimpleConsumer
 
-            return object.__new__(ClassicSimpleConsumer)
+            made: Any = ClassicSimpleConsumer(*args, **kwargs)
+            return cast("SimpleConsumer", made)
         return object.__new__(cls)
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> bool:
+        """What `SimpleConsumer(...)` makes is a `SimpleConsumer`, of whatever generation."""
+        return True if cls is SimpleConsumer and SimpleConsumerFace in other.__mro__ else NotImplemented
 
     def __init__(
         self,
@@ -218,7 +225,7 @@ class SimpleConsumer:
         """Hang up. Twice is harmless."""
         self._shell.close()
 
-    def __enter__(self) -> SimpleConsumer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

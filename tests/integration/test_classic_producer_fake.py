@@ -14,6 +14,7 @@ from barnabas.adapters.transport_tcp import Reactor
 from barnabas.app.clients.aio import AsyncProducer
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.runs import ProducerData
+from barnabas.app.clients.faces import ProducerFace
 from barnabas.core.client.errors import ClientTimeout, EncodeError, QueueFull
 from barnabas.core.client.producer.batch import Delivery
 from barnabas.core.message.classic.reader import ShallowMessage
@@ -41,7 +42,8 @@ def test_a_classic_address_or_a_list_or_registries_make_a_classic_producer(broke
     ]
     for positional, named in ways:
         with Producer(*positional, **named) as producer:
-            assert isinstance(producer, ClassicProducer)
+            assert isinstance(producer, Producer)
+            assert type(producer).__name__ == "ClassicProducer"
             assert producer.send("t", b"v").result() == Delivery("t", -1, -1, -1)
     wait_for(lambda: broker.values("t") == [b"v"] * len(ways))
     assert {each.partition for each in broker.sets()} == {-1}
@@ -98,9 +100,10 @@ def test_all_classic_settings_under_their_names() -> None:
         "zk.connectiontimeout.ms": 15,
         "zk.synctime.ms": 16,
     }
-    with Producer(config=config) as producer:
-        assert isinstance(producer, ClassicProducer)
-        chosen = producer.settings
+    made: ProducerFace = Producer(config=config)
+    with made:
+        assert isinstance(made, ClassicProducer)
+        chosen = made.settings
     assert (chosen.encoder, chosen.compression_codec, chosen.compressed_topics) == ("string", "snappy", ("a", "b"))
     assert (chosen.num_retries, chosen.zk_read_num_retries, chosen.buffer_size) == (4, 5, 6)
     assert (chosen.connect_timeout_ms, chosen.socket_timeout_ms, chosen.reconnect_interval) == (7, 8, 9)

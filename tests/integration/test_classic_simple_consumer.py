@@ -8,8 +8,9 @@ import pytest
 from support.classic_fake import FakeClassicBroker, fetch_answer, offsets_answer
 from support.waiting import wait_for
 
-from barnabas import SimpleConsumer
+from barnabas import Producer, SimpleConsumer
 from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
+from barnabas.app.clients.faces import SimpleConsumerFace
 from barnabas.core.message.classic.writer import encode_set
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
@@ -50,10 +51,19 @@ def broker() -> Iterator[FakeClassicBroker]:
         yield made
 
 
+def test_it_is_a_simple_consumer_of_the_other_generation(broker: FakeClassicBroker) -> None:
+    with SimpleConsumer(f"classic://{broker.address}") as made:
+        assert isinstance(made, SimpleConsumer)
+        assert type(made).__mro__[1] is SimpleConsumerFace
+    assert not isinstance(broker, SimpleConsumer)
+    assert not issubclass(ClassicSimpleConsumer, Producer)
+
+
 @pytest.fixture
 def consumer(broker: FakeClassicBroker) -> Iterator[ClassicSimpleConsumer]:
-    with SimpleConsumer(f"classic://{broker.address}") as made:
-        assert isinstance(made, ClassicSimpleConsumer)
+    made: SimpleConsumerFace = SimpleConsumer(f"classic://{broker.address}")
+    assert isinstance(made, ClassicSimpleConsumer)
+    with made:
         yield made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ....core.classic.producer.queue import RunQueue
 from ....core.classic.producer.run import Run, first_value
@@ -17,10 +17,10 @@ from ....core.message.message import Message
 from ....ports.errors import BarnabasError, ClosedError
 from ....ports.scheduler import Outcome
 from ..encoding import Encoding, checked_headers, choose_index
+from ..faces import ProducerFace
 from ..handle import DeliveryHandle, ManyHandle
 from ..hooks import HookPath
 from ..opening import plugin_host
-from ..producer import Producer
 from ..settings import read_settings
 from .choice import Whereabouts, find_out
 from .hooks import ClassicHooks
@@ -30,13 +30,15 @@ from .runs import ProducerData, RunMaker, split_run
 from .shell import ClassicShell
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from ....core.client.producer.handlers import CallbackHandler, EventHandler
     from ....core.client.serde import Encoder
     from ....core.message.codec import Codec
     from ..connector import Connector
 
 
-class ClassicProducer(Producer):
+class ClassicProducer(ProducerFace):
     """Sends messages to topics of classic brokers. All methods may be called from any thread.
 
         with Producer(broker_list="0:localhost:9093") as producer: ...
@@ -56,8 +58,6 @@ class ClassicProducer(Producer):
     broker, its offset is told as -1, and the broker may lose it still. Values that one `send_many` takes without a key
     go to one partition, batch by batch. Raises `ConfigError`, `CoordinationError`.
     """
-
-    settings: ClassicProducerSettings  # type: ignore[assignment]  # a subclass for the common face, as pathlib's
 
     def __init__(
         self,
@@ -326,8 +326,18 @@ class ClassicProducer(Producer):
         """How many partitions the topic has on live brokers together. Raises as `places`."""
         return len(self.places(topic, timeout))
 
-    def __enter__(self) -> ClassicProducer:
+    def check_open(self) -> None:
+        """Raises `ClosedError` once `close` has begun."""
+        if self._closing:
+            raise ClosedError("the producer is closed")
+
+    def __enter__(self) -> Self:
         return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     # --- for the hooks
 

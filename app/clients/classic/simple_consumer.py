@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ....core.classic.asking import OneBroker
 from ....core.client.links import LinkOutside, NodeLink
@@ -19,15 +19,17 @@ from ....ports.broker_api.classic import (
 from ....ports.broker_api.offsets import LATEST
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError, ConfigError
+from ..faces import SimpleConsumerFace
 from ..opening import plugin_host
 from ..settings import read_settings
-from ..simple_consumer import SimpleConsumer
 from .choice import classic_addresses
 from .opening import classic_connector
 from .producer_settings import ClassicConsumerSettings
 from .shell import ClassicShell
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from ....ports.broker_api import Request
     from ..connector import Connector
 
@@ -35,15 +37,13 @@ ResultT = TypeVar("ResultT")
 _LENGTH = Struct(">i")
 
 
-class ClassicSimpleConsumer(SimpleConsumer):
+class ClassicSimpleConsumer(SimpleConsumerFace):
     """Fetches from one classic broker; offsets are byte positions. Callable from any thread.
 
     with SimpleConsumer("classic://localhost:9093") as consumer:
         for message in consumer.fetch("views", 0, offset=0):
             print(message.offset, message.value)   # the offset is the one to fetch next
     """
-
-    settings: ClassicConsumerSettings  # type: ignore[assignment]  # a subclass for the common face, as pathlib's
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ClassicSimpleConsumer(SimpleConsumer):
         self._broker = OneBroker(NodeLink(addresses[0], outside))
         self.shell.hanging_up.append(self._broker.close)
 
-    def fetch(  # type: ignore[override]  # sets of this generation
+    def fetch(
         self,
         topic: str,
         partition: int,
@@ -98,7 +98,7 @@ class ClassicSimpleConsumer(SimpleConsumer):
             raise ApiError(found.error, f"{topic}-{partition} at offset {offset}")
         return found
 
-    def multifetch(  # type: ignore[override]  # sets of this generation
+    def multifetch(
         self,
         asked: Sequence[tuple[str, int, int]],
         max_bytes: int | None = None,
@@ -118,7 +118,7 @@ class ClassicSimpleConsumer(SimpleConsumer):
         answers = self._ask(ClassicFetch(partitions=parts)).partitions
         return [self._grown(part, answer) for part, answer in zip(parts, answers, strict=True)]
 
-    def read(  # type: ignore[override]  # sets of this generation
+    def read(
         self, topic: str, partition: int, start: int, end: int | None = None, max_bytes: int | None = None
     ) -> Iterator[ClassicMessageSet]:
         """The messages from `start` up to `end` (exclusive; None: where the log ends now), in pieces.
@@ -159,8 +159,13 @@ class ClassicSimpleConsumer(SimpleConsumer):
         """Hang up. Twice is harmless."""
         self.shell.close()
 
-    def __enter__(self) -> ClassicSimpleConsumer:
+    def __enter__(self) -> Self:
         return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _grown(self, asked: ClassicFetchPartition, answer: ClassicFetchResultPartition) -> ClassicMessageSet:
         """The set; fetched again with more room where its first message is larger than what was asked for."""

@@ -1,0 +1,102 @@
+"""What the clients of both generations have in common: what code is written against that takes either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ...core.client.producer.batch import DeliveryCallback
+    from ...core.message.message import Message
+    from .handle import DeliveryHandle, ManyHandle
+
+
+class ProducerFace(Protocol):
+    """A producer: `Producer`, or `ClassicProducer`. What each method promises is said there."""
+
+    delivered: int
+    failed: int
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> DeliveryHandle: ...
+
+    def send_many(
+        self, topic: str, values: Sequence[Any], *, partition: int | None = None, key: Any = None
+    ) -> ManyHandle: ...
+
+    @property
+    def would_block(self) -> bool: ...
+
+    def flush(self, timeout: float | None = None) -> None: ...
+
+    def confirm(self, timeout: float | None = 30.0) -> None: ...
+
+    def partitions(self, topic: str, timeout: float = 30.0) -> int: ...
+
+    def close(self, timeout: float | None = None) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class FetchedMessages(Protocol):
+    """Messages of one partition, and the offset to go on from."""
+
+    @property
+    def next_offset(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Message]: ...
+
+
+class SimpleConsumerFace(Protocol):
+    """A simple consumer: `SimpleConsumer`, or `ClassicSimpleConsumer`. What each method promises is said there."""
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int | None = None,
+        *,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+    ) -> FetchedMessages: ...
+
+    def multifetch(
+        self,
+        asked: Sequence[tuple[str, int, int]],
+        max_bytes: int | None = None,
+        *,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+    ) -> Sequence[FetchedMessages]: ...
+
+    def read(
+        self, topic: str, partition: int, start: int, end: int | None = None, max_bytes: int | None = None
+    ) -> Iterator[FetchedMessages]: ...
+
+    def offset_at(self, topic: str, partition: int, time: int) -> int: ...
+
+    def offsets_before(self, topic: str, partition: int, time: int, max_offsets: int = 1) -> Sequence[int]: ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -31,6 +31,8 @@ _HEADER = Struct(">hhih")
 _NO_ANSWER: Sequence[Piece] = ()
 _DECODED = 8
 """So many times the bytes of its frame a request takes that waits: it consists of objects, one for a few bytes each."""
+_SMALL_BYTES = 256
+"""Requests up to this size are not counted while they wait: their number is bounded."""
 _numbers = count(1)
 """Of connections, for `Caller.connection`."""
 
@@ -130,8 +132,9 @@ class _ServerConnection:
             self._api.submit(request, self._caller, slot.reply)
             if watch is not None and slot.pieces is None and self._open:
                 watch.handled(watch.now_ms() - slot.began_ms, slot.told)
-            if slot.pieces is None and self._open and type(request) is not Produce:  # records are not kept
-                self._keep(slot, _DECODED * len(content))
+            size = len(content)
+            if size > _SMALL_BYTES and slot.pieces is None and self._open and type(request) is not Produce:
+                self._keep(slot, _DECODED * size)  # of a Produce no records are kept
         else:
             self._was_answered(slot)
             self._flush()

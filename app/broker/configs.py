@@ -1,6 +1,6 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs (facts C5, C6)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 
 from ...core.traffic.steps import Steps
@@ -46,9 +46,11 @@ class ConfigService:
 
         def all_of_them() -> Steps[DescribeConfigsResult]:
             outcomes = []
+            made: dict[Hashable, Sequence[ConfigEntry]] = {}
             for wanted in {wanted.resource: wanted for wanted in request.resources}.values():
                 try:
-                    outcomes.append(ResourceOutcome(resource=wanted.resource, entries=self._entries(wanted, request)))
+                    entries = self._entries(wanted, request, made)
+                    outcomes.append(ResourceOutcome(resource=wanted.resource, entries=entries))
                 except ApiError as error:
                     outcomes.append(_failed(wanted.resource, error))
                 yield None
@@ -56,15 +58,23 @@ class ConfigService:
 
         self._state.answer_in_steps("DescribeConfigs", all_of_them(), caller, reply)
 
-    def _entries(self, wanted: ConfigDescription, request: DescribeConfigs) -> Sequence[ConfigEntry]:
+    def _entries(
+        self, wanted: ConfigDescription, request: DescribeConfigs, made: dict[Hashable, Sequence[ConfigEntry]]
+    ) -> Sequence[ConfigEntry]:
+        """`made`: those of topics, which most have in common; thousands of copies would keep the collector busy."""
         resource, keys = wanted.resource, wanted.keys
         settings, documentation = self._state.settings, request.include_documentation
         synonyms = request.include_synonyms
         if resource.kind == ResourceKind.TOPIC:
             topic = self._state.image.topic(resource.name)
-            return settings.topic_entries(
-                topic.configs, topic.name, keys=keys, synonyms=synonyms, documentation=documentation
-            )
+            own_defaults = topic.name if settings.has_own_defaults(topic.name) else ""
+            like = (own_defaults, frozenset(topic.configs.items()), None if keys is None else tuple(keys))
+            entries = made.get(like)
+            if entries is None:
+                entries = made[like] = settings.topic_entries(
+                    topic.configs, topic.name, keys=keys, synonyms=synonyms, documentation=documentation
+                )
+            return entries
         if self._is_default(resource):
             return settings.default_entries(keys=keys, documentation=documentation)
         return settings.broker_entries(keys=keys, synonyms=synonyms, documentation=documentation)

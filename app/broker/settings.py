@@ -81,6 +81,10 @@ class BrokerSettings:
 
     # --- topics
 
+    def has_own_defaults(self, topic: str) -> bool:
+        """True if one of 0.7's maps names it."""
+        return topic in self._topic_maps
+
     def new_topic_configs(self, configs: Mapping[str, str | None], topic: str = "") -> dict[str, str]:
         """The overrides of a new topic, if all can be used; its generation is among them unless it is the current one.
 

@@ -11,8 +11,8 @@ from ...ports.errors import ApiError, ClosedError
 from ...ports.storage import File, Region, StorageError
 from ...ports.words import TopicPartition
 from ..message.batch_header import HEADER_SIZE, parse_header
-from ..message.batch_reader import decode_batch
 from ..message.codec import Codecs
+from ..message.record_times import first_record_at
 from ..traffic.steps import Steps
 from .damage import Gap, OffsetsDamaged
 from .format import LogSegment
@@ -215,8 +215,5 @@ def _first_in_batch(batch: Region, timestamp: int, start: int, codecs: Codecs) -
 
 
 def _first_record(batch: Region, timestamp: int, start: int, codecs: Codecs) -> FoundRecord | None:
-    for message in decode_batch(batch.read(), codecs, from_offset=start):
-        found = message.timestamp_ms
-        if found is not None and found >= timestamp:
-            return FoundRecord(found, message.offset)
-    return None
+    found = first_record_at(batch.read(), timestamp, codecs, from_offset=start)
+    return None if found is None else FoundRecord(*found)

@@ -126,7 +126,7 @@ def test_requests_in_flight_are_bounded() -> None:
 
 def test_the_transport_is_told_what_waits() -> None:
     end = ServerEnd()
-    frames = [request_frame(key, 4, 1, SAMPLES[key].request) for key in (FETCH, METADATA)]
+    frames = [request_frame(key, 4, 1, SAMPLES[key].request, "c" * 300) for key in (FETCH, METADATA)]
     end.send(frames[0])
     kept = end.connection.kept_bytes
     assert kept > len(frames[0])

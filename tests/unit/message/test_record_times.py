@@ -31,7 +31,7 @@ def test_as_decoding_finds_it(times: list[int], wanted: int, start: int, codec: 
     if log_append_time:
         stamp_time(batch, 200, log_append_time=True)
     decoded = decode_batch(bytes(batch), CODECS, from_offset=start)
-    late = [(each.timestamp_ms, each.offset) for each in decoded if each.timestamp_ms >= wanted]
+    late = [(each.timestamp_ms, each.offset) for each in decoded if (each.timestamp_ms or 0) >= wanted]
     assert first_record_at(bytes(batch), wanted, CODECS, from_offset=start) == (late[0] if late else None)
 
 

@@ -208,9 +208,6 @@ class Writer:
         else:
             self.out += content
 
-    def null_data(self) -> None:
-        self.out += b"\xff\xff\xff\xff"
-
     def count(self, count: int) -> None:
         """The number of elements of an array that follows; -1 for null."""
         self.out += I32.pack(count)
@@ -260,9 +257,6 @@ class CompactWriter(Writer):
         size = size_of(data)
         self.uvarint(size + 1)
         self._add(data, size)
-
-    def null_data(self) -> None:
-        self.out.append(0)
 
     def count(self, count: int) -> None:
         self.uvarint(count + 1)

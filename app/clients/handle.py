@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,6 @@ from .waiting import WaitingRoom
 
 if TYPE_CHECKING:
     from asyncio import Future
-
-Telling = Callable[[Home], None]
 
 
 class DeliveryHandle:

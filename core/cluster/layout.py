@@ -42,10 +42,6 @@ def partitions_path(topic: str) -> str:
     return f"{PARTITIONS}/{topic}"
 
 
-def partition_path(topic: str, partition: int) -> str:
-    return f"{PARTITIONS}/{topic}/{partition}"
-
-
 def state_path(topic: str, partition: int) -> str:
     return f"{PARTITIONS}/{topic}/{partition}/state"
 

@@ -117,6 +117,10 @@ def test_settings_are_told_and_changed(bootstrap: Any) -> None:
         assert admin.describe_topic_configs("made")["retention.ms"] == "604800000"
         with pytest.raises(ApiError, match="INVALID_CONFIG"):
             admin.alter_topic_configs("made", {"retention.ms": "soon"})
+        admin.replace_configs(ResourceKind.TOPIC, "made", {"retention.ms": "5"}, validate_only=True)
+        assert "retention.ms" not in admin.topic_overrides("made")
+        admin.replace_configs(ResourceKind.TOPIC, "made", {"retention.ms": "5"})
+        assert admin.topic_overrides("made") == {"retention.ms": "5"}
         broker = admin.describe_cluster().brokers[0].node_id
         entries = admin.describe_configs(ResourceKind.BROKER, broker, ["num.partitions"])
         assert [(entry.name, entry.value) for entry in entries] == [("num.partitions", "2")]

@@ -210,14 +210,3 @@ def _write(coordination: Coordination, path: str, data: bytes) -> None:
                 return
             except NodeExists:
                 continue  # made by another in between
-
-
-def group_names(coordination: Coordination) -> list[str]:
-    """Every group that ever registered a member or committed an offset, sorted."""
-    return registries.children(coordination, layout.CONSUMERS)
-
-
-def group_topics(coordination: Coordination, group: str) -> list[str]:
-    """The topics that the group has committed offsets of, sorted."""
-    check_ids(group)
-    return registries.children(coordination, layout.offsets_path(group))

@@ -20,7 +20,6 @@ from ....ports.values import frozen
 # What Java's trim() takes away.
 _BLANKS = "".join(map(chr, range(0x21)))
 _QUOTES = "\"'"
-_TRIVIAL = re.compile("[A-Za-z0-9|-]+")
 # The parts of an expression that matter here: escapes and character classes as a whole, and counts cut in two.
 _PARTS = re.compile(
     r"\\. | \[\^?\]?(?P<members>(?:\\.|[^\]\\])*+)\\?(?:\]|\Z) | (?P<counted>\{\d*\|\d*\})", re.DOTALL | re.VERBOSE
@@ -82,8 +81,3 @@ class TopicFilter:
         flags = _FLAGS.match(self.text)
         start = 0 if flags is None else flags.end()
         return re.compile(rf"{self.text[:start]}(?!(?:{self.text[start:]})\Z).*", re.ASCII)
-
-    @property
-    def trivial(self) -> bool:
-        """True for a whitelist of plain names: no other topic can ever match, so new topics need no watching."""
-        return self.white and _TRIVIAL.fullmatch(self.text) is not None

@@ -14,7 +14,7 @@ from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.core.classic.registry.registries import NodeTaken
 from barnabas.core.classic.registry.subscription import ClassicSubscription
 from barnabas.core.classic.registry.topic_filter import TopicFilter
-from barnabas.ports.coordination import Coordination
+from barnabas.ports.coordination import Coordination, NoNode
 from barnabas.ports.errors import ConfigError
 
 ONE: Owned = ("t", BrokerPartition(0, 0))
@@ -158,7 +158,6 @@ def test_groups_are_independent(session: Coordination, told: list[str]) -> None:
     group.claim(session, "h", {ONE: "d-0"})
     group.write_offsets(session, "g", {ONE: 5})
     assert group.read_offset(session, "h", *ONE, told.append) is None
-    assert group.group_names(session) == ["g", "h"]
 
 
 def test_offsets_are_text_and_survive(session: Coordination, told: list[str]) -> None:
@@ -170,8 +169,6 @@ def test_offsets_are_text_and_survive(session: Coordination, told: list[str]) ->
     assert group.read_offset(session, "g", *ONE, told.append) == 7
     assert group.read_offsets(session, "g", [ONE, TWO], told.append) == {ONE: 7}
     assert group.read_topic_offsets(session, "g", "u", told.append) == {BrokerPartition(1, 12): 2**40}
-    assert group.group_topics(session, "g") == ["t", "u"]
-    assert group.group_topics(session, "unknown") == []
     assert not told
 
 
@@ -191,7 +188,8 @@ def test_garbage_offsets_count_as_absent(session: Coordination, told: list[str])
 def test_an_offset_below_zero_is_not_written(session: Coordination) -> None:
     with pytest.raises(ValueError, match="-1"):
         group.write_offsets(session, "g", {ONE: -1})
-    assert group.group_topics(session, "g") == []
+    with pytest.raises(NoNode):
+        session.get("/consumers/g")
 
 
 @pytest.mark.parametrize("bad", ["a/b", "", "..", "/", "a\n"])
@@ -211,11 +209,11 @@ def test_ids_that_are_no_part_of_a_path(bad: str, told: list[str]) -> None:
         lambda: group.read_offset(session, bad, *ONE, told.append),
         lambda: group.write_offsets(session, "g", {(bad, ONE[1]): 1}),
         lambda: group.read_topic_offsets(session, "g", bad, told.append),
-        lambda: group.group_topics(session, bad),
     ):
         with pytest.raises(ConfigError, match="cannot be used"):
             refused()
-    assert group.group_names(session) == []
+    with pytest.raises(NoNode):
+        session.get("/consumers")
     session.close()
 
 

@@ -1,0 +1,101 @@
+"""Nothing stands in the house that nobody calls. By names: what shares its name with something used is not found."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOMS = ("ports", "core", "adapters", "plugins", "app", "pipeline", "testing", "simulation")
+AROUND = ("tests", "benchmarks", "examples", "tools")
+
+FACES = ("__init__.py", "app/clients/", "pipeline/streams.py", "simulation/", "testing/")
+"""For users: what they may call need not be called in here, but a test or an example does."""
+
+CALLED_FROM_OUTSIDE = {
+    "Spark": {
+        *("getDefaultReadLimit", "initialOffset", "prepareForTriggerAvailableNow", "reportLatestOffset"),
+        *("streamReader", "streamWriter"),
+    },
+    "http.server": {"do_GET", "log_message"},
+    "Python, by entry points": {"register_demo", "register_load", "register_report"},
+    "pytest": {"pytest_addoption", "pytest_configure"},
+    "Hypothesis": {"holds_what_the_model_holds", "same_tree"},
+    "tests, to look on and to cause faults": {
+        *("crash", "heal_all", "is_open", "is_ready", "observed", "read_owners", "read_topic_offsets", "readers_of"),
+        *("set_wall", "unregister_consumer"),
+    },
+}
+
+NOT_CALLED_YET = {
+    "replica_reached": "followers of a partition will report how far they are",
+    "set_in_sync": "the leader of a partition will shrink and grow its ISR",
+    "truncate_to": "a follower will cut what its leader does not have",
+    "write_to": "a message set on its way to a sink, as the design has it",
+}
+"""What stands before its caller, with tests of its own. A line goes when the caller comes."""
+
+
+def _defined(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Functions, methods and classes that nothing registers by a decorator, and constants of the module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            decorators = " ".join(map(ast.unparse, node.decorator_list))
+            registered = re.search(r"hook|fixture|command|callback|default|rule", decorators)
+            if not registered and not node.name.startswith(("__", "test_")):
+                yield node.name, node.lineno
+    for statement in tree.body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        for target in targets:
+            if isinstance(target, ast.Name) and not target.id.startswith("__"):
+                yield target.id, statement.lineno
+
+
+def _used(tree: ast.Module) -> Iterator[str]:
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings use nothing
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute) and not isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+        elif isinstance(node, ast.alias):
+            yield node.name.rpartition(".")[2]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            yield from re.findall(r"\w+", node.value)  # annotations as text, `getattr`, `__all__`
+
+
+def _dead(house: dict[str, str], around: list[str]) -> dict[str, str]:
+    """Name → where it is defined, of what is named nowhere else."""
+    trees = {path: ast.parse(text) for path, text in house.items()}
+    inside = Counter(name for tree in trees.values() for name in _used(tree))
+    outside = {name for text in around for name in _used(ast.parse(text))}
+    found: dict[str, str] = {}
+    for path, tree in trees.items():
+        for name, line in _defined(tree):
+            if not inside[name] and not (path.startswith(FACES) and name in outside):
+                found[name] = f"{path}:{line}"
+    return found
+
+
+def _texts(checkout: Path, folders: tuple[str, ...]) -> dict[str, str]:
+    paths = [path for folder in folders for path in (checkout / folder).rglob("*.py")]
+    return {str(path.relative_to(checkout)): path.read_text(encoding="utf-8") for path in paths}
+
+
+def test_everything_is_called_by_somebody(checkout: Path) -> None:
+    house = _texts(checkout, ROOMS) | {"__init__.py": (checkout / "__init__.py").read_text(encoding="utf-8")}
+    around = _texts(checkout, AROUND)
+    del around[str(Path(__file__).resolve().relative_to(checkout))]  # it names what it excuses
+    dead = _dead(house, [*around.values()])
+    excused = set(NOT_CALLED_YET).union(*CALLED_FROM_OUTSIDE.values())
+    report = [f"{where}: nobody calls {name}; take it out" for name, where in dead.items() if name not in excused]
+    report += [f"{name}: is called now, or gone; its line here goes" for name in sorted(excused - dead.keys())]
+    assert not report, "\n".join(report)
+
+
+def test_what_nobody_calls_is_found() -> None:
+    house = {
+        "core/a.py": "LIMIT = 1\nFREE = 2\ndef used(): return LIMIT\ndef unused(): 'unused'",
+        "core/d.py": "class A:\n    def gone(self): pass",
+        "core/b.py": "from .a import used; from .d import A",
+        "app/clients/c.py": "def face(): pass\ndef untested(): pass",
+    }
+    assert set(_dead(house, ["face()", "unused()"])) == {"FREE", "unused", "gone", "untested"}

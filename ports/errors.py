@@ -36,3 +36,8 @@ class ClosedError(BarnabasError):
 
 class Malformed(BarnabasError):
     """Bytes that are not what they claim to be. There is no answer to them but to close the connection."""
+
+
+def broker_failed() -> ApiError:
+    """What a client is told of a broker that did what it should not do."""
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says more")

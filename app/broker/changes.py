@@ -8,9 +8,8 @@ from ...core.cluster.change_queue import ChangeQueue, is_unreachable
 from ...ports.broker_api import Reply
 from ...ports.coordination import Coordination, CoordinationError
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, BarnabasError, ClosedError
+from ...ports.errors import ApiError, BarnabasError, ClosedError, broker_failed
 from ...ports.scheduler import Outcome, Scheduler
-from .failures import broker_failed
 
 T = TypeVar("T")
 Settle = Callable[[], Coroutine[Any, Any, None]]

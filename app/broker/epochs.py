@@ -15,11 +15,8 @@ class EpochService:
         reply(OffsetForLeaderEpochResult(partitions=[self._find(asked) for asked in request.partitions]))
 
     def _find(self, asked: EpochQuestion) -> EpochEnd:
-        partition = self._state.partitions.get((asked.topic, asked.partition))
         try:
-            if partition is None:
-                raise self._state.unknown_partition(asked.topic, asked.partition)
-            partition.check_leader(asked.current_leader_epoch)
+            partition = self._state.replicas.led(asked.topic, asked.partition, asked.current_leader_epoch)
         except ApiError as error:
             return EpochEnd(topic=asked.topic, partition=asked.partition, error=error.code)
         epoch, end = partition.end_of_epoch(asked.leader_epoch)

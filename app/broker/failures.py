@@ -88,13 +88,7 @@ from ...ports.broker_api import (
     TopicOutcome,
     TopicOutcomes,
 )
-from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-
-
-def broker_failed() -> ApiError:
-    """The error for what should not have happened."""
-    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says more")
 
 
 def failed_result(request: Request[Any], error: ApiError) -> object:

@@ -75,8 +75,7 @@ class GroupService:
         self._deleted: set[TopicPartition] = set()
         """Partitions that have gone while some groups, which may have positions in them, were not there."""
         self._is_started = self._is_closed = False
-        state.opened = self._opened
-        state.dropped = self._dropped
+        state.replicas.listen(self._opened, self._dropped)
         _show(state.metrics, self.coordinator, self._loader)
 
     @property

@@ -2,12 +2,9 @@
 
 from attrs import evolve
 
-from ...core.cluster.topics import INTERNAL_TOPICS
 from ...core.coordinator.group.config import GroupConfig
 from ...ports.broker_api import Caller, Origin
 from ...ports.broker_api.topics import NewTopic
-from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
 from ..config import BrokerConfig
 from ..config.classic import FORMAT_KEY, V2
 
@@ -42,9 +39,3 @@ def as_it_must_be(new: NewTopic, static: BrokerConfig, live_brokers: int) -> New
         partitions=static.offsets_topic_num_partitions if new.partitions == -1 else new.partitions,
         replication_factor=replicas if new.replication_factor == -1 else new.replication_factor,
     )
-
-
-def check_not_internal(name: str, why: str) -> None:
-    """Raise `ApiError(INVALID_TOPIC_EXCEPTION)` for an internal topic."""
-    if name in INTERNAL_TOPICS:
-        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} belongs to the broker itself: {why}")

@@ -18,6 +18,7 @@ from ...ports.broker_api import (
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError
+from ...ports.words import TopicPartition
 from .state import BrokerState
 
 _EARLIEST_LOCAL = -4
@@ -45,16 +46,13 @@ class ListOffsetsService:
         return ListOffsetsResult(partitions=found)
 
     def _look_up(self, entry: ListOffsetsPartition) -> Steps[ListOffsetsResultPartition]:
-        partition = self._state.partitions.get((entry.topic, entry.partition))
         try:
-            if partition is None:
-                raise self._state.unknown_partition(entry.topic, entry.partition)
-            partition.check_leader(entry.current_leader_epoch)
+            partition = self._state.replicas.led(entry.topic, entry.partition, entry.current_leader_epoch)
             timestamp, offset, epoch = yield from _find(partition, entry.timestamp)
         except ApiError as error:
             return _failed(entry, error.code)
         except StorageError as error:
-            self._state.storage_failed(partition, error)
+            self._state.replicas.storage_failed(TopicPartition(entry.topic, entry.partition), error)
             return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR)
         except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
             self._state.failed(f"looking into {entry.topic}-{entry.partition}", error)

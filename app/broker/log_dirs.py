@@ -21,7 +21,7 @@ class LogDirService:
         replicas: dict[str, list[LogDirReplica]] = {log_dir.path: [] for log_dir in state.logs.dirs}
         wanted = None if request.topics is None else {topic: set(asked) for topic, asked in request.topics.items()}
         for key, log in tuple(state.logs.logs().items()):
-            partition = state.partitions.get(key)
+            partition = state.replicas.partitions.get(key)
             if log.closed or (partition is None and not state.classic.has(key.topic)):
                 continue  # what is left of a topic that is no more
             if wanted is None or key.partition in wanted.get(key.topic, ()):

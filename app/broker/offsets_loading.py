@@ -203,4 +203,4 @@ class OffsetsLoader:
 
     def _is_gone(self, reading: _Reading) -> bool:
         """The partition is not here any more."""
-        return self._state.partitions.get(reading.partition.topic_partition) is not reading.partition
+        return self._state.replicas.partitions.get(reading.partition.topic_partition) is not reading.partition

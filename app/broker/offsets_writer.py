@@ -54,7 +54,7 @@ class OffsetsWriter:
 
     def _portions(self, partition: int, appends: list[_Append]) -> list[list[_Append]]:
         """What goes into one batch each, in the order of the calls."""
-        leader = self._state.partitions.get(TopicPartition(OFFSETS_TOPIC, partition))
+        leader = self._state.replicas.partitions.get(TopicPartition(OFFSETS_TOPIC, partition))
         most = _TOGETHER_BYTES if leader is None else min(_TOGETHER_BYTES, leader.log.config.max_message_bytes)
         portions: list[list[_Append]] = []
         left = 0

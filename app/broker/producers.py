@@ -82,11 +82,8 @@ class ProducerService:
         self._state.answer_in_steps("DescribeProducers", all_of_them(), caller, reply)
 
     def _described(self, topic: str, number: int) -> Steps[DescribedPartition]:
-        partition = self._state.partitions.get((topic, number))
         try:
-            if partition is None:
-                raise self._state.unknown_partition(topic, number)
-            partition.check_leader()
+            partition = self._state.replicas.led(topic, number)
         except ApiError as error:
             return DescribedPartition(topic=topic, partition=number, error=error.code, error_message=error.message)
         producers = []

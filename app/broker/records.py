@@ -11,6 +11,7 @@ from ...ports.broker_api import (
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError
+from ...ports.words import TopicPartition
 from .state import BrokerState
 
 
@@ -24,21 +25,14 @@ class RecordService:
         reply(DeleteRecordsResult(partitions=[self._delete(entry) for entry in request.partitions]))
 
     def _delete(self, entry: DeleteRecordsPartition) -> DeleteRecordsResultPartition:
-        key = (entry.topic, entry.partition)
-        partition = self._state.partitions.get(key)
+        replicas = self._state.replicas
         try:
-            if partition is None:
-                raise self._state.unknown_partition(entry.topic, entry.partition)
-            partition.check_leader()
-            if "delete" not in partition.log.config.cleanup_policy:
-                raise ApiError(ErrorCode.POLICY_VIOLATION, "cleanup.policy of the topic does not include delete")
-            low_watermark = partition.delete_records(entry.offset)
+            low_watermark = replicas.delete_records(entry.topic, entry.partition, entry.offset)
         except ApiError as error:
             return DeleteRecordsResultPartition(topic=entry.topic, partition=entry.partition, error=error.code)
         except StorageError as error:
-            self._state.storage_failed(partition, error)
+            replicas.storage_failed(TopicPartition(entry.topic, entry.partition), error)
             return DeleteRecordsResultPartition(
                 topic=entry.topic, partition=entry.partition, error=ErrorCode.KAFKA_STORAGE_ERROR
             )
-        self._state.purgatory.check(key)
         return DeleteRecordsResultPartition(topic=entry.topic, partition=entry.partition, low_watermark=low_watermark)

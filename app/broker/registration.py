@@ -114,5 +114,4 @@ def follow_topics(topics: ClassicTopics, registrar: BrokerRegistrar) -> None:
 
     for topic in topics.names:
         show(topic)
-    topics.appeared = show
-    topics.vanished = registrar.forget
+    topics.listen_topics(show, registrar.forget)

@@ -33,13 +33,13 @@ from ...ports.broker_api import (
 )
 from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
+from ...ports.errors import ApiError, broker_failed
 from ...ports.transport import TransportError
 from .classic.service import ClassicService
 from .cluster import ClusterService
 from .configs import ConfigService
 from .epochs import EpochService
-from .failures import broker_failed, failed_result
+from .failures import failed_result
 from .fetch import FetchService
 from .gate import Authorizer, everyone
 from .groups import GroupService

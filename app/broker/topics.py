@@ -8,7 +8,7 @@ from typing import TypeVar
 from attrs import evolve
 
 from ...core.cluster.planning import plan_partitions, plan_topic
-from ...core.cluster.topics import Topic, check_topic_name
+from ...core.cluster.topics import Topic, check_not_internal, check_topic_name
 from ...ports.broker_api import (
     Caller,
     CreatePartitions,
@@ -29,7 +29,7 @@ from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.storage import StorageError
 from ..config.classic import is_classic
 from .creating import Creating, named_twice, refusal
-from .internal_topics import as_it_must_be, check_not_internal
+from .internal_topics import as_it_must_be
 from .state import BrokerState
 
 T = TypeVar("T")

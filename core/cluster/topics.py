@@ -23,6 +23,12 @@ def check_topic_name(name: str) -> None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {name[:260]!r} {reason}")
 
 
+def check_not_internal(name: str, why: str) -> None:
+    """Raise `ApiError(INVALID_TOPIC_EXCEPTION)` for a topic that belongs to the broker itself."""
+    if name in INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} belongs to the broker itself: {why}")
+
+
 def _name_fault(name: str) -> str:
     if not name:
         return "is empty"

@@ -35,8 +35,7 @@ class LogManager:
     """Owner thread only. `load` first, then `start`; `stop` or `close` ends it.
 
     `high_watermark_of` (settable) tells below which offset of a partition segments may be deleted, None where it is
-    not known; without it that is the readable end. `flushed` (settable) is called after each flush of a log: its
-    recovery point has moved, or it has a `failure`.
+    not known; without it that is the readable end.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class LogManager:
             raise ConfigError("log.dirs names no folder")
         self.dirs = tuple(dirs)
         self.high_watermark_of: Callable[[TopicPartition], int | None] | None = None
-        self.flushed: Callable[[Log], None] | None = None
+        self._when_flushed: list[Callable[[Log], None]] = []
         self._clock = clock
         self._scheduler = scheduler
         self._config_for = config_for
@@ -334,9 +333,14 @@ class LogManager:
 
     # --- flush
 
+    def when_flushed(self, told: Callable[[Log], None]) -> None:
+        """Have this told of each flush of a log that is over: its recovery point has moved, or it has a `failure`.
+        Several may listen."""
+        self._when_flushed.append(told)
+
     def flush_if_due(self, log: Log, now_ms: int) -> bool:
         """True if `flush.messages` or `flush.ms` asks for a flush of the log; it is then under way, or follows the
-        one that is. `flushed` tells when the recovery point has moved."""
+        one that is. `when_flushed` tells when the recovery point has moved."""
         if not log.flush_due(now_ms):
             return False
         self.flush(log)
@@ -369,8 +373,8 @@ class LogManager:
                 home.checked(f"flushing {log.topic_partition}", error)
                 if log.failure is not None and isinstance(error, StorageError):
                     home.fail(error)
-            if self.flushed is not None:
-                self.flushed(log)
+            for told in self._when_flushed:
+                told(log)
             if error is None:
                 if log.recovery_point < log.segments[-1].base_offset:
                     self.flush(log, sealed_only=True)  # it rolled meanwhile

@@ -65,7 +65,7 @@ def test_stopping_answers_a_fetch_that_waits(tmp_path: Path) -> None:
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(PATIENCE_S)
         with RawConnection(broker.bootstrap) as connection:
             connection.send(fetch_v4("t", 0, max_wait_ms=60_000))
-            wait_for(lambda: len(broker.node.state.purgatory))
+            wait_for(lambda: len(broker.node.state.replicas.purgatory))
             broker.close()
             assert connection.answer()
             assert connection.closed_by_broker()

@@ -120,7 +120,7 @@ class World:
             self._sessions.pop().close()
 
     def partition(self, number: int) -> Partition | None:
-        return self.node.state.partitions.get(TopicPartition(TOPIC, number)) if self.node is not None else None
+        return self.node.state.replicas.partitions.get(TopicPartition(TOPIC, number)) if self.node is not None else None
 
     def recovery_point(self, number: int) -> int:
         """Everything below is on the platters, says the log."""

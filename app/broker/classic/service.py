@@ -1,5 +1,6 @@
 """ClassicProduce, ClassicFetch and ClassicOffsets (facts A3, A4). Everything is answered at once."""
 
+from ....core.replica.append import unwritable
 from ....ports.broker_api import (
     EARLIEST,
     LATEST,
@@ -21,7 +22,7 @@ from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.storage import StorageError, size_of
 from ....ports.words import TopicPartition
-from ..state import BrokerState, unwritable
+from ..state import BrokerState
 
 ANSWER_BYTES_MAX = 2**31 - 2**20
 """Of all sets of one fetch: the length before the answer is a signed 32-bit number."""
@@ -64,11 +65,11 @@ class ClassicService:
         except ApiError as error:
             return ClassicProduceResultPartition(topic, number, error.code, error_message=error.message or None)
         except StorageError as error:
-            self._state.log_failed(TopicPartition(topic, number), error)
+            self._state.replicas.storage_failed(TopicPartition(topic, number), error)
             return ClassicProduceResultPartition(
                 topic, number, ErrorCode.KAFKA_STORAGE_ERROR, error_message=unwritable(topic, number)
             )
-        stats = self._state.topic_stats(topic)
+        stats = self._state.replicas.stats.of(topic)
         stats.messages_in.add(appended.messages)
         stats.bytes_in.add(len(entry.records))
         self._state.logs.flush_if_due(log, now_ms)
@@ -86,7 +87,7 @@ class ClassicService:
                 result, size = _NOTHING, 0  # cut short it would look like a message too large for the fetch
             if size:
                 left -= size
-                self._state.topic_stats(entry.topic).bytes_out.add(size)
+                self._state.replicas.stats.of(entry.topic).bytes_out.add(size)
             results.append(result)
         reply(ClassicFetchResult(partitions=results))
 
@@ -102,7 +103,7 @@ class ClassicService:
             code = error.code if error.code in _FETCH_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
             return ClassicFetchResultPartition(code)
         except StorageError as error:
-            self._state.log_failed(TopicPartition(entry.topic, entry.partition), error)
+            self._state.replicas.storage_failed(TopicPartition(entry.topic, entry.partition), error)
             return ClassicFetchResultPartition(ErrorCode.UNKNOWN_SERVER_ERROR)
         return ClassicFetchResultPartition(ErrorCode.NONE, found.records)
 
@@ -124,7 +125,7 @@ class ClassicService:
             reply(ClassicOffsetsResult(error=error.code))
             return
         except StorageError as error:
-            self._state.log_failed(TopicPartition(request.topic, request.partition), error)
+            self._state.replicas.storage_failed(TopicPartition(request.topic, request.partition), error)
             reply(ClassicOffsetsResult(error=ErrorCode.KAFKA_STORAGE_ERROR))
             return
         reply(ClassicOffsetsResult(offsets=offsets))

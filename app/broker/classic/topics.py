@@ -14,28 +14,19 @@ from ...config.classic import is_classic as is_classic_topic
 from .names import check_classic_topic
 
 
-def _ignore(_: str) -> None:
-    """For whoever does not want to know of topics."""
-
-
-def _ignore_log(_: TopicPartition, __: Log) -> None:
-    """For whoever does not want to know of logs."""
-
-
 class ClassicTopics:
     """Each broker has its own N partitions of a classic topic (facts A3); their logs are made on first use.
 
     A topic that somebody created has the N that was asked for, any other that of `topic.partition.count.map` or
-    `num.partitions`. `appeared` and `vanished` (settable) are told the names of topics that come and go after the
-    start, `opened` each log. Owner thread only.
+    `num.partitions`. Owner thread only.
     """
 
     def __init__(
         self, config: BrokerConfig, registry: ClusterRegistry, logs: LogManager, report: Callable[[str], None]
     ) -> None:
-        self.appeared: Callable[[str], None] = _ignore
-        self.vanished: Callable[[str], None] = _ignore
-        self.opened: Callable[[TopicPartition, Log], None] = _ignore_log
+        self._when_appeared: list[Callable[[str], None]] = []
+        self._when_vanished: list[Callable[[str], None]] = []
+        self._when_opened: list[Callable[[TopicPartition, Log], None]] = []
         self._registry = registry
         self._logs = logs
         self._report = report
@@ -44,6 +35,21 @@ class ClassicTopics:
         self._auto_create = config.auto_create_topics_enable
         self._shown: set[str] = set()
         self._refused: set[str] = set()
+
+    # --- who wants to know
+
+    def listen_topics(self, appeared: Callable[[str], None], vanished: Callable[[str], None]) -> None:
+        """Have these told the names of topics that come, or change, and go from now on. Several may listen."""
+        self._when_appeared.append(appeared)
+        self._when_vanished.append(vanished)
+
+    def listen_logs(self, opened: Callable[[TopicPartition, Log], None]) -> None:
+        """Have this told each log that is opened from now on. Several may listen."""
+        self._when_opened.append(opened)
+
+    def _tell_opened(self, key: TopicPartition, log: Log) -> None:
+        for told in self._when_opened:
+            told(key, log)
 
     # --- which there are
 
@@ -59,7 +65,7 @@ class ClassicTopics:
                 self._report(f"the log of {key} is left alone: {error.message}")
                 continue
             self._shown.add(key.topic)
-            self.opened(key, log)
+            self._tell_opened(key, log)
 
     @property
     def names(self) -> list[str]:
@@ -115,7 +121,7 @@ class ClassicTopics:
         if not is_classic(made):  # an earlier topic of the current generation left it
             self._logs.set_aside(key)
             made = self._logs.create(key)
-        self.opened(key, made)
+        self._tell_opened(key, made)
         if topic not in self._shown:
             self.show(topic)
         return made
@@ -123,13 +129,15 @@ class ClassicTopics:
     def show(self, topic: str) -> None:
         """A topic has come to this broker, or has another number of partitions."""
         self._shown.add(topic)
-        self.appeared(topic)
+        for told in self._when_appeared:
+            told(topic)
 
     def dropped(self, topic: str) -> None:
         """A topic was deleted."""
         if topic in self._shown:
             self._shown.discard(topic)
-            self.vanished(topic)
+            for told in self._when_vanished:
+                told(topic)
 
     def _check(self, topic: str) -> None:
         """Refuse a name that no classic topic has, or may have."""

@@ -129,7 +129,7 @@ def test_everything_works(broker: SlowBroker) -> None:
     assert broker.alter(ALL_BROKERS, "log.flush.interval.ms", "8") is NONE
     assert broker.delete("u") is NONE
     for _ in range(2):
-        config = broker.node.state.partitions[("t", 2)].log.config
+        config = broker.node.state.replicas.partitions[("t", 2)].log.config
         assert (config.retention_ms, config.flush_messages, config.flush_ms) == (5, 7, 8)
         assert broker.topics_after_a_restart() == {"t", "t.t"}
 
@@ -242,7 +242,7 @@ def test_configs_whose_storing_was_not_answered_count_in_the_end(broker: SlowBro
     broker.service.deaf = False
     broker.later()
     assert broker.config(resource, key) == "7"
-    assert broker.node.state.partitions[("t", 0)].log.config.flush_messages == 7
+    assert broker.node.state.replicas.partitions[("t", 0)].log.config.flush_messages == 7
 
 
 def test_a_disk_that_fails_leaves_no_topic(broker: SlowBroker, monkeypatch: pytest.MonkeyPatch) -> None:

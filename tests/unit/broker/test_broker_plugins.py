@@ -45,7 +45,7 @@ def test_a_deletion_policy_of_a_plugin(broker: SimulatedBroker) -> None:
     for _ in range(5):
         broker.produce("t", b"x" * 150)
     broker.scheduler.advance(2000)
-    assert broker.node.state.partitions[("t", 0)].log.log_start_offset >= 4
+    assert broker.node.state.replicas.partitions[("t", 0)].log.log_start_offset >= 4
 
 
 def test_a_deletion_policy_that_raises_is_reported_and_loses_nothing(broker: SimulatedBroker) -> None:
@@ -57,7 +57,7 @@ def test_a_deletion_policy_that_raises_is_reported_and_loses_nothing(broker: Sim
     broker.scheduler.advance(5000)
     assert any("this policy does not work" in line for line in broker.reports)
     assert len(broker.values("t")) == 5
-    assert broker.node.state.partitions[("other", 0)].log.log_start_offset > 0, "the others are not held up"
+    assert broker.node.state.replicas.partitions[("other", 0)].log.log_start_offset > 0, "the others are not held up"
     assert broker.produce("t", b"more").base_offset == 5
 
 
@@ -66,7 +66,7 @@ def test_retention_by_age_moves_the_start(broker: SimulatedBroker) -> None:
     for _ in range(5):
         broker.produce("t", b"x" * 150)
     broker.scheduler.advance(10_000)
-    start = broker.node.state.partitions[("t", 0)].log.log_start_offset
+    start = broker.node.state.replicas.partitions[("t", 0)].log.log_start_offset
     assert start > 0
     answer = broker.fetch("t", start).partitions[0]
     assert answer.log_start_offset == start

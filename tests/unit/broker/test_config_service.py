@@ -64,7 +64,7 @@ def alter(
 
 
 def test_a_topics_configs_override_the_brokers(broker: SimulatedBroker) -> None:
-    log = broker.node.state.partitions[("t", 0)].log
+    log = broker.node.state.replicas.partitions[("t", 0)].log
     assert values(describe(broker, TOPIC, "retention.ms")) == {"retention.ms": ("604800000", ConfigSource.DEFAULT)}
     alter(broker, BROKER, {"log.retention.ms": "100"})
     assert log.config.retention_ms == 100
@@ -78,7 +78,7 @@ def test_a_topics_configs_override_the_brokers(broker: SimulatedBroker) -> None:
     assert log.config.retention_ms == 70
     assert values(describe(broker, ALL_BROKERS)) == {"log.retention.ms": ("70", ConfigSource.DYNAMIC_DEFAULT_BROKER)}
     broker.restart()
-    assert broker.node.state.partitions[("t", 0)].log.config.retention_ms == 70
+    assert broker.node.state.replicas.partitions[("t", 0)].log.config.retention_ms == 70
 
 
 def test_changes_of_a_resource_are_made_all_or_none(broker: SimulatedBroker) -> None:

@@ -61,7 +61,7 @@ def test_the_data_folder_is_flushed_once_for_many_partitions(monkeypatch: pytest
     topics = [NewTopic(name=f"t{number}", partitions=10) for number in range(10)]
     answer = broker.ask(CreateTopics(topics=topics))
     assert {topic.error for topic in answer.topics} == {NONE}
-    assert len(broker.node.state.partitions) == 100
+    assert len(broker.node.state.replicas.partitions) == 100
     assert flushed == ["memory:"]
 
 

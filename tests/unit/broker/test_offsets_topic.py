@@ -111,7 +111,7 @@ def test_damaged_batches_are_left_out(damage: str) -> None:
     commit(broker, "g", {("t", 0): 6})
     commit(broker, "g", {("t", 1): 7})
     commit(broker, "g", {("t", 1): 8})
-    assert len(broker.node.state.partitions[place_of("g")].log.segments) == 2
+    assert len(broker.node.state.replicas.partitions[place_of("g")].log.segments) == 2
     broker.stop()
     data = segment_of(broker, "g")
     if damage == "a record":
@@ -271,7 +271,7 @@ def test_retention_leaves_it_alone(broker: SimulatedBroker) -> None:
     commit(broker, "first", {("t", 0): 1})
     for number in range(20):
         commit(broker, "g", {("t", 0): number})
-    log = broker.node.state.partitions[place_of("g")].log
+    log = broker.node.state.replicas.partitions[place_of("g")].log
     assert len(log.segments) > 5
     broker.clock.set_wall(broker.clock.now_ms() + MONTH_MS)
     broker.node.state.logs.retain()
@@ -279,5 +279,5 @@ def test_retention_leaves_it_alone(broker: SimulatedBroker) -> None:
     broker.restart()
     broker.scheduler.run_pending()
     broker.node.state.logs.retain()
-    assert broker.node.state.partitions[place_of("g")].log.log_start_offset == 0
+    assert broker.node.state.replicas.partitions[place_of("g")].log.log_start_offset == 0
     assert committed(broker, "first") == {("t", 0): 1}

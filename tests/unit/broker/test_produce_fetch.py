@@ -113,7 +113,7 @@ def test_leader_epoch(broker: SimulatedBroker, epoch: int, expected: ErrorCode) 
 
 
 def test_an_older_leader_epoch_is_fenced(broker: SimulatedBroker) -> None:
-    broker.node.state.partitions[("t", 0)].leader_epoch = 5
+    broker.node.state.replicas.partitions[("t", 0)].leader_epoch = 5
     request = Fetch(partitions=[FetchPartition("t", 0, 0, 100, current_leader_epoch=4)], max_wait_ms=0)
     assert broker.ask(request).partitions[0].error is ErrorCode.FENCED_LEADER_EPOCH
 
@@ -188,7 +188,7 @@ def test_what_old_clients_can_read_stays_where_it_is(broker: SimulatedBroker, mo
 def test_an_answer_to_old_clients_ends_after_so_many_batches(
     broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.app.broker.fetch._HEADERS_MAX", 3)
+    monkeypatch.setattr("barnabas.core.replica.read._HEADERS_MAX", 3)
     for _ in range(5):
         broker.produce("t", b"plain")
     whole = _size(broker.fetch("t").partitions[0].records)
@@ -271,7 +271,7 @@ def test_what_waits_for_a_connection_ends_with_it(broker: SimulatedBroker) -> No
     mine, others = broker.submit(fetch("t", max_wait_ms=10**9)), broker.submit(fetch("t", max_wait_ms=10**9), other)
     broker.node.state.gone(HERE.connection)
     assert (len(mine), len(others)) == (1, 0)
-    assert len(broker.node.state.purgatory) == 1
+    assert len(broker.node.state.replicas.purgatory) == 1
 
 
 def test_stopping_answers_what_waits(broker: SimulatedBroker) -> None:
@@ -284,7 +284,7 @@ def test_many_waiting_fetches_do_not_slow_other_partitions(broker: SimulatedBrok
     for _ in range(1000):
         broker.submit(fetch("t", max_wait_ms=10**9))
     watched: list[object] = []
-    broker.node.state.partitions[("t", 0)].log = _Untouchable(watched)  # type: ignore[assignment]  # a spy
+    broker.node.state.replicas.partitions[("t", 0)].log = _Untouchable(watched)  # type: ignore[assignment]  # a spy
     broker.produce("t", b"a", partition=1)
     assert not watched
 
@@ -299,7 +299,7 @@ def test_an_answer_waits_for_the_flush_that_its_append_made_due(broker: Simulate
     assert not waiting, "it is being flushed"
     broker.scheduler.run_pending()
     assert waiting[0].partitions[0].base_offset == 1
-    assert broker.node.state.partitions[("durable", 0)].log.recovery_point == 2
+    assert broker.node.state.replicas.partitions[("durable", 0)].log.recovery_point == 2
 
 
 def test_what_is_appended_while_a_flush_is_under_way_is_flushed_too(broker: SimulatedBroker) -> None:
@@ -309,7 +309,7 @@ def test_what_is_appended_while_a_flush_is_under_way_is_flushed_too(broker: Simu
     assert not first + second
     broker.scheduler.run_pending()
     assert (len(first), len(second)) == (1, 1)
-    assert broker.node.state.partitions[("durable", 0)].log.recovery_point == 3
+    assert broker.node.state.replicas.partitions[("durable", 0)].log.recovery_point == 3
 
 
 def test_a_flush_that_fails_is_answered_as_such(broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +361,7 @@ def test_a_read_only_disk_is_reported_and_the_broker_stays_readable() -> None:
 
 
 def test_a_handler_that_fails_is_answered_and_reported(broker: SimulatedBroker) -> None:
-    broker.node.state.partitions[("t", 0)].log = _Untouchable([])  # type: ignore[assignment]  # a fault
+    broker.node.state.replicas.partitions[("t", 0)].log = _Untouchable([])  # type: ignore[assignment]  # a fault
     both = [ProducePartition("t", number, batch(b"a")) for number in (0, 1)]
     produced = broker.ask(Produce(partitions=both, acks=-1)).partitions
     assert [result.error for result in produced] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]

@@ -37,7 +37,7 @@ def overrides(broker: SimulatedBroker, topic: str = "t") -> Mapping[str, str]:
 
 
 def test_a_topic(broker: SimulatedBroker) -> None:
-    log = broker.node.state.partitions[("t", 0)].log
+    log = broker.node.state.replicas.partitions[("t", 0)].log
     assert replace(broker, TOPIC, {"retention.ms": "7000"}, validate_only=True).error is ErrorCode.NONE
     assert overrides(broker) == {"retention.ms": "5000", "segment.bytes": "1048576"}
     assert replace(broker, TOPIC, {"retention.ms": "7000", "max.message.bytes": "100"}).error is ErrorCode.NONE
@@ -48,7 +48,7 @@ def test_a_topic(broker: SimulatedBroker) -> None:
 
 
 def test_brokers(broker: SimulatedBroker) -> None:
-    log = broker.node.state.partitions[("t", 0)].log
+    log = broker.node.state.replicas.partitions[("t", 0)].log
     assert replace(broker, TOPIC, {}).error is ErrorCode.NONE
     assert replace(broker, ALL_BROKERS, {"log.retention.ms": "70"}).error is ErrorCode.NONE
     assert replace(broker, BROKER, {"log.retention.ms": "60"}).error is ErrorCode.NONE
@@ -58,7 +58,7 @@ def test_brokers(broker: SimulatedBroker) -> None:
     assert replace(broker, ALL_BROKERS, {}).error is ErrorCode.NONE
     assert log.config.retention_ms == 604_800_000
     broker.restart()
-    restarted = broker.node.state.partitions[("t", 0)].log
+    restarted = broker.node.state.replicas.partitions[("t", 0)].log
     assert (restarted.config.retention_ms, restarted.config.segment_bytes) == (604_800_000, 1048576)
 
 

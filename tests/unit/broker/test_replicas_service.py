@@ -1,6 +1,7 @@
 """ElectLeaders, reassignments, OffsetForLeaderEpoch and quotas, as one broker answers them."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from support.simulated_broker import SimulatedBroker
@@ -51,7 +52,8 @@ def test_no_election_is_needed_where_the_leader_is_there(broker: SimulatedBroker
 def test_a_partition_whose_log_is_not_there_gets_no_leader(
     broker: SimulatedBroker, kind: ElectionType, expected: ErrorCode
 ) -> None:
-    del broker.node.state.partitions["t", 1]
+    partitions: Any = broker.node.state.replicas.partitions
+    del partitions["t", 1]
     result = broker.ask(ElectLeaders(topics=None, election_type=kind))
     assert [(change.partition, change.error) for change in result.partitions] == [(1, expected)]
 
@@ -90,7 +92,7 @@ def epoch_end(broker: SimulatedBroker, epoch: int, *, current: int = -1, partiti
 def test_where_a_leader_epoch_ends(broker: SimulatedBroker) -> None:
     assert epoch_end(broker, 0) == (ErrorCode.NONE, 0, 0)
     broker.produce("t", b"a", b"b", b"c")
-    partition = broker.node.state.partitions["t", 0]
+    partition = broker.node.state.replicas.partitions["t", 0]
     assert epoch_end(broker, 0, current=0) == (ErrorCode.NONE, 0, 3)
     assert epoch_end(broker, 1) == (ErrorCode.NONE, -1, -1)
     assert epoch_end(broker, -1) == (ErrorCode.NONE, -1, -1)
@@ -104,7 +106,7 @@ def test_where_a_leader_epoch_ends(broker: SimulatedBroker) -> None:
 
 
 def test_who_asks_with_another_epoch_is_told_so(broker: SimulatedBroker) -> None:
-    broker.node.state.partitions["t", 0].leader_epoch = 2
+    broker.node.state.replicas.partitions["t", 0].leader_epoch = 2
     assert epoch_end(broker, 0, current=1)[0] is ErrorCode.FENCED_LEADER_EPOCH
     assert epoch_end(broker, 0, current=3)[0] is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert epoch_end(broker, 0, partition=7) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)

@@ -159,7 +159,7 @@ def test_brokers_with_classic_listeners_only_may_be_many_and_change_nothing() ->
         assert create(other, "u").error is ErrorCode.NOT_CONTROLLER
         assert "kafka:// listener" in (create(other, "u").error_message or "")
         assert other.node.state.classic.partitions("old") == 2
-        assert other.node.state.partitions == {}
+        assert other.node.state.replicas.partitions == {}
         assert other.disk.folders == {}
         other.restart()
     assert create(owner, "u").error is ErrorCode.NONE

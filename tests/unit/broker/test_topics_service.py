@@ -202,4 +202,4 @@ def test_topics_survive_a_restart(broker: SimulatedBroker) -> None:
     broker.restart()
     assert broker.node.state.image.topic("t") == before
     assert broker.node.state.cluster_id == cluster_id
-    assert broker.node.state.partitions[("t", 2)].log.config.retention_ms == 77
+    assert broker.node.state.replicas.partitions[("t", 2)].log.config.retention_ms == 77

@@ -51,7 +51,7 @@ class Broker:
             policy_for=lambda _: KafkaDeletionPolicy(),
             report=self.reports.append,
         )
-        self.manager.flushed = self.flushed.append
+        self.manager.when_flushed(self.flushed.append)
         self.manager.load()
         self.manager.start()
         return self.manager

@@ -250,7 +250,7 @@ def test_retention_is_told_in_one_line_for_each_topic(broker: Broker) -> None:
 def test_flush_every_so_many_messages(broker: Broker) -> None:
     manager = broker.start(evolve(CONFIG, flush_messages=3))
     flushed: list[int] = []
-    manager.flushed = lambda log: flushed.append(log.recovery_point)
+    manager.when_flushed(lambda log: flushed.append(log.recovery_point))
     log = manager.create(tp("t"))
     put(log, b"a", b"b")
     assert not manager.flush_if_due(log, 0)

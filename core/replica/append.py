@@ -1,0 +1,165 @@
+"""Appends to the partitions that a broker leads: answered at once, or when acks says so (facts B2, C6, D8)."""
+
+from collections.abc import Callable, Hashable, Sequence
+
+from ...ports.broker_api import ProducePartition, ProduceResultPartition, RecordError
+from ...ports.clock import Clock
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, broker_failed
+from ...ports.storage import StorageError
+from ...ports.words import TopicPartition
+from ..cluster.topics import INTERNAL_TOPICS, check_not_internal
+from ..message.record_check import InvalidRecords
+from .delayed_produce import DelayedProduce, Required
+from .flushes import DurableFlushes
+from .local_partitions import LocalPartitions
+from .purgatory import Purgatory
+from .topic_stats import BrokerTopicStats
+
+Appended = Callable[[Sequence[ProduceResultPartition] | ApiError], None]
+"""Told the outcomes in the order of the appends; an `ApiError` when the broker itself failed on the way."""
+
+ALL_IN_SYNC = -1
+_NO_TOPICS: frozenset[str] = frozenset()
+
+
+class Appends:
+    """One partition's failure leaves the others of an append alone. Owner thread only."""
+
+    def __init__(
+        self,
+        local: LocalPartitions,
+        purgatory: Purgatory,
+        flushes: DurableFlushes,
+        stats: BrokerTopicStats,
+        clock: Clock,
+    ) -> None:
+        self._local = local
+        self._purgatory = purgatory
+        self._flushes = flushes
+        self._stats = stats
+        self._clock = clock
+
+    def append(
+        self,
+        entries: Sequence[ProducePartition],
+        done: Appended,
+        *,
+        acks: int,
+        timeout_ms: float,
+        allows_internal: bool = False,
+        allows_zstd: bool = True,
+    ) -> None:
+        """Append record batches to partitions that this broker leads.
+
+        `done` is called once, at once or later: with `acks` 0 or 1 after the append, with -1 when the in-sync replicas
+        have it, at the latest after `timeout_ms` (REQUEST_TIMED_OUT); where the topic's configuration asks for a flush
+        then, after that, unless acks is 0. Topics of the broker itself are open with `allows_internal` alone;
+        `allows_zstd` off refuses zstd. The memory of the records is the caller's again when this returns.
+        """
+        now_ms = self._clock.now_ms()
+        pending: dict[Hashable, Required] = {}
+        closed = _NO_TOPICS if allows_internal else INTERNAL_TOPICS
+        results = [self._append(entry, acks, now_ms, pending, closed, allows_zstd=allows_zstd) for entry in entries]
+        if not pending:
+            done(results)
+        else:
+            self._answer_later(results, pending, timeout_ms, done)
+        check = self._purgatory.check
+        for result in results:
+            if result.error is ErrorCode.NONE:
+                check((result.topic, result.partition))
+
+    def _append(
+        self,
+        entry: ProducePartition,
+        acks: int,
+        now_ms: int,
+        pending: dict[Hashable, Required],
+        closed: frozenset[str],
+        *,
+        allows_zstd: bool,
+    ) -> ProduceResultPartition:
+        topic, number, records = entry.topic, entry.partition, entry.records
+        try:
+            if topic in closed:
+                check_not_internal(topic, "clients do not write into it")
+            partition = self._local.led(topic, number)
+            if acks == ALL_IN_SYNC and partition.under_min_isr:
+                raise ApiError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    f"{len(partition.isr)} in sync, min.insync.replicas is {partition.log.config.min_insync_replicas}",
+                )
+            appended = partition.append_as_leader(records, now_ms=now_ms, allows_zstd=allows_zstd)
+        except InvalidRecords as error:
+            return _failed(entry, error.code, error.message, error.record_errors)
+        except ApiError as error:
+            return _failed(entry, error.code, error.message)
+        except StorageError as error:
+            self._local.storage_failed(TopicPartition(topic, number), error)
+            return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR, unwritable(topic, number))
+        except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
+            self._local.failed(f"appending to {topic}-{number}", error)
+            failure = broker_failed()
+            return _failed(entry, failure.code, failure.message)
+        stats = self._stats.of(topic)
+        if appended.messages:
+            stats.messages_in.add(appended.messages)
+            stats.bytes_in.add(len(records))
+        end = appended.last_offset + 1
+        flushing = self._flushes.begin_if_due(partition, now_ms)
+        if acks != 0 and (flushing or (acks == ALL_IN_SYNC and partition.high_watermark < end)):
+            pending[(topic, number)] = Required(
+                partition, end if acks == ALL_IN_SYNC else 0, recovery_point=end if flushing else 0
+            )
+        return ProduceResultPartition(
+            topic, number, ErrorCode.NONE, appended.base_offset, appended.log_append_time_ms, appended.log_start_offset
+        )
+
+    def _answer_later(
+        self,
+        results: Sequence[ProduceResultPartition],
+        pending: dict[Hashable, Required],
+        timeout_ms: float,
+        done: Appended,
+    ) -> None:
+        required = dict(pending)
+
+        def finish() -> None:
+            done([_final(result, required, pending) for result in results])
+
+        waiting = DelayedProduce(pending, finish, lambda: done(broker_failed()))
+        self._purgatory.watch(waiting, tuple(pending), timeout_ms)
+
+
+def unwritable(topic: str, number: int) -> str:
+    """What a client is told of a log whose disk failed; where it lies is for the broker's log."""
+    return f"the log of {topic[:260]}-{number} cannot be written; the broker's log says why"
+
+
+def _failed(
+    entry: ProducePartition, code: ErrorCode, message: str, record_errors: Sequence[RecordError] = ()
+) -> ProduceResultPartition:
+    return ProduceResultPartition(
+        entry.topic, entry.partition, code, error_message=message or None, record_errors=record_errors
+    )
+
+
+def _final(
+    result: ProduceResultPartition, required: dict[Hashable, Required], pending: dict[Hashable, Required]
+) -> ProduceResultPartition:
+    """The result of a partition at the end of the wait: the provisional one, or why it does not stand."""
+    key = (result.topic, result.partition)
+    wanted = required.get(key)
+    if wanted is None or result.error is not ErrorCode.NONE:
+        return result
+    code = ErrorCode.NONE
+    if wanted.lost():
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elif wanted.failed():
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+    elif key in pending:
+        code = ErrorCode.REQUEST_TIMED_OUT
+    elif wanted.high_watermark and wanted.partition.under_min_isr:
+        code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    return result if code is ErrorCode.NONE else ProduceResultPartition(*key, code)

@@ -85,7 +85,6 @@ class HookPath(ABC):
             events,
             batch_messages=limits.batch_messages,
             queue_ms=limits.queue_ms,
-            lock=shell.lock,
         )
         self.queue.hurry = int(limits.hurry)
 

@@ -13,7 +13,7 @@ from ...core.client.producer.batch import Batch, DeliveryCallback, EncodedMessag
 from ...core.client.producer.identity import ProducerIdentity
 from ...core.client.producer.partitioner import Partitioner
 from ...core.client.producer.sender import Sender, SenderSettings
-from ...core.client.producer.unplaced import Parked, Parking
+from ...core.client.producer.unplaced import UnplacedMessage, UnplacedMessages
 from ...core.message.message import Message
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
@@ -21,6 +21,7 @@ from ...ports.words import TopicPartition
 from .classic.choice import is_classic
 from .encoding import Encoding, checked_headers, checked_timestamp, choose_partition
 from .faces import ProducerFace
+from .guarded import Guarded, GuardedSender
 from .handle import DeliveryHandle, ManyHandle
 from .hooks import HookPath, ProducerHooks
 from .opening import open_shell, plugin_host
@@ -118,6 +119,10 @@ class Producer(ProducerFace):
         self._may_run = self._encoding.plain and self._partitioner.sticky and handlers is None and not self._sync
         self._runs: dict[str, Batch] = {}
         """Topic → the batch that the next message without anything but a value goes into."""
+        self._ended: list[Batch] = []
+        """Their outcome is known, and their callbacks have not run."""
+        self._refused: list[tuple[Sequence[UnplacedMessage], BarnabasError]] = []
+        """Never placed; their handles have not been told."""
         self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
         self._lock = self._shell.lock
         self._view = self._shell.view
@@ -139,19 +144,18 @@ class Producer(ProducerFace):
             entropy,
             _sending(chosen),
             codec_for=lambda topic: codec if not topics or topic in topics else None,
-            lock=self._lock,
             settled=self._settled,
             identity=self._make_identity() if chosen.idempotent else None,
         )
-        self._parking = Parking(
+        self._unplaced = UnplacedMessages(
             self._view,
             limit_ms=chosen.max_block_ms if chosen.max_block_ms > 0 else chosen.delivery_timeout_ms,
-            lock=self._lock,
-            route=self._route_parked,
-            failed=self._fail_parked,
+            route=self._place_late,
+            failed=self._not_placed,
         )
-        self._shell.add_part(self._sender, guarded=False)
-        self._shell.add_part(self._parking, guarded=False)
+        changed = self._shell.changed
+        self._shell.add_part(GuardedSender(self._sender, changed, self._tell), guarded=False)
+        self._shell.add_part(Guarded(self._unplaced, changed, self._tell), guarded=False)
         self._hooks: HookPath | None = None
         if handlers is not None:
             self._hooks = ProducerHooks(self, *handlers)
@@ -234,9 +238,9 @@ class Producer(ProducerFace):
             try:
                 self._flush_hooks(timeout)
                 homes: list[Home] = list(self._accumulator.unsettled)
-                parked = [p.token for p in self._parking.waiting() if isinstance(p.token, DeliveryHandle)]
+                unplaced = [m.token for m in self._unplaced.waiting() if isinstance(m.token, DeliveryHandle)]
                 self._shell.wake()
-                if not self._shell.wait(lambda: _all_done(homes, parked), timeout):
+                if not self._shell.wait(lambda: _all_done(homes, unplaced), timeout):
                     left = self._accumulator.messages
                     raise ClientTimeout(f"flush: {left} messages are still on their way after {timeout} s")
             finally:
@@ -317,7 +321,7 @@ class Producer(ProducerFace):
         handle: DeliveryHandle | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> DeliveryHandle:
-        """Put an encoded message into its batch, or park it. With a `handle`, from the hooks, without waiting."""
+        """Put an encoded message into its batch, or keep it until it has one. With a `handle`, from hooks: at once."""
         value, key, headers, _ = message
         size = message_bytes(value, key, headers)
         if size > self.settings.max_request_size:
@@ -329,8 +333,8 @@ class Producer(ProducerFace):
                 if not self._accumulator.has_room(size):
                     self._wait_for_room(size)
             view = self._view.topic(topic)
-            if view is None or topic in self._parking:
-                return self._park(topic, Parked(message, partition, size, handle), on_delivery)
+            if view is None or topic in self._unplaced:
+                return self._place_later(topic, UnplacedMessage(message, partition, size, handle), on_delivery)
             place = self._place(view, topic, message, partition)
             batch = self._accumulator.append(place, message, size)
             index = batch.count - 1
@@ -370,26 +374,42 @@ class Producer(ProducerFace):
         held = f"{self._accumulator.messages} messages, {self._accumulator.bytes} bytes"
         raise QueueFull(f"the producer holds {held} and did not get rid of them within max.block.ms ({limit_ms:g})")
 
-    def _park(self, topic: str, parked: Parked, on_delivery: DeliveryCallback | None) -> DeliveryHandle:
-        handle = parked.token
+    def _place_later(
+        self, topic: str, unplaced: UnplacedMessage, on_delivery: DeliveryCallback | None
+    ) -> DeliveryHandle:
+        handle = unplaced.token
         if not isinstance(handle, DeliveryHandle):
             handle = DeliveryHandle(Home(), 0, self._shell)
-            parked = evolve(parked, token=handle)
+            unplaced = evolve(unplaced, token=handle)
         if on_delivery is not None:
             handle.home.callbacks.append((0, on_delivery))
-        self._accumulator.hold(parked.size)
-        self._parking.put(topic, parked, self._shell.now_ms())
+        self._accumulator.hold(unplaced.size)
+        self._unplaced.put(topic, unplaced, self._shell.now_ms())
         self._shell.wake()
         return handle
 
-    def _route_parked(self, topic: str, parked: Parked) -> None:
-        view, handle = self._view.topic(topic), parked.token
+    def _place_late(self, topic: str, unplaced: UnplacedMessage) -> None:
+        view, handle = self._view.topic(topic), unplaced.token
         if view is None or not isinstance(handle, DeliveryHandle):
             raise BarnabasError(f"topic {topic} has gone")
-        place = self._place(view, topic, parked.message, parked.partition)
-        self._accumulator.hold(-parked.size)
-        batch = self._accumulator.append(place, parked.message, parked.size)
+        place = self._place(view, topic, unplaced.message, unplaced.partition)
+        self._accumulator.hold(-unplaced.size)
+        batch = self._accumulator.append(place, unplaced.message, unplaced.size)
         handle.move(batch, batch.count - 1)
+
+    def _not_placed(self, group: Sequence[UnplacedMessage], error: BarnabasError) -> None:
+        for unplaced in group:
+            self._accumulator.hold(-unplaced.size)
+        self._refused.append((group, error))
+
+    def _settled(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            if batch.error is None:
+                self.delivered += batch.count
+            else:
+                self.failed += batch.count
+        self._ended += batches
+        self._shell.changed.notify_all()
 
     def _batch_closed(self, place: TopicPartition) -> None:
         try:
@@ -412,27 +432,19 @@ class Producer(ProducerFace):
 
     # --- without the lock
 
-    def _settled(self, batches: Sequence[Batch]) -> None:
-        with self._lock:
-            for batch in batches:
-                if batch.error is None:
-                    self.delivered += batch.count
-                else:
-                    self.failed += batch.count
-            self._shell.changed.notify_all()
-        for batch in batches:
+    def _tell(self) -> None:
+        """Run the callbacks of what has ended. Reactor only, or when that has stopped."""
+        ended, self._ended = self._ended, []
+        for batch in ended:
             batch.tell(self._callback_failed)
+        refused, self._refused = self._refused, []
+        for group, error in refused:
+            for unplaced in group:
+                if isinstance(unplaced.token, DeliveryHandle):
+                    self.fail_handle(unplaced.token, error)
 
     def _callback_failed(self, error: BaseException) -> None:
         self._shell.report("a delivery callback raised", error)
-
-    def _fail_parked(self, group: Sequence[Parked], error: BarnabasError) -> None:
-        with self._lock:
-            for parked in group:
-                self._accumulator.hold(-parked.size)
-        for parked in group:
-            if isinstance(parked.token, DeliveryHandle):
-                self.fail_handle(parked.token, error)
 
     def fail_handle(self, handle: DeliveryHandle, error: BarnabasError | None) -> None:
         """End a message that is in no batch: failed, or (None) handled elsewhere. For the hooks' path."""
@@ -448,8 +460,10 @@ class Producer(ProducerFace):
     def _stop(self) -> None:
         closed = ClosedError("the producer was closed before the message was delivered")
         self._shell.close()
-        self._parking.fail_all(closed)
-        self._sender.fail_waiting(closed)
+        with self._lock:
+            self._unplaced.fail_all(closed)
+            self._sender.fail_waiting(closed)
+        self._tell()
         if self._hooks is not None:
             self._hooks.close(closed)
 

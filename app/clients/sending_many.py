@@ -74,7 +74,7 @@ def _send_values(producer: Producer, topic: str, values: list[bytes], partition:
     while at < count:
         before = ends[at - 1] if at else 0
         view = producer._view.topic(topic)
-        if view is None or one_by_one or topic in producer._parking or ends[at] - before > limit:
+        if view is None or one_by_one or topic in producer._unplaced or ends[at] - before > limit:
             singles.append(_take_one(producer, topic, values[at], partition, runs, singles))
             at += 1
             continue

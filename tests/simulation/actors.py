@@ -1,7 +1,6 @@
 """The clients of the simulation, and the book in which they write what they were told."""
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 
 from attrs import define, field
 from simulation.client import Client
@@ -160,7 +159,6 @@ class Writer(Client):
             self.entropy,
             SenderSettings(retry_backoff_ms=50, retry_backoff_max_ms=500, request_timeout_ms=3000),
             codec_for=lambda _: CODECS.by_name(CODEC_NAMES[self.entropy.below(len(CODEC_NAMES))]),
-            lock=nullcontext(),
             settled=self._settled,
             identity=identity,
         )

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ....ports.errors import BarnabasError
@@ -15,7 +14,7 @@ IDLE_MS = 100.0
 
 
 class HookSink(Protocol):
-    """Where items end; called without the lock."""
+    """Where items end; called by `poll`."""
 
     def route(self, item: ProducerItem) -> None:
         """Encode the item and send it on its way; tells its own failures."""
@@ -41,7 +40,11 @@ class HookSink(Protocol):
 
 
 class HookQueue:
-    """Items between `send` and the event handler. Takes `lock` by itself; hooks run outside of it."""
+    """Items between `send` and the event handler.
+
+    `put` may be called by several threads, one at a time, while `poll` runs on another, with the hooks in it: they
+    share a deque, of which each has one end, and counts that only one of them changes.
+    """
 
     def __init__(
         self,
@@ -51,7 +54,6 @@ class HookQueue:
         *,
         batch_messages: int,
         queue_ms: float,
-        lock: AbstractContextManager[object],
     ) -> None:
         self._sink = sink
         self._callbacks = callbacks or CallbackHandler()
@@ -59,7 +61,6 @@ class HookQueue:
         self._batch_messages = batch_messages
         self._queue_ms = queue_ms
         self._idle_ms = NEVER if callbacks is None else max(queue_ms, IDLE_MS)
-        self._lock = lock
         self._queue: deque[ProducerItem] = deque()
         self._batch: list[ProducerItem] = []
         self._last_ms = -NEVER
@@ -76,7 +77,7 @@ class HookQueue:
 
     @property
     def waiting(self) -> int:
-        """Items not yet handed to the event handler. With the lock held."""
+        """Items not yet handed to the event handler."""
         return self.put_count - self.dispatched_count
 
     def before_enqueue(self, item: ProducerItem) -> ProducerItem:
@@ -98,7 +99,7 @@ class HookQueue:
             self._sink.report("callback handler: after_enqueue failed", error)
 
     def put(self, item: ProducerItem) -> None:
-        """Queue an item. With the lock held."""
+        """Queue an item."""
         self._queue.append(item)
         self.put_count += 1
 
@@ -108,10 +109,9 @@ class HookQueue:
         if self._last_ms == -NEVER:
             self._last_ms = now_ms
         while self._sink.has_room():
-            with self._lock:
-                item = self._queue.popleft() if self._queue else None
-            if item is None:
+            if not self._queue:
                 break
+            item = self._queue.popleft()
             self._taken += 1
             self._batch += self._dequeued(item)
             if len(self._batch) >= self._batch_messages:
@@ -163,8 +163,7 @@ class HookQueue:
                 self._hook_failed("before_send", error, batch)
             else:
                 self._hand_over(batch, items)
-        with self._lock:
-            self.dispatched_count = self._taken
+        self.dispatched_count = self._taken
         self._sink.progress()
 
     def _hand_over(self, batch: Sequence[ProducerItem], items: Sequence[ProducerItem]) -> None:

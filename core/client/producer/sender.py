@@ -1,8 +1,7 @@
 """Sends the batches of an accumulator to the leaders, and again while that may help (facts C4, C6)."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....ports.broker_api import Produce, ProducePartition, ProduceResult, ProduceResultPartition
 from ....ports.entropy import Entropy
@@ -37,8 +36,27 @@ class SenderSettings:
     """Of the batches in one request; a batch that is larger by itself travels alone."""
 
 
+class Ready(NamedTuple):
+    """What `begin` chose: batches with the brokers to send them to, and when to look again."""
+
+    batches: Sequence[tuple[int, Batch]]
+    wake_ms: float
+
+
+class Encoded(NamedTuple):
+    """What `encode` made of it."""
+
+    batches: Sequence[tuple[int, Batch, bytearray]]
+    refused: Sequence[tuple[Batch, BarnabasError]]
+    wake_ms: float
+
+
 class Sender:
-    """Drives batches to their outcome. Polled by the shell without the lock: it takes `lock` where it needs it."""
+    """Drives batches to their outcome.
+
+    Polling is three steps, for who shares the accumulator and the view with other threads: `begin`, `end` and answers
+    touch them; `encode`, which takes long when it compresses, touches only batches that are in flight.
+    """
 
     def __init__(
         self,
@@ -48,11 +66,10 @@ class Sender:
         settings: SenderSettings,
         *,
         codec_for: Callable[[str], Codec | None],
-        lock: AbstractContextManager[object],
         settled: Callable[[Sequence[Batch]], None],
         identity: ProducerIdentity | None = None,
     ) -> None:
-        """`codec_for` tells how to compress a topic. `settled` gets what has a known outcome, outside of the lock.
+        """`codec_for` tells how to compress a topic. `settled` gets what has a known outcome, in any step but `encode`.
 
         `identity` numbers the batches of an idempotent producer.
         """
@@ -61,7 +78,6 @@ class Sender:
         self._entropy = entropy
         self._settings = settings
         self._codec_for = codec_for
-        self._lock = lock
         self._settled = settled
         self._identity = identity
         self._in_flight: dict[int, int] = {}
@@ -72,20 +88,50 @@ class Sender:
         return sum(self._in_flight.values())
 
     def poll(self, now_ms: float) -> Poll:
-        with self._lock:
-            late, wake_late = self._accumulator.expire(now_ms)
-            self._give_up(late)
-            for place in self._accumulator.waiting():
-                if self._view.leader(*place) is None:
-                    self._view.request_refresh()
-                    break
-            ready, wake = list[Batch](), NEVER
-            if self._identity is None or self._identity.prepare():
-                ready, wake = self._accumulator.take_ready(now_ms, self._sendable)
+        return self.end(self.encode(self.begin(now_ms)), now_ms)
+
+    def begin(self, now_ms: float) -> Ready:
+        """Take what is to be sent now."""
+        late, wake_late = self._accumulator.expire(now_ms)
+        self._give_up(late)
+        for place in self._accumulator.waiting():
+            if self._view.leader(*place) is None:
+                self._view.request_refresh()
+                break
+        nodes: dict[TopicPartition, int] = {}
+
+        def sendable(place: TopicPartition) -> bool:
+            node = self._view.leader(*place)
+            if node is None or self._in_flight.get(node, 0) >= self._settings.max_in_flight:
+                return False
+            nodes[place] = node
+            return True
+
+        ready, wake = list[Batch](), NEVER
+        if self._identity is None or self._identity.prepare():
+            ready, wake = self._accumulator.take_ready(now_ms, sendable)
         if late:
             self._finish(late, self._expired())
-        sends = self._requests(ready)
-        wake = min(wake, wake_late)
+        return Ready([(nodes[batch.place], batch) for batch in ready], min(wake, wake_late))
+
+    def encode(self, ready: Ready) -> Encoded:
+        """Number the batches and make their bytes."""
+        encoded: list[tuple[int, Batch, bytearray]] = []
+        refused: list[tuple[Batch, BarnabasError]] = []
+        for node, batch in ready.batches:
+            try:
+                if self._identity is not None:
+                    self._identity.number(batch)
+                encoded.append((node, batch, batch.encode(self._codec_for(batch.place.topic))))
+            except Exception as error:  # noqa: BLE001  # a codec may be anyone's; the handles tell it
+                refused.append((batch, _encode_error(batch, error)))
+        return Encoded(encoded, refused, ready.wake_ms)
+
+    def end(self, encoded: Encoded, now_ms: float) -> Poll:
+        """What to send."""
+        for batch, error in encoded.refused:
+            self._refused(batch, error)
+        sends, wake = self._requests(encoded.batches), encoded.wake_ms
         if self._identity is not None:
             refused = self._identity.take_error()
             if refused is not None:
@@ -96,8 +142,7 @@ class Sender:
 
     def fail_waiting(self, error: BarnabasError) -> None:
         """Give up what is not in flight."""
-        with self._lock:
-            batches = self._accumulator.take_all()
+        batches = self._accumulator.take_all()
         self._give_up(batches)
         self._finish(batches, error)
 
@@ -111,28 +156,11 @@ class Sender:
         limit = self._settings.delivery_timeout_ms
         return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"not delivered within delivery.timeout.ms ({limit:g} ms){why}")
 
-    def _sendable(self, place: TopicPartition) -> bool:
-        node = self._view.leader(*place)
-        return node is not None and self._in_flight.get(node, 0) < self._settings.max_in_flight
-
-    def _requests(self, ready: Sequence[Batch]) -> list[Send]:
+    def _requests(self, encoded: Sequence[tuple[int, Batch, bytearray]]) -> list[Send]:
         groups: dict[int, list[tuple[Batch, bytearray]]] = {}
         sends: list[Send] = []
         sizes: dict[int, int] = {}
-        for batch in ready:
-            node = self._view.leader(*batch.place)
-            if node is None:  # gone between two looks
-                with self._lock:
-                    self._accumulator.give_back(batch)
-                    self._view.request_refresh()
-                continue
-            try:
-                if self._identity is not None:
-                    self._identity.number(batch)
-                records = batch.encode(self._codec_for(batch.place.topic))
-            except Exception as error:  # noqa: BLE001  # a codec may be anyone's; the handles tell it
-                self._refused(batch, _encode_error(batch, error))
-                continue
+        for node, batch, records in encoded:
             size = sizes.get(node, 0)
             if size and size + len(records) > self._settings.max_request_size:
                 sends.append(self._request(node, groups.pop(node)))
@@ -178,8 +206,7 @@ class Sender:
         elif code in _TOO_LARGE and batch.count > 1:
             if self._identity is not None:
                 self._identity.take_back(batch)
-            with self._lock:
-                self._accumulator.split(batch)
+            self._accumulator.split(batch)
         else:
             text = outcome.error_message or str(batch.place)
             text += "".join(f"; record {r.index}: {r.message or 'refused'}" for r in outcome.record_errors)
@@ -192,8 +219,7 @@ class Sender:
     def _failed(self, batch: Batch, error: BarnabasError, now_ms: float, *, again: bool, refresh: bool) -> None:
         settings = self._settings
         if refresh:
-            with self._lock:
-                self._view.request_refresh()
+            self._view.request_refresh()
         late = now_ms >= batch.created_ms + settings.delivery_timeout_ms
         if not again:
             self._refused(batch, error)
@@ -206,8 +232,7 @@ class Sender:
         batch.not_before_ms = now_ms + backoff_ms(
             batch.attempts, settings.retry_backoff_ms, settings.retry_backoff_max_ms, self._entropy.fraction()
         )
-        with self._lock:
-            self._accumulator.give_back(batch)
+        self._accumulator.give_back(batch)
 
     def _refused(self, batch: Batch, error: BarnabasError) -> None:
         """The batch fails for good. If it was never tried before, it is certain that it has not been appended."""
@@ -219,14 +244,12 @@ class Sender:
         self._settle(batch, error)
 
     def _settle(self, batch: Batch, error: BarnabasError | None) -> None:
-        with self._lock:
-            self._accumulator.settle(batch)
+        self._accumulator.settle(batch)
         self._finish([batch], error)
 
     def _finish(self, batches: Sequence[Batch], error: BarnabasError | None) -> None:
-        with self._lock:  # nobody adds a callback between its end and `settled`
-            for batch in batches:
-                batch.finish(error)
+        for batch in batches:
+            batch.finish(error)
         self._settled(batches)
 
 

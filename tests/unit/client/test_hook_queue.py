@@ -1,7 +1,6 @@
 """The classic hook points, in their order."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 from support.hook_notes import Notes
@@ -52,7 +51,6 @@ class Bench:
             events or EventHandler(),
             batch_messages=batch,
             queue_ms=10,
-            lock=nullcontext(),
         )
         self.queue.poll(0)
 

@@ -87,7 +87,6 @@ class Bench(Play):
             self.entropy,
             SenderSettings(**options),
             codec_for=lambda topic: self.codec,
-            lock=self.lock,
             settled=self._told,
             identity=self.identity,
         )

@@ -36,7 +36,6 @@ class Bench(Play):
             self.entropy,
             SenderSettings(**settings),
             codec_for=lambda topic: codec,
-            lock=self.lock,
             settled=self._told,
         )
         self.parts = [self.sender, self.view]

@@ -7,6 +7,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 from ...ports.storage import FileMissing, Folder
 from ...ports.words import TopicPartition
@@ -14,10 +15,13 @@ from ...ports.words import TopicPartition
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
+SEGMENTS = "segment-checkpoint"
+"""Ours: the sealed segments, so that a start notices which of them are missing without reading any."""
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
+T = TypeVar("T")
 _NUMBER = re.compile(r"\d{1,19}")
 _TOPIC_ID_BYTES = 16
 
@@ -35,6 +39,34 @@ def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
             raise ValueError("a line without a topic")
         offsets[TopicPartition(topic, _number(partition))] = _number(offset)
     return offsets
+
+
+class Sealed(NamedTuple):
+    """A segment that nothing is appended to any more, as a checkpoint keeps it."""
+
+    base_offset: int
+    next_base: int
+    size: int
+
+
+def format_segments(partition: TopicPartition, segments: Iterable[Sealed]) -> list[str]:
+    """The lines of one partition, for `join_segments`."""
+    return [f"{partition.topic} {partition.partition} {base} {next_base} {size}" for base, next_base, size in segments]
+
+
+def join_segments(lines: Iterable[str]) -> bytes:
+    return _format(lines)
+
+
+def parse_segments(content: bytes) -> dict[TopicPartition, list[Sealed]]:
+    """Raises `ValueError` for anything that `join_segments` does not make."""
+    found: dict[TopicPartition, list[Sealed]] = {}
+    for line in _parse(content):
+        topic, partition, *numbers = line.rsplit(" ", 4)
+        if not topic:
+            raise ValueError("a line without a topic")
+        found.setdefault(TopicPartition(topic, _number(partition)), []).append(Sealed(*map(_number, numbers)))
+    return found
 
 
 def format_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
@@ -76,11 +108,25 @@ def read_offsets(folder: Folder, name: str, report: Callable[[str], None]) -> di
 
     Raises `StorageError` when it cannot be read.
     """
+    return _read(folder, name, parse_offsets, report)
+
+
+def read_segments(folder: Folder, report: Callable[[str], None]) -> dict[TopicPartition, list[Sealed]]:
+    """The sealed segments that the last checkpoint knows; as `read_offsets`."""
+    return _read(folder, SEGMENTS, parse_segments, report)
+
+
+def _read(
+    folder: Folder,
+    name: str,
+    parse: Callable[[bytes], dict[TopicPartition, T]],
+    report: Callable[[str], None],
+) -> dict[TopicPartition, T]:
     try:
-        return parse_offsets(folder.read_small(name))
+        return parse(folder.read_small(name))
     except FileMissing:
         return {}
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         report(f"{folder.name}/{name} is damaged and left aside: {error}")
         return {}
 

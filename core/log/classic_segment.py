@@ -85,6 +85,9 @@ class ClassicSegment:
     def region(self, position: int, size: int) -> Region:
         return self.file.region(position, size)
 
+    def batches(self) -> Iterator[tuple[int, BatchHeader]]:
+        return iter(())
+
     def batches_since(self, timestamp: int) -> Iterator[tuple[int, BatchHeader]]:  # noqa: ARG002
         return iter(())
 

@@ -1,11 +1,26 @@
 """One data folder of a broker: its checkpoints and the logs in it (facts B3)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from itertools import pairwise
 
 from ...ports.scheduler import Outcome, Scheduler
 from ...ports.storage import LogDir, StorageError, StorageFull, StorageReadOnly
 from ...ports.words import TopicPartition
-from .checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, format_offsets, read_offsets
+from . import losses
+from .checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    SEGMENTS,
+    Sealed,
+    format_offsets,
+    format_segments,
+    join_segments,
+    read_offsets,
+    read_segments,
+)
+from .format import LogSegment
 from .formats import holds_classic_segments
 from .log import Log
 from .names import classic_folder_partition, folder_partition, folder_state
@@ -28,6 +43,10 @@ class DataFolder:
         self._log_starts: dict[TopicPartition, int] = {}
         self._complained = False
         self._writing: set[str] = set()
+        self.present: set[TopicPartition] = set()
+        """The partitions that had a folder here at the start."""
+        self._sealed: dict[TopicPartition, list[Sealed]] = {}
+        self._sealed_lines: dict[TopicPartition, tuple[tuple[LogSegment, ...], list[str]]] = {}
         self.incomplete = False
         """True if a log here could not be opened: the next start must not take it for closed in order."""
 
@@ -41,6 +60,7 @@ class DataFolder:
         self._recovery_points = read_offsets(root, RECOVERY_POINT, self._report)
         self._log_starts = read_offsets(root, LOG_START, self._report)
         self.high_watermarks = read_offsets(root, HIGH_WATERMARK, self._report)
+        self._sealed = read_segments(root, self._report)
         if self.clean:
             root.delete(CLEAN_SHUTDOWN)
             root.flush()
@@ -53,6 +73,7 @@ class DataFolder:
                 self._report(f"{self.log_dir.path}/{name} is no folder of a partition and is left alone")
             else:
                 partitions.append(partition)
+        self.present = set(partitions)
         return partitions, removable
 
     def _partition_of(self, name: str) -> TopicPartition | None:
@@ -64,7 +85,7 @@ class DataFolder:
 
     def forget(self, partition: TopicPartition) -> None:
         """The partition is gone: what was noted about it does not hold for another of its name."""
-        for noted in (self._recovery_points, self._log_starts, self.high_watermarks):
+        for noted in (self._recovery_points, self._log_starts, self.high_watermarks, self._sealed, self._sealed_lines):
             noted.pop(partition, None)
 
     def recovery_point(self, partition: TopicPartition) -> int:
@@ -72,6 +93,22 @@ class DataFolder:
 
     def log_start(self, partition: TopicPartition) -> int:
         return self._log_starts.get(partition, 0)
+
+    def tell_losses(self, log: Log) -> None:
+        """Compare a log that was here at the start with what the checkpoints know of it. Raises `StorageError`."""
+        partition = log.topic_partition
+        known = self._sealed.pop(partition, ())
+        for line in losses.sealed_lost(partition, known, log.segments, in_order=self.clean):
+            self._report(line)
+        visible = self.high_watermarks.get(partition, 0)
+        if log.log_end_offset < visible and not self.clean:
+            self._report(losses.visible_lost(partition, log.log_end_offset, visible))
+
+    def tell_missing(self, present: Collection[TopicPartition]) -> None:
+        """Tell of the folders that an orderly stop has left here, and that are in no data folder any more."""
+        for partition, recovery_point in self._recovery_points.items():
+            if self.clean and recovery_point and partition not in present:
+                self._report(losses.folder_missing(self.log_dir.path, partition, recovery_point))
 
     def checkpoint_contents(self) -> dict[str, bytes]:
         """What the offset checkpoints should hold now, by file name; to be written on any thread."""
@@ -81,7 +118,20 @@ class DataFolder:
             if log.log_start_offset > log.segments[0].base_offset
         }
         points = {partition: log.recovery_point for partition, log in self.logs.items()}
-        return {RECOVERY_POINT: format_offsets(points), LOG_START: format_offsets(starts)}
+        return {
+            RECOVERY_POINT: format_offsets(points),
+            LOG_START: format_offsets(starts),
+            SEGMENTS: join_segments(line for partition in self.logs for line in self._lines_of(partition)),
+        }
+
+    def _lines_of(self, partition: TopicPartition) -> list[str]:
+        """Of the sealed segments; made once for each roll, since there may be very many."""
+        segments = self.logs[partition].segments
+        known = self._sealed_lines.get(partition)
+        if known is None or known[0] is not segments:
+            sealed = [Sealed(one.base_offset, other.base_offset, one.size) for one, other in pairwise(segments)]
+            known = self._sealed_lines[partition] = segments, format_segments(partition, sealed)
+        return known[1]
 
     def write(self, contents: Mapping[str, bytes]) -> None:
         """Write small files of the data folder. Callable from any thread. Raises `StorageError`."""

@@ -62,6 +62,10 @@ class LogSegment(Protocol):
         """The same, but of what can be read: never `ApiError`."""
         ...
 
+    def batches(self) -> BatchIterator:
+        """The intact ones; none of a format without batches. Raises `StorageError`."""
+        ...
+
     def intact_until(self, position: int) -> int:
         """Where the damage behind a position begins, as far as it is known; else the segment's size."""
         ...

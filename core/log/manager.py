@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from attrs import evolve
+
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
@@ -143,6 +145,10 @@ class LogManager:
                 self._report(f"{folder.log_dir.path} cannot be used: {error}")
         if all(folder.failure is not None for folder in self._folders):
             raise StorageError(f"no data folder can be used: {self._folders[0].failure}")
+        if all(folder.failure is None for folder in self._folders):
+            present = set().union(*(folder.present for folder in self._folders))
+            for folder in self._folders:
+                folder.tell_missing(present)
 
     def _load(self, folder: DataFolder) -> None:
         partitions, removable = folder.begin()
@@ -155,7 +161,7 @@ class LogManager:
                 continue
             try:
                 if self._ownership.may_open(folder, partition, self._unique):
-                    self._adopt(self._opening(folder, partition, recover=not folder.clean))
+                    folder.tell_losses(self._adopt(self._opening(folder, partition, recover=not folder.clean)))
             except StorageError as error:
                 self._unopened[partition] = folder
                 folder.incomplete = True
@@ -220,7 +226,10 @@ class LogManager:
             return existing
         was_there = partition in self._unopened
         folder = self._place_for(partition, {}, is_new=is_new)
-        log = self._adopt(self._opening(folder, partition, recover=True))  # nothing to recover, unless it was there
+        opening = self._opening(folder, partition, recover=True)  # nothing to recover, unless it was there
+        if not is_new and not was_there:  # its folder is missing, wherever it was
+            opening = evolve(opening, recovery_point=max(each.recovery_point(partition) for each in self._folders))
+        log = self._adopt(opening)
         if not was_there:
             root = folder.log_dir.root
             self._scheduler.offload(root.flush, lambda outcome: folder.checked("flushing the folder", outcome.error))

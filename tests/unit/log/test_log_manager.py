@@ -106,6 +106,7 @@ def test_orderly_stop_and_start(broker: Broker) -> None:
         "recovery-point-offset-checkpoint": b"0\n2\na-b 3 4\nempty 0 0\n",
         "log-start-offset-checkpoint": b"0\n1\na-b 3 1\n",
         "replication-offset-checkpoint": b"0\n2\na-b 3 4\nempty 0 0\n",
+        "segment-checkpoint": b"0\n1\na-b 3 0 2 176\n",
         CLEAN_SHUTDOWN: b"",
     }
     manager = broker.start()

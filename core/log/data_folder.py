@@ -38,7 +38,7 @@ class DataFolder:
         """True if the broker before stopped in order."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As of the last checkpoint before the start."""
-        self._report = report
+        self.report = report
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._complained = False
@@ -57,10 +57,10 @@ class DataFolder:
         """
         root = self.log_dir.root
         self.clean = CLEAN_SHUTDOWN in root.files()
-        self._recovery_points = read_offsets(root, RECOVERY_POINT, self._report)
-        self._log_starts = read_offsets(root, LOG_START, self._report)
-        self.high_watermarks = read_offsets(root, HIGH_WATERMARK, self._report)
-        self._sealed = read_segments(root, self._report)
+        self._recovery_points = read_offsets(root, RECOVERY_POINT, self.report)
+        self._log_starts = read_offsets(root, LOG_START, self.report)
+        self.high_watermarks = read_offsets(root, HIGH_WATERMARK, self.report)
+        self._sealed = read_segments(root, self.report)
         if self.clean:
             root.delete(CLEAN_SHUTDOWN)
             root.flush()
@@ -70,7 +70,7 @@ class DataFolder:
             if state == "delete":
                 removable.append(name)
             elif state is not None or partition is None:
-                self._report(f"{self.log_dir.path}/{name} is no folder of a partition and is left alone")
+                self.report(f"{self.log_dir.path}/{name} is no folder of a partition and is left alone")
             else:
                 partitions.append(partition)
         self.present = set(partitions)
@@ -99,16 +99,15 @@ class DataFolder:
         partition = log.topic_partition
         known = self._sealed.pop(partition, ())
         for line in losses.sealed_lost(partition, known, log.segments, in_order=self.clean):
-            self._report(line)
+            self.report(line)
         visible = self.high_watermarks.get(partition, 0)
         if log.log_end_offset < visible and not self.clean:
-            self._report(losses.visible_lost(partition, log.log_end_offset, visible))
+            self.report(losses.visible_lost(partition, log.log_end_offset, visible))
 
-    def tell_missing(self, present: Collection[TopicPartition]) -> None:
-        """Tell of the folders that an orderly stop has left here, and that are in no data folder any more."""
-        for partition, recovery_point in self._recovery_points.items():
-            if self.clean and recovery_point and partition not in present:
-                self._report(losses.folder_missing(self.log_dir.path, partition, recovery_point))
+    def missing(self) -> Mapping[TopicPartition, int]:
+        """The recovery points of the partitions that an orderly stop has left here, and that have no folder now."""
+        points = self._recovery_points if self.clean else {}
+        return {partition: point for partition, point in points.items() if point and partition not in self.present}
 
     def checkpoint_contents(self) -> dict[str, bytes]:
         """What the offset checkpoints should hold now, by file name; to be written on any thread."""
@@ -156,14 +155,14 @@ class DataFolder:
             self._complained = False
         elif not self._complained:
             self._complained = True
-            self._report(f"{self.log_dir.path}: {what} failed: {error}")
+            self.report(f"{self.log_dir.path}: {what} failed: {error}")
 
     def fail(self, error: StorageError) -> None:
         """Its disk is broken: its logs take no more records, new partitions go elsewhere."""
         if isinstance(error, StorageFull | StorageReadOnly) or self.failure is not None:
             return
         self.failure = error
-        self._report(f"{self.log_dir.path} is taken out of use until a restart: {error}")
+        self.report(f"{self.log_dir.path} is taken out of use until a restart: {error}")
         for log in self.logs.values():
             log.fail(error)
 
@@ -182,7 +181,7 @@ class DataFolder:
         """Note how closing a log went. After a failure the marker will be missing, and the next start recovers."""
         if error is not None:
             self.incomplete = True
-            self._report(f"{self.log_dir.path}: closing {partition} failed: {error}")
+            self.report(f"{self.log_dir.path}: closing {partition} failed: {error}")
 
     def finish(self, also: Mapping[str, bytes]) -> None:
         """The logs are closed: write what the next start wants to know (and `also`), last the marker of an orderly
@@ -192,6 +191,16 @@ class DataFolder:
                 self.write({**self.checkpoint_contents(), **also})
                 self.log_dir.root.write_small(CLEAN_SHUTDOWN, b"")
         except StorageError as error:
-            self._report(f"{self.log_dir.path}: the next start will recover its logs: {error}")
+            self.report(f"{self.log_dir.path}: the next start will recover its logs: {error}")
         self.logs.clear()
         self.log_dir.close()
+
+
+def tell_missing(folders: Collection[DataFolder]) -> None:
+    """Tell of the partitions that have no folder in any of the data folders; if one cannot be read, nobody knows."""
+    if any(folder.failure is not None for folder in folders):
+        return
+    for folder in folders:
+        for partition, point in folder.missing().items():
+            if not any(partition in other.present for other in folders):
+                folder.report(losses.folder_missing(folder.log_dir.path, partition, point))

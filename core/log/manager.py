@@ -18,7 +18,7 @@ from .checkpoints import HIGH_WATERMARK, format_offsets
 from .closing import close_all
 from .config import LONG_MAX, LogConfig
 from .creation import Creation, Opening
-from .data_folder import DataFolder
+from .data_folder import DataFolder, tell_missing
 from .format import LogSegment
 from .log import Log
 from .names import DELETE_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, transient_folder_name
@@ -145,10 +145,7 @@ class LogManager:
                 self._report(f"{folder.log_dir.path} cannot be used: {error}")
         if all(folder.failure is not None for folder in self._folders):
             raise StorageError(f"no data folder can be used: {self._folders[0].failure}")
-        if all(folder.failure is None for folder in self._folders):
-            present = set().union(*(folder.present for folder in self._folders))
-            for folder in self._folders:
-                folder.tell_missing(present)
+        tell_missing(self._folders)
 
     def _load(self, folder: DataFolder) -> None:
         partitions, removable = folder.begin()

@@ -4,6 +4,9 @@ A state machine without a clock: every event brings the time (monotonic millisec
 `next_due_ms` tells when to call `tick`. Whatever waits for an answer gets exactly one.
 """
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
 from ....ports.broker_api import (
     Caller,
     Heartbeat,
@@ -18,35 +21,93 @@ from ....ports.broker_api import (
     SyncGroupResult,
 )
 from ....ports.error_codes import ErrorCode
+from .agreement import Agreement
+from .causes import Causes, said
 from .config import GroupConfig
+from .deadlines import Deadlines
 from .effects import Answer, Effects, Store, StoreReason, To
 from .member import Member, Roster, protocols_by_name
-from .membership import REBALANCE, SYNC, Due, Membership, answer_sync
+from .members import REBALANCE, SYNC, Due, Members, answer_sync
 from .records import StoredGroup
 from .states import GroupState
 
 _EMPTY, _PREPARING, _COMPLETING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
 _STABLE, _DEAD = GroupState.STABLE, GroupState.DEAD
-_REASON_MAX = 200
 
 
-class Group(Membership):
+class Group:
     """The members of one group. Owner thread only. `config` may be replaced at any time."""
+
+    def __init__(self, group_id: str, config: GroupConfig) -> None:
+        self.group_id = group_id
+        self.config = config
+        self.state = _EMPTY
+        self.causes = Causes()
+        self._deadlines = Deadlines()
+        self._members = Members(self._deadlines)
+        self._agreed = Agreement()
+        self._unsynced: set[str] = set()
+        self._storing: Store | None = None
+        """The assignment that is being written."""
+        self._initial = False
+        """The rebalance in preparation is the first of an empty group, which waits for more members to come."""
+        self._grew = False
+        """A member came since the initial rebalance was last put off."""
+        self._put_off_until_ms = 0.0
+        self._lost = False
+        """A member of the present generation has gone."""
 
     @classmethod
     def restored(cls, group_id: str, config: GroupConfig, stored: StoredGroup, now_ms: float) -> "Group":
         """A group as the log has it; its members have a whole session to show that they live."""
         group = cls(group_id, config)
-        group.generation = stored.generation
-        group.protocol_type = stored.protocol_type or None
+        agreed = group._agreed
+        agreed.generation = stored.generation
+        agreed.protocol_type = stored.protocol_type or None
         if stored.members:
-            group.protocol, group.leader = stored.protocol or "", stored.leader
+            agreed.protocol, agreed.leader = stored.protocol or "", stored.leader
             group.state = _STABLE
         for entry in stored.members:
             member = Member.restored(entry, group.protocol or "")
             group.roster.add(member)
-            group._refresh(member, now_ms)
+            group._members.refresh(member, now_ms)
         return group
+
+    # --- what others may know
+
+    @property
+    def roster(self) -> Roster:
+        return self._members.roster
+
+    @property
+    def promised(self) -> AbstractSet[str]:
+        """Member ids that were given out with MEMBER_ID_REQUIRED and not used yet."""
+        return self._members.promised
+
+    @property
+    def generation(self) -> int:
+        return self._agreed.generation
+
+    @property
+    def protocol_type(self) -> str | None:
+        return self._agreed.protocol_type
+
+    @property
+    def protocol(self) -> str | None:
+        return self._agreed.protocol
+
+    @property
+    def leader(self) -> str | None:
+        return self._agreed.leader
+
+    @property
+    def next_due_ms(self) -> float | None:
+        """When to call `tick`: not after the next deadline; None = there is none."""
+        return self._deadlines.next_ms()
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The topics of all members together; None where that cannot be known. A step per member."""
+        return self._agreed.subscribed_topics(self.roster)
 
     # --- events
 
@@ -61,8 +122,7 @@ class Group(Membership):
         elif self.roster.static_id(request.group_instance_id) is not None:
             self._replace_static(request, caller, to, now_ms, fresh_id, out)
         elif request.group_instance_id is None and request.knows_member_id_required:
-            self.promised.add(fresh_id)
-            self._deadlines.set((Due.PROMISED, fresh_id), now_ms + request.session_timeout_ms)
+            self._members.promise(fresh_id, now_ms + request.session_timeout_ms)
             out.append(Answer(to, JoinGroupResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=fresh_id)))
         else:
             self._add(Member.joined(fresh_id, request, caller), request, to, now_ms, out)
@@ -85,12 +145,12 @@ class Group(Membership):
             return out
         self._synced(member.member_id)
         if self.state is _STABLE:
-            self._refresh(member, now_ms)
-            out.append(Answer(to, self._assigned(member)))
+            self._members.refresh(member, now_ms)
+            out.append(Answer(to, self._agreed.assigned(member)))
             return out
         answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, out)  # it has asked again: nobody waits there any more
         member.syncing = to
-        self._deadlines.drop((Due.SESSION, member.member_id))
+        self._members.stop_session(member.member_id)
         if member.member_id == self.leader and self._storing is None:
             given = {each.member_id: each.assignment for each in request.assignments if each.member_id in self.roster}
             self._storing = Store(reason=StoreReason.ASSIGNED, group=self._stored(given), assignments=given)
@@ -102,7 +162,7 @@ class Group(Membership):
         error = self._check_member(request.member_id, request.group_instance_id, request.generation_id)
         if error is not ErrorCode.NONE:
             return error
-        self._alive(request.member_id, now_ms)
+        self._members.alive(request.member_id, now_ms)
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is _PREPARING else ErrorCode.NONE
 
     def check_commit(self, request: OffsetCommit, now_ms: float) -> ErrorCode:
@@ -117,7 +177,7 @@ class Group(Membership):
         error = self._check_member(request.member_id, request.group_instance_id, request.generation_id)
         if error is not ErrorCode.NONE:
             return error
-        self._alive(request.member_id, now_ms)
+        self._members.alive(request.member_id, now_ms)
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is _COMPLETING else ErrorCode.NONE
 
     def leave(self, request: LeaveGroup, to: To, now_ms: float) -> Effects:
@@ -143,7 +203,7 @@ class Group(Membership):
             if kind == Due.SESSION:
                 self._remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, "was not heard of in its session")
             elif kind == Due.PROMISED:
-                self.promised.discard(member_id)
+                self._members.break_promise(member_id)
             elif kind == Due.SYNC:
                 for late in sorted(self._unsynced):
                     self._remove(late, ErrorCode.UNKNOWN_MEMBER_ID, out, "did not synchronize in time")
@@ -157,7 +217,7 @@ class Group(Membership):
         """A promised id is taken back before its time."""
         out: Effects = []
         if member_id in self.promised:
-            self._break_promise(member_id)
+            self._members.break_promise(member_id)
             self._go_on(now_ms, out)
         return out
 
@@ -171,15 +231,15 @@ class Group(Membership):
             else:
                 for member in self.roster:
                     if answer_sync(member, error, out):
-                        self._refresh(member, now_ms)
-                self._because(f"the assignment could not be written: {error.name}")
+                        self._members.refresh(member, now_ms)
+                self.causes.add(f"the assignment could not be written: {error.name}")
                 self._prepare(now_ms, out)
         elif store.reason is StoreReason.REPLACED and store.answer is not None:
             replaced = self.roster.get(store.member_id)
             # In a rebalance that began meanwhile the member counts as one that has joined, and is answered with it.
             if self.state is _STABLE and replaced is not None and replaced.joining is store.answer.to:
                 self.roster.stop_waiting(replaced)
-                self._refresh(replaced, now_ms)
+                self._members.refresh(replaced, now_ms)
                 failed = JoinGroupResult(error=error)
                 out.append(store.answer if error is ErrorCode.NONE else Answer(store.answer.to, failed))
         return out
@@ -187,10 +247,7 @@ class Group(Membership):
     def die(self, error: ErrorCode) -> Effects:
         """The group is no more, or no more here: whoever waits is told `error`."""
         out: Effects = []
-        for member in self.roster:
-            self._let_go(member, error, out)
-        self.roster = Roster()
-        self.promised.clear()
+        self._members.clear(error, out)
         self._unsynced.clear()
         self._deadlines.clear()
         self._storing = None
@@ -201,7 +258,7 @@ class Group(Membership):
         """Let the members join anew if there are more than `group.max.size` allows (it may have been lowered)."""
         out: Effects = []
         if len(self.roster) > self.config.group_max_size:
-            self._because(f"group.max.size is {self.config.group_max_size} now")
+            self.causes.add(f"group.max.size is {self.config.group_max_size} now")
             self._prepare(now_ms, out)
         return out
 
@@ -232,10 +289,10 @@ class Group(Membership):
 
     def _join_known(self, request: JoinGroup, caller: Caller, to: To, now_ms: float, out: Effects) -> None:
         if request.member_id in self.promised and request.group_instance_id is None:
-            self._break_promise(request.member_id)
+            self._members.break_promise(request.member_id)
             self._add(Member.joined(request.member_id, request, caller), request, to, now_ms, out)
             return
-        error = self._identify(request.member_id, request.group_instance_id)
+        error = self._members.identify(request.member_id, request.group_instance_id)
         member = self.roster.get(request.member_id)
         if error is not ErrorCode.NONE or member is None:
             _refuse(request, to, error, out)
@@ -244,25 +301,25 @@ class Group(Membership):
         if unchanged and (
             self.state is _COMPLETING or (self.state is _STABLE and member.member_id != self.leader)
         ):  # its answer was lost, or it reconnects
-            self._refresh(member, now_ms)
-            self._displace(member, out)
+            self._members.refresh(member, now_ms)
+            self._members.displace(member, out)
             out.append(Answer(to, self._joined(member)))
             return
         member = self._update(member, request, caller)
         self._wait(member, to, now_ms, out)
         if self.state is not _PREPARING:
-            self._because(f"{member.name} joined anew{_in_words(request.reason)}")
+            self.causes.add(f"{member.name} joined anew{said(request.reason)}")
         self._prepare(now_ms, out)
 
     def _add(self, member: Member, request: JoinGroup, to: To, now_ms: float, out: Effects) -> None:
         if not len(self.roster):
-            self.protocol_type = request.protocol_type
+            self._agreed.protocol_type = request.protocol_type
         self.roster.add(member)
         if self.leader is None:
-            self.leader = member.member_id
+            self._agreed.leader = member.member_id
         self._wait(member, to, now_ms, out)
         self._grew = True
-        self._because(f"{member.name} joined{_in_words(request.reason)}")
+        self.causes.add(f"{member.name} joined{said(request.reason)}")
         self._prepare(now_ms, out)
 
     def _update(self, member: Member, request: JoinGroup, caller: Caller, new_id: str = "") -> Member:
@@ -281,17 +338,17 @@ class Group(Membership):
         old = self.roster.get(self.roster.static_id(request.group_instance_id))
         assert old is not None  # asked by the caller
         was_leader, told_leader = old.member_id == self.leader, self.leader or ""
-        topics = self._topics(old)
-        self._let_go(old, ErrorCode.FENCED_INSTANCE_ID, out)
-        self._deadlines.drop((Due.SESSION, old.member_id))
+        topics = self._agreed.topics_of(old)
+        self._members.let_go(old, ErrorCode.FENCED_INSTANCE_ID, out)
+        self._members.stop_session(old.member_id)
         self._synced(old.member_id)
         member = self._update(old, request, caller, fresh_id)
         if was_leader:
-            self.leader = fresh_id
+            self._agreed.leader = fresh_id
         self._wait(member, to, now_ms, out)
         keeps = self.state is _STABLE and self.roster.elected_protocol() == self.protocol
-        if not keeps or self._topics(member) != topics:
-            self._because(f"{member.name} came back in place of {old.member_id}{_in_words(request.reason)}")
+        if not keeps or self._agreed.topics_of(member) != topics:
+            self.causes.add(f"{member.name} came back in place of {old.member_id}{said(request.reason)}")
             self._prepare(now_ms, out)
             return
         result = self._joined(member)
@@ -303,14 +360,7 @@ class Group(Membership):
         out.append(Store(reason=StoreReason.REPLACED, group=stored, member_id=member.member_id, answer=answer))
 
     def _wait(self, member: Member, to: To, now_ms: float, out: Effects) -> None:
-        """The member waits for the next generation, however long its session is; a new one not for ever."""
-        self._displace(member, out)
-        self.roster.wait(member, to)
-        session = (Due.SESSION, member.member_id)
-        if member.is_new:
-            self._deadlines.set(session, now_ms + self.config.new_member_join_timeout_ms)
-        else:
-            self._deadlines.drop(session)
+        self._members.wait(member, to, now_ms + self.config.new_member_join_timeout_ms, out)
 
     # --- from one generation to the next
 
@@ -321,7 +371,7 @@ class Group(Membership):
                 for member in self.roster:
                     self.roster.assign(member, b"")
                     if answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, out):
-                        self._refresh(member, now_ms)
+                        self._members.refresh(member, now_ms)
             self._storing, self._lost = None, False
             self._unsynced.clear()
             self._deadlines.drop(SYNC)
@@ -366,15 +416,15 @@ class Group(Membership):
             self._deadlines.set(REBALANCE, now_ms + max(longest, self.config.group_min_session_timeout_ms))
             return
         self._deadlines.drop(REBALANCE)
-        self.generation += 1
+        self._agreed.generation += 1
         if not len(roster):
-            self.state, self.protocol, self.leader = _EMPTY, None, None
+            self.state, self._agreed.protocol, self._agreed.leader = _EMPTY, None, None
             out.append(Store(reason=StoreReason.EMPTIED, group=self._stored({})))
             return
         leader = roster.get(self.leader)
         if leader is None or leader.joining is None:
-            self.leader = next(each.member_id for each in roster if each.joining is not None)
-        self.state, self.protocol = _COMPLETING, roster.elected_protocol()
+            self._agreed.leader = next(each.member_id for each in roster if each.joining is not None)
+        self.state, self._agreed.protocol = _COMPLETING, roster.elected_protocol()
         self._unsynced = {each.member_id for each in roster if each.joining is not None}
         self._deadlines.set(SYNC, now_ms + longest)
         for member in roster:
@@ -382,7 +432,7 @@ class Group(Membership):
             roster.assign(member, b"")
             if to is not None:
                 member.is_new = False
-                self._refresh(member, now_ms)
+                self._members.refresh(member, now_ms)
                 out.append(Answer(to, self._joined(member)))
 
     def _assign(self, store: Store, now_ms: float, out: Effects) -> None:
@@ -391,8 +441,8 @@ class Group(Membership):
             self.roster.assign(member, store.assignments.get(member.member_id, b""))
             to, member.syncing = member.syncing, None
             if to is not None:
-                self._refresh(member, now_ms)
-                out.append(Answer(to, self._assigned(member)))
+                self._members.refresh(member, now_ms)
+                out.append(Answer(to, self._agreed.assigned(member)))
 
     # --- leaving
 
@@ -401,17 +451,46 @@ class Group(Membership):
         if not member_id:
             member_id = self.roster.static_id(instance_id) or ""
         elif member_id in self.promised and instance_id is None:
-            self._break_promise(member_id)
+            self._members.break_promise(member_id)
             return ErrorCode.NONE
-        error = self._identify(member_id, instance_id)
+        error = self._members.identify(member_id, instance_id)
         if error is ErrorCode.NONE:
-            self._remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, f"left{_in_words(leaving.reason)}")
+            self._remove(member_id, ErrorCode.UNKNOWN_MEMBER_ID, out, f"left{said(leaving.reason)}")
         return error
 
+    def _remove(self, member_id: str, error: ErrorCode, out: Effects, why: str) -> None:
+        """The member is gone, if it was there; `_go_on` is to follow."""
+        member = self.roster.get(member_id)
+        if member is None:
+            return
+        self.causes.add(f"{member.name} {why}")
+        self._members.remove(member, error, out)
+        self._synced(member_id)
+        if member_id == self.leader:
+            first = self.roster.first()
+            self._agreed.leader = None if first is None else first.member_id
+        self._lost = self._lost or self.state in (_STABLE, _COMPLETING)
 
-def _in_words(reason: str | None) -> str:
-    """What a client says of why it joins or leaves."""
-    return f" ({reason[:_REASON_MAX]})" if reason else ""
+    # --- small steps
+
+    def _check_member(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        if self.state is _DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = self._members.identify(member_id, instance_id)
+        if error is ErrorCode.NONE and generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
+
+    def _joined(self, member: Member, leader: str | None = None) -> JoinGroupResult:
+        return self._agreed.joined(member, self.roster, stable=self.state is _STABLE, leader=leader)
+
+    def _stored(self, assignments: Mapping[str, bytes]) -> StoredGroup:
+        return self._agreed.stored(self.roster, assignments)
+
+    def _synced(self, member_id: str) -> None:
+        self._unsynced.discard(member_id)
+        if not self._unsynced:
+            self._deadlines.drop(SYNC)
 
 
 def _refuse(request: JoinGroup, to: To, error: ErrorCode, out: Effects) -> None:

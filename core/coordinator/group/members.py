@@ -1,0 +1,123 @@
+"""Who is in a group: what each waits for, and how long it may keep silent."""
+
+from collections.abc import Iterator
+from enum import IntEnum
+
+from ....ports.broker_api import JoinGroupResult, SyncGroupResult
+from ....ports.error_codes import ErrorCode
+from .deadlines import Deadlines
+from .effects import Answer, Effects, To
+from .member import Member, Roster
+
+
+class Due(IntEnum):
+    """What a deadline is for."""
+
+    SESSION = 0
+    PROMISED = 1
+    """A member id that was given out must be used by then."""
+    REBALANCE = 2
+    SYNC = 3
+    """Who has not synchronized by then is dropped."""
+
+
+REBALANCE = (Due.REBALANCE, "")
+SYNC = (Due.SYNC, "")
+
+
+class Members:
+    """The members, and those who may become one. Whoever waits for an answer needs no session meanwhile."""
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self.roster = Roster()
+        self.promised: set[str] = set()
+        """Member ids that were given out with MEMBER_ID_REQUIRED and not used yet."""
+        self._deadlines = deadlines
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.roster)
+
+    def __len__(self) -> int:
+        return len(self.roster)
+
+    def identify(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """NONE if there is this member, and nobody has taken its place."""
+        if instance_id is not None:
+            known = self.roster.static_id(instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            return ErrorCode.NONE if known == member_id else ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.roster else ErrorCode.UNKNOWN_MEMBER_ID
+
+    # --- promised ids
+
+    def promise(self, member_id: str, until_ms: float) -> None:
+        """The id is given out, to be used by then."""
+        self.promised.add(member_id)
+        self._deadlines.set((Due.PROMISED, member_id), until_ms)
+
+    def break_promise(self, member_id: str) -> None:
+        self.promised.discard(member_id)
+        self._deadlines.drop((Due.PROMISED, member_id))
+
+    # --- sessions
+
+    def alive(self, member_id: str, now_ms: float) -> None:
+        """It has been heard of."""
+        member = self.roster.get(member_id)
+        if member is not None:
+            self.refresh(member, now_ms)
+
+    def refresh(self, member: Member, now_ms: float) -> None:
+        """A new session, unless the member waits for an answer."""
+        if member.joining is None and member.syncing is None:
+            self._deadlines.set((Due.SESSION, member.member_id), now_ms + member.session_timeout_ms)
+
+    def stop_session(self, member_id: str) -> None:
+        self._deadlines.drop((Due.SESSION, member_id))
+
+    # --- what they wait for
+
+    def wait(self, member: Member, to: To, until_ms: float, out: Effects) -> None:
+        """The member waits for the next generation, however long its session is; a new one until then only."""
+        self.displace(member, out)
+        self.roster.wait(member, to)
+        if member.is_new:
+            self._deadlines.set((Due.SESSION, member.member_id), until_ms)
+        else:
+            self.stop_session(member.member_id)
+
+    def displace(self, member: Member, out: Effects) -> None:
+        """It has asked again, over another connection perhaps: an answer to its earlier join leads nowhere."""
+        earlier = self.roster.stop_waiting(member)
+        if earlier is not None:
+            result = JoinGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+            out.append(Answer(earlier, result))
+
+    def let_go(self, member: Member, error: ErrorCode, out: Effects) -> None:
+        """Answer whatever it waits for."""
+        to = self.roster.stop_waiting(member)
+        if to is not None:
+            out.append(Answer(to, JoinGroupResult(error=error, member_id=member.member_id)))
+        answer_sync(member, error, out)
+
+    def remove(self, member: Member, error: ErrorCode, out: Effects) -> None:
+        """It is told, and gone."""
+        self.let_go(member, error, out)
+        self.roster.remove(member)
+        self.stop_session(member.member_id)
+
+    def clear(self, error: ErrorCode, out: Effects) -> None:
+        """All are told, and gone. Their deadlines are left to who clears those."""
+        for member in self.roster:
+            self.let_go(member, error, out)
+        self.roster = Roster()
+        self.promised.clear()
+
+
+def answer_sync(member: Member, error: ErrorCode, out: Effects) -> bool:
+    """Answer a sync that waits with an error; False if none does."""
+    to, member.syncing = member.syncing, None
+    if to is not None:
+        out.append(Answer(to, SyncGroupResult(error=error)))
+    return to is not None

@@ -31,6 +31,7 @@ from ..config.classic import CLASSIC, FORMAT_KEY
 from .broker_ids import GENERATED, with_broker_id
 from .data_folders import checked_cluster_id
 from .endpoints import Endpoints
+from .following import cluster_follower
 from .gate import Authorizer, everyone
 from .registration import KAFKA, check_alone, current_broker, follow_topics, id_nodes, predecessor_ms, shows_classic
 from .service import BrokerService
@@ -208,7 +209,7 @@ class BrokerServer:
         if outside.expose_metrics is not None:
             fronts.callback(outside.expose_metrics(outside.metrics))
         logs.start()
-        self._register(state, coordination)
+        self._register(state, self._api, coordination)
 
     def _open_logs(self, log_dirs: Sequence[LogDir], registry: ClusterRegistry, settings: BrokerSettings) -> LogManager:
         def config_for(topic: str) -> LogConfig:
@@ -279,8 +280,8 @@ class BrokerServer:
         else:
             self._when_ready.append(told)
 
-    def _register(self, state: BrokerState, coordination: Coordination) -> None:
-        """Show the broker in the registries, if it can be done now; else it becomes ready later."""
+    def _register(self, state: BrokerState, api: BrokerService, coordination: Coordination) -> None:
+        """Show the broker in the registries, if it can be done now, and follow them; else it becomes ready later."""
         own = current_broker(state, self._config)
         complete(state.registry.reread_brokers(own))
         registrar = BrokerRegistrar(
@@ -296,6 +297,10 @@ class BrokerServer:
         self._fronts.callback(registrar.close)
         if shows_classic(self._config, self.listeners):
             follow_topics(state.classic, registrar)
+        if coordination.blocking:  # else nobody but this broker can reach the tree
+            follower = cluster_follower(state, api.topics, own)
+            self._fronts.callback(follower.close)
+            follower.begin()
         if registrar.begin():
             self._became_ready()
 

@@ -65,7 +65,7 @@ class BrokerService:
         self._state = state
         self._authorizer = authorizer
         self._is_closed = False
-        topics = TopicService(state)
+        topics = self.topics = TopicService(state)
         configs = ConfigService(state, topics)
         classic = ClassicService(state)
         producers = ProducerService(state)

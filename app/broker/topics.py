@@ -200,9 +200,9 @@ class TopicService:
 
     def doubting(self, name: str) -> AbstractContextManager[None]:
         """Around each write of a topic."""
-        return self._changes.doubting(_subject(name), partial(self._settle, name))
+        return self._changes.doubting(_subject(name), partial(self.settle, name))
 
-    async def _settle(self, name: str) -> None:
+    async def settle(self, name: str) -> None:
         """Bring this broker to what the tree says of a topic."""
         state = self._state
         before = state.image.topics.get(name)

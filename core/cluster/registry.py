@@ -99,12 +99,15 @@ class ClusterRegistry:
     async def reread_brokers(self, own: BrokerRegistration) -> None:
         """Let the brokers count that the tree shows, and `own`, which it may not show yet."""
         found = await elsewhere(partial(live_brokers, self._coordination, self._report))
-        self.apply(BrokersChanged(brokers={**{broker.broker_id: broker for broker in found}, own.broker_id: own}))
+        brokers = {**{broker.broker_id: broker for broker in found}, own.broker_id: own}
+        if brokers != self.image.brokers:
+            self.apply(BrokersChanged(brokers=brokers))
 
     async def reread_configs(self, broker_id: int | None) -> None:
         """Let what the tree says of the configs of a broker, or of all, count."""
         configs = await elsewhere(partial(broker_configs, self._coordination, broker_id, self._report))
-        self.apply(ConfigsChanged(broker_id=broker_id, configs=configs))
+        if configs != self.image.configs.get(broker_id, {}):
+            self.apply(ConfigsChanged(broker_id=broker_id, configs=configs))
 
     # --- topics
 

@@ -17,6 +17,8 @@ from support.zookeeper_server import ZookeeperServer
 
 from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.app.compose.coordination import client_coordination
+from barnabas.core.cluster import layout
+from barnabas.core.cluster.topics import BrokerRegistration, Topic
 from barnabas.ports.broker_api import NewTopic, ResourceKind
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.error_codes import ErrorCode
@@ -223,3 +225,24 @@ def test_an_empty_tree_beside_full_folders_is_noticed_and_can_be_filled(
     with Broker(folder, coordination=empty, config=TIMEOUT) as broker:
         assert values(broker.bootstrap, "t") == [b"kept"]
         assert broker.cluster_id == cluster_id
+
+
+def test_a_broker_follows_what_somebody_changes_in_the_tree(backend: Backend, tmp_path: Path) -> None:
+    where = backend.new_tree()
+    entered = Topic(name="by-hand", topic_id=b"made by somebody", partitions={0: (1,), 1: (1,)})
+    other = BrokerRegistration(broker_id=7, endpoints=("kafka://127.0.0.1:9",))
+    with Broker(tmp_path, coordination=where, config=TIMEOUT) as broker, Admin(broker.bootstrap) as admin:
+        admin.create_topic("own")
+        hand = client_coordination(where, session_timeout_ms=SESSION_MS)
+        try:
+            hand.create(layout.topic_path("by-hand"), layout.encode_topic(entered))
+            hand.create(layout.broker_config_path(1), layout.encode_configs({"log.segment.bytes": "20000"}))
+            hand.create(layout.broker_path(7), layout.encode_broker(other), ephemeral=True)
+            wait_for(lambda: admin.list_topics() == ["by-hand", "own"])
+            wait_for(lambda: admin.describe_topic_configs("own")["segment.bytes"] == "20000")
+            wait_for(lambda: [node.node_id for node in admin.describe_cluster().brokers] == [1, 7])
+            send(broker.bootstrap, "by-hand", b"a")
+            assert values(broker.bootstrap, "by-hand") == [b"a"]
+        finally:
+            hand.close()
+        wait_for(lambda: [node.node_id for node in admin.describe_cluster().brokers] == [1])

@@ -79,7 +79,7 @@ class SimulatedBroker:
             entropy=SeededEntropy(7),
             metrics=self.metrics,
             open_log_dirs=lambda: [MemoryLogDir(self.disk)],
-            open_coordination=lambda: self.wrap_session(self.tree.session()),
+            open_coordination=lambda: self.wrap_session(self.tree.session(deliver=self.scheduler.call_soon)),
             report=self.lines.append,
         )
         outside = evolve(outside, authorizer=self.authorizer)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from attrs import evolve
 
 from ...core.client.errors import ClientTimeout, QueueFull
-from ...core.client.producer.accumulator import Accumulator, AccumulatorSettings, message_bytes
+from ...core.client.producer.accumulator import Accumulator, message_bytes
 from ...core.client.producer.batch import Batch, DeliveryCallback, EncodedMessage, Home
 from ...core.client.producer.identity import ProducerIdentity
 from ...core.client.producer.partitioner import Partitioner
-from ...core.client.producer.sender import Sender, SenderSettings
+from ...core.client.producer.sender import Sender
 from ...core.client.producer.unplaced import UnplacedMessage, UnplacedMessages
 from ...core.message.message import Message
 from ...ports.error_codes import ErrorCode
@@ -25,6 +25,7 @@ from .guarded import Guarded, GuardedSender
 from .handle import DeliveryHandle, ManyHandle
 from .hooks import HookPath, ProducerHooks
 from .opening import open_shell, plugin_host
+from .producer_machines import accumulating, sending
 from .sending_many import send_many
 from .settings import ProducerSettings, read_settings
 from .waiting import logger
@@ -135,14 +136,14 @@ class Producer(ProducerFace):
     def _make_machines(self, codec: Codec | None, handlers: tuple[EventHandler, CallbackHandler | None] | None) -> None:
         chosen, entropy = self.settings, self._shell.connector.entropy
         self._partitioner.start(entropy)
-        self._accumulator = Accumulator(_accumulating(chosen), self._shell.clock, self._batch_closed)
+        self._accumulator = Accumulator(accumulating(chosen), self._shell.clock, self._batch_closed)
         self._accumulator.hurry = int(self._sync)
         topics = frozenset(chosen.compressed_topics)
         self._sender = Sender(
             self._accumulator,
             self._view,
             entropy,
-            _sending(chosen),
+            sending(chosen),
             codec_for=lambda topic: codec if not topics or topic in topics else None,
             settled=self._settled,
             identity=self._make_identity() if chosen.idempotent else None,
@@ -479,27 +480,3 @@ def _all_done(homes: list[Home], handles: list[DeliveryHandle]) -> bool:
             return False
         handles.pop()
     return True
-
-
-def _accumulating(chosen: ProducerSettings) -> AccumulatorSettings:
-    return AccumulatorSettings(
-        batch_size=chosen.batch_size,
-        batch_messages=chosen.batch_num_messages,
-        linger_ms=chosen.linger_ms,
-        buffer_memory=chosen.buffer_memory,
-        buffer_messages=chosen.queue_buffering_max_messages,
-        delivery_timeout_ms=chosen.delivery_timeout_ms,
-    )
-
-
-def _sending(chosen: ProducerSettings) -> SenderSettings:
-    return SenderSettings(
-        acks=chosen.acks,
-        retries=chosen.retries,
-        retry_backoff_ms=chosen.retry_backoff_ms,
-        retry_backoff_max_ms=chosen.retry_backoff_max_ms,
-        delivery_timeout_ms=chosen.delivery_timeout_ms,
-        request_timeout_ms=chosen.request_timeout_ms,
-        max_in_flight=chosen.max_in_flight_requests_per_connection,
-        max_request_size=chosen.max_request_size,
-    )

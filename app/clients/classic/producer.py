@@ -23,6 +23,7 @@ from ..hooks import HookPath
 from ..opening import plugin_host
 from ..settings import read_settings
 from .choice import Whereabouts, find_out
+from .dispatch import RunDispatch
 from .hooks import ClassicHooks
 from .opening import classic_codec, classic_connector, classic_partitioner, make_directory, make_pool, open_coordination
 from .producer_settings import ClassicProducerSettings
@@ -151,15 +152,8 @@ class ClassicProducer(ProducerFace):
             self._classic_hooks = ClassicHooks(self, *handlers)
             self.shell.drive(self._classic_hooks.queue)
         elif not self._sync:
-            self._queue = RunQueue(
-                self.dispatch,
-                self.has_room,
-                self._progress,
-                batch_messages=chosen.batch_size,
-                queue_ms=chosen.queue_time,
-                lock=self._lock,
-            )
-            self.shell.drive(self._queue)
+            self._queue = RunQueue(batch_messages=chosen.batch_size, queue_ms=chosen.queue_time)
+            self.shell.drive(RunDispatch(self._queue, self._lock, self.dispatch, self.has_room, self._progress))
 
     def send(
         self,

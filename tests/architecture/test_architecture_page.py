@@ -1,0 +1,75 @@
+"""docs/architecture.md is true: each function on the ways is there, each room is named."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+STEP = re.compile(r"`([a-z_0-9/]+\.py):([\w.]+)`")
+WAYS = ["A produce", "A fetch", "A group join", "A classic produce", "A Spark read"]
+FILES_MAX = 8
+
+
+@pytest.fixture(scope="module")
+def page(checkout: Path) -> str:
+    return (checkout / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+def _ways(page: str) -> dict[str, str]:
+    ways = page.partition("## The ways\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^### (.+?)\n(.*?)(?=^### |\Z)", ways, re.DOTALL | re.MULTILINE))
+
+
+def _functions(path: Path) -> set[str]:
+    """The names of functions, methods as `Class.method`."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            found.update(f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef))
+    return found
+
+
+def test_each_function_on_a_way_is_there(checkout: Path, page: str) -> None:
+    steps = STEP.findall(page)
+    assert len(steps) > 35
+    gone = [f"{file}:{name}" for file, name in steps if not (checkout / file).is_file()]
+    gone += [
+        f"{file}:{name}"
+        for file, name in steps
+        if (checkout / file).is_file() and name not in _functions(checkout / file)
+    ]
+    assert gone == [], "the page names what has moved: " + ", ".join(gone)
+
+
+def test_a_way_is_seen_in_a_few_files(page: str) -> None:
+    ways = _ways(page)
+    assert list(ways) == WAYS
+    for name, way in ways.items():
+        steps = re.findall(r"^\d\. `([^:`]+):", way, re.MULTILINE)
+        assert 5 <= len(steps) <= FILES_MAX, name
+        assert len(set(steps)) >= 5, name
+
+
+def test_every_room_is_on_the_page(checkout: Path, page: str) -> None:
+    """As a line of the drawing: its own folder, indented below that of its parent."""
+    drawing = page.partition("## The rooms\n")[2].partition("\n## ")[0]
+    drawn: set[str] = set()
+    above: list[str] = []
+    for line in drawing.splitlines():
+        for match in re.finditer(r"(?:^|\s)([a-z_]+)/(?=\s|$)", line):
+            if match.start(1) == len(line) - len(line.lstrip()):
+                depth = match.start(1) // 2
+                above[depth:] = [match[1]]
+                drawn.add("/".join(above))
+            elif not line[: match.start()].rstrip(" ").endswith("/"):
+                break
+            else:
+                drawn.add("/".join([*above[:-1], match[1]]))
+    rooms = ("ports", "core", "adapters", "plugins", "app", "pipeline", "testing", "simulation")
+    there = {
+        str(path.parent.relative_to(checkout)) for room in rooms for path in (checkout / room).rglob("__init__.py")
+    }
+    assert drawn == there, f"missing: {sorted(there - drawn)}; gone: {sorted(drawn - there)}"

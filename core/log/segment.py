@@ -206,9 +206,9 @@ class Segment:
             positions = self._recent_positions
             position = positions[index]
             return position, (positions[index + 1] if index + 1 < len(positions) else self.size) - position
-        gap = next((gap for gap in self.gaps if gap.first_offset <= offset < gap.next_offset), None)
-        if gap is not None:
-            raise OffsetsDamaged(self.path, gap)
+        for gap in self.gaps:
+            if gap.first_offset <= offset < gap.next_offset:
+                raise OffsetsDamaged(self.path, gap)
         try:
             return self._locate(offset)
         except (IndexDamaged, BadBatch):
@@ -216,12 +216,12 @@ class Segment:
 
     def _locate(self, offset: int) -> tuple[int, int] | None:
         """By the index. What is found counts if the batch behind it begins where it should."""
-        base = self.base_offset
+        base, end = self.base_offset, self.next_offset
         entry = self.index.find(0, offset - base)
         delta, start = entry if entry is not None else (INT_MAX, 0)
         if entry is not None and not 0 <= start <= self.size - HEADER_SIZE:
             raise IndexDamaged(f"it points to position {start} of {self.size}")
-        passed = [gap for gap in self.gaps if start < gap.end and gap.next_offset <= offset]
+        passed = self.gaps and [gap for gap in self.gaps if start < gap.end and gap.next_offset <= offset]
         begin, expected, found = passed[-1].end if passed else start, -1, None
         for position, header in scan_batches(self.file, begin, self.size, chunk_bytes=LOOKUP_CHUNK_BYTES):
             if position == begin:
@@ -231,8 +231,8 @@ class Segment:
                 raise BadBatch(position, f"base offset {header.base_offset} where {expected} is expected")
             if found is not None:
                 return found
-            expected = header.next_offset
-            if expected > self.next_offset:
+            expected = header.base_offset + header.last_offset_delta + 1
+            if expected > end:
                 raise BadBatch(position, f"offsets up to {header.last_offset}, but the segment ends before")
             if expected > offset:
                 found = position, header.size
@@ -259,7 +259,8 @@ class Segment:
 
     def intact_until(self, position: int) -> int:
         """Where the damage behind a position begins, as far as it is known; else the segment's size."""
-        return next((gap.position for gap in self.gaps if gap.position >= position), self.size)
+        behind = self.gaps and [gap.position for gap in self.gaps if gap.position >= position]
+        return behind[0] if behind else self.size
 
     def batches(self, position: int = 0) -> BatchIterator:
         """The intact batches from the one at that position on. Raises `StorageError`."""

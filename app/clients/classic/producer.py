@@ -142,7 +142,7 @@ class ClassicProducer(ProducerFace):
         )
         self._machine = sender
         closed = ClosedError("the producer was closed before the message was sent")
-        self.shell.hanging_up += [lambda: sender.fail_parked(closed), pool.close, self._directory.close]
+        self.shell.hanging_up += [lambda: sender.fail_unplaced(closed), pool.close, self._directory.close]
 
     def _make_queue(self, handlers: tuple[EventHandler, CallbackHandler | None] | None) -> None:
         chosen = self.settings

@@ -38,7 +38,7 @@ class SendingSettings:
 
 
 @define
-class _Parked:
+class _Unplaced:
     """Runs of a topic that wait until the registries were read."""
 
     runs: list[Run] = field(factory=list)
@@ -80,7 +80,7 @@ class ProducerSender:
         self._choose = choose
         self._codec_for = codec_for
         self._settled = settled
-        self._parked: dict[str, _Parked] = {}
+        self._unplaced: dict[str, _Unplaced] = {}
         self.messages = 0
         """Given to `dispatch` and not settled."""
 
@@ -89,9 +89,9 @@ class ProducerSender:
         placed = []
         for run in runs:
             self.messages += run.count
-            parked = self._parked.get(run.topic)
-            if parked is not None:
-                parked.runs.append(run)
+            unplaced = self._unplaced.get(run.topic)
+            if unplaced is not None:
+                unplaced.runs.append(run)
                 continue
             try:
                 found = self._place(run)
@@ -101,13 +101,13 @@ class ProducerSender:
             if found:
                 placed.append(run)
             else:
-                self._park(run)
+                self._wait_for_registries(run)
         self._send(placed)
 
-    def fail_parked(self, error: BarnabasError) -> None:
+    def fail_unplaced(self, error: BarnabasError) -> None:
         """The producer closes."""
-        parked, self._parked = self._parked, {}
-        for each in parked.values():
+        unplaced, self._unplaced = self._unplaced, {}
+        for each in unplaced.values():
             self._settle(each.runs, error)
 
     # --- where
@@ -133,34 +133,34 @@ class ProducerSender:
             run.place = None if chosen is None else BrokerPartition(chosen, wish)
         return run.place is not None
 
-    def _park(self, run: Run) -> None:
-        self._parked[run.topic] = _Parked([run])
+    def _wait_for_registries(self, run: Run) -> None:
+        self._unplaced[run.topic] = _Unplaced([run])
         self._directory.learn(run.topic, lambda error: self._learnt(run.topic, error))
 
     def _learnt(self, topic: str, error: BarnabasError | None) -> None:
-        parked = self._parked.get(topic)
-        if parked is None:
+        unplaced = self._unplaced.get(topic)
+        if unplaced is None:
             return
-        parked.attempts += 1
-        over = parked.attempts > self._settings.zk_read_num_retries or isinstance(error, ClosedError)
+        unplaced.attempts += 1
+        over = unplaced.attempts > self._settings.zk_read_num_retries or isinstance(error, ClosedError)
         ready, failed = [], []
-        for number, run in enumerate(parked.runs):
+        for number, run in enumerate(unplaced.runs):
             try:
                 if self._place(run):
                     ready.append(run)
                 elif over:
                     failed.append((run, error or NoBrokersForPartition(_nobody(run))))
                 else:
-                    parked.runs = parked.runs[number:]
+                    unplaced.runs = unplaced.runs[number:]
                     break
             except BarnabasError as refusal:
                 failed.append((run, refusal))
         else:
-            del self._parked[topic]
+            del self._unplaced[topic]
         for run, reason in failed:
             self._settle([run], reason)
         self._send(ready)
-        if self._parked.get(topic) is parked:
+        if self._unplaced.get(topic) is unplaced:
             pause_ms = 0.0 if error is None else REREAD_PAUSE_MS
             self._scheduler.call_later(
                 pause_ms, lambda: self._directory.learn(topic, lambda error: self._learnt(topic, error))

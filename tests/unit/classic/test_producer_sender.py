@@ -432,8 +432,8 @@ def test_closing_fails_what_is_left() -> None:
     directory = PlainDirectory(t=[(0, 0)])
     bench = Bench(directory)
     bench.nodes[0].listener.close()
-    bench.send(run("t", b"waits"), run("u", b"parked"))
-    bench.sender.fail_parked(ClosedError("closed"))
+    bench.send(run("t", b"waits"), run("u", b"unplaced"))
+    bench.sender.fail_unplaced(ClosedError("closed"))
     bench.pool.close()
     bench.send(run("t", b"late"))
     assert bench.errors == [ClosedError] * 3

@@ -26,7 +26,7 @@ from .causes import Causes, said
 from .config import GroupConfig
 from .deadlines import Deadlines
 from .effects import Answer, Effects, Store, StoreReason, To
-from .member import Member, Roster, protocols_by_name
+from .member import Member, protocols_by_name
 from .members import REBALANCE, SYNC, Due, Members, answer_sync
 from .records import StoredGroup
 from .states import GroupState
@@ -45,6 +45,8 @@ class Group:
         self.causes = Causes()
         self._deadlines = Deadlines()
         self._members = Members(self._deadlines)
+        self.roster = self._members.roster
+        self.promised: AbstractSet[str] = self._members.promised
         self._agreed = Agreement()
         self._unsynced: set[str] = set()
         self._storing: Store | None = None
@@ -74,15 +76,6 @@ class Group:
         return group
 
     # --- what others may know
-
-    @property
-    def roster(self) -> Roster:
-        return self._members.roster
-
-    @property
-    def promised(self) -> AbstractSet[str]:
-        """Member ids that were given out with MEMBER_ID_REQUIRED and not used yet."""
-        return self._members.promised
 
     @property
     def generation(self) -> int:
@@ -477,7 +470,7 @@ class Group:
         if self.state is _DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self._members.identify(member_id, instance_id)
-        if error is ErrorCode.NONE and generation != self.generation:
+        if error is ErrorCode.NONE and generation != self._agreed.generation:
             return ErrorCode.ILLEGAL_GENERATION
         return error
 

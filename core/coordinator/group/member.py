@@ -116,6 +116,12 @@ class Roster:
         """How many wait for the answer to their join."""
         self.size_bytes = 0
 
+    def clear(self) -> None:
+        """Nobody is left."""
+        for each in (self._members, self._static, self._support):
+            each.clear()
+        self.waiting = self.size_bytes = 0
+
     def __len__(self) -> int:
         return len(self._members)
 

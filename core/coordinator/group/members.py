@@ -1,6 +1,5 @@
 """Who is in a group: what each waits for, and how long it may keep silent."""
 
-from collections.abc import Iterator
 from enum import IntEnum
 
 from ....ports.broker_api import JoinGroupResult, SyncGroupResult
@@ -33,12 +32,6 @@ class Members:
         self.promised: set[str] = set()
         """Member ids that were given out with MEMBER_ID_REQUIRED and not used yet."""
         self._deadlines = deadlines
-
-    def __iter__(self) -> Iterator[Member]:
-        return iter(self.roster)
-
-    def __len__(self) -> int:
-        return len(self.roster)
 
     def identify(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """NONE if there is this member, and nobody has taken its place."""
@@ -111,7 +104,7 @@ class Members:
         """All are told, and gone. Their deadlines are left to who clears those."""
         for member in self.roster:
             self.let_go(member, error, out)
-        self.roster = Roster()
+        self.roster.clear()
         self.promised.clear()
 
 

@@ -35,7 +35,7 @@ from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.transport import TransportError
-from .classic.service import ClassicService
+from .classic_service import ClassicService
 from .cluster import ClusterService
 from .configs import ConfigService
 from .epochs import EpochService

@@ -1,1 +1,1 @@
-"""The broker's side of the classic generation: its topics, its answers, its place in the registries."""
+"""The topics of the classic generation that a broker has."""

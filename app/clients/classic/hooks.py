@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ....ports.errors import BarnabasError
-from ..hooks import HookPath, QueueLimits
+from ..hooks import HookOwner, HookPath, QueueLimits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ....core.classic.producer.run import Run
     from ....core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem
-    from .producer import ClassicProducer
+    from ..handle import DeliveryHandle
+    from .producer_settings import ClassicProducerSettings
+    from .shell import ClassicShell
+
+
+class RunOwner(HookOwner, Protocol):
+    """What the hooks need of a `ClassicProducer`."""
+
+    @property
+    def settings(self) -> ClassicProducerSettings: ...
+
+    @property
+    def shell(self) -> ClassicShell: ...
+
+    def run_of(self, topic: str, value: Any, key: Any, partition: Any, headers: Any) -> Run: ...
+
+    def adopt(self, run: Run, handle: DeliveryHandle) -> None: ...
+
+    def dispatch(self, runs: Sequence[Run]) -> None: ...
+
+    def has_room(self) -> bool: ...
 
 
 class ClassicHooks(HookPath):
     """Encodes what an event handler sends on; each batch goes out as one, grouped by broker, topic and partition."""
 
-    def __init__(self, producer: ClassicProducer, events: EventHandler, callbacks: CallbackHandler | None) -> None:
+    def __init__(self, producer: RunOwner, events: EventHandler, callbacks: CallbackHandler | None) -> None:
         settings = producer.settings
         limits = QueueLimits(
             batch_messages=settings.batch_size,

@@ -1,7 +1,7 @@
 """ClassicProduce, ClassicFetch and ClassicOffsets (facts A3, A4). Everything is answered at once."""
 
-from ....core.replica.append import unwritable
-from ....ports.broker_api import (
+from ...core.replica.append import unwritable
+from ...ports.broker_api import (
     EARLIEST,
     LATEST,
     RANDOM_PARTITION,
@@ -18,11 +18,11 @@ from ....ports.broker_api import (
     ClassicProduceResultPartition,
     Reply,
 )
-from ....ports.error_codes import ErrorCode
-from ....ports.errors import ApiError
-from ....ports.storage import StorageError, size_of
-from ....ports.words import TopicPartition
-from ..state import BrokerState
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.storage import StorageError, size_of
+from ...ports.words import TopicPartition
+from .state import BrokerState
 
 ANSWER_BYTES_MAX = 2**31 - 2**20
 """Of all sets of one fetch: the length before the answer is a signed 32-bit number."""

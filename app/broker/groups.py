@@ -6,8 +6,11 @@ from typing import Any
 from ...core.coordinator.group.config import GroupConfig
 from ...core.coordinator.group.coordinator import GroupCoordinator
 from ...core.coordinator.group.counters import GroupCounters
+from ...core.coordinator.group.loading import Loading
 from ...core.coordinator.group.states import GroupState
 from ...core.coordinator.group.table import partition_of
+from ...core.coordinator.log import CoordinatorLog
+from ...core.coordinator.log_loader import LogLoader
 from ...core.replica.partition import Partition
 from ...ports.broker_api import (
     GROUP_COORDINATOR,
@@ -38,9 +41,6 @@ from ...ports.report import in_room
 from ...ports.words import TopicPartition
 from ..config import BrokerConfig
 from .internal_topics import OFFSETS_TOPIC
-from .offsets_loading import OffsetsLoader
-from .offsets_writer import OffsetsWriter
-from .produce import ProduceService
 from .state import BrokerState
 from .topics import TopicService
 
@@ -54,24 +54,41 @@ class GroupService:
     thread only.
     """
 
-    def __init__(self, state: BrokerState, topics: TopicService, produce: ProduceService) -> None:
+    def __init__(self, state: BrokerState, topics: TopicService) -> None:
         static = state.settings.static
         self._state = state
         self._topics = topics
-        self._writer = OffsetsWriter(state, produce)
+        self._log = CoordinatorLog(
+            OFFSETS_TOPIC,
+            state.replicas,
+            clock=state.clock,
+            scheduler=state.scheduler,
+            timeout_ms=static.offsets_commit_timeout_ms,
+            failed=state.failed,
+        )
         self.coordinator = GroupCoordinator(
             config=_group_config(static),
             partition_count=static.offsets_topic_num_partitions,
             clock=state.clock,
             scheduler=state.scheduler,
             entropy=state.entropy,
-            append=self._writer.append,
+            append=self._log.append,
             knows=self._knows,
             report=in_room(state.report, "core.coordinator"),
             counters=_counters(state.metrics),
             steps=state.steps,
         )
-        self._loader = OffsetsLoader(state, self.coordinator, self._loaded)
+        self._loader = LogLoader(
+            state.replicas,
+            self.coordinator.begin_load,
+            self._loaded,
+            codecs=state.logs.codecs,
+            clock=state.clock,
+            scheduler=state.scheduler,
+            slice_bytes=static.offsets_load_buffer_size,
+            report=state.report,
+            failed=state.failed,
+        )
         self._deleted: set[TopicPartition] = set()
         """Partitions that have gone while some groups, which may have positions in them, were not there."""
         self._is_started = self._is_closed = False
@@ -110,9 +127,9 @@ class GroupService:
             return
         self._is_closed = True
         self._loader.close()
-        self._writer.flush()
+        self._log.flush()
         self.coordinator.close()
-        self._writer.close()
+        self._log.close()
 
     # --- FindCoordinator
 
@@ -171,13 +188,14 @@ class GroupService:
                 self.coordinator.unload(each.partition)
             return
         self.coordinator.partitions_deleted(partitions)
-        self._writer.flush()  # before the topic's name is free again
+        self._log.flush()  # before the topic's name is free again
         if self._loader.is_busy or not self._is_started:
             self._deleted.update(partitions)
 
-    def _loaded(self, number: int) -> None:
+    def _loaded(self, loading: Loading) -> None:
+        self.coordinator.loaded(loading)
         if self._deleted:
-            self.coordinator.partitions_deleted(self._deleted, kept_in=number)
+            self.coordinator.partitions_deleted(self._deleted, kept_in=loading.partition)
         self._forget_deleted()
 
     def _forget_deleted(self) -> None:
@@ -225,7 +243,7 @@ def _counters(metrics: Metrics) -> GroupCounters:
     )
 
 
-def _show(metrics: Metrics, coordinator: GroupCoordinator, loader: OffsetsLoader) -> None:
+def _show(metrics: Metrics, coordinator: GroupCoordinator, loader: LogLoader[Loading]) -> None:
     """The same for what is read when asked for (GroupMetadataManager)."""
     prefix = "kafka_coordinator_group_groupmetadatamanager"
     metrics.gauge(f"{prefix}_numgroups", "Groups.", coordinator.group_count)

@@ -3,16 +3,12 @@
 from attrs import evolve
 
 from ...core.coordinator.group.config import GroupConfig
-from ...ports.broker_api import Caller, Origin
 from ...ports.broker_api.topics import NewTopic
 from ..config import BrokerConfig
 from ..config.classic import FORMAT_KEY, V2
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-
-ITSELF = Caller(origin=Origin.BROKER)
-"""The broker, where it asks itself."""
 
 _RECORD_MAX_BYTES = GroupConfig().group_record_max_bytes + 8 * 1024 * 1024
 """The largest batch: one group, with the names of its members."""

@@ -70,10 +70,9 @@ class BrokerService:
         classic = ClassicService(state)
         producers = ProducerService(state)
         replicas = ReplicaService(state)
-        produce = ProduceService(state)
-        self.groups = GroupService(state, topics, produce)
+        self.groups = GroupService(state, topics)
         self._handlers: dict[type[Request[Any]], Handler] = {
-            Produce: produce.handle,
+            Produce: ProduceService(state).handle,
             Fetch: FetchService(state).handle,
             ListOffsets: ListOffsetsService(state).handle,
             Metadata: MetadataService(state, topics).handle,

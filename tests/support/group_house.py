@@ -9,7 +9,7 @@ from support.log_lines import warnings_of
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.coordinator.group.config import GroupConfig
 from barnabas.core.coordinator.group.coordinator import GroupCoordinator
-from barnabas.core.coordinator.group.runtime import Record
+from barnabas.core.coordinator.log import Record
 from barnabas.ports.broker_api import (
     Caller,
     DeleteGroups,

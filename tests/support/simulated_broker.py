@@ -26,6 +26,7 @@ from barnabas.ports.broker_api import (
     FetchPartition,
     FetchResult,
     NewTopic,
+    Origin,
     Produce,
     ProducePartition,
     ProduceResult,
@@ -38,6 +39,8 @@ from barnabas.ports.errors import BarnabasError
 
 ResultT = TypeVar("ResultT")
 HERE = Caller(client_id="test", host="127.0.0.1", connection=1)
+ITSELF = Caller(origin=Origin.BROKER)
+"""The broker, where it asks itself."""
 
 
 class SimulatedBroker:

@@ -19,9 +19,10 @@ from ....ports.broker_api import (
 from ....ports.error_codes import ErrorCode
 from ....ports.words import TopicPartition
 from ...traffic.steps import Steps
+from ..log import Record
 from .entry import GroupEntry
 from .records import LONG_MAX, STRING_BYTES_MAX, StoredOffset, encode_group_key, encode_offset, encode_offset_key
-from .runtime import GroupRuntime, Record, commit_error
+from .runtime import GroupRuntime, commit_error
 from .states import GroupState
 from .subscription import CONSUMER_PROTOCOL
 

@@ -10,6 +10,7 @@ from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.scheduler import Scheduler
+from ..log import Record
 from .config import GroupConfig
 from .counters import GroupCounters
 from .effects import Answer, Effect, Effects, Store
@@ -21,9 +22,6 @@ from .records import encode_group, encode_group_key
 from .states import GroupState
 from .table import GroupTable
 from .telling import rebalance
-
-Record = tuple[bytes, bytes | None]
-"""Key and value; None is a tombstone."""
 
 Append = Callable[[int, Sequence[Record], Callable[[ErrorCode], None]], None]
 """Append these records as one batch to that partition of `__consumer_offsets`, with acks=all. Never raises. The

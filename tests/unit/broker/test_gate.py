@@ -6,10 +6,9 @@ import pytest
 from support.kafka_frames import request_frame
 from support.kafka_pair import PairConnection
 from support.kafka_samples import SAMPLES
-from support.simulated_broker import SimulatedBroker, produce
+from support.simulated_broker import ITSELF, SimulatedBroker, produce
 
 from barnabas.adapters.wire_kafka import KafkaServer
-from barnabas.app.broker.internal_topics import ITSELF
 from barnabas.ports.broker_api import (
     ANONYMOUS,
     Caller,
@@ -95,7 +94,6 @@ def test_the_broker_itself_is_asked_about_too() -> None:
     rule.asked.clear()
     broker.ask(produce("t", b"x"), ITSELF)
     assert [caller for _, caller in rule.asked] == [ITSELF]
-    assert ITSELF.origin is Origin.BROKER
     broker.stop()
 
 

@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-from support.simulated_broker import SimulatedBroker
+from support.simulated_broker import ITSELF, SimulatedBroker
 
-from barnabas.app.broker.internal_topics import ITSELF
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.ports.broker_api import Produce, ProducePartition

@@ -14,9 +14,8 @@ from support.group_requests import (
     place_of,
     stable,
 )
-from support.simulated_broker import SimulatedBroker, batch
+from support.simulated_broker import ITSELF, SimulatedBroker, batch
 
-from barnabas.app.broker.internal_topics import ITSELF
 from barnabas.core.coordinator.group.records import encode_offset_key
 from barnabas.core.log.log import Log
 from barnabas.core.message.batch_header import HEADER_SIZE

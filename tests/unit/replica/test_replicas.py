@@ -4,100 +4,22 @@ from collections.abc import Sequence
 
 import pytest
 from support.batches import put
+from support.replica_house import ME, OTHER, ReplicaHouse
 from support.simulated_broker import batch
 
-from barnabas.adapters.metrics_memory import MemoryMetrics
-from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
-from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.core.cluster.topics import PartitionState
 from barnabas.core.log.config import LogConfig
-from barnabas.core.log.manager import LogManager
-from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.message_set import MessageSet
 from barnabas.core.replica.isolation import FetchIsolation
-from barnabas.core.replica.partition import Partition
-from barnabas.core.replica.replicas import AssignedReplica, Replicas
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.plugins.builtin.deletion import KeepAll
-from barnabas.ports.broker_api import (
-    FetchPartition,
-    FetchResultPartition,
-    ProducePartition,
-    ProduceResultPartition,
-)
+from barnabas.ports.broker_api import FetchResultPartition, ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition
 
-ME, OTHER = 1, 2
-
-
-class House:
-    """Broker 1; broker 2 follows where a partition has it."""
-
-    def __init__(self, config: LogConfig | None = None) -> None:
-        self.clock = ManualClock()
-        self.scheduler = ManualScheduler(self.clock)
-        self.metrics = MemoryMetrics()
-        self.reports: list[str] = []
-        self.logs = LogManager(
-            [MemoryLogDir(MemoryDisk(now_ms=self.clock.now_ms))],
-            clock=self.clock,
-            scheduler=self.scheduler,
-            config_for=lambda _: config or LogConfig(),
-            codecs=NO_CODECS,
-            policy_for=lambda _: KeepAll(),
-            report=self.reports.append,
-            entropy=SeededEntropy(1),
-        )
-        self.logs.load()
-        self.replicas = Replicas(
-            broker_id=ME,
-            logs=self.logs,
-            clock=self.clock,
-            scheduler=self.scheduler,
-            metrics=self.metrics,
-            unknown=lambda topic, number: ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no {topic}-{number}"),
-            report=self.reports.append,
-        )
-
-    def open(self, topic: str = "t", *, replicas: Sequence[int] = (ME,)) -> Partition:
-        key = TopicPartition(topic, 0)
-        state = PartitionState(leader=ME, leader_epoch=0, isr=tuple(replicas))
-        self.replicas.reopen([AssignedReplica(key=key, topic_id=bytes(16), replicas=replicas, state=state)])
-        return self.replicas.partitions[key]
-
-    def append(
-        self, topic: str = "t", *, acks: int = -1, timeout_ms: float = 1000, allows_internal: bool = False
-    ) -> list[ProduceResultPartition]:
-        """The list gets the outcome, now or later."""
-        told: list[ProduceResultPartition] = []
-
-        def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:
-            assert not isinstance(results, ApiError)
-            told.extend(results)
-
-        entry = ProducePartition(topic, 0, batch(b"x"))
-        self.replicas.append([entry], done, acks=acks, timeout_ms=timeout_ms, allows_internal=allows_internal)
-        return told
-
-    def read(
-        self, isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK, *, offset: int = 0, max_wait_ms: float = 0
-    ) -> list[FetchResultPartition]:
-        told: list[FetchResultPartition] = []
-
-        def done(results: Sequence[FetchResultPartition] | ApiError) -> None:
-            assert not isinstance(results, ApiError)
-            told.extend(results)
-
-        entry = FetchPartition("t", 0, offset, 1 << 20)
-        self.replicas.read([entry], done, max_bytes=1 << 20, max_wait_ms=max_wait_ms, isolation=isolation)
-        return told
-
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def house() -> ReplicaHouse:
+    return ReplicaHouse()
 
 
 def codes(told: Sequence[ProduceResultPartition | FetchResultPartition]) -> list[ErrorCode]:
@@ -111,7 +33,7 @@ def count(result: FetchResultPartition) -> int:
 # --- coming and going
 
 
-def test_whoever_listens_is_told_in_turn(house: House) -> None:
+def test_whoever_listens_is_told_in_turn(house: ReplicaHouse) -> None:
     told: list[tuple[int, str, object]] = []
 
     def listen(number: int) -> None:
@@ -133,7 +55,7 @@ def test_whoever_listens_is_told_in_turn(house: House) -> None:
     assert house.logs.get(key) is None
 
 
-def test_what_is_not_here_is_refused_by_name(house: House) -> None:
+def test_what_is_not_here_is_refused_by_name(house: ReplicaHouse) -> None:
     assert house.append()[0].error_message == "no t-0"
     with pytest.raises(ApiError, match="no t-0"):
         house.replicas.led("t", 0)
@@ -142,7 +64,7 @@ def test_what_is_not_here_is_refused_by_name(house: House) -> None:
         house.replicas.led("t", 0)
 
 
-def test_whoever_waits_for_a_partition_that_goes_is_answered(house: House) -> None:
+def test_whoever_waits_for_a_partition_that_goes_is_answered(house: ReplicaHouse) -> None:
     key = house.open(replicas=(ME, OTHER)).topic_partition
     appended, read = house.append(), house.read(offset=0, max_wait_ms=500)
     assert (appended, read) == ([], [])
@@ -155,7 +77,7 @@ def test_whoever_waits_for_a_partition_that_goes_is_answered(house: House) -> No
 # --- append
 
 
-def test_acks_all_is_answered_when_the_in_sync_replicas_have_it(house: House) -> None:
+def test_acks_all_is_answered_when_the_in_sync_replicas_have_it(house: ReplicaHouse) -> None:
     partition = house.open(replicas=(ME, OTHER))
     waiting, at_once = house.append(), house.append(acks=1)
     assert (waiting, codes(at_once)) == ([], [ErrorCode.NONE])
@@ -164,7 +86,7 @@ def test_acks_all_is_answered_when_the_in_sync_replicas_have_it(house: House) ->
     assert [(each.error, each.base_offset) for each in waiting] == [(ErrorCode.NONE, 0)]
 
 
-def test_acks_all_does_not_wait_for_ever(house: House) -> None:
+def test_acks_all_does_not_wait_for_ever(house: ReplicaHouse) -> None:
     house.open(replicas=(ME, OTHER))
     waiting = house.append(timeout_ms=100)
     house.scheduler.advance(99)
@@ -173,14 +95,14 @@ def test_acks_all_does_not_wait_for_ever(house: House) -> None:
     assert codes(waiting) == [ErrorCode.REQUEST_TIMED_OUT]
 
 
-def test_topics_of_the_broker_itself_are_open_to_itself_alone(house: House) -> None:
+def test_topics_of_the_broker_itself_are_open_to_itself_alone(house: ReplicaHouse) -> None:
     house.open("__transaction_state")
     assert codes(house.append("__transaction_state")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert codes(house.append("__transaction_state", allows_internal=True)) == [ErrorCode.NONE]
 
 
 def test_an_append_that_is_to_be_durable_waits_for_the_disk() -> None:
-    house = House(LogConfig(flush_messages=1))
+    house = ReplicaHouse(LogConfig(flush_messages=1))
     partition = house.open()
     waiting, unasked = house.append(acks=1), house.append(acks=0)
     assert (waiting, codes(unasked)) == ([], [ErrorCode.NONE])
@@ -196,7 +118,7 @@ def test_an_append_that_is_to_be_durable_waits_for_the_disk() -> None:
     ("isolation", "seen"),
     [(FetchIsolation.LOG_END, 3), (FetchIsolation.HIGH_WATERMARK, 1), (FetchIsolation.TXN_COMMITTED, 1)],
 )
-def test_a_follower_sees_what_consumers_do_not_see_yet(house: House, isolation: FetchIsolation, seen: int) -> None:
+def test_a_follower_sees_what_consumers_do_not_see(house: ReplicaHouse, isolation: FetchIsolation, seen: int) -> None:
     partition = house.open(replicas=(ME, OTHER))
     for _ in range(3):
         put(partition.log, b"x")
@@ -205,7 +127,7 @@ def test_a_follower_sees_what_consumers_do_not_see_yet(house: House, isolation: 
     assert (count(result), result.high_watermark) == (seen, 1)
 
 
-def test_a_follower_waits_for_appends_and_a_consumer_for_the_high_watermark(house: House) -> None:
+def test_a_follower_waits_for_appends_and_a_consumer_for_the_high_watermark(house: ReplicaHouse) -> None:
     partition = house.open(replicas=(ME, OTHER))
     follower = house.read(FetchIsolation.LOG_END, max_wait_ms=500)
     consumer = house.read(max_wait_ms=500)
@@ -219,7 +141,7 @@ def test_a_follower_waits_for_appends_and_a_consumer_for_the_high_watermark(hous
 
 
 def test_what_a_compacted_topic_holds_is_not_deleted_by_offset() -> None:
-    house = House(LogConfig(cleanup_policy=frozenset({"compact"})))
+    house = ReplicaHouse(LogConfig(cleanup_policy=frozenset({"compact"})))
     house.open()
     with pytest.raises(ApiError, match="does not include delete"):
         house.replicas.delete_records("t", 0, -1)

@@ -1,16 +1,19 @@
-"""How the group coordinator's records come into `__consumer_offsets`."""
+"""What a coordinator writes into the internal topic that keeps its state."""
 
 from collections.abc import Callable, Sequence
 
-from ...core.coordinator.group.runtime import Record
-from ...core.message.batch_writer import encode_columns
-from ...ports.broker_api import Produce, ProducePartition, ProduceResult
+from ...ports.broker_api import ProducePartition, ProduceResultPartition
+from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, BarnabasError
+from ...ports.errors import ApiError
+from ...ports.scheduler import Scheduler
 from ...ports.words import TopicPartition
-from .internal_topics import ITSELF, OFFSETS_TOPIC
-from .produce import ProduceService
-from .state import BrokerState
+from ..message.batch_writer import encode_columns
+from ..replica.append import ALL_IN_SYNC
+from ..replica.replicas import Replicas
+
+Record = tuple[bytes, bytes | None]
+"""Key and value; None is a tombstone."""
 
 Done = Callable[[ErrorCode], None]
 _Append = tuple[Sequence[Record], Done]
@@ -20,24 +23,43 @@ _BATCH_OVERHEAD = 61
 _RECORD_OVERHEAD = 25
 
 
-class OffsetsWriter:
-    """Appends with acks=all; what is to be written in one turn of the owner thread goes together, so that a burst of
-    commits costs few batches. Owner thread only."""
+class CoordinatorLog:
+    """Appends with acks=all to the partitions of one internal topic; what is to be written in one turn of the owner
+    thread goes together, so that a burst of commits costs few batches. Owner thread only.
 
-    def __init__(self, state: BrokerState, produce: ProduceService) -> None:
-        self._state = state
-        self._produce = produce
-        self._timeout_ms = state.settings.static.offsets_commit_timeout_ms
+    `failed` is told of what should not have happened.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        replicas: Replicas,
+        *,
+        clock: Clock,
+        scheduler: Scheduler,
+        timeout_ms: float,
+        failed: Callable[[str, BaseException], None],
+    ) -> None:
+        self._topic = topic
+        self._replicas = replicas
+        self._clock = clock
+        self._scheduler = scheduler
+        self._timeout_ms = timeout_ms
+        self._failed = failed
         self._waiting: dict[int, list[_Append]] = {}
         self._is_closed = False
 
     def append(self, partition: int, records: Sequence[Record], done: Done) -> None:
-        """See `core.coordinator.group.runtime.Append`."""
+        """Append these records to a partition, in one batch with what else comes in this turn. Never raises.
+
+        `done` is told exactly once, on the owner thread: NONE when the in-sync replicas have them. Appends to one
+        partition come into the log in the order of the calls.
+        """
         if self._is_closed:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         if not self._waiting:
-            self._state.scheduler.call_soon(self.flush)
+            self._scheduler.call_soon(self.flush)
         self._waiting.setdefault(partition, []).append((records, done))
 
     def flush(self) -> None:
@@ -54,7 +76,7 @@ class OffsetsWriter:
 
     def _portions(self, partition: int, appends: list[_Append]) -> list[list[_Append]]:
         """What goes into one batch each, in the order of the calls."""
-        leader = self._state.replicas.partitions.get(TopicPartition(OFFSETS_TOPIC, partition))
+        leader = self._replicas.partitions.get(TopicPartition(self._topic, partition))
         most = _TOGETHER_BYTES if leader is None else min(_TOGETHER_BYTES, leader.log.config.max_message_bytes)
         portions: list[list[_Append]] = []
         left = 0
@@ -76,21 +98,21 @@ class OffsetsWriter:
             for _, done in appends:
                 done(error)
 
-        def replied(result: ProduceResult | BarnabasError) -> None:
-            tell(ErrorCode.UNKNOWN_SERVER_ERROR if isinstance(result, BarnabasError) else result.partitions[0].error)
+        def replied(results: Sequence[ProduceResultPartition] | ApiError) -> None:
+            tell(results.code if isinstance(results, ApiError) else results[0].error)
 
         records = [record for portion, _ in appends for record in portion]
         try:
             batch = encode_columns(
                 [value for _, value in records],
                 keys=[key for key, _ in records],
-                now_ms=self._state.clock.now_ms(),
+                now_ms=self._clock.now_ms(),
             )
-            entry = ProducePartition(OFFSETS_TOPIC, partition, memoryview(batch))
-            self._produce.handle(Produce(partitions=[entry], acks=-1, timeout_ms=self._timeout_ms), ITSELF, replied)
+            entry = ProducePartition(self._topic, partition, memoryview(batch))
+            self._replicas.append([entry], replied, acks=ALL_IN_SYNC, timeout_ms=self._timeout_ms, allows_internal=True)
         except ApiError as error:
             tell(error.code)
         except Exception as error:  # noqa: BLE001  reported; members wait for an answer
-            self._state.failed(f"appending to {OFFSETS_TOPIC}-{partition}", error)
+            self._failed(f"appending to {self._topic}-{partition}", error)
             if not told:
                 tell(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,30 +1,41 @@
-"""How the group coordinator comes to know what `__consumer_offsets` says."""
+"""How a coordinator comes to know what the internal topic that keeps its state says."""
 
 from collections import deque
 from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
-from ...core.coordinator.group.coordinator import GroupCoordinator
-from ...core.coordinator.group.loading import Loading
-from ...core.log.damage import OffsetsDamaged
-from ...core.message.batch_header import BatchHeader, parse_header
-from ...core.message.batch_reader import Columns, decode_columns
-from ...core.message.codec import Codecs
-from ...core.message.plain_batches import take_plain
-from ...core.replica.partition import Partition
+from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.scheduler import Outcome
+from ...ports.scheduler import Outcome, Scheduler
 from ...ports.storage import Region
 from ...ports.words import Buffer
-from .state import BrokerState
+from ..log.damage import OffsetsDamaged
+from ..message.batch_header import BatchHeader, parse_header
+from ..message.batch_reader import Columns, decode_columns
+from ..message.codec import Codecs
+from ..message.plain_batches import take_plain
+from ..replica.partition import Partition
+from ..replica.replicas import Replicas
 
 _RETRY_MS = 1000.0
 
 
-class _Reading:
+class TakesRecords(Protocol):
+    """What a coordinator fills with the records of one partition."""
+
+    def add(self, key: bytes | None, value: bytes | None) -> None:
+        """The next record. Any thread, one at a time."""
+        ...
+
+
+TakesT = TypeVar("TakesT", bound=TakesRecords)
+
+
+class _Reading(Generic[TakesT]):
     """One partition on its way into memory."""
 
-    def __init__(self, partition: Partition, loading: Loading, now_ms: float) -> None:
+    def __init__(self, partition: Partition, loading: TakesT, now_ms: float) -> None:
         self.partition = partition
         self.loading = loading
         self.offset = partition.log.log_start_offset
@@ -107,18 +118,36 @@ def _header(data: memoryview) -> BatchHeader | None:
         return None
 
 
-class OffsetsLoader:
+class LogLoader(Generic[TakesT]):
     """Reads partitions one after the other, a slice at a time, off the owner thread. Owner thread only.
 
-    `loaded` is told the number of each partition that has been read.
+    `begin` is asked for what to fill with the records of a partition (by its number), `ended` told when it has all.
+    `report` takes lines for the broker's log, `failed` is told of what should not have happened.
     """
 
-    def __init__(self, state: BrokerState, coordinator: GroupCoordinator, loaded: Callable[[int], None]) -> None:
-        self._state = state
-        self._coordinator = coordinator
-        self._loaded = loaded
-        self._slice_bytes = state.settings.static.offsets_load_buffer_size
-        self._waiting: deque[_Reading] = deque()
+    def __init__(
+        self,
+        replicas: Replicas,
+        begin: Callable[[int], TakesT],
+        ended: Callable[[TakesT], None],
+        *,
+        codecs: Codecs,
+        clock: Clock,
+        scheduler: Scheduler,
+        slice_bytes: int,
+        report: Callable[[str], None],
+        failed: Callable[[str, BaseException], None],
+    ) -> None:
+        self._replicas = replicas
+        self._begin = begin
+        self._ended = ended
+        self._codecs = codecs
+        self._clock = clock
+        self._scheduler = scheduler
+        self._slice_bytes = slice_bytes
+        self._report = report
+        self._tell_failed = failed
+        self._waiting: deque[_Reading[TakesT]] = deque()
         self._retrying = 0
         self._is_closed = False
         self.longest_ms = 0.0
@@ -131,8 +160,8 @@ class OffsetsLoader:
 
     def load(self, partition: Partition) -> None:
         """This broker leads the partition now."""
-        loading = self._coordinator.begin_load(partition.topic_partition.partition)
-        reading = _Reading(partition, loading, self._state.clock.monotonic_ms())
+        loading = self._begin(partition.topic_partition.partition)
+        reading = _Reading(partition, loading, self._clock.monotonic_ms())
         if reading.offset >= partition.log.log_end_offset:
             self._end(reading)
             return
@@ -167,8 +196,8 @@ class OffsetsLoader:
             self._offload(reading, records)
             return
 
-    def _offload(self, reading: _Reading, records: Buffer | Region) -> None:
-        codecs = self._state.logs.codecs
+    def _offload(self, reading: _Reading[TakesT], records: Buffer | Region) -> None:
+        codecs = self._codecs
 
         def done(outcome: Outcome[None]) -> None:
             if isinstance(outcome.error, ApiError):
@@ -177,14 +206,14 @@ class OffsetsLoader:
                 self._failed(reading, outcome.error)
             self._go_on()
 
-        self._state.scheduler.offload(lambda: reading.take(records, codecs), done)
+        self._scheduler.offload(lambda: reading.take(records, codecs), done)
 
-    def _failed(self, reading: _Reading, error: BaseException) -> None:
-        """The storage does not give it now; until it does, the groups in it are loading."""
+    def _failed(self, reading: _Reading[TakesT], error: BaseException) -> None:
+        """The storage does not give it now; until it does, what is in it is loading."""
         self._waiting.popleft()
         if self._is_closed or self._is_gone(reading):
             return
-        self._state.failed(f"loading {reading.partition.topic_partition}", error)
+        self._tell_failed(f"loading {reading.partition.topic_partition}", error)
         self._retrying += 1
 
         def again() -> None:
@@ -192,15 +221,14 @@ class OffsetsLoader:
             if not self._is_closed and not self._is_gone(reading):
                 self.load(reading.partition)
 
-        self._state.scheduler.call_later(_RETRY_MS, again)
+        self._scheduler.call_later(_RETRY_MS, again)
 
-    def _end(self, reading: _Reading) -> None:
+    def _end(self, reading: _Reading[TakesT]) -> None:
         for damage in reading.damage:
-            self._state.report(f"{reading.partition.topic_partition}: left out {damage}")
-        self.longest_ms = max(self.longest_ms, self._state.clock.monotonic_ms() - reading.began_ms)
-        self._coordinator.loaded(reading.loading)
-        self._loaded(reading.loading.partition)
+            self._report(f"{reading.partition.topic_partition}: left out {damage}")
+        self.longest_ms = max(self.longest_ms, self._clock.monotonic_ms() - reading.began_ms)
+        self._ended(reading.loading)
 
-    def _is_gone(self, reading: _Reading) -> bool:
+    def _is_gone(self, reading: _Reading[TakesT]) -> bool:
         """The partition is not here any more."""
-        return self._state.replicas.partitions.get(reading.partition.topic_partition) is not reading.partition
+        return self._replicas.partitions.get(reading.partition.topic_partition) is not reading.partition

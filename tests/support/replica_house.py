@@ -1,0 +1,91 @@
+"""The replicas of a broker without the broker: what core/replica and the coordinators need, on a disk in memory."""
+
+from collections.abc import Sequence
+
+from support.simulated_broker import batch
+
+from barnabas.adapters.metrics_memory import MemoryMetrics
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
+from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.core.cluster.topics import PartitionState
+from barnabas.core.log.config import LogConfig
+from barnabas.core.log.manager import LogManager
+from barnabas.core.message.codec import NO_CODECS
+from barnabas.core.replica.isolation import FetchIsolation
+from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.replicas import AssignedReplica, Replicas
+from barnabas.plugins.builtin.deletion import KeepAll
+from barnabas.ports.broker_api import (
+    FetchPartition,
+    FetchResultPartition,
+    ProducePartition,
+    ProduceResultPartition,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+from barnabas.ports.words import TopicPartition
+
+ME, OTHER = 1, 2
+
+
+class ReplicaHouse:
+    """Broker 1; broker 2 follows where a partition has it."""
+
+    def __init__(self, config: LogConfig | None = None) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.metrics = MemoryMetrics()
+        self.reports: list[str] = []
+        self.logs = LogManager(
+            [MemoryLogDir(MemoryDisk(now_ms=self.clock.now_ms))],
+            clock=self.clock,
+            scheduler=self.scheduler,
+            config_for=lambda _: config or LogConfig(),
+            codecs=NO_CODECS,
+            policy_for=lambda _: KeepAll(),
+            report=self.reports.append,
+            entropy=SeededEntropy(1),
+        )
+        self.logs.load()
+        self.replicas = Replicas(
+            broker_id=ME,
+            logs=self.logs,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            metrics=self.metrics,
+            unknown=lambda topic, number: ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no {topic}-{number}"),
+            report=self.reports.append,
+        )
+
+    def open(self, topic: str = "t", *, replicas: Sequence[int] = (ME,)) -> Partition:
+        key = TopicPartition(topic, 0)
+        state = PartitionState(leader=ME, leader_epoch=0, isr=tuple(replicas))
+        self.replicas.reopen([AssignedReplica(key=key, topic_id=bytes(16), replicas=replicas, state=state)])
+        return self.replicas.partitions[key]
+
+    def append(
+        self, topic: str = "t", *, acks: int = -1, timeout_ms: float = 1000, allows_internal: bool = False
+    ) -> list[ProduceResultPartition]:
+        """The list gets the outcome, now or later."""
+        told: list[ProduceResultPartition] = []
+
+        def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:
+            assert not isinstance(results, ApiError)
+            told.extend(results)
+
+        entry = ProducePartition(topic, 0, batch(b"x"))
+        self.replicas.append([entry], done, acks=acks, timeout_ms=timeout_ms, allows_internal=allows_internal)
+        return told
+
+    def read(
+        self, isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK, *, offset: int = 0, max_wait_ms: float = 0
+    ) -> list[FetchResultPartition]:
+        told: list[FetchResultPartition] = []
+
+        def done(results: Sequence[FetchResultPartition] | ApiError) -> None:
+            assert not isinstance(results, ApiError)
+            told.extend(results)
+
+        entry = FetchPartition("t", 0, offset, 1 << 20)
+        self.replicas.read([entry], done, max_bytes=1 << 20, max_wait_ms=max_wait_ms, isolation=isolation)
+        return told

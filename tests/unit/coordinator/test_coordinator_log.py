@@ -1,0 +1,140 @@
+"""An internal topic as a coordinator keeps its state in it: whichever topic, whichever coordinator."""
+
+from collections.abc import Iterator
+
+import pytest
+from support.batches import bytes_of
+from support.replica_house import ME, OTHER, ReplicaHouse
+
+from barnabas.core.coordinator.log import CoordinatorLog
+from barnabas.core.coordinator.log_loader import LogLoader
+from barnabas.core.message.batch_header import parse_header
+from barnabas.core.message.codec import NO_CODECS
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.words import TopicPartition
+
+TOPIC = "__transaction_state"
+NONE = ErrorCode.NONE
+
+
+class Kept:
+    """What one partition says."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.values: dict[bytes | None, bytes | None] = {}
+
+    def add(self, key: bytes | None, value: bytes | None) -> None:
+        self.values[key] = value
+
+
+class Keeper:
+    """A coordinator's end of the topic."""
+
+    def __init__(self) -> None:
+        self.house = ReplicaHouse()
+        self.failures: list[str] = []
+        self.told: list[tuple[str, ErrorCode]] = []
+        self.ended: list[Kept] = []
+        house = self.house
+        self.log = CoordinatorLog(
+            TOPIC,
+            house.replicas,
+            clock=house.clock,
+            scheduler=house.scheduler,
+            timeout_ms=1000,
+            failed=lambda what, _: self.failures.append(what),
+        )
+        self.loader = LogLoader(
+            house.replicas,
+            Kept,
+            self.ended.append,
+            codecs=NO_CODECS,
+            clock=house.clock,
+            scheduler=house.scheduler,
+            slice_bytes=100,
+            report=house.reports.append,
+            failed=lambda what, _: self.failures.append(what),
+        )
+
+    def append(self, name: str, *records: tuple[bytes, bytes | None]) -> None:
+        self.log.append(0, records, lambda error: self.told.append((name, error)))
+
+
+@pytest.fixture
+def keeper() -> Iterator[Keeper]:
+    made = Keeper()
+    yield made
+    assert made.failures == []
+
+
+def test_what_comes_in_one_turn_is_one_batch_in_order(keeper: Keeper) -> None:
+    partition = keeper.house.open(TOPIC)
+    keeper.append("a", (b"k", b"1"), (b"l", b"1"))
+    keeper.append("b", (b"k", b"2"))
+    assert (keeper.told, partition.log.log_end_offset) == ([], 0)
+    keeper.house.scheduler.run_pending()
+    assert keeper.told == [("a", NONE), ("b", NONE)]
+    assert parse_header(memoryview(bytes_of(partition.log, 0))).next_offset == 3, "the first batch has all"
+    assert partition.log.log_end_offset == 3
+
+
+def test_it_is_told_when_the_in_sync_replicas_have_it_or_never_will(keeper: Keeper) -> None:
+    partition = keeper.house.open(TOPIC, replicas=(ME, OTHER))
+    keeper.append("a", (b"k", b"1"))
+    keeper.house.scheduler.run_pending()
+    assert keeper.told == []
+    partition.replica_reached(OTHER, 1)
+    keeper.house.replicas.purgatory.check(partition.topic_partition)
+    assert keeper.told == [("a", NONE)]
+    keeper.append("b", (b"k", b"2"))
+    keeper.house.scheduler.advance(1000)
+    assert keeper.told[1:] == [("b", ErrorCode.REQUEST_TIMED_OUT)]
+
+
+def test_a_partition_that_is_not_here_and_a_log_that_is_closed(keeper: Keeper) -> None:
+    keeper.append("nowhere", (b"k", b"1"))
+    keeper.log.close()
+    keeper.append("late", (b"k", b"1"))
+    assert keeper.told == [
+        ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("late", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ]
+
+
+def test_a_coordinator_that_raises_at_the_answer_is_reported() -> None:
+    keeper = Keeper()
+    keeper.house.open(TOPIC)
+
+    def raises(_: ErrorCode) -> None:
+        raise KeyError("a fault")
+
+    keeper.log.append(0, [(b"k", b"1")], raises)
+    keeper.house.scheduler.run_pending()
+    assert keeper.failures == [f"appending to {TOPIC}-0"]
+
+
+def test_what_was_appended_is_loaded_again(keeper: Keeper) -> None:
+    partition = keeper.house.open(TOPIC)
+    for number in range(20):
+        keeper.append("", (b"k%d" % (number % 3), b"%d" % number))
+        keeper.house.scheduler.run_pending()
+    keeper.append("", (b"k0", None))
+    keeper.house.scheduler.run_pending()
+    keeper.loader.load(partition)
+    assert (keeper.ended, keeper.loader.is_busy) == ([], True)
+    keeper.house.scheduler.run_pending()
+    (kept,) = keeper.ended
+    assert (kept.number, kept.values) == (0, {b"k0": None, b"k1": b"19", b"k2": b"17"})
+    assert not keeper.loader.is_busy
+
+
+def test_a_partition_that_goes_is_read_no_further(keeper: Keeper) -> None:
+    partition = keeper.house.open(TOPIC)
+    for number in range(5):
+        keeper.append("", (b"k", b"%d" % number))
+        keeper.house.scheduler.run_pending()
+    keeper.loader.load(partition)
+    keeper.house.replicas.drop([TopicPartition(TOPIC, 0)])
+    keeper.house.scheduler.run_pending()
+    assert (keeper.ended, keeper.loader.is_busy) == ([], False)

@@ -9,18 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
 from ...core.client.consumer.fetch_state import AtTime
 from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.group.events import CommittedOffset
+from ...core.message.damage import Damage
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from ...ports.words import TopicPartition
-from .consumer_group import CommitCallback, GroupSide
+from .consumer_group import CommitCallback, GroupMetadata, GroupSide
 from .consumer_listener import RebalanceListener, Told, listener_of
 from .consumer_machines import assignors_of, fetching
-from .consumer_offsets import OffsetQueries, offsets_to_commit
+from .consumer_offsets import ConsumerPositions, offsets_to_commit
 from .consumer_partitions import Place, PlaceFinder, StartOffset, start_at, subscription_of
 from .consumer_reading import Reading
 from .opening import open_shell, plugin_host
@@ -35,17 +34,7 @@ CLOSE_S = 5.0
 """How long `close` and `unsubscribe` wait for the group's coordinator, unless they are told."""
 
 
-@frozen(kw_only=True)
-class GroupMetadata:
-    """Who a consumer is in its group: generation -1 and member "" while it is not a member."""
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
-
-
-class Consumer(OffsetQueries):
+class Consumer:
     """Reads partitions, ahead of its user: those it is assigned, or its share as a member of a group.
 
         with Consumer("localhost:9092", group_id="billing") as consumer:
@@ -98,6 +87,7 @@ class Consumer(OffsetQueries):
             self._shell, timeout_ms=chosen.default_api_timeout_ms, auto_create=chosen.allow_auto_create_topics
         )
         self._reading = Reading(self._shell, self._fetcher, values, keys)
+        self._positions = ConsumerPositions(self._shell, self._fetcher, self._reading, chosen)
         self._group: GroupSide | None = None
         if chosen.group_id:
             self._group = GroupSide(self._shell, self._fetcher, self._reading, assignors, chosen)
@@ -184,27 +174,71 @@ class Consumer(OffsetQueries):
         """Go on there: an offset, "earliest" or "latest". Raises `ConfigError` unless the partition is assigned."""
         start = start_at(position, None)
         assert start is not None
-        self._seek({TopicPartition(*place): start})
+        self._positions.seek({TopicPartition(*place): start})
 
     def seek_to_time(self, timestamp_ms: int, places: Iterable[Place] | None = None) -> None:
         """Go on at the first message of that time or later, in all assigned partitions or in these."""
-        self._seek(dict.fromkeys(self._chosen(places), AtTime(timestamp_ms)))
+        self._positions.seek(dict.fromkeys(self._positions.chosen(places), AtTime(timestamp_ms)))
 
     def pause(self, *places: Place) -> None:
         """Hand out nothing of these (none given: all assigned) until `resume`; positions are kept.
 
         In a group it lasts as long as the partition stays with this member.
         """
-        self._set_paused(places, True)
+        self._positions.pause(places, True)
 
     def resume(self, *places: Place) -> None:
         """Undo `pause`; also try again after an error of these partitions was raised."""
-        self._set_paused(places, False)
+        self._positions.pause(places, False)
 
     @property
     def paused(self) -> list[TopicPartition]:
         """The assigned partitions that are paused."""
         return [place for place, state in self._fetcher.partitions.items() if state.paused]
+
+    # --- positions and offsets; all but `assignment` and `damaged` raise `ApiError`, `ClientTimeout`
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read."""
+        return self._positions.assignment
+
+    @property
+    def damaged(self) -> Sequence[Damage]:
+        """The offsets left out so far, since their records are damaged; empty unless `skip.damaged` is true."""
+        return tuple(self._reading.damaged)
+
+    def position(self, place: Place, timeout: float | None = None) -> int:
+        """The offset of the next message that the user gets; waits while it is being looked up.
+
+        Raises `ClientTimeout`, or why the position cannot be told.
+        """
+        return self._positions.position(place, timeout)
+
+    def lag(self, places: Iterable[Place] | None = None, timeout: float | None = None) -> dict[TopicPartition, int]:
+        """How far each partition (None: the assigned ones) is behind its end, in offsets.
+
+        The end is what the last fetch told, which costs nothing, and is looked up before the first one. A consumer that
+        reads committed messages only is at the end when it has those. A paused partition is not fetched: ask
+        `end_offsets`.
+        """
+        return self._positions.lag(places, timeout)
+
+    def beginning_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
+        """The first offset of each partition (None: the assigned ones)."""
+        return self._positions.beginning_offsets(places)
+
+    def end_offsets(self, places: Iterable[Place] | None = None) -> dict[TopicPartition, int]:
+        """The offset after the last message of each partition (None: the assigned ones)."""
+        return self._positions.end_offsets(places)
+
+    def offsets_for_times(self, times: Mapping[Place, int]) -> dict[TopicPartition, int | None]:
+        """Per partition the offset of the first message of that time (ms) or later; None if there is none."""
+        return self._positions.offsets_for_times(times)
+
+    def high_watermark(self, place: Place) -> int:
+        """The end of the partition as the last fetch told it; -1 before the first."""
+        return self._positions.high_watermark(place)
 
     # --- messages
 
@@ -283,7 +317,7 @@ class Consumer(OffsetQueries):
         group = self._in_group("commit()")
         offsets = self._offsets_of(what, group)
         if offsets:
-            group.commit(offsets, self._limit(timeout))
+            group.commit(offsets, self._positions.limit_s(timeout))
 
     def commit_async(self, what: Any = None, callback: CommitCallback | None = None) -> None:
         """As `commit`, without waiting. The callback gets the offsets, and None or why they were not committed.
@@ -292,7 +326,7 @@ class Consumer(OffsetQueries):
         """
         group = self._in_group("commit_async()")
         offsets = self._offsets_of(what, group)
-        group.commit_async(offsets, callback, self._limit(None))
+        group.commit_async(offsets, callback, self._positions.limit_s(None))
 
     def committed(
         self, places: Iterable[Place] | None = None, timeout: float | None = None
@@ -302,7 +336,7 @@ class Consumer(OffsetQueries):
         None where it is nothing. Raises `ApiError`, `ClientTimeout`, `ConfigError` without a group.
         """
         group = self._in_group("committed()")
-        return group.committed(self._chosen(places), self._limit(timeout))
+        return group.committed(self._positions.chosen(places), self._positions.limit_s(timeout))
 
     @property
     def group_metadata(self) -> GroupMetadata:
@@ -435,7 +469,7 @@ class Consumer(OffsetQueries):
         """Where to stop; a member's partitions are still to come."""
         if not stop_at_end:
             return None
-        return {} if self._is_member else self._ends_now()
+        return {} if self._is_member else self.end_offsets()
 
     def _follow(self, ends: dict[TopicPartition, int]) -> None:
         """Look up where the partitions end that have come since, and forget those that have gone."""
@@ -444,14 +478,11 @@ class Consumer(OffsetQueries):
             del ends[gone]
         ends |= self.end_offsets([place for place in places if place not in ends])
 
-    def _ends_now(self) -> dict[TopicPartition, int]:
-        return self.end_offsets()
-
     def _committed_or_reset(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, AtTime | int]:
         reset = self.settings.auto_offset_reset.value
         found: Mapping[TopicPartition, CommittedOffset | None] = {}
         if self._group is not None:
-            found = self._group.committed(places, self._limit(None))
+            found = self._group.committed(places, self._positions.limit_s(None))
         starts: dict[TopicPartition, AtTime | int] = {}
         for place in places:
             at = found.get(place)
@@ -464,21 +495,3 @@ class Consumer(OffsetQueries):
         with self._lock:
             positions = group.positions()
         return positions if what is None else offsets_to_commit(what, positions)
-
-    def _seek(self, positions: Mapping[TopicPartition, AtTime | int]) -> None:
-        for place in positions:
-            self._state(place)
-        with self._lock:
-            for place, position in positions.items():
-                self._fetcher.seek(place, position)
-            self._reading.drop(positions)
-            self._shell.wake()
-
-    def _set_paused(self, places: Sequence[Place], paused: bool) -> None:
-        chosen = [TopicPartition(*place) for place in places] or self.assignment
-        for place in chosen:
-            self._state(place)
-        with self._lock:
-            self._fetcher.pause(chosen, paused)
-            self._reading.put_aside()
-            self._shell.wake()

@@ -135,10 +135,10 @@ def test_reading_goes_on_after_the_end_was_reached(cluster: PlainCluster, consum
     assert offsets(consumer.messages(stop_at_end=True)) == [9, 10]
 
 
-def test_an_end_inside_a_batch_loses_nothing(cluster: PlainCluster) -> None:
+def test_an_end_inside_a_batch_loses_nothing(cluster: PlainCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     with consumer_of(cluster) as consumer:
         consumer.assign(T0, position=0)
-        consumer._ends_now = lambda: {T0: 4}  # type: ignore[method-assign]  # as if the log had ended there
+        monkeypatch.setattr(consumer, "end_offsets", lambda: {T0: 4})  # as if the log had ended there
         assert offsets(consumer.messages(stop_at_end=True)) == [0, 1, 2, 3]
         assert consumer.position(T0) == 4
         asked = [consumer.poll(10) for _ in range(5)]

@@ -40,7 +40,7 @@ class BatchFormat:
         seen: Callable[[BatchHeader], None],
     ) -> Loaded:
         loader = Loader(folder=folder, config=config, now_ms=now_ms, report=report, seen=seen)
-        segments = loader.load()
+        segments = loader.load(recovery_point if recovery_point and not recover else None)
         if not segments:
             return Loaded(())
         listing = folder.files()

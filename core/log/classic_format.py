@@ -7,10 +7,11 @@ from ...ports.storage import Folder, StorageError
 from ..message.batch_header import BatchHeader
 from ..message.classic.check import check_set
 from ..message.codec import Codecs
+from .aside import set_aside
 from .checkpoints import PARTITION_METADATA
 from .classic_recovery import recover_tail
 from .classic_segment import ClassicSegment
-from .config import LogConfig
+from .config import LONG_MAX, LogConfig
 from .format import Admitted, Loaded
 from .names import CLASSIC_SEGMENT_FILE, DELETED_SUFFIX
 
@@ -67,7 +68,7 @@ class ClassicFormat:
 
         Only the last segment is ever scanned: as a whole, or after an orderly stop what lies behind the recovery point.
         """
-        segments = _segments(folder, report)
+        segments = _without_foreign(folder, _segments(folder, report), recovery_point, recover, report)
         if not segments:
             return Loaded(())
         _check_gapless(folder, segments)
@@ -89,11 +90,37 @@ def _segments(folder: Folder, report: Callable[[str], None]) -> list[ClassicSegm
             continue
         if match is None:
             report(f"{folder.name}/{name} is no file of a classic log and is left alone")
+        elif int(match["base"]) >= LONG_MAX:
+            set_aside(folder, [name], "begins beyond all offsets", report)
         elif match["state"] == DELETED_SUFFIX:
             folder.delete(name)
         else:
             found.append(ClassicSegment(folder, int(match["base"]), size=info.size, modified_ms=info.modified_ms))
     return sorted(found, key=lambda segment: segment.base_offset)
+
+
+def _without_foreign(
+    folder: Folder,
+    segments: Sequence[ClassicSegment],
+    recovery_point: int,
+    recover: bool,
+    report: Callable[[str], None],
+) -> Sequence[ClassicSegment]:
+    """The segments that follow each other; those inside of another one or behind an orderly end are set aside."""
+    kept: list[ClassicSegment] = []
+    for number, segment in enumerate(segments):
+        base, end = segment.base_offset, kept[-1].base_offset + kept[-1].size if kept else 0
+        later = {other.base_offset for other in segments[number + 1 :]}
+        if kept and base < end and (end in later or end == recovery_point):
+            why = f"lies inside of {kept[-1].names[0]}, which goes on to offset {end}"
+        elif kept and base > end == recovery_point > 0 and not recover:
+            why = f"begins behind the end of the log, which is {end}"
+        else:
+            kept.append(segment)
+            continue
+        segment.close()
+        set_aside(folder, segment.names, why, report)
+    return kept
 
 
 def _check_gapless(folder: Folder, segments: Sequence[ClassicSegment]) -> None:

@@ -7,26 +7,17 @@ from attrs import field
 from ...ports.storage import FileInfo, Folder
 from ...ports.values import frozen
 from ..message.batch_header import BatchHeader
-from .batch_scan import BadBatch, BatchIterator, scan_batches
-from .checkpoints import LEADER_EPOCHS, PARTITION_METADATA
+from .aside import set_aside
+from .batch_scan import BadBatch, BatchIterator
 from .config import LogConfig
-from .damage import Gap, walk
-from .names import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SEGMENT_FILE,
-    SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    segment_file,
-)
+from .damage import Gap, find_intact, walk
+from .foreign import without_foreign
+from .leftovers import Leftovers, parsed
+from .names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from .segment import NO_TIMESTAMP, Segment
 from .segment_files import SegmentFiles
 from .sparse_index import OFFSET_ENTRY, TIME_ENTRY, Entry, IndexDamaged
 
-_OWN_FILES = {LEADER_EPOCHS, PARTITION_METADATA}
 _PROGRESS_BYTES = 1 << 28
 
 
@@ -41,14 +32,13 @@ class Loader:
     seen: Callable[[BatchHeader], None] = field(default=lambda _header: None)
     """Told of every batch that recovery finds good."""
 
-    def load(self) -> list[Segment]:
-        """The segments, oldest first, unopened; leftovers of an interrupted deletion or cleaning are cleared away."""
-        files = self._clear_leftovers()
-        self._finish_swaps(files)
-        listing = self.folder.files()
-        bases = sorted(base for base, kind, state in map(_parsed, listing) if kind == LOG_SUFFIX and not state)
-        self._delete_orphans(listing, set(bases))
-        return [self._segment(base, listing) for base in bases]
+    def load(self, stopped_at: int | None) -> list[Segment]:
+        """The segments, oldest first; leftovers of an interrupted deletion or cleaning are cleared away, and what does
+        not belong into the log is set aside. `stopped_at`: as of `without_foreign`."""
+        listing = Leftovers(self.folder, self.report).clear()
+        bases = sorted(base for base, kind, state in map(parsed, listing) if kind == LOG_SUFFIX and not state)
+        segments = [self._segment(base, listing) for base in bases]
+        return without_foreign(self.folder, segments, stopped_at=stopped_at, report=self.report)
 
     def _segment(self, base: int, listing: Mapping[str, FileInfo]) -> Segment:
         log, *indexes = (listing.get(segment_file(base, s)) for s in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX))
@@ -62,52 +52,6 @@ class Loader:
             index_interval_bytes=self.config.index_interval_bytes,
             report=self.report,
         )
-
-    def _clear_leftovers(self) -> Mapping[str, FileInfo]:
-        files = dict(self.folder.files())
-        for name in list(files):
-            _base, kind, state = _parsed(name)
-            temporary = name.endswith(".tmp") and _is_small_file(name.removesuffix(".tmp"))
-            if temporary or state in (DELETED_SUFFIX, CLEANED_SUFFIX):
-                self.folder.delete(name)
-                del files[name]
-            elif not kind and name not in _OWN_FILES:
-                self.report(f"{self.folder.name}/{name} is no file of a log and is left alone")
-        return files
-
-    def _finish_swaps(self, files: Mapping[str, FileInfo]) -> None:
-        """A `.swap` file is a finished cleaning: it takes the place of the segments it was made from."""
-        swaps = sorted(base for base, kind, state in map(_parsed, files) if (kind, state) == (LOG_SUFFIX, SWAP_SUFFIX))
-        for name in files:
-            _base, kind, state = _parsed(name)
-            if state == SWAP_SUFFIX and kind != LOG_SUFFIX:
-                self.folder.delete(name)  # indexes are rebuilt
-        for base in swaps:
-            name = segment_file(base, LOG_SUFFIX)
-            end = self._end_of(name + SWAP_SUFFIX, base, files[name + SWAP_SUFFIX].size)
-            for old_base, kind, state in map(_parsed, files):
-                if kind and not state and base <= old_base < max(end, base + 1):
-                    self.folder.delete(segment_file(old_base, kind))
-            self.folder.rename(name + SWAP_SUFFIX, name)
-            self.report(f"{self.folder.name}/{name}: an interrupted cleaning is completed")
-
-    def _end_of(self, name: str, base: int, size: int) -> int:
-        file = self.folder.open(name, create=False)
-        try:
-            for _, header in scan_batches(file, 0, size):
-                base = header.next_offset
-        except BadBatch as error:
-            self.report(f"{self.folder.name}/{name} is damaged {error}")
-        finally:
-            file.close()
-        return base
-
-    def _delete_orphans(self, listing: Mapping[str, FileInfo], bases: set[int]) -> None:
-        for name in listing:
-            base, kind, state = _parsed(name)
-            if kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and not state and base not in bases:
-                self.report(f"{self.folder.name}/{name} belongs to no segment and is deleted")
-                self.folder.delete(name)
 
     # --- what the segments hold
 
@@ -165,7 +109,7 @@ class Loader:
     def recover(self, segments: list[Segment], recovery_point: int, likely_end: int = -1) -> tuple[list[Segment], int]:
         """Scan every segment that reaches beyond the recovery point: (the segments that stay, the log end offset).
 
-        At the first bad batch from the recovery point on the segment is cut and all later ones are deleted. What is
+        At the first bad batch from the recovery point on the segment is cut and all later ones are set aside. What is
         damaged below was durable: no torn write, and no reason to give up what is intact behind it.
         """
         end = segments[0].base_offset
@@ -177,7 +121,7 @@ class Loader:
                 continue
             if segment.base_offset > end and number:
                 self.report(f"{self.folder.name}: offsets {end} to {segment.base_offset - 1} are not there")
-            size = segment.size
+            size, before = segment.size, end
             end, problem = self._recover_segment(
                 segment, later[0].base_offset if later else None, recovery_point, likely_end
             )
@@ -185,16 +129,35 @@ class Loader:
             if scanned >= _PROGRESS_BYTES:
                 self.report(f"{self.folder.name}: recovering, {number + 1} of {len(segments)} segments")
                 scanned = 0
-            if problem is not None:
-                gone = sum(other.size for other in later)
-                self.report(
-                    f"{self.folder.name}/{segment.names[0]}: cut at its first bad batch {problem}; "
-                    f"{size - segment.size} bytes and {len(later)} later segments with {gone} bytes are dropped"
-                )
-                for other in later:
-                    other.delete()
-                return segments[: number + 1], end
+            if problem is None:
+                continue
+            for other in later:
+                other.close()
+                set_aside(self.folder, other.names, f"comes after offset {end}, where the log is cut", self.report)
+            if not segment.size and segment.file.size:
+                return self._without_last(segments[: number + 1], before, problem), before if number else end
+            self.report(
+                f"{self.folder.name}/{segment.names[0]}: cut at its first bad batch {problem}; "
+                f"{size - segment.size} bytes are dropped"
+            )
+            return segments[: number + 1], end
         return segments, end
+
+    def _without_last(self, segments: list[Segment], end: int, problem: BadBatch) -> list[Segment]:
+        """The last one begins with nothing that belongs there, but is not without intact batches."""
+        last = segments.pop()
+        last.close()
+        set_aside(self.folder, last.names, f"does not begin with a batch of this log ({problem})", self.report)
+        if segments and last.base_offset != end:
+            segments[-1].resume()
+            segments[-1].next_offset = end
+        else:
+            interval = self.config.index_interval_bytes
+            began = Segment.create(
+                self.folder, last.base_offset, now_ms=self.now_ms, index_interval_bytes=interval, report=self.report
+            )
+            segments.append(began)
+        return segments
 
     def _recover_segment(
         self, segment: Segment, next_base: int | None, recovery_point: int, likely_end: int
@@ -229,20 +192,10 @@ class Loader:
             segment.index_batches(good())
         except BadBatch as error:
             problem = error
-            segment.file.truncate(segment.size)
+            if segment.size or find_intact(segment.file, 0, segment.file.size) is None:
+                segment.file.truncate(segment.size)
         segment.next_offset = end
         if next_base is not None and problem is None:
             segment.next_offset = next_base
             segment.write_indexes()
         return end, problem
-
-
-def _is_small_file(name: str) -> bool:
-    """True for a file that is written as a whole, by way of another name."""
-    return name in _OWN_FILES or _parsed(name)[1:] == (SNAPSHOT_SUFFIX, "")
-
-
-def _parsed(name: str) -> tuple[int, str, str]:
-    """(base offset, kind, state) of a segment's file; kind is empty for other files."""
-    found = SEGMENT_FILE.fullmatch(name)
-    return (int(found["base"]), found["kind"], found["state"] or "") if found is not None else (-1, "", "")

@@ -12,6 +12,8 @@ SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
+ASIDE_SUFFIX = ".aside"
+"""Ours: kept for a person to look at. Other programs pass such files over."""
 DELETE_FOLDER_SUFFIX = "-delete"
 STRAY_FOLDER_SUFFIX = "-stray"
 

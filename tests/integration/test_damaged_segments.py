@@ -112,3 +112,32 @@ def test_what_stands_behind_the_last_classic_message_is_cut_before_more_comes(tm
             assert [message.value for message in consumer.fetch("t", 0, 0)] == values
         log = running.log()
     assert log.count(f"{len(tail)} bytes are dropped") == log.count("bytes are dropped") == 1
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_foreign_files_in_a_folder_are_set_aside(tmp_path: Path, kill: bool) -> None:
+    """Above all offsets, inside of the log, behind its end, and a cleaning of which half was written."""
+    data, ends = tmp_path / "data", range(BATCH, 101, BATCH)
+    with broker_process(data) as running:
+        with Producer(running.bootstrap) as producer:
+            for end in ends:
+                producer.send_many("t", [b"%d" % n + PADDING for n in range(end - BATCH, end)], partition=0).result()
+        if kill:
+            running.kill()
+        else:
+            assert running.stop() == 0
+    content = segment_of(data).read_bytes()
+    foreign = {f"{10**20 - 1}.log": content, f"{53:020d}.log": content, f"{0:020d}.log.swap": content[:-500]}
+    if not kill:
+        foreign[f"{5000:020d}.log"] = content
+    for name, what in foreign.items():
+        (data / "t-0" / name).write_bytes(what)
+    for _ in range(2):
+        with broker_process(data) as running, RawConnection(running.bootstrap) as connection:
+            assert offsets_by_fetches(connection, 0, ends[-1]) == [(end - BATCH, end) for end in ends]
+            log = running.log()
+    assert {path.name: path.read_bytes() for path in data.glob("t-0/*.aside")} == {
+        f"{name}.aside": what for name, what in foreign.items()
+    }
+    for name in foreign:
+        assert log.count(f"it is set aside as {name}.aside") == 1

@@ -226,3 +226,56 @@ def test_an_empty_segment_at_the_end() -> None:
     put_set(log, DATA)
     flush(log)
     assert visible(log) == DATA + DATA
+
+
+def chain() -> tuple[Folder, bytes]:
+    """A log of four segments."""
+    folder = new_folder()
+    log = open_classic(folder, config=LogConfig(segment_bytes=30))
+    for number in range(7):
+        put(log, b"%08d" % number)
+    data = b"".join(message_set(b"%08d" % n) for n in range(7))
+    flush(log)
+    assert visible(log) == data
+    assert [segment.base_offset for segment in log.segments] == [0, 36, 72, 108]
+    log.close()
+    return folder, data
+
+
+@pytest.mark.parametrize("recover", [False, True])
+@pytest.mark.parametrize(
+    ("base", "payload"),
+    [(10, b""), (40, b"x"), (18, b"x" * 26), (110, b"x"), (110, b"x" * 90), (2**63 - 1, b"x"), (10**20 - 1, b"")],
+)
+def test_foreign_segments_are_set_aside(base: int, payload: bytes, recover: bool) -> None:
+    folder, data = chain()
+    content = message_set(payload) if payload else b""
+    overwrite(folder, base, content)
+    reports: list[str] = []
+    for _ in range(2):
+        log = open_classic(folder, recover=recover, recovery_point=len(data), report=reports.append)
+        assert visible(log) == data
+        log.close()
+    assert {name: folder.read_small(name) for name in folder.files() if "aside" in name} == {
+        f"{base:020d}.kafka.aside": content
+    }
+    assert "set aside" in reports[0]
+
+
+def test_a_segment_behind_an_orderly_end_is_set_aside() -> None:
+    folder, data = chain()
+    overwrite(folder, 1000, message_set(b"x"))
+    reports: list[str] = []
+    log = open_classic(folder, recover=False, recovery_point=len(data), report=reports.append)
+    assert visible(log) == data
+    assert f"begins behind the end of the log, which is {len(data)}" in reports[0]
+
+
+def test_a_log_that_was_killed_is_not_opened_with_a_segment_behind_its_end() -> None:
+    """Nobody knows whether one between them is missing."""
+    folder, data = chain()
+    overwrite(folder, 1000, message_set(b"x"))
+    before = folder.files().keys()
+    with pytest.raises(StorageError, match="a segment is missing or damaged"):
+        open_classic(folder, recover=True, recovery_point=len(data))
+    assert folder.files().keys() == before

@@ -204,7 +204,7 @@ def test_a_client_in_the_process_of_a_broker_that_stops() -> None:
         producer = Producer(broker, linger_ms=0, delivery_timeout_ms=300)
         producer.send("views", b"1").result(20)
     handle = producer.send("views", b"2")
-    with pytest.raises((ApiError, TransportError)):  # too late for another attempt: it tells the last one's end, or that
+    with pytest.raises((ApiError, TransportError)):  # the limit, or what ended the last attempt
         handle.result(20)
     producer.close(1)
     wait_for(lambda: producer.failed == 1)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from ...ports.storage import Folder
 from ..message.batch_header import BatchHeader, stamp
 from .admission import admit
+from .checkpoints import Noted
 from .config import LONG_MAX, LogConfig
 from .format import Loaded
 from .loading import Loader
@@ -36,11 +37,12 @@ class BatchFormat:
         now_ms: int,
         report: Callable[[str], None],
         recover: bool,
-        recovery_point: int,
+        noted: Noted,
         seen: Callable[[BatchHeader], None],
     ) -> Loaded:
         loader = Loader(folder=folder, config=config, now_ms=now_ms, report=report, seen=seen)
-        segments = loader.load(recovery_point if recovery_point and not recover else None)
+        recovery_point = noted.recovery_point
+        segments = loader.load(noted, recovery_point if recovery_point and not recover else None)
         if not segments:
             return Loaded(())
         listing = folder.files()

@@ -6,7 +6,7 @@ All checkpoints have a line with the version (0), one with the count of entries,
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from ...ports.storage import FileMissing, Folder
@@ -47,6 +47,14 @@ class Sealed(NamedTuple):
     base_offset: int
     next_base: int
     size: int
+
+
+class Noted(NamedTuple):
+    """What the checkpoints of a data folder know of a log, as of the last one before the start."""
+
+    recovery_point: int = 0
+    log_start: int = 0
+    sealed: Collection[Sealed] = ()
 
 
 def format_segments(partition: TopicPartition, segments: Iterable[Sealed]) -> list[str]:

@@ -8,7 +8,7 @@ from ..message.batch_header import BatchHeader
 from ..message.classic.check import check_set
 from ..message.codec import Codecs
 from .aside import set_aside
-from .checkpoints import PARTITION_METADATA
+from .checkpoints import PARTITION_METADATA, Noted
 from .classic_recovery import recover_tail
 from .classic_segment import ClassicSegment
 from .config import LONG_MAX, LogConfig
@@ -61,13 +61,14 @@ class ClassicFormat:
         now_ms: int,  # noqa: ARG002
         report: Callable[[str], None],
         recover: bool,
-        recovery_point: int,
+        noted: Noted,
         seen: Callable[[BatchHeader], None],  # noqa: ARG002
     ) -> Loaded:
         """Segments must follow each other without a gap. What is there when it is open is durable, and visible.
 
         Only the last segment is ever scanned: as a whole, or after an orderly stop what lies behind the recovery point.
         """
+        recovery_point = noted.recovery_point
         segments = _without_foreign(folder, _segments(folder, report), recovery_point, recover, report)
         if not segments:
             return Loaded(())

@@ -1,6 +1,6 @@
 """Opening logs where it may take its time: what has to be known is gathered before, the disk works on any thread."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from attrs import evolve
 
@@ -10,7 +10,7 @@ from ...ports.storage import FileMissing, Folder, StorageError
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from ..message.codec import Codecs
-from .checkpoints import PARTITION_METADATA, format_partition_metadata, parse_partition_metadata
+from .checkpoints import PARTITION_METADATA, Sealed, format_partition_metadata, parse_partition_metadata
 from .config import LogConfig
 from .data_folder import DataFolder
 from .formats import format_of_files
@@ -33,6 +33,7 @@ class Opening:
     recover: bool
     recovery_point: int
     log_start: int
+    sealed: Collection[Sealed]
 
     def open(self) -> Log:
         """Any thread that has the folder for itself. A log that is there stays in its format. Raises `StorageError`."""
@@ -50,6 +51,7 @@ class Opening:
             recover=self.recover,
             recovery_point=self.recovery_point,
             log_start_offset=self.log_start,
+            sealed=self.sealed,
             codecs=self.codecs,
             deletion_policy=self.policy,
             report=self.report,

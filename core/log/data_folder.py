@@ -94,6 +94,9 @@ class DataFolder:
     def log_start(self, partition: TopicPartition) -> int:
         return self._log_starts.get(partition, 0)
 
+    def sealed(self, partition: TopicPartition) -> Collection[Sealed]:
+        return self._sealed.get(partition, ())
+
     def tell_losses(self, log: Log) -> None:
         """Compare a log that was here at the start with what the checkpoints know of it. Raises `StorageError`."""
         partition = log.topic_partition

@@ -1,30 +1,40 @@
 """Segments that cannot be part of the log they lie in: beyond all offsets, behind its end, or inside of another one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ...ports.report import warning
 from ...ports.storage import Folder
 from ..message.batch_header import HEADER_SIZE
 from .aside import set_aside
 from .batch_scan import BadBatch, scan_batches
+from .checkpoints import Sealed
 from .damage import Gap, walk
 from .segment import Segment
 from .sparse_index import IndexDamaged
 
 
 def without_foreign(
-    folder: Folder, segments: Sequence[Segment], *, stopped_at: int | None, report: Callable[[str], None]
+    folder: Folder,
+    segments: Sequence[Segment],
+    sealed: Collection[Sealed] = (),
+    *,
+    stopped_at: int | None,
+    report: Callable[[str], None],
 ) -> list[Segment]:
     """The segments that make up the log; the others are set aside, so that what they hide is served.
 
+    sealed:     segments that a start before has found to end where the next one begins: these are not read.
     stopped_at: where an orderly stop has left the end of the log, None where there was none. Raises `StorageError`.
     """
+    neighbours = {(known.base_offset, known.next_base) for known in sealed}
     kept: list[Segment] = []
     for number, segment in enumerate(segments):
         base = segment.base_offset
         why = None
         if stopped_at is not None and base > stopped_at:
             why = f"begins behind the end of the log, which is {stopped_at}"
+        elif kept and (kept[-1].base_offset, base) in neighbours:
+            pass
         elif kept and _claimed_end(kept[-1]) > base and (end := _sure_end(kept[-1])) > base:
             goes_on = end == stopped_at or any(other.base_offset == end for other in segments[number + 1 :])
             if goes_on or _own_end(segment) <= end:

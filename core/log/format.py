@@ -10,6 +10,7 @@ from ...ports.storage import File, Folder, Region
 from ..message.batch_header import BatchHeader
 from ..message.codec import Codecs
 from .batch_scan import BatchIterator
+from .checkpoints import Noted
 from .config import LogConfig
 
 
@@ -147,7 +148,7 @@ class LogFormat(Protocol):
         now_ms: int,
         report: Callable[[str], None],
         recover: bool,
-        recovery_point: int,
+        noted: Noted,
         seen: Callable[[BatchHeader], None],
     ) -> Loaded:
         """Open what is in the folder; with `recover` it was not closed in order, and is checked and cut.

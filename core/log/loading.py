@@ -9,6 +9,7 @@ from ...ports.values import frozen
 from ..message.batch_header import BatchHeader
 from .aside import set_aside
 from .batch_scan import BadBatch, BatchIterator
+from .checkpoints import Noted
 from .config import LogConfig
 from .damage import Gap, find_intact, walk
 from .foreign import without_foreign
@@ -32,13 +33,13 @@ class Loader:
     seen: Callable[[BatchHeader], None] = field(default=lambda _header: None)
     """Told of every batch that recovery finds good."""
 
-    def load(self, stopped_at: int | None) -> list[Segment]:
+    def load(self, noted: Noted, stopped_at: int | None) -> list[Segment]:
         """The segments, oldest first; leftovers of an interrupted deletion or cleaning are cleared away, and what does
         not belong into the log is set aside. `stopped_at`: as of `without_foreign`."""
         listing = Leftovers(self.folder, self.report).clear()
         bases = sorted(base for base, kind, state in map(parsed, listing) if kind == LOG_SUFFIX and not state)
         segments = [self._segment(base, listing) for base in bases]
-        return without_foreign(self.folder, segments, stopped_at=stopped_at, report=self.report)
+        return without_foreign(self.folder, segments, noted.sealed, stopped_at=stopped_at, report=self.report)
 
     def _segment(self, base: int, listing: Mapping[str, FileInfo]) -> Segment:
         log, *indexes = (listing.get(segment_file(base, s)) for s in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX))

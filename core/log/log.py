@@ -5,7 +5,7 @@ reads and writes of the page cache; what makes durable is `begin_flush`, whose w
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from attrs import evolve
 
@@ -18,7 +18,7 @@ from ..message.batch_header import BatchHeader
 from ..message.codec import Codecs
 from ..traffic.steps import Steps
 from . import losses
-from .checkpoints import format_epochs, read_epochs
+from .checkpoints import Noted, Sealed, format_epochs, read_epochs
 from .config import LONG_MAX, LogConfig
 from .durability import Durability
 from .flushing import FlushWork
@@ -83,32 +83,29 @@ class Log:
         deletion_policy: DeletionPolicy,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        sealed: Collection[Sealed] = (),
         report: Callable[[str], None] = lambda _: None,
         entropy: Entropy | None = None,
     ) -> "Log":
         """Open what is in the folder, or begin a log there.
 
         With `recover` (no orderly stop before) all from `recovery_point` on is checked, and cut at the first bad batch.
-        `report` takes lines about what was found; `entropy` draws the roll jitter. Raises `StorageError`.
+        `sealed` segments are known to follow each other; `entropy` draws the roll jitter. Raises `StorageError`.
         """
         log = cls(folder, topic_partition, config, codecs, deletion_policy, report, entropy)
         log.epochs = LeaderEpochs(read_epochs(folder, report))
-        log._load(now_ms, recover=recover, recovery_point=recovery_point, log_start_offset=log_start_offset)
+        log._load(now_ms, Noted(recovery_point, log_start_offset, sealed), recover=recover)
         return log
 
-    def _load(self, now_ms: int, *, recover: bool, recovery_point: int, log_start_offset: int) -> None:
+    def _load(self, now_ms: int, noted: Noted, *, recover: bool) -> None:
+        recovery_point, log_start_offset, _ = noted
+
         def seen(header: BatchHeader) -> None:
             self.epochs.assign(header.leader_epoch, header.base_offset)
             self._ledger.recovered(header, now_ms)
 
         loaded = self._format.load(
-            self._folder,
-            self._config,
-            now_ms=now_ms,
-            report=self._report,
-            recover=recover,
-            recovery_point=recovery_point,
-            seen=seen,
+            self._folder, self._config, now_ms=now_ms, report=self._report, recover=recover, noted=noted, seen=seen
         )
         self._durable.flushed_at(now_ms)
         if not loaded.segments:

@@ -183,6 +183,7 @@ class LogManager:
             recover=recover,
             recovery_point=folder.recovery_point(partition),
             log_start=folder.log_start(partition),
+            sealed=folder.sealed(partition),
         )
 
     def _adopt(self, opening: Opening, log: Log | None = None) -> Log:

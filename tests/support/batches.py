@@ -1,7 +1,8 @@
 """Record batches and logs for tests of the log."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
+from barnabas.core.log.checkpoints import Sealed
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.log.retention import DeletionPolicy
@@ -61,6 +62,7 @@ def open_log(
     config: LogConfig | None = None,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    sealed: Collection[Sealed] = (),
     codecs: Codecs = NO_CODECS,
     policy: DeletionPolicy | None = None,
     report: Callable[[str], None] = lambda _: None,
@@ -73,6 +75,7 @@ def open_log(
         recover=recover,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
+        sealed=sealed,
         codecs=codecs,
         deletion_policy=policy or KafkaDeletionPolicy(),
         report=report,

@@ -6,10 +6,11 @@ import pytest
 from support.batches import batch, open_log, put, read_all
 
 from barnabas.adapters.storage_memory import MemoryLogDir
+from barnabas.core.log.checkpoints import Sealed
 from barnabas.core.log.config import LogConfig
 from barnabas.core.message.batch_header import stamp
 from barnabas.ports.report import Level, Line
-from barnabas.ports.storage import Folder
+from barnabas.ports.storage import File, Folder
 
 SIZE = len(batch(b"00000000"))
 COUNT = 12
@@ -194,6 +195,27 @@ def test_what_a_swap_does_not_cover_is_not_deleted(folder: Folder, recover: bool
     assert read_all(log, 5) == EXPECTED[5:]
     assert set_aside(folder)[f"{name_of(0)}.aside"] == first
     assert any("goes on to offset 5, and what a cleaning made of it only to 3" in line for line in reports)
+
+
+def test_segments_that_the_checkpoint_knows_are_not_read(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(type(folder), "open", _noting(type(folder).open, opened))
+    sealed = [Sealed(0, 5, 5 * SIZE), Sealed(5, 10, 5 * SIZE)]
+    for known in ((), sealed):
+        opened.clear()
+        open_log(folder, recover=False, recovery_point=COUNT, config=CONFIG, sealed=known).close()
+        assert (name_of(5) in opened) == (not known)
+    write(folder, name_of(7), batches(7))
+    log = open_log(folder, recover=False, recovery_point=COUNT, config=CONFIG, sealed=sealed)
+    assert read_all(log) == EXPECTED
+
+
+def _noting(open_file: Callable[..., File], opened: list[str]) -> Callable[..., File]:
+    def wrapped(self: Folder, name: str, *, create: bool = True) -> File:
+        opened.append(name)
+        return open_file(self, name, create=create)
+
+    return wrapped
 
 
 def test_nothing_that_was_set_aside_is_overwritten(folder: Folder) -> None:

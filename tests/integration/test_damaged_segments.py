@@ -1,5 +1,6 @@
 """What a broker makes of damaged files: all that is intact is served, over a socket, and the rest is told."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,31 @@ def test_foreign_files_in_a_folder_are_set_aside(tmp_path: Path, kill: bool) -> 
     }
     for name in foreign:
         assert log.count(f"it is set aside as {name}.aside") == 1
+
+
+def test_what_is_missing_is_told_with_its_offsets_and_the_rest_is_served(tmp_path: Path) -> None:
+    """A segment in the middle is gone, the newest one is empty, one partition has no folder any more."""
+    data, end = tmp_path / "data", 100
+    small = ("log.segment.bytes=9000",)  # two batches
+    with broker_process(data, *small) as running:
+        with Producer(running.bootstrap) as producer:
+            for _ in range(end // BATCH):
+                producer.send_many("t", [PADDING] * BATCH, partition=0).result()
+            producer.send_many("gone", [b"x"] * 7, partition=0).result()
+        assert running.stop() == 0
+    segments = sorted(data.glob("t-0/*.log"))
+    assert [int(path.stem) for path in segments] == [0, 20, 40, 60, 80]
+    segments[2].unlink()
+    segments[4].write_bytes(b"")
+    shutil.rmtree(data / "gone-0")
+    with broker_process(data, *small) as running:
+        with RawConnection(running.bootstrap) as connection:
+            served = [*range(0, 40, BATCH), *range(60, 80, BATCH)]
+            assert offsets_by_fetches(connection, 0, end) == [(first, first + BATCH) for first in served]
+            error, _ = fetch_error_and_records(connection.exchange(fetch_v4("t", 85)), "t")
+            assert error == ErrorCode.CORRUPT_MESSAGE
+        with Producer(running.bootstrap) as producer:
+            assert producer.send("t", b"new", partition=0).result().offset == end, "no offset is given twice"
+        log = running.log()
+    for told in ("t-0: offsets 40 to 59 are lost", "t-0: offsets 80 to 99 are lost", "gone-0 is missing"):
+        assert sum(told in line and " ERROR " in line for line in log.splitlines()) == 1, log

@@ -233,3 +233,20 @@ def test_nothing_intact_is_found_in_what_is_none() -> None:
     assert find_intact(Memory(b"\x02" * 70 + whole), 0, 70 + len(whole)) == (70, parse_header(whole))
     assert find_intact(Memory(whole[:-1]), 0, len(whole) - 1) is None
     assert len(whole) > HEADER_SIZE
+
+
+@pytest.mark.parametrize("tail", [bytes(7), bytes(500), b"\xff" * 70, batch(b"torn")[:-1].tobytes()])
+@pytest.mark.parametrize("recovery_point", [COUNT, 0])
+def test_what_stands_behind_the_last_batch_is_cut_at_every_start(tail: bytes, recovery_point: int) -> None:
+    """Else what is appended behind it would be dropped by a later recovery, although it was flushed."""
+    folder = new_folder()
+    written(folder).close()
+    folder.open(name_of(20)).append(tail)
+    reports: list[str] = []
+    log = open_log(folder, recover=False, recovery_point=recovery_point, config=CONFIG, report=reports.append)
+    assert put(log, b"next") == COUNT
+    assert any(f"{len(tail)} bytes are dropped" in line for line in reports)
+    log.flush()
+    log.abandon()
+    again = open_log(folder, recover=True, recovery_point=recovery_point, config=CONFIG)
+    assert readable(again) == [*range(COUNT + 1)]

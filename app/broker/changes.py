@@ -32,10 +32,11 @@ class Changes:
         self._doubts: dict[str, Settle] = {}
         self._settling = False
         self._settle_ms = SETTLE_MS
-        self._complained = False
+        self._complained = self._closed = False
 
     def close(self) -> None:
         """The broker is about to stop: what is not done yet is given up."""
+        self._closed = True
         self._queue.close()
 
     def submit(self, what: str, make: Callable[[], Coroutine[Any, Any, T]], reply: Reply[T]) -> None:
@@ -46,7 +47,8 @@ class Changes:
             if error is None:
                 reply(outcome.get())
             elif isinstance(error, BarnabasError):
-                self.complain(what, error)
+                if not (self._closed and isinstance(error, ClosedError)):  # what an orderly stop gives up is no failure
+                    self.complain(what, error)
                 reply(as_api_error(error))
             else:
                 self._report(f"{what} failed: {type(error).__name__}: {error}")

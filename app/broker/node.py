@@ -297,7 +297,8 @@ class BrokerServer:
         self._fronts.callback(registrar.close)
         if shows_classic(self._config, self.listeners):
             follow_topics(state.classic, registrar)
-        if coordination.blocking:  # else nobody but this broker can reach the tree
+        if coordination.blocking and self._config.coordination_choice[0] != "embedded":
+            # A tree in its own process or folder nobody but this broker can reach.
             follower = cluster_follower(state, api.topics, own)
             self._fronts.callback(follower.close)
             follower.begin()

@@ -127,7 +127,7 @@ class _ServerConnection:
         self._in_flight.append(slot)
         watch = self._watch
         if watch is not None:
-            slot.seen(self._caller, len(content), watch.now_ms(), 0.0 if request is None else patience_ms(request))
+            slot.seen(self._caller, len(content), watch.now_ms(), None if type(request) is Produce else request)
         if request is not None:
             self._api.submit(request, self._caller, slot.reply)
             if watch is not None and slot.pieces is None and self._open:
@@ -261,7 +261,11 @@ class _ServerConnection:
     def _was_answered(self, slot: "_InFlight") -> None:
         watch = self._watch
         if watch is not None:
-            watch.answered(watch.now_ms() - slot.began_ms, slot.patience_ms, slot.told)
+            took_ms = watch.now_ms() - slot.began_ms
+            if took_ms > watch.looks_from_ms:
+                patience = 0.0 if slot.request is None else patience_ms(slot.request)
+                watch.answered(took_ms, patience, slot.told)
+            slot.request = None
 
     def _keep(self, slot: "_InFlight", size: int) -> None:
         """What waits in this place takes so many bytes now."""
@@ -308,8 +312,8 @@ class _InFlight:
         "began_ms",
         "is_sent",
         "kept_bytes",
-        "patience_ms",
         "pieces",
+        "request",
         "silent",
     )
 
@@ -327,12 +331,12 @@ class _InFlight:
     def name(self) -> str:
         return self._api.name if self._api else "ApiVersions"
 
-    def seen(self, caller: Caller, size_bytes: int, now_ms: float, patience_ms: float) -> None:
-        """What a watch will ask for."""
+    def seen(self, caller: Caller, size_bytes: int, now_ms: float, request: Any) -> None:
+        """What a watch will ask for. `request` None: a Produce, whose records are not kept, or what is answered."""
         self._caller = caller
         self._size_bytes = size_bytes
         self.began_ms = now_ms
-        self.patience_ms = patience_ms
+        self.request = request
 
     def told(self) -> SeenRequest:
         """For a watch; after `seen`."""

@@ -30,6 +30,8 @@ class RequestWatch:
         self._slow = slow
         self._each = each
         self._slow_ms = inf if slow_ms is None else slow_ms
+        self.looks_from_ms = -inf if each is not None else self._slow_ms
+        """A request that took no longer than this need not be told to `answered`."""
 
     def handled(self, took_ms: float, seen: Callable[[], SeenRequest]) -> None:
         """The broker's thread was busy with a request that waits for its answer now."""

@@ -165,10 +165,10 @@ def test_no_table(spark: "SparkSession", tmp_path: Path) -> None:
         report(tmp_path, tmp_path / "page.html", spark=spark)
 
 
-def _killed_load(broker: Broker, topic: str, table: Path, where: str, spark: "SparkSession") -> None:
+def _killed_load(broker: Broker, topic: str, table: Path, where: str) -> None:
     """At a step of the commit; or with all its processes while Spark reads ("read")."""
     if where != "read":
-        killed_at(broker.bootstrap, topic, table, where, spark)
+        killed_at(broker.bootstrap, topic, table, where)
         return
     with begin_load(broker.bootstrap, topic, table) as process:
         assert process.stdout is not None
@@ -188,7 +188,7 @@ def test_killed_and_run_again(spark: "SparkSession", broker: Broker, tmp_path: P
     load(broker.bootstrap, [topic], table, spark=spark)
     for partition in range(3):
         _send(broker, topic, partition, 5_000, day=partition)
-    _killed_load(broker, topic, table, where, spark)
+    _killed_load(broker, topic, table, where)
     if where == "move file":
         assert read_table(spark, table).count() == 30_000
     else:

@@ -107,7 +107,11 @@ def _produce(request: Produce, error: ApiError) -> ProduceResult:
 
 
 def _fetch(request: Fetch, error: ApiError) -> FetchResult:
-    return FetchResult(partitions=[FetchResultPartition(p.topic, p.partition, error.code) for p in request.partitions])
+    return FetchResult(
+        partitions=[
+            FetchResultPartition(p.topic, p.partition, error.code, topic_id=p.topic_id) for p in request.partitions
+        ]
+    )
 
 
 def _list_offsets(request: ListOffsets, error: ApiError) -> ListOffsetsResult:

@@ -120,13 +120,15 @@ class Reads:
             if headers is not None:
                 records = _before_zstd(partition, entry.offset, records, headers, isolation)
         except ApiError as error:
-            return FetchResultPartition(entry.topic, entry.partition, error.code)
+            return FetchResultPartition(entry.topic, entry.partition, error.code, topic_id=entry.topic_id)
         except StorageError as error:
             self._local.storage_failed(TopicPartition(entry.topic, entry.partition), error)
-            return FetchResultPartition(entry.topic, entry.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+            return FetchResultPartition(entry.topic, entry.partition, code, topic_id=entry.topic_id)
         except Exception as error:  # noqa: BLE001  reported; the other partitions are answered
             self._local.failed(f"reading {entry.topic}-{entry.partition}", error)
-            return FetchResultPartition(entry.topic, entry.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            return FetchResultPartition(entry.topic, entry.partition, code, topic_id=entry.topic_id)
         return FetchResultPartition(
             entry.topic,
             entry.partition,
@@ -135,6 +137,7 @@ class Reads:
             partition.last_stable_offset,
             partition.log.log_start_offset,
             records,
+            topic_id=entry.topic_id,
         )
 
     def _awaited(

@@ -46,7 +46,15 @@ from .configs import (
 )
 from .envelope import ANONYMOUS, BrokerApi, BrokerLink, Caller, Origin, Principal, Reply, Request
 from .epochs import EpochEnd, EpochQuestion, OffsetForLeaderEpoch, OffsetForLeaderEpochResult
-from .fetch import AbortedTransaction, Fetch, FetchPartition, FetchResult, FetchResultPartition
+from .fetch import (
+    AbortedTransaction,
+    CurrentLeader,
+    DivergingEpoch,
+    Fetch,
+    FetchPartition,
+    FetchResult,
+    FetchResultPartition,
+)
 from .groups import (
     GROUP_COORDINATOR,
     NO_GENERATION,
@@ -143,6 +151,8 @@ __all__ = [
     "ANONYMOUS",
     "RANDOM_PARTITION",
     "AbortedTransaction",
+    "CurrentLeader",
+    "DivergingEpoch",
     "ClassicFetch",
     "ClassicFetchPartition",
     "ClassicFetchResult",

@@ -8,12 +8,18 @@ from ..error_codes import ErrorCode
 from ..storage import Region, size_of
 from ..values import frozen
 from ..words import Buffer
+from .cluster import BrokerNode
 from .envelope import Request
+from .metadata import NO_TOPIC_ID
 
 
 @frozen
 class FetchPartition:
-    """Where to read, and at most how many bytes of it. `current_leader_epoch` -1 = not checked."""
+    """Where to read, and at most how many bytes of it. `current_leader_epoch` -1 = not checked.
+
+    `last_fetched_epoch`: that of the reader's last batch before `offset`; -1 = the leader compares nothing. `topic` is
+    empty where a reader named the topic by its id alone; whoever knows the topics puts the name in.
+    """
 
     topic: str
     partition: int
@@ -22,11 +28,16 @@ class FetchPartition:
     current_leader_epoch: int = -1
     log_start_offset: int = -1
     last_fetched_epoch: int = -1
+    topic_id: bytes = NO_TOPIC_ID
 
 
 @frozen(kw_only=True)
 class Fetch(Request["FetchResult"]):
-    """Read record batches; waits up to `max_wait_ms` for `min_bytes`. `replica_id` -1 = a consumer."""
+    """Read record batches; waits up to `max_wait_ms` for `min_bytes`.
+
+    replica_id:    -1 = a consumer; else the broker that follows, and `replica_epoch` is that of its registration.
+    rack_id:       where the consumer is, for a replica near it (KIP-392); empty = it does not say.
+    """
 
     partitions: Sequence[FetchPartition]
     max_wait_ms: int = 500
@@ -34,6 +45,8 @@ class Fetch(Request["FetchResult"]):
     max_bytes: int = 0x7FFFFFFF
     isolation_level: int = 0
     replica_id: int = -1
+    replica_epoch: int = -1
+    rack_id: str = ""
     allows_zstd: bool = True
     """False when the client's version predates zstd (Fetch < 10): zstd batches are then answered with error 76."""
 
@@ -52,12 +65,33 @@ class AbortedTransaction:
 
 
 @frozen
+class DivergingEpoch:
+    """Where the reader's log parts from the leader's: the largest epoch up to the reader's, and where it ends."""
+
+    epoch: int
+    end_offset: int
+
+
+@frozen
+class CurrentLeader:
+    """Who leads instead, as far as the one who was asked knows."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+@frozen
 class FetchResultPartition:
     """What was read from one partition.
 
     `records` are whole record batches, except that the last may be cut short by the size limit, and the first may begin
     before the offset asked for. High watermark and last stable offset are exclusive; -1 on error. `aborted` comes with
     isolation level 1, in no order.
+
+    diverging:              there are no records, since what the reader has is not what the leader has (KIP-595).
+    current_leader:         with an error that says that another broker leads (KIP-951).
+    preferred_read_replica: there are no records, since the reader has this broker nearer (KIP-392); -1 = none.
+    topic_id:               as the request had it.
     """
 
     topic: str
@@ -68,12 +102,17 @@ class FetchResultPartition:
     log_start_offset: int = -1
     records: Buffer | Region = field(default=b"", repr=region_bytes)
     aborted: Sequence[AbortedTransaction] = ()
+    diverging: DivergingEpoch | None = None
+    current_leader: CurrentLeader | None = None
+    preferred_read_replica: int = -1
+    topic_id: bytes = NO_TOPIC_ID
 
 
 @frozen(kw_only=True)
 class FetchResult:
-    """Every requested partition, in the order of the request."""
+    """Every requested partition, in the order of the request. `nodes`: the addresses of the leaders that are told."""
 
     partitions: Sequence[FetchResultPartition]
     error: ErrorCode = ErrorCode.NONE
     throttle_ms: int = 0
+    nodes: Sequence[BrokerNode] = ()

@@ -6,7 +6,9 @@ from attrs import field
 
 from ..error_codes import ErrorCode
 from ..values import frozen
+from .cluster import BrokerNode
 from .envelope import Request
+from .fetch import CurrentLeader
 
 
 @frozen
@@ -43,7 +45,10 @@ class RecordError:
 
 @frozen
 class ProduceResultPartition:
-    """The outcome for one partition; `base_offset` is -1 on error, `log_append_time_ms` -1 for CreateTime topics."""
+    """The outcome for one partition; `base_offset` is -1 on error, `log_append_time_ms` -1 for CreateTime topics.
+
+    `current_leader` comes with an error that says that another broker leads (KIP-951).
+    """
 
     topic: str
     partition: int
@@ -53,11 +58,13 @@ class ProduceResultPartition:
     log_start_offset: int = -1
     error_message: str | None = None
     record_errors: Sequence[RecordError] = ()
+    current_leader: CurrentLeader | None = None
 
 
 @frozen(kw_only=True)
 class ProduceResult:
-    """The outcomes, in the order of the request."""
+    """The outcomes, in the order of the request. `nodes`: the addresses of the leaders that are told."""
 
     partitions: Sequence[ProduceResultPartition]
     throttle_ms: int = 0
+    nodes: Sequence[BrokerNode] = ()

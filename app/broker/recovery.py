@@ -9,7 +9,7 @@ from ...core.cluster.brokers import cluster_id
 from ...core.cluster.planning import PARTITIONS_PER_REQUEST_MAX, plan_topic
 from ...core.cluster.producer_ids import BLOCK_SIZE, largest_given_out, skip_to
 from ...core.cluster.registry import ClusterRegistry
-from ...core.cluster.topics import PartitionState, Topic
+from ...core.cluster.topics import PartitionState, Topic, first_state
 from ...core.log.identity import common_cluster
 from ...core.log.survey import FoundPartition, found_partitions
 from ...ports.broker_api import NewTopic
@@ -151,7 +151,7 @@ class _Planner:
         """Of partitions whose leader has changed before: an epoch never goes back."""
         epochs = {found.partition.partition: found.latest_epoch(self._report) for found in folders}
         return {
-            number: PartitionState(leader=self._broker_id, leader_epoch=epoch + 1, isr=(self._broker_id,))
+            number: evolve(first_state((self._broker_id,)), leader_epoch=epoch + 1)
             for number, epoch in epochs.items()
             if epoch > 0
         }
@@ -168,7 +168,7 @@ def carry_out(plan: Recovery, registry: ClusterRegistry, entropy: Entropy) -> No
         if found.topic is None:
             continue
         if found.action == CREATE:
-            store.restore_topic(coordination, found.topic, found.states)
+            store.create_topic(coordination, found.topic, found.states)
         else:
             store.write_topic(coordination, found.topic)
 

@@ -6,7 +6,7 @@ from ...core.classic.registry.broker_registration import BrokerRegistrar, IdNode
 from ...core.classic.registry.layout import ClassicBroker
 from ...core.cluster import layout
 from ...core.cluster.brokers import live_brokers
-from ...core.cluster.topics import BrokerRegistration
+from ...core.cluster.topics import BrokerRegistration, ReplicaId
 from ...ports.coordination import Coordination
 from ...ports.errors import BarnabasError, ConfigError
 from ..config import BrokerConfig, ListenAddress
@@ -85,7 +85,7 @@ def _controller_node(broker_id: int) -> IdNode:
 
     def holder(data: bytes) -> int | None:
         try:
-            return layout.decode_controller(data)
+            return layout.decode_controller(data).broker_id
         except ValueError:
             return None
 
@@ -95,7 +95,7 @@ def _controller_node(broker_id: int) -> IdNode:
 
     return IdNode(
         path=layout.CONTROLLER,
-        data=layout.encode_controller(broker_id),
+        data=layout.encode_controller(ReplicaId(broker_id)),
         is_our_place=lambda data: holder(data) == broker_id,
         clash=clash,
     )

@@ -1,11 +1,11 @@
 """The cluster's id, its live brokers, and the configs of brokers, as the coordination tree has them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from ...ports.coordination import Coordination, CoordinationError, NodeExists, NoNode
+from ...ports.coordination import Coordination, CoordinationError, Node, NodeExists, NoNode
 from ...ports.entropy import Entropy
 from . import layout
-from .topics import BrokerRegistration
+from .topics import BrokerRegistration, ReplicaId
 
 
 def cluster_id(coordination: Coordination, entropy: Entropy, known: str | None = None) -> str:
@@ -46,26 +46,47 @@ def next_broker_id(coordination: Coordination, reserved_max: int) -> int:
 
     Raises `CoordinationError`.
     """
+    return reserved_max + count_up(coordination, layout.BROKER_NUMBERS)
+
+
+def next_broker_epoch(coordination: Coordination) -> int:
+    """Larger than every one before. Raises `CoordinationError`."""
+    return count_up(coordination, layout.BROKER_EPOCHS)
+
+
+def count_up(coordination: Coordination, path: str) -> int:
+    """The next version of a node that counts something; 1 is the first."""
     while True:
         try:
-            return reserved_max + coordination.set(layout.BROKER_NUMBERS, b"")
+            return coordination.set(path, b"")
         except NoNode:
             pass
         try:
-            coordination.create(layout.BROKER_NUMBERS)
+            coordination.create(path)
         except NodeExists:
             continue
+
+
+def stored_controller(coordination: Coordination, report: Callable[[str], None]) -> ReplicaId | None:
+    """Who elects leaders; None: nobody. A node that makes no sense is reported."""
+    try:
+        return layout.decode_controller(coordination.get(layout.CONTROLLER).data)
+    except NoNode:
+        return None
+    except ValueError as error:
+        report(f"{layout.CONTROLLER} does not name a broker: {error}")
+        return None
 
 
 def live_brokers(coordination: Coordination, report: Callable[[str], None]) -> list[BrokerRegistration]:
     """The brokers that are registered now, by id. A node that makes no sense is reported and skipped."""
     found = []
-    for name in children(coordination, layout.BROKER_IDS):
-        path = f"{layout.BROKER_IDS}/{name}"
-        try:
-            found.append(layout.decode_broker(name, coordination.get(path).data))
-        except NoNode:
+    paths = [f"{layout.BROKER_IDS}/{name}" for name in children(coordination, layout.BROKER_IDS)]
+    for path, node in zip(paths, nodes_of(coordination, paths), strict=True):
+        if node is None:
             continue
+        try:
+            found.append(layout.decode_broker(path.rpartition("/")[2], node.data))
         except ValueError as error:
             report(f"skipped {path}, which does not describe a broker: {error}")
     return sorted(found, key=lambda broker: broker.broker_id)
@@ -98,6 +119,17 @@ def children(coordination: Coordination, path: str) -> list[str]:
         return coordination.children(path)
     except NoNode:
         return []
+
+
+def nodes_of(coordination: Coordination, paths: Sequence[str]) -> list[Node | None]:
+    """Several nodes; None for one that is missing."""
+    found: list[Node | None] = []
+    for path in paths:
+        try:
+            found.append(coordination.get(path))
+        except NoNode:
+            found.append(None)
+    return found
 
 
 def put(coordination: Coordination, path: str, data: bytes) -> None:

@@ -3,15 +3,17 @@
 from collections.abc import Mapping
 
 from ...ports.values import frozen
-from .topics import BrokerRegistration, PartitionState, Topic
+from .topics import BrokerRegistration, PartitionState, ReplicaId, Topic
 
 
 @frozen(kw_only=True)
 class TopicSet:
-    """A topic is new, or another than it was. `states` None: those of its partitions stay, if it has kept its id."""
+    """A topic is new, or another than it was. `states` None: those of its partitions stay, if it has kept its id; so
+    they do if `states_version`, the version of their node (None: it is not there), is not newer than the known one."""
 
     topic: Topic
     states: Mapping[int, PartitionState] | None = None
+    states_version: int | None = None
 
 
 @frozen(kw_only=True)
@@ -37,10 +39,13 @@ class TopicGone:
 
 @frozen(kw_only=True)
 class StatesChanged:
-    """Some partitions of a topic have other leaders or in-sync replicas."""
+    """Some partitions of a topic have other leaders or in-sync replicas. Nothing changes if `version`, that of the
+    node, is not newer than the known one, or the topic has another id."""
 
     topic: str
+    topic_id: bytes
     states: Mapping[int, PartitionState]
+    version: int
 
 
 @frozen(kw_only=True)
@@ -51,6 +56,13 @@ class BrokersChanged:
 
 
 @frozen(kw_only=True)
+class ControllerChanged:
+    """Another broker elects leaders; None: nobody does."""
+
+    controller: ReplicaId | None
+
+
+@frozen(kw_only=True)
 class ConfigsChanged:
     """What was set for a broker while it ran; `broker_id` None: for all of them."""
 
@@ -58,4 +70,13 @@ class ConfigsChanged:
     configs: Mapping[str, str]
 
 
-Delta = TopicSet | TopicDeleting | TopicUnreadable | TopicGone | StatesChanged | BrokersChanged | ConfigsChanged
+Delta = (
+    TopicSet
+    | TopicDeleting
+    | TopicUnreadable
+    | TopicGone
+    | StatesChanged
+    | BrokersChanged
+    | ControllerChanged
+    | ConfigsChanged
+)

@@ -12,6 +12,7 @@ from . import layout
 from .deltas import (
     BrokersChanged,
     ConfigsChanged,
+    ControllerChanged,
     Delta,
     StatesChanged,
     TopicDeleting,
@@ -20,20 +21,33 @@ from .deltas import (
     TopicUnreadable,
 )
 from .layered import Layered
-from .topics import BrokerRegistration, PartitionState, Topic, first_state, metric_name
+from .topics import BrokerRegistration, PartitionState, ReplicaId, Topic, first_state, metric_name
 
 States = Mapping[int, PartitionState]
-_NO_STATES: Layered[int, PartitionState] = Layered()
+
+
+@frozen(kw_only=True, eq=False)
+class TopicStates:
+    """The states of a topic's partitions, and the version of the node that they are in; None: it is not there."""
+
+    states: Layered[int, PartitionState] = Layered()
+    version: int | None = None
+
+    def is_older_than(self, version: int | None) -> bool:
+        return version is not None and (self.version is None or self.version < version)
+
+
+_NO_STATES = TopicStates()
 
 
 @frozen(kw_only=True)
 class Contents:
-    """All that a tree tells, for the first image. `states`: by topic."""
+    """All that a tree tells, for the first image. `states`: by topic, with the versions of their nodes."""
 
     topics: Mapping[str, Topic] = {}
     deleting: Mapping[str, Topic] = {}
     unreadable: frozenset[str] = frozenset()
-    states: Mapping[str, States] = {}
+    states: Mapping[str, tuple[States, int | None]] = {}
     configs: Mapping[int | None, Mapping[str, str]] = {}
 
 
@@ -53,11 +67,13 @@ class ClusterImage:
     """Names that are taken by nodes which describe no topic."""
     brokers: Mapping[int, BrokerRegistration] = {}
     """Those that live, by id."""
+    controller: ReplicaId | None = None
+    """Who elects leaders; None: nobody, or it is not known."""
     configs: Mapping[int | None, Mapping[str, str]] = {}
     """What was set for brokers while they ran; None: for all of them."""
     _names_by_id: Layered[bytes, str] = Layered()
     _names_in_metrics: Layered[str, str] = Layered()
-    _states: Layered[str, Layered[int, PartitionState]] = Layered()
+    _states: Layered[str, TopicStates] = Layered()
 
     # --- questions
 
@@ -103,7 +119,11 @@ class ClusterImage:
 
     def states_of(self, topic: str) -> States:
         """The states of a topic's partitions that have changed since they were made; the same object until one does."""
-        return self._states.get(topic, _NO_STATES)
+        return self._states.get(topic, _NO_STATES).states
+
+    def states_version(self, topic: str) -> int | None:
+        """The version of the node that holds these states; None: it is not there."""
+        return self._states.get(topic, _NO_STATES).version
 
     # --- the next image
 
@@ -116,10 +136,17 @@ class ClusterImage:
             deleting=Layered(contents.deleting),
             unreadable=contents.unreadable,
             brokers=self.brokers,
+            controller=self.controller,
             configs=dict(contents.configs),
             names_by_id=Layered({topic.topic_id: name for name, topic in contents.topics.items()}),
             names_in_metrics=Layered({metric_name(name): name for name in named}),
-            states=Layered({name: Layered(states) for name, states in contents.states.items() if states}),
+            states=Layered(
+                {
+                    name: TopicStates(states=Layered(states), version=version)
+                    for name, (states, version) in contents.states.items()
+                    if states or version is not None
+                }
+            ),
         )
 
     def after(self, delta: Delta) -> "ClusterImage":
@@ -137,11 +164,12 @@ class ClusterImage:
                 return evolve(image, unreadable=image.unreadable | {name})
             case TopicGone(name=name):
                 return self._without(name, version)
-            case StatesChanged(topic=name, states=states):
-                known = self._states.get(name, _NO_STATES)
-                return evolve(self, version=version, states=self._states.put(name, known.put_all(states)))
+            case StatesChanged():
+                return self._with_states(delta, version)
             case BrokersChanged(brokers=brokers):
                 return evolve(self, version=version, brokers=dict(brokers))
+            case ControllerChanged(controller=controller):
+                return evolve(self, version=version, controller=controller)
             case ConfigsChanged(broker_id=broker_id, configs=configs):
                 return evolve(self, version=version, configs={**self.configs, broker_id: configs})
 
@@ -151,8 +179,10 @@ class ClusterImage:
         is_same = before is not None and before.topic_id == topic.topic_id
         image = evolve(self, version=version) if is_same else self._without(name, version)
         states = image._states
-        if delta.states is not None:
-            states = states.put(name, Layered(delta.states)) if delta.states else states.drop(name)
+        known = states.get(name, _NO_STATES)
+        if delta.states is not None and (known.version is None or known.is_older_than(delta.states_version)):
+            stored = TopicStates(states=Layered(delta.states), version=delta.states_version)
+            states = states.put(name, stored) if stored.states or stored.version is not None else states.drop(name)
         return evolve(
             image,
             topics=image.topics.put(name, topic),
@@ -160,6 +190,14 @@ class ClusterImage:
             names_in_metrics=image._names_in_metrics.put(metric_name(name), name),
             states=states,
         )
+
+    def _with_states(self, delta: StatesChanged, version: int) -> "ClusterImage":
+        topic, known = self.topics.get(delta.topic), self._states.get(delta.topic, _NO_STATES)
+        if topic is None or topic.topic_id != delta.topic_id or not known.is_older_than(delta.version):
+            return self
+        changed = {number: state for number, state in delta.states.items() if known.states.get(number) != state}
+        stored = TopicStates(states=known.states.put_all(changed) if changed else known.states, version=delta.version)
+        return evolve(self, version=version, states=self._states.put(delta.topic, stored))
 
     def _without(self, name: str, version: int) -> "ClusterImage":
         topic = self.topics.get(name)

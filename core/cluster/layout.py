@@ -8,7 +8,17 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 
-from .topics import BrokerRegistration, PartitionState, Topic, check_topic_name
+from .topics import (
+    ALONE_EPOCH,
+    NO_LEADER,
+    UNKNOWN_EPOCH,
+    BrokerRegistration,
+    Claim,
+    PartitionState,
+    ReplicaId,
+    Topic,
+    check_topic_name,
+)
 
 FORMAT = 1
 CLUSTER_ID = "/barnabas/cluster/id"
@@ -16,9 +26,15 @@ TOPICS = "/barnabas/topics"
 BROKER_IDS = "/barnabas/brokers/ids"
 BROKER_NUMBERS = "/barnabas/brokers/seqid"
 """Its version counts the numbers of brokers that were generated."""
+BROKER_EPOCHS = "/barnabas/brokers/epoch"
+"""Its version counts the registrations of brokers."""
 CONTROLLER = "/barnabas/controller"
-"""Ephemeral: the one broker that changes topics and configs."""
+"""Ephemeral: the broker that elects leaders."""
+CONTROLLER_EPOCH = "/barnabas/controller_epoch"
+"""Its version counts the controllers; what one writes is guarded by it."""
 PARTITIONS = "/barnabas/partitions"
+DELETED = "/barnabas/deleted"
+"""Below it, by id, the topics that are deleted, with the brokers that may still have logs of them."""
 PRODUCER_IDS = "/barnabas/producer_ids"
 """The block of producer ids that was given out last."""
 BROKER_CONFIGS = "/barnabas/config/brokers"
@@ -38,12 +54,18 @@ def broker_config_path(broker_id: int | None) -> str:
     return f"{BROKER_CONFIGS}/{ALL_BROKERS if broker_id is None else broker_id}"
 
 
-def partitions_path(topic: str) -> str:
+def states_path(topic: str) -> str:
+    """The node with the states of all partitions."""
     return f"{PARTITIONS}/{topic}"
 
 
-def state_path(topic: str, partition: int) -> str:
+def old_state_path(topic: str, partition: int) -> str:
+    """Where an older version kept the state of a single partition."""
     return f"{PARTITIONS}/{topic}/{partition}/state"
+
+
+def deleted_path(topic_id: bytes) -> str:
+    return f"{DELETED}/{encode_id(topic_id)}"
 
 
 def broker_path(broker_id: int) -> str:
@@ -77,6 +99,9 @@ def encode_topic(topic: Topic, *, deleting: bool = False) -> bytes:
     """The topic without its configs, which have a node of their own; `deleting` marks it as going."""
     partitions = {str(partition): list(replicas) for partition, replicas in topic.partitions.items()}
     node: dict[str, object] = {"topic_id": encode_id(topic.topic_id), "partitions": partitions}
+    for key, moving in (("adding_replicas", topic.adding), ("removing_replicas", topic.removing)):
+        if moving:
+            node[key] = {str(partition): list(brokers) for partition, brokers in moving.items()}
     if deleting:
         node["deleting"] = True
     return _dump(node)
@@ -98,7 +123,24 @@ def decode_topic(name: str, data: bytes, configs: Mapping[str, str]) -> tuple[To
         partitions[partition] = replicas
     if not any(topic_id):
         raise ValueError("'topic_id' is zero")
-    return Topic(name=name, topic_id=topic_id, partitions=partitions, configs=configs), node.get("deleting") is True
+    topic = Topic(
+        name=name,
+        topic_id=topic_id,
+        partitions=partitions,
+        configs=configs,
+        adding=_moving(node, "adding_replicas", partitions),
+        removing=_moving(node, "removing_replicas", partitions),
+    )
+    return topic, node.get("deleting") is True
+
+
+def _moving(
+    node: Mapping[str, object], key: str, partitions: Mapping[int, tuple[int, ...]]
+) -> dict[int, tuple[int, ...]]:
+    listed = node.get(key, {})
+    if not isinstance(listed, dict):
+        raise ValueError(f"{key!r} is not an object")
+    return {number: _integers(listed, str(number)) for number in partitions if str(number) in listed}
 
 
 def encode_configs(configs: Mapping[str, str]) -> bytes:
@@ -115,54 +157,146 @@ def decode_configs(data: bytes) -> dict[str, str]:
     return configs
 
 
-def encode_state(state: PartitionState) -> bytes:
+def encode_states(topic_id: bytes, states: Mapping[int, PartitionState]) -> bytes:
+    """For each partition a list, to be short: leader, leader epoch, partition epoch; then ISR, ELR and suspects as
+    pairs of broker and broker epoch, and claims as four numbers each; empty ones at the end are left out."""
     return _dump(
         {
-            "leader": state.leader,
-            "leader_epoch": state.leader_epoch,
-            "controller_epoch": state.controller_epoch,
-            "isr": list(state.isr),
+            "topic_id": encode_id(topic_id),
+            "states": {str(number): _state_list(states[number]) for number in sorted(states)},
         }
     )
 
 
-def decode_state(data: bytes, version: int) -> PartitionState:
+def _state_list(state: PartitionState) -> list[object]:
+    def lives(members: Sequence[int]) -> list[tuple[int, int]]:
+        return [(member, state.broker_epochs.get(member, UNKNOWN_EPOCH)) for member in members]
+
+    claims = [(each, claim.broker_epoch, claim.last_epoch, claim.log_end) for each, claim in state.claims.items()]
+    lists: list[Sequence[object]] = [lives(state.isr), lives(state.elr), lives(state.suspects), claims]
+    while len(lists) > 1 and not lists[-1]:
+        lists.pop()
+    return [state.leader, state.leader_epoch, state.partition_epoch, *lists]
+
+
+def decode_states(data: bytes) -> tuple[bytes, dict[int, PartitionState]]:
+    """The id of the topic, and the states of its partitions."""
     node = _load(data)
+    states = node.get("states")
+    if not isinstance(states, dict):
+        raise ValueError("'states' is not an object")
+    found = {}
+    for name, listed in states.items():
+        if not (name.isascii() and name.isdecimal()):
+            raise ValueError(f"{name!r} is not the number of a partition")
+        found[int(name)] = _state_of(listed)
+    return decode_id(_text(node, "topic_id")), found
+
+
+def _state_of(listed: object) -> PartitionState:
+    if not isinstance(listed, list) or not 4 <= len(listed) <= 7:
+        raise ValueError(f"{str(listed)[:100]} is not a state")
+    leader, leader_epoch, partition_epoch = (_whole(number) for number in listed[:3])
+    rows = [_rows(part, 4 if index == 3 else 2) for index, part in enumerate(listed[3:])]
+    rows += [[] for _ in range(4 - len(rows))]
+    isr, elr, suspects, claims = rows
+    if leader_epoch < 0 or leader < NO_LEADER or not isr:
+        raise ValueError(f"leader {leader} with epoch {leader_epoch} and the ISR {isr}")
+    members = [row[0] for row in (*isr, *elr, *suspects)]
+    if len(set(members)) != len(members) or (leader != NO_LEADER and leader not in {row[0] for row in isr}):
+        raise ValueError(f"leader {leader} with the members {members}")
+    return PartitionState(
+        leader=leader,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        isr=tuple(row[0] for row in isr),
+        elr=tuple(row[0] for row in elr),
+        suspects=tuple(row[0] for row in suspects),
+        broker_epochs={row[0]: row[1] for row in (*isr, *elr, *suspects)},
+        claims={row[0]: Claim(*row[1:]) for row in claims},
+    )
+
+
+def _rows(part: object, width: int) -> list[list[int]]:
+    if not isinstance(part, list) or not all(isinstance(row, list) and len(row) == width for row in part):
+        raise ValueError(f"{str(part)[:100]} is not a list of {width} numbers each")
+    return [[_whole(number) for number in row] for row in part]
+
+
+def _whole(number: object) -> int:
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise ValueError(f"{str(number)[:100]} is not a whole number")
+    return number
+
+
+def decode_old_state(data: bytes) -> PartitionState:
+    """As an older version wrote it, of a cluster of one broker."""
+    node = _load(data)
+    isr = _integers(node, "isr")
     state = PartitionState(
         leader=_integer(node, "leader"),
         leader_epoch=_integer(node, "leader_epoch"),
-        controller_epoch=_integer(node, "controller_epoch"),
-        isr=_integers(node, "isr"),
-        version=version,
+        isr=isr,
+        broker_epochs=dict.fromkeys(isr, ALONE_EPOCH),
     )
-    if state.leader_epoch < 0 or state.leader < -1:
+    if state.leader_epoch < 0 or state.leader < NO_LEADER or not isr:
         raise ValueError(f"leader {state.leader} with epoch {state.leader_epoch}")
     return state
 
 
+def encode_deleted(name: str, brokers: Sequence[int]) -> bytes:
+    return _dump({"topic": name, "brokers": sorted(brokers)})
+
+
+def decode_deleted(data: bytes) -> tuple[str, tuple[int, ...]]:
+    """The name that the topic had, and the brokers that may still have logs of it."""
+    node = _load(data)
+    return _text(node, "topic"), _integers(node, "brokers")
+
+
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    return _dump({"endpoints": list(broker.endpoints), "rack": broker.rack, "started_ms": broker.started_ms})
+    node: dict[str, object] = {
+        "endpoints": list(broker.endpoints),
+        "rack": broker.rack,
+        "started_ms": broker.started_ms,
+        "broker_epoch": broker.broker_epoch,
+        "previous_epoch": broker.previous_epoch,
+    }
+    if broker.inter_broker:
+        node["inter_broker"] = broker.inter_broker
+    if broker.leaving:
+        node["leaving"] = True
+    return _dump(node)
 
 
 def decode_broker(name: str, data: bytes) -> BrokerRegistration:
-    node = _load(data)
+    node = {"broker_epoch": ALONE_EPOCH, "previous_epoch": UNKNOWN_EPOCH, "inter_broker": 0, **_load(data)}
     endpoints, rack = node.get("endpoints"), node.get("rack")
     if not isinstance(endpoints, list) or not all(isinstance(endpoint, str) for endpoint in endpoints):
         raise ValueError("'endpoints' is not a list of texts")
     if not isinstance(rack, str | None):
         raise ValueError("'rack' is not a text")
-    started_ms = _integer(node, "started_ms")
     if not (name.isascii() and name.isdecimal()):
         raise ValueError(f"{name!r} is not a broker id")
-    return BrokerRegistration(broker_id=int(name), endpoints=tuple(endpoints), rack=rack, started_ms=started_ms)
+    return BrokerRegistration(
+        broker_id=int(name),
+        endpoints=tuple(endpoints),
+        rack=rack,
+        started_ms=_integer(node, "started_ms"),
+        broker_epoch=_integer(node, "broker_epoch"),
+        previous_epoch=_integer(node, "previous_epoch"),
+        leaving=node.get("leaving") is True,
+        inter_broker=_integer(node, "inter_broker"),
+    )
 
 
-def encode_controller(broker_id: int) -> bytes:
-    return _dump({"broker_id": broker_id})
+def encode_controller(controller: ReplicaId) -> bytes:
+    return _dump({"broker_id": controller.broker_id, "broker_epoch": controller.broker_epoch})
 
 
-def decode_controller(data: bytes) -> int:
-    return _integer(_load(data), "broker_id")
+def decode_controller(data: bytes) -> ReplicaId:
+    node = {"broker_epoch": ALONE_EPOCH, **_load(data)}
+    return ReplicaId(_integer(node, "broker_id"), _integer(node, "broker_epoch"))
 
 
 def encode_producer_ids(broker_id: int, block: range) -> bytes:

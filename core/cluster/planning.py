@@ -3,9 +3,7 @@
 Topics are made in two steps, so that a request can be checked without effect (validate_only).
 """
 
-from collections.abc import Collection, Mapping, Sequence
-
-from attrs import evolve
+from collections.abc import Mapping, Sequence
 
 from ...ports.broker_api import NewTopic
 from ...ports.entropy import Entropy
@@ -16,7 +14,7 @@ from . import layout
 from .assignment import Racks, Replicas, assign_added, assign_new_topic, check_counts, check_manual
 from .brokers import random_uuid
 from .image import ClusterImage
-from .topics import NO_LEADER, PartitionState, Topic, check_topic_name
+from .topics import Topic, check_topic_name
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 
@@ -81,16 +79,6 @@ def plan_partitions(
     grown = topic.with_partitions(added)
     _check_fits(grown)
     return grown
-
-
-def plan_leader(replicas: Sequence[int], known: PartitionState, live: Collection[int]) -> PartitionState:
-    """Let the first live replica of the ISR lead, with the next leader epoch; none of them alive: no leader.
-
-    The ISR shrinks to its live members, except that its last member stays (facts D2).
-    """
-    leader = next((broker for broker in replicas if broker in live and broker in known.isr), NO_LEADER)
-    isr = tuple(broker for broker in known.isr if broker in live) or known.isr[:1]
-    return evolve(known, leader=leader, leader_epoch=known.leader_epoch + 1, isr=isr)
 
 
 def check_new_name(image: ClusterImage, name: str) -> None:

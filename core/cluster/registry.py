@@ -4,19 +4,27 @@ The methods that write are changes for a `ChangeQueue` (or `complete`): they che
 then make the next image. One thread, the owner, calls everything here.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from attrs import evolve
-
-from ...ports.coordination import Cancel, Coordination
+from ...ports.coordination import (
+    CHANGES_MAX,
+    BadVersion,
+    Cancel,
+    Coordination,
+    CoordinationError,
+    CreateNode,
+    SetNode,
+)
+from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from . import layout, store, telling
-from .brokers import broker_configs, children, live_brokers, set_broker_configs
+from .brokers import broker_configs, children, live_brokers, nodes_of, set_broker_configs, stored_controller
 from .change_queue import elsewhere
 from .deltas import (
     BrokersChanged,
     ConfigsChanged,
+    ControllerChanged,
     Delta,
     StatesChanged,
     TopicDeleting,
@@ -25,15 +33,44 @@ from .deltas import (
     TopicUnreadable,
 )
 from .image import ClusterImage, Contents
-from .planning import check_configs_fit, check_new_name, plan_leader
+from .planning import check_configs_fit, check_new_name
 from .store import StoredTopic
 from .topics import BrokerRegistration, PartitionState, Topic
 
 Told = Callable[[Delta, ClusterImage], None]
 """Called with a change, and the image before it."""
 
+Decide = Callable[[Topic, ClusterImage], Mapping[int, PartitionState]]
+"""The states that partitions of a topic shall have, without those that stay as they are."""
+
 TOPICS_AT_A_TIME = 200
 """So many topics are read by one piece of work."""
+STATES_AT_A_TIME = CHANGES_MAX - 2
+"""So many topics' states are written by one commit, with guards beside them."""
+COMMIT_BYTES = 500_000
+ATTEMPTS = 20
+
+
+class Deposed(CoordinationError):
+    """Another broker is the controller."""
+
+
+@frozen(kw_only=True)
+class _StatesWrite:
+    """New states of one topic, on their way into the tree."""
+
+    topic: Topic
+    decided: Mapping[int, PartitionState]
+    change: CreateNode | SetNode
+    delta: StatesChanged
+
+    @classmethod
+    def of(cls, topic: Topic, image: ClusterImage, decided: Mapping[int, PartitionState]) -> "_StatesWrite":
+        version = image.states_version(topic.name)
+        change = store.states_change(topic, {**image.states_of(topic.name), **decided}, version)
+        after = 0 if version is None else version + 1
+        delta = StatesChanged(topic=topic.name, topic_id=topic.topic_id, states=decided, version=after)
+        return cls(topic=topic, decided=decided, change=change, delta=delta)
 
 
 class ClusterRegistry:
@@ -79,7 +116,7 @@ class ClusterRegistry:
             topics={name: topic for name, topic in known.items() if name not in going},
             deleting={name: topic for name, topic in known.items() if name in going},
             unreadable=frozenset(stored.keys() - known.keys()),
-            states={name: each.states for name, each in stored.items()},
+            states={name: (each.states, each.states_version) for name, each in stored.items()},
             configs=configs,
         )
         self.image = self.image.refilled(contents)
@@ -94,14 +131,34 @@ class ClusterRegistry:
         elif stored.deleting:
             self.apply(TopicDeleting(topic=stored.topic))
         else:
-            self.apply(TopicSet(topic=stored.topic, states=stored.states))
+            self.apply(TopicSet(topic=stored.topic, states=stored.states, states_version=stored.states_version))
 
-    async def reread_brokers(self, own: BrokerRegistration) -> None:
-        """Let the brokers count that the tree shows, and `own`, which it may not show yet."""
+    async def reread_brokers(self, own: BrokerRegistration | None = None) -> None:
+        """Let the brokers count that the tree shows; and `own`, where nobody else can see that it lives."""
         found = await elsewhere(partial(live_brokers, self._coordination, self._report))
-        brokers = {**{broker.broker_id: broker for broker in found}, own.broker_id: own}
+        brokers = {broker.broker_id: broker for broker in found}
+        if own is not None:
+            brokers[own.broker_id] = own
         if brokers != self.image.brokers:
             self.apply(BrokersChanged(brokers=brokers))
+
+    async def reread_controller(self) -> None:
+        """Let the controller count that the tree shows."""
+        controller = await elsewhere(partial(stored_controller, self._coordination, self._report))
+        if controller != self.image.controller:
+            self.apply(ControllerChanged(controller=controller))
+
+    async def reread_states(self, names: Iterable[str]) -> None:
+        """Let what the tree says of the partitions of these topics count; those that are not known are left out."""
+        wanted = [name for name in names if name in self.image.topics]
+        for start in range(0, len(wanted), TOPICS_AT_A_TIME):
+            some = wanted[start : start + TOPICS_AT_A_TIME]
+            nodes = await elsewhere(partial(nodes_of, self._coordination, [layout.states_path(name) for name in some]))
+            for name, node in zip(some, nodes, strict=True):
+                topic = self.image.topics.get(name)
+                if node is not None and node.data and topic is not None:
+                    states = store.states_in(topic, node.data, self._report)
+                    self.apply(StatesChanged(topic=name, topic_id=topic.topic_id, states=states, version=node.version))
 
     async def reread_configs(self, broker_id: int | None) -> None:
         """Let what the tree says of the configs of a broker, or of all, count."""
@@ -111,19 +168,37 @@ class ClusterRegistry:
 
     # --- topics
 
-    async def create(self, topic: Topic) -> None:
+    async def create(self, topic: Topic, states: Mapping[int, PartitionState] | None = None) -> None:
         """Store a planned topic. Raises `ApiError(TOPIC_ALREADY_EXISTS)`."""
         check_new_name(self.image, topic.name)
-        await elsewhere(partial(store.create_topic, self._coordination, topic))
-        self.apply(TopicSet(topic=topic, states={}))
+        states = states or {}
+        await elsewhere(partial(store.create_topic, self._coordination, topic, states))
+        if states:
+            await self.reread(topic.name)
+        else:
+            self.apply(TopicSet(topic=topic, states={}))
         self._report(telling.made(topic))
 
-    async def resize(self, topic: Topic) -> None:
-        """Store a topic that `plan_partitions` gave, or with fewer partitions the one it was before."""
+    async def resize(self, topic: Topic, added: Mapping[int, PartitionState] | None = None) -> None:
+        """Store a topic that `plan_partitions` gave, with the states of what is `added`; or with fewer partitions the
+        one it was before. Raises `BadVersion` when others have changed it in between."""
         before = self.image.topic(topic.name)
-        await elsewhere(partial(store.write_topic, self._coordination, topic))
-        self.apply(TopicSet(topic=topic))
+        await self._write_topic(before, topic, added or {})
         self._report(telling.resized(before, topic))
+
+    async def move(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
+        """Store other replicas of a topic's partitions, with states that change with them. Raises as `resize`."""
+        await self._write_topic(self.image.topic(topic.name), topic, states)
+
+    async def _write_topic(self, before: Topic, after: Topic, states: Mapping[int, PartitionState]) -> None:
+        known, version = self.image.states_of(after.name), self.image.states_version(after.name)
+        stored = {number: state for number, state in {**known, **states}.items() if number in after.partitions}
+        change = store.states_change(after, stored, version) if states else None
+        await elsewhere(partial(store.rewrite_topic, self._coordination, before, after, change))
+        if change is None:
+            self.apply(TopicSet(topic=after))
+        else:
+            self.apply(TopicSet(topic=after, states=stored, states_version=0 if version is None else version + 1))
 
     async def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace the overrides of a topic. Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG."""
@@ -134,13 +209,14 @@ class ClusterRegistry:
         self.apply(TopicSet(topic=topic))
         self._tell_configured(f"topic {name}", before.configs, topic.configs)
 
-    async def begin_delete(self, name: str) -> Topic:
+    async def begin_delete(self, name: str, brokers: Iterable[int] = ()) -> Topic:
         """Mark a topic as going: from now on it is unknown, also after a crash, but its name is not free yet.
 
+        `brokers` are those who are to say that they have removed their logs, where there are several.
         Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`.
         """
         topic = self.image.topic(name)
-        await elsewhere(partial(store.write_topic, self._coordination, topic, deleting=True))
+        await elsewhere(partial(store.mark_deleting, self._coordination, topic, brokers))
         self.apply(TopicDeleting(topic=topic))
         self._report(telling.deleted(topic))
         return topic
@@ -152,21 +228,59 @@ class ClusterRegistry:
 
     # --- leaders
 
-    async def set_state(self, partition: TopicPartition, state: PartitionState) -> PartitionState:
-        """Store a new state if nobody changed the one with `state.version`; returns it with its new version.
+    async def change_states(
+        self, names: Iterable[str], decide: Decide, guards: Mapping[str, int] | None = None
+    ) -> Sequence[TopicPartition]:
+        """Store what `decide` makes of the states of these topics; returns the partitions that it has changed.
 
-        Raises `BadVersion`; `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`.
+        `decide` is asked again, about newer states, for topics that others have changed in between. Raises `Deposed`
+        when one of the `guards` has another version by now, `CoordinationError`.
         """
-        self.image.state(partition)
-        version = await elsewhere(partial(store.write_state, self._coordination, partition, state))
-        stored = evolve(state, version=version)
-        self.apply(StatesChanged(topic=partition.topic, states={partition.partition: stored}))
-        return stored
+        changed: list[TopicPartition] = []
+        waiting = list(dict.fromkeys(names))
+        for _ in range(ATTEMPTS):
+            contended: list[str] = []
+            for portion in self._portions(waiting, decide):
+                try:
+                    await elsewhere(
+                        partial(store.write_states, self._coordination, [each.change for each in portion], guards)
+                    )
+                except BadVersion:
+                    await self._check_guards(guards or {})
+                    contended += [each.topic.name for each in portion]
+                    continue
+                for each in portion:
+                    self.apply(each.delta)
+                    changed += [TopicPartition(each.topic.name, number) for number in each.decided]
+            if not contended:
+                return changed
+            await self.reread_states(contended)
+            waiting = contended
+        raise CoordinationError(f"others change the states of {waiting[0]} as often as it is tried")
 
-    async def elect(self, partition: TopicPartition, live: Collection[int]) -> PartitionState:
-        """Store what `plan_leader` says of a partition. Raises as `set_state`."""
-        replicas = self.image.topic(partition.topic).partitions.get(partition.partition, ())
-        return await self.set_state(partition, plan_leader(replicas, self.image.state(partition), live))
+    def _portions(self, names: Sequence[str], decide: Decide) -> Iterator[Sequence["_StatesWrite"]]:
+        """What goes into one commit each."""
+        portion: list[_StatesWrite] = []
+        size = 0
+        for name in names:
+            topic = self.image.topics.get(name)
+            decided = decide(topic, self.image) if topic is not None else {}
+            if topic is None or not decided:
+                continue
+            write = _StatesWrite.of(topic, self.image, decided)
+            if portion and (len(portion) >= STATES_AT_A_TIME or size + len(write.change.data) > COMMIT_BYTES):
+                yield portion
+                portion, size = [], 0
+            portion.append(write)
+            size += len(write.change.data)
+        if portion:
+            yield portion
+
+    async def _check_guards(self, guards: Mapping[str, int]) -> None:
+        nodes = await elsewhere(partial(nodes_of, self._coordination, list(guards)))
+        for (path, version), node in zip(guards.items(), nodes, strict=True):
+            if node is None or node.version != version:
+                raise Deposed(f"{path} has another version than {version}")
 
     # --- brokers
 

@@ -4,7 +4,7 @@ Crash-safe: a topic exists once its own node does, which comes in one commit wit
 that it is restored with, and is removed last.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from ...ports.coordination import (
@@ -16,14 +16,14 @@ from ...ports.coordination import (
     NodeChange,
     NodeExists,
     NoNode,
+    NotEmpty,
     SetNode,
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
 from . import layout
-from .brokers import children, put, read_configs, remove
+from .brokers import children, nodes_of, put, read_configs, remove
 from .topics import PartitionState, Topic
 
 Report = Callable[[str], None]
@@ -36,6 +36,8 @@ class StoredTopic:
     topic: Topic | None
     deleting: bool = False
     states: Mapping[int, PartitionState] = {}
+    states_version: int | None = None
+    """That of the node with the states; None: it is not there."""
 
 
 def read_topics(coordination: Coordination, names: Sequence[str], report: Report) -> dict[str, StoredTopic]:
@@ -55,53 +57,82 @@ def _read_topic(coordination: Coordination, name: str, report: Report) -> Stored
     except (ValueError, ApiError) as error:
         report(f"skipped {path}, which does not describe a topic: {error}")
         return StoredTopic(topic=None)
-    return StoredTopic(
-        topic=topic, deleting=deleting, states={} if deleting else _read_states(coordination, topic, report)
-    )
+    states, version = ({}, None) if deleting else _read_states(coordination, topic, report)
+    return StoredTopic(topic=topic, deleting=deleting, states=states, states_version=version)
 
 
-def _read_states(coordination: Coordination, topic: Topic, report: Report) -> dict[int, PartitionState]:
+def _read_states(
+    coordination: Coordination, topic: Topic, report: Report
+) -> tuple[Mapping[int, PartitionState], int | None]:
+    try:
+        node = coordination.get(layout.states_path(topic.name))
+    except NoNode:
+        return {}, None
+    if not node.data:
+        return _read_old_states(coordination, topic, report), node.version
+    return states_in(topic, node.data, report), node.version
+
+
+def states_in(topic: Topic, data: bytes, report: Report) -> Mapping[int, PartitionState]:
+    """What a node says of the partitions of a topic; nothing, which is reported, if it makes no sense."""
+    path = layout.states_path(topic.name)
+    try:
+        topic_id, states = layout.decode_states(data)
+    except ValueError as error:
+        report(f"skipped {path}, which does not hold the states of partitions: {error}")
+        return {}
+    if topic_id != topic.topic_id:
+        return {}  # of an earlier topic of this name
+    unknown = sorted(states.keys() - topic.partitions.keys())
+    if unknown:
+        report(f"{path} tells of partitions that topic {topic.name} has not: {unknown[:10]}")
+    return {number: state for number, state in states.items() if number in topic.partitions}
+
+
+def _read_old_states(coordination: Coordination, topic: Topic, report: Report) -> dict[int, PartitionState]:
+    """Those that an older version kept in a node for each partition."""
     states = {}
-    for name in children(coordination, layout.partitions_path(topic.name)):
-        path = f"{layout.partitions_path(topic.name)}/{name}/state"
+    for name in children(coordination, layout.states_path(topic.name)):
+        path = f"{layout.states_path(topic.name)}/{name}/state"
         try:
-            node = coordination.get(path)
             partition = int(name)
-            if layout.state_path(topic.name, partition) != path or partition not in topic.partitions:
+            if layout.old_state_path(topic.name, partition) != path or partition not in topic.partitions:
                 raise ValueError(f"topic {topic.name!r} has no partition {name!r}")
-            state = layout.decode_state(node.data, node.version)
+            states[partition] = layout.decode_old_state(coordination.get(path).data)
         except NoNode:
             continue
         except ValueError as error:
             report(f"skipped {path}, which does not hold a partition's state: {error}")
-            continue
-        states[partition] = state
     return states
 
 
-def create_topic(coordination: Coordination, topic: Topic) -> None:
-    """Raises `ApiError(TOPIC_ALREADY_EXISTS)`, and leaves the nodes of the other topic alone then."""
-    restore_topic(coordination, topic, {})
+def create_topic(coordination: Coordination, topic: Topic, states: Mapping[int, PartitionState] | None = None) -> None:
+    """Make the nodes of a topic, with states that its partitions may have already.
 
-
-def restore_topic(coordination: Coordination, topic: Topic, states: Mapping[int, PartitionState]) -> None:
-    """Create a topic with partitions that may have a history. Raises as `create_topic`; after an interruption it can be
-    done again."""
-    _check_new(coordination, topic.name)
-    remove_states(coordination, topic.name)
-    made = [
-        CreateNode(layout.state_path(topic.name, partition), layout.encode_state(state))
-        for partition, state in states.items()
-    ]
-    for start in range(0, len(made), CHANGES_MAX):
-        coordination.commit(made[start : start + CHANGES_MAX])
+    Raises `ApiError(TOPIC_ALREADY_EXISTS)`, and leaves the nodes of the other topic alone then; after an interruption
+    it can be done again.
+    """
     own = CreateNode(layout.topic_path(topic.name), layout.encode_topic(topic))
     while True:
+        _check_new(coordination, topic.name)
+        _remove_old_states(coordination, topic.name)
         try:
-            coordination.commit([own, *_configs_of_new(coordination, topic)])
+            coordination.commit(
+                [own, *_states_of_new(coordination, topic, states or {}), *_configs_of_new(coordination, topic)]
+            )
             return
-        except (NodeExists, NoNode):  # another one made the topic, or made or removed the configs
-            _check_new(coordination, topic.name)
+        except (NodeExists, NoNode, BadVersion, NotEmpty):  # another one makes the topic, or changed the nodes beside
+            continue
+
+
+def _states_of_new(coordination: Coordination, topic: Topic, states: Mapping[int, PartitionState]) -> list[NodeChange]:
+    """What makes the node of a new topic's states right, whatever an earlier topic has left."""
+    path, data = layout.states_path(topic.name), layout.encode_states(topic.topic_id, states)
+    try:
+        version = coordination.get(path).version
+    except NoNode:
+        return [CreateNode(path, data)] if states else []
+    return [SetNode(path, data, version) if states else DeleteNode(path, version)]
 
 
 def _check_new(coordination: Coordination, name: str) -> None:
@@ -122,9 +153,74 @@ def _configs_of_new(coordination: Coordination, topic: Topic) -> list[NodeChange
     return [SetNode(path, data) if topic.configs else DeleteNode(path)]
 
 
-def write_topic(coordination: Coordination, topic: Topic, *, deleting: bool = False) -> None:
+def write_topic(coordination: Coordination, topic: Topic) -> None:
     """Replace the topic's own node, which must exist."""
-    coordination.set(layout.topic_path(topic.name), layout.encode_topic(topic, deleting=deleting))
+    coordination.set(layout.topic_path(topic.name), layout.encode_topic(topic))
+
+
+def rewrite_topic(coordination: Coordination, before: Topic, after: Topic, states: CreateNode | SetNode | None) -> None:
+    """Replace the topic's own node, if it says what it did `before`, and the one of its states with it.
+
+    Raises `BadVersion` when others have changed them.
+    """
+    path = layout.topic_path(after.name)
+    try:
+        node = coordination.get(path)
+        if node.data not in (layout.encode_topic(before), layout.encode_topic(after)):
+            raise BadVersion(f"another broker has changed {path}")
+        own = SetNode(path, layout.encode_topic(after), node.version)
+        coordination.commit([own] if states is None else [own, states])
+    except (NodeExists, NoNode) as error:
+        raise BadVersion(str(error)) from error
+
+
+def mark_deleting(coordination: Coordination, topic: Topic, brokers: Iterable[int]) -> None:
+    """The topic is going. These brokers remove their logs of it, now or when they come back, and say so
+    (`confirm_deleted`). Doing it again is harmless."""
+    changes: list[NodeChange] = [SetNode(layout.topic_path(topic.name), layout.encode_topic(topic, deleting=True))]
+    told = sorted(brokers)
+    if told:
+        made = CreateNode(layout.deleted_path(topic.topic_id), layout.encode_deleted(topic.name, told))
+        with suppress(NodeExists):
+            coordination.commit([*changes, made])
+            return
+    coordination.commit(changes)
+
+
+def confirm_deleted(coordination: Coordination, topic_id: bytes, broker_id: int) -> None:
+    """This broker has no logs of a deleted topic any more; the last one removes the node that asked for it."""
+    path = layout.deleted_path(topic_id)
+    while True:
+        try:
+            node = coordination.get(path)
+            name, brokers = layout.decode_deleted(node.data)
+            left = [broker for broker in brokers if broker != broker_id]
+            if left:
+                coordination.set(path, layout.encode_deleted(name, left), version=node.version)
+            else:
+                coordination.delete(path, version=node.version)
+            return
+        except BadVersion:
+            continue
+        except (NoNode, ValueError):
+            return
+
+
+def deleted_of(coordination: Coordination, broker_id: int) -> dict[bytes, str]:
+    """The topics, id to name, that were deleted while this broker could not remove its logs of them."""
+    names = children(coordination, layout.DELETED)
+    nodes = nodes_of(coordination, [f"{layout.DELETED}/{name}" for name in names])
+    found = {}
+    for name, node in zip(names, nodes, strict=True):
+        if node is None:
+            continue
+        try:
+            topic, brokers = layout.decode_deleted(node.data)
+            if broker_id in brokers:
+                found[layout.decode_id(name)] = topic
+        except ValueError:
+            continue  # of no topic of ours
+    return found
 
 
 def write_configs(coordination: Coordination, topic: Topic) -> None:
@@ -132,16 +228,21 @@ def write_configs(coordination: Coordination, topic: Topic) -> None:
     put(coordination, layout.topic_config_path(topic.name), layout.encode_configs(topic.configs))
 
 
-def write_state(coordination: Coordination, partition: TopicPartition, state: PartitionState) -> int:
-    """Store a state, if nobody changed the one with `state.version`; returns its new version. Raises `BadVersion`."""
-    path = layout.state_path(*partition)
-    if state.version is not None:
-        return coordination.set(path, layout.encode_state(state), version=state.version)
+def write_states(
+    coordination: Coordination, changes: Sequence[NodeChange], guards: Mapping[str, int] | None = None
+) -> None:
+    """Commit changes of nodes with states, all or none. Raises `BadVersion` if another one changed one of them, or a
+    guard, in between."""
     try:
-        coordination.create(path, layout.encode_state(state))
-    except NodeExists as error:
-        raise BadVersion(f"{path} exists already") from error
-    return 0
+        coordination.commit(changes, guards=guards)
+    except (NodeExists, NoNode) as error:
+        raise BadVersion(str(error)) from error
+
+
+def states_change(topic: Topic, states: Mapping[int, PartitionState], version: int | None) -> CreateNode | SetNode:
+    """What stores the states of a topic, if their node still has the version that is known; None: it is not there."""
+    path, data = layout.states_path(topic.name), layout.encode_states(topic.topic_id, states)
+    return CreateNode(path, data) if version is None else SetNode(path, data, version)
 
 
 def remove_topic(coordination: Coordination, name: str) -> None:
@@ -153,12 +254,17 @@ def remove_topic(coordination: Coordination, name: str) -> None:
 
 def remove_states(coordination: Coordination, name: str) -> None:
     """Remove what is known of the leaders of a topic's partitions."""
-    above = layout.partitions_path(name)
+    _remove_old_states(coordination, name)
+    remove(coordination, layout.states_path(name))
+
+
+def _remove_old_states(coordination: Coordination, name: str) -> None:
+    """Those that an older version has left: no later one writes into these nodes."""
+    above = layout.states_path(name)
     partitions = [f"{above}/{partition}" for partition in children(coordination, above)]
     if partitions:
         _remove_all(coordination, [f"{path}/state" for path in partitions])
         _remove_all(coordination, partitions)
-        remove(coordination, above)
 
 
 def _remove_all(coordination: Coordination, paths: Sequence[str]) -> None:

@@ -11,6 +11,9 @@ from ...ports.values import frozen
 
 TOPIC_NAME_MAX = 249
 NO_LEADER = -1
+UNKNOWN_EPOCH = -1
+ALONE_EPOCH = 0
+"""The broker epoch where no other broker can reach the tree."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -51,12 +54,15 @@ class Topic:
     """A topic.
 
     `partitions` maps 0, 1, 2... to broker ids, the preferred leader first; `configs` are the topic's own overrides.
+    `adding` and `removing`, of partitions that move: which of these brokers come, and which go once they have come.
     """
 
     name: str
     topic_id: bytes
     partitions: Mapping[int, tuple[int, ...]]
     configs: Mapping[str, str] = {}
+    adding: Mapping[int, tuple[int, ...]] = {}
+    removing: Mapping[int, tuple[int, ...]] = {}
 
     @property
     def replication_factor(self) -> int:
@@ -75,20 +81,54 @@ class Topic:
         return evolve(self, partitions={**self.partitions, **added})
 
 
+@frozen
+class ReplicaId:
+    """One life of a broker: its number, and the epoch that it was registered with. -1: unknown, 0: it is alone."""
+
+    broker_id: int
+    broker_epoch: int = UNKNOWN_EPOCH
+
+
+@frozen
+class Claim:
+    """What a replica that may have lost messages still has: its last leader epoch, and its log end."""
+
+    broker_epoch: int
+    last_epoch: int
+    log_end: int
+
+
 @frozen(kw_only=True)
 class PartitionState:
-    """Who leads a partition and who is in sync (facts D1). `version`: of the stored node, None before the first."""
+    """Who leads a partition and who is in sync (facts D1), by the numbers of brokers; leader -1: nobody."""
 
     leader: int
     leader_epoch: int
+    """Grows by 1 with each change of the leader, also to nobody."""
     isr: tuple[int, ...]
-    controller_epoch: int = 0
-    version: int | None = None
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas (KIP-966): they left the ISR when it was, or became, smaller than min.insync.replicas,
+    and have all that was committed since the high watermark stands still then."""
+    suspects: tuple[int, ...] = ()
+    """They were in sync too, but did not stop in order since: what they had not synced may be lost."""
+    broker_epochs: Mapping[int, int] = {}
+    """The life (broker epoch) in which each of isr, elr and suspects was in sync."""
+    claims: Mapping[int, Claim] = {}
+    """Of a partition without leader: what its replicas say that they have."""
+    partition_epoch: int = 0
+    """Grows by 1 with each change of this value."""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Those one of which, at least, has every committed message."""
+        return tuple(dict.fromkeys((*self.isr, *self.elr, *self.suspects)))
 
 
 def first_state(replicas: Sequence[int]) -> PartitionState:
-    """The state of a partition whose replicas were all alive when it was made; stored only once it changes."""
-    return PartitionState(leader=replicas[0], leader_epoch=0, isr=tuple(replicas))
+    """The state of a partition that none is stored for: of a broker that is alone, or of an older version's tree."""
+    return PartitionState(
+        leader=replicas[0], leader_epoch=0, isr=tuple(replicas), broker_epochs=dict.fromkeys(replicas, ALONE_EPOCH)
+    )
 
 
 @frozen(kw_only=True)
@@ -99,3 +139,11 @@ class BrokerRegistration:
     endpoints: tuple[str, ...]
     rack: str | None = None
     started_ms: int = 0
+    broker_epoch: int = ALONE_EPOCH
+    """Another one, larger than all before, each time that a broker registers."""
+    previous_epoch: int = UNKNOWN_EPOCH
+    """That of its life before, if it has all that it had then: it stopped in order, or only its session ended."""
+    leaving: bool = False
+    """It is about to stop, and wants to lead nothing any more (a controlled shutdown)."""
+    inter_broker: int = 0
+    """Which of the endpoints is for other brokers."""

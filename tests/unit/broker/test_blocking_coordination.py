@@ -254,7 +254,7 @@ def test_a_disk_that_fails_leaves_no_topic(broker: SlowBroker, monkeypatch: pyte
         patch.setattr(Log, "open", broken)
         assert broker.create_topics("u") == [ErrorCode.KAFKA_STORAGE_ERROR]
         assert broker.grow("t", 2) is ErrorCode.KAFKA_STORAGE_ERROR
-        broker.service.fail("set", len([name for name, _ in broker.service.calls if name == "set"]) + 2, done=False)
+        broker.service.fail("commit", [name for name, _ in broker.service.calls].count("commit") + 2, done=False)
         assert broker.grow("t", 2) is TIMED_OUT  # taking it back failed
     assert (broker.names(), broker.partitions("t")) == ({"t"}, 2)
     broker.later()

@@ -1,5 +1,6 @@
 """A tree made anew from folders: nothing in it goes back behind what clients have seen already."""
 
+from support.elections import elect_again
 from support.simulated_broker import SimulatedBroker
 
 from barnabas.adapters.coord_memory import MemoryTree
@@ -11,7 +12,6 @@ from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.ports.broker_api import InitProducerId, Metadata
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.words import TopicPartition
 
 
 def recover(broker: SimulatedBroker, **settings: object) -> Recovery:
@@ -40,7 +40,7 @@ def test_leader_epochs_go_on() -> None:
     broker = SimulatedBroker()
     broker.create("t", 2)
     for _ in range(3):
-        complete(broker.node.state.registry.elect(TopicPartition("t", 1), [1]))
+        elect_again(broker.node.state.registry, "t", 1)
     broker.restart()
     broker.produce("t", b"in epoch 3", partition=1)
     topic_id = broker.node.state.image.topic("t").topic_id

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from support.elections import elect_again
 from support.simulated_broker import SimulatedBroker
 
 from barnabas.app.broker.topic_views import TopicViews
-from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged, TopicGone, TopicSet
 from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, Topic
 from barnabas.ports.broker_api import Metadata, MetadataResult, TopicMetadata
-from barnabas.ports.words import TopicPartition
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def test_nothing_is_made_twice_until_something_changes(broker: SimulatedBroker) 
     assert told(broker) is told(broker)
     t, u = topic(broker, "t"), topic(broker, "u")
     state = broker.node.state
-    complete(state.registry.elect(TopicPartition("t", 0), [state.node_id]))
+    elect_again(state.registry, "t", 0)
     assert topic(broker, "t").partitions[0].leader_epoch == t.partitions[0].leader_epoch + 1
     assert topic(broker, "u") is u
 
@@ -42,7 +41,8 @@ def test_nothing_is_made_twice_until_something_changes(broker: SimulatedBroker) 
 def test_other_brokers_and_leaders_show(broker: SimulatedBroker) -> None:
     registry, own = broker.node.state.registry, broker.node.state.node_id
     moved = PartitionState(leader=own + 1, leader_epoch=1, isr=(own + 1,))
-    registry.apply(StatesChanged(topic="t", states={0: moved}))
+    topic_id = registry.image.topic("t").topic_id
+    registry.apply(StatesChanged(topic="t", topic_id=topic_id, states={0: moved}, version=0))
     before = told(broker)
     other = BrokerRegistration(broker_id=own + 1, endpoints=("kafka://other:9092",))
     registry.apply(BrokersChanged(brokers={**registry.image.brokers, own + 1: other}))

@@ -15,7 +15,11 @@ from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, Top
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition
 
-MOVED = PartitionState(leader=2, leader_epoch=1, isr=(2,), version=0)
+MOVED = PartitionState(leader=2, leader_epoch=1, isr=(2,))
+
+
+def moved(name: str, number: int = 1, *, version: int = 0) -> StatesChanged:
+    return StatesChanged(topic=name, topic_id=number.to_bytes(16, "big"), states={0: MOVED}, version=version)
 
 
 def topic(name: str, number: int = 1) -> Topic:
@@ -56,14 +60,16 @@ def test_a_topic_comes_changes_and_goes() -> None:
 
 def test_states_stay_with_the_id_of_a_topic() -> None:
     made, key = topic("t"), TopicPartition("t", 0)
-    image = after(TopicSet(topic=made), StatesChanged(topic="t", states={0: MOVED}))
+    image = after(TopicSet(topic=made), moved("t"))
     assert image.state(key) == MOVED
     assert image.state(TopicPartition("t", 1)) == first_state((2, 1))
     configured = after(TopicSet(topic=made.with_configs({"a": "b"})), image=image)
     assert configured.states_of("t") is image.states_of("t")
-    for emptied in (TopicSet(topic=topic("t", 2)), TopicSet(topic=made, states={})):
-        assert after(emptied, image=image).state(key) == first_state((1, 2))
-    reread = after(TopicSet(topic=made, states={1: MOVED}), image=image)
+    assert after(TopicSet(topic=topic("t", 2)), image=image).state(key) == first_state((1, 2))
+    late = after(TopicSet(topic=made, states={}, states_version=0), image=image)
+    assert late.state(key) == MOVED, "what was read before the last change"
+    reread = after(TopicSet(topic=made, states={1: MOVED}, states_version=1), image=image)
+    assert (reread.states_version("t"), image.states_version("t"), reread.states_version("u")) == (1, 0, None)
     assert [reread.state(TopicPartition("t", number)) for number in (0, 1)] == [first_state((1, 2)), MOVED]
     with pytest.raises(ApiError):
         after(TopicDeleting(topic=made), image=image).state(key)
@@ -86,9 +92,16 @@ def test_a_name_is_one_thing_at_a_time() -> None:
 
 def test_what_a_delta_does_not_touch_is_the_same_object() -> None:
     image = after(TopicSet(topic=topic("t")), TopicSet(topic=topic("u", 2)))
-    moved = after(StatesChanged(topic="t", states={0: MOVED}), image=image)
-    assert moved.topics is image.topics and moved.brokers is image.brokers
-    assert moved.states_of("u") is image.states_of("u") and moved.states_of("t") is not image.states_of("t")
+    led = after(moved("t"), image=image)
+    assert led.topics is image.topics and led.brokers is image.brokers
+    assert led.states_of("u") is image.states_of("u") and led.states_of("t") is not image.states_of("t")
+
+
+def test_old_states_and_those_of_another_topic_do_not_count() -> None:
+    image = after(TopicSet(topic=topic("t")), moved("t", version=5))
+    for late in (moved("t", version=5), moved("t", 2, version=6), moved("u", version=6)):
+        assert image.after(late) is image
+    assert after(moved("t", version=6), image=image).states_of("t") is image.states_of("t"), "the same once more"
 
 
 def test_brokers_and_configs() -> None:
@@ -112,7 +125,7 @@ def test_filled_at_once_or_by_deltas() -> None:
             topics={"t": t, "u": u},
             deleting={"g.g": going},
             unreadable=frozenset({"x"}),
-            states={"t": {}, "u": {0: MOVED}},
+            states={"t": ({}, None), "u": ({0: MOVED}, None)},
             configs={1: {"a": "2"}},
         )
     )

@@ -3,6 +3,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import pytest
+from attrs import evolve
+from support.elections import elect_again
 from support.log_lines import infos_of, warnings_of
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
@@ -13,10 +15,10 @@ from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.deltas import ConfigsChanged, Delta, StatesChanged, TopicDeleting, TopicGone, TopicSet
 from barnabas.core.cluster.image import ClusterImage
 from barnabas.core.cluster.planning import plan_partitions, plan_topic
-from barnabas.core.cluster.registry import ClusterRegistry
-from barnabas.core.cluster.topics import PartitionState, Topic, check_topic_name
+from barnabas.core.cluster.registry import ClusterRegistry, Deposed
+from barnabas.core.cluster.topics import PartitionState, Topic, check_topic_name, first_state
 from barnabas.ports.broker_api import NewTopic
-from barnabas.ports.coordination import BadVersion, CoordinationError, NodeChange, NoNode
+from barnabas.ports.coordination import CoordinationError, NodeChange, NoNode
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition
@@ -223,7 +225,7 @@ def test_a_deleted_topic_leaves_nothing() -> None:
     house.create("kept", 1)
     before = house.tree()
     topic = house.create("t", 2)
-    complete(house.registry.elect(TopicPartition("t", 1), {1}))
+    elect_again(house.registry, "t", 1)
     assert complete(house.registry.begin_delete("t")) == topic
     refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: house.registry.image.topic("t"))
     refused(ErrorCode.UNKNOWN_TOPIC_ID, lambda: house.registry.image.topic_by_id(topic.topic_id))
@@ -266,9 +268,9 @@ def test_a_deletion_goes_on_after_a_crash_anywhere() -> None:
     for removals in range(10):
         house = House()
         topic = house.create("t", 2)
-        complete(house.registry.elect(TopicPartition("t", 1), {1}))
-        house.registry._coordination = Failing(house.session, removals)  # type: ignore[assignment]  # all else delegated
+        elect_again(house.registry, "t", 1)
         complete(house.registry.begin_delete("t"))
+        house.registry._coordination = Failing(house.session, removals)  # type: ignore[assignment]  # all else delegated
         try:
             complete(house.registry.finish_delete("t"))
         except PowerCut:
@@ -278,7 +280,7 @@ def test_a_deletion_goes_on_after_a_crash_anywhere() -> None:
             complete(again.finish_delete("t"))
             assert house.reopened().image.deleting == {}
             continue
-        assert removals == 5  # state, its parent, the parent of those, configs, the topic
+        assert removals == 3, removals  # states, configs, the topic
         return
     raise AssertionError("the deletion never came to its end")
 
@@ -286,7 +288,7 @@ def test_a_deletion_goes_on_after_a_crash_anywhere() -> None:
 def test_a_new_topic_does_not_inherit_states() -> None:
     house = House()
     house.create("t", 1)
-    complete(house.registry.elect(TopicPartition("t", 0), {1}))
+    elect_again(house.registry, "t", 0)
     house.session.delete("/barnabas/topics/t")
     complete(house.registry.load())
     house.create("t", 1)
@@ -340,37 +342,58 @@ def test_other_nodes_that_make_no_sense() -> None:
         assert sum(path in report for report in house.reports) == 1
 
 
-def test_states_and_elections() -> None:
-    house = House(brokers=3)
-    complete(house.registry.create(house.plan(NewTopic(name="t", assignments={0: [2, 3, 1]}))))
-    partition = TopicPartition("t", 0)
-    assert house.registry.image.state(partition) == PartitionState(leader=2, leader_epoch=0, isr=(2, 3, 1))
-    assert complete(house.registry.elect(partition, {1, 3})) == PartitionState(
-        leader=3, leader_epoch=1, isr=(3, 1), version=0
-    )
-    assert complete(house.registry.elect(partition, {1})) == PartitionState(
-        leader=1, leader_epoch=2, isr=(1,), version=1
-    )
-    assert complete(house.registry.elect(partition, {2})) == PartitionState(
-        leader=-1, leader_epoch=3, isr=(1,), version=2
-    )
-    assert house.reopened().image.state(partition) == house.registry.image.state(partition)
+def test_a_state_is_changed_by_whoever_knows_the_newest() -> None:
+    house = House()
+    house.create("t", 2)
+    other = house.reopened()
+    assert elect_again(house.registry, "t", 0).leader_epoch == 1
+    assert other.image.state(TopicPartition("t", 0)).leader_epoch == 0
+    assert elect_again(other, "t", 1).leader_epoch == 1, "another partition, in the same node"
+    assert elect_again(other, "t", 0).leader_epoch == 2, "decided again, of what the first has written"
+    assert elect_again(house.registry, "t", 1).partition_epoch == 2
+    assert house.reopened().image.states_of("t") == house.registry.image.states_of("t")
+    for missing in (TopicPartition("t", 2), TopicPartition("u", 0)):
+        refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partial(house.registry.image.state, missing))
 
 
-def test_a_state_is_written_by_one_only() -> None:
+def test_many_topics_change_in_few_commits() -> None:
+    house = House()
+    names = [house.create(f"t{number}", 1).name for number in range(100)]
+    complete(house.registry.change_states(names, all_again))
+    assert all(house.reopened().image.state(TopicPartition(name, 0)).leader_epoch == 1 for name in names)
+    assert complete(house.registry.change_states([*names, "unknown"], lambda topic, image: {})) == []
+
+
+def test_a_late_controller_changes_nothing() -> None:
     house = House()
     house.create("t", 1)
-    partition = TopicPartition("t", 0)
-    other = house.reopened()
-    complete(house.registry.elect(partition, {1}))
-    with pytest.raises(BadVersion):
-        complete(other.elect(partition, {1}))
-    third = house.reopened()
-    complete(house.registry.elect(partition, {1}))
-    with pytest.raises(BadVersion):
-        complete(third.elect(partition, {1}))
-    for missing in (TopicPartition("t", 1), TopicPartition("u", 0)):
-        refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partial(house.registry.image.state, missing))
+    house.session.create("/barnabas/controller_epoch")
+    guards = {"/barnabas/controller_epoch": 0}
+    assert complete(house.registry.change_states(["t"], all_again, guards)) == [TopicPartition("t", 0)]
+    house.session.set("/barnabas/controller_epoch", b"")
+    with pytest.raises(Deposed):
+        complete(house.registry.change_states(["t"], all_again, guards))
+    assert house.reopened().image.state(TopicPartition("t", 0)).leader_epoch == 1
+
+
+def all_again(topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]:
+    states = {number: image.state(TopicPartition(topic.name, number)) for number in topic.partitions}
+    return {number: evolve(state, leader_epoch=state.leader_epoch + 1) for number, state in states.items()}
+
+
+def test_who_has_logs_of_a_deleted_topic_is_asked_for_them() -> None:
+    house = House(brokers=3)
+    topic = house.plan(NewTopic(name="t", assignments={0: [2, 3], 1: [3, 1]}))
+    complete(house.registry.create(topic))
+    complete(house.registry.begin_delete("t", {1, 2, 3}))
+    complete(house.registry.finish_delete("t"))
+    assert house.create("t", 1).topic_id != topic.topic_id, "the name is free"
+    for broker in (3, 1, 2):
+        assert store.deleted_of(house.session, broker) == {topic.topic_id: "t"}
+        store.confirm_deleted(house.session, topic.topic_id, broker)
+        store.confirm_deleted(house.session, topic.topic_id, broker)
+        assert store.deleted_of(house.session, broker) == {}
+    assert house.session.children("/barnabas/deleted") == []
 
 
 def test_a_topic_that_fits_into_no_node() -> None:
@@ -431,13 +454,13 @@ def test_all_who_listen_are_told_of_each_change_in_turn() -> None:
     end()
     del told[:]
     complete(house.registry.set_broker_configs(None, {"a": "1"}))
-    complete(house.registry.elect(TopicPartition("t", 0), {1}))
+    elect_again(house.registry, "t", 0)
     complete(house.registry.begin_delete("t"))
     complete(house.registry.finish_delete("t"))
-    state = PartitionState(leader=1, leader_epoch=1, isr=(1,), version=0)
+    state = evolve(first_state((1,)), leader_epoch=1, partition_epoch=1)
     assert [(name, delta) for name, delta, _, _ in told] == [
         ("second", ConfigsChanged(broker_id=None, configs={"a": "1"})),
-        ("second", StatesChanged(topic="t", states={0: state})),
+        ("second", StatesChanged(topic="t", topic_id=topic.topic_id, states={0: state}, version=0)),
         ("second", TopicDeleting(topic=topic)),
         ("second", TopicGone(name="t")),
     ]
@@ -463,10 +486,12 @@ def test_configs_of_brokers() -> None:
 def test_a_topic_with_many_states_comes_back_and_goes() -> None:
     house = House()
     topic = house.plan(NewTopic(name="t", partitions=100))
-    states = {number: PartitionState(leader=1, leader_epoch=number, isr=(1,), version=0) for number in range(1, 100)}
-    store.restore_topic(house.session, topic, states)
+    complete(house.registry.create(topic))
+    for number in range(1, 100):  # as an older version has written them
+        old = b'{"version":1,"leader":1,"leader_epoch":%d,"controller_epoch":0,"isr":[1]}' % number
+        house.session.create(f"/barnabas/partitions/t/{number}/state", old)
     again = house.reopened()
-    assert again.image.states_of("t") == states
+    assert [again.image.state(TopicPartition("t", number)).leader_epoch for number in range(100)] == list(range(100))
     house.session.delete("/barnabas/partitions/t/50/state")  # as somebody who was interrupted leaves it
     complete(again.begin_delete("t"))
     complete(again.finish_delete("t"))

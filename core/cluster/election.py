@@ -1,0 +1,232 @@
+"""Who leads a partition: rules from a state to the next one (facts D2, D5; KIP-966). Nothing is stored here.
+
+They rest on this: every committed message is on all members of the ISR that the state shows, and still on those that
+left it while it was smaller than min.insync.replicas, since the high watermark stands still then. A replica counts in
+the life (broker epoch) in which it was in sync, and in the next one if nothing was lost in between. What may have lost
+messages leads only when there is nobody else, and when as many of such replicas have told what they have as the cluster
+promises to survive: one of them has all that was committed, and it is the one with the longest log.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from attrs import evolve
+
+from ...ports.values import frozen
+from .topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, Claim, PartitionState, ReplicaId
+
+Brokers = Mapping[int, BrokerRegistration]
+
+
+@frozen(kw_only=True)
+class ElectionRules:
+    """What the configuration of a topic says: `min.insync.replicas`, `unclean.leader.election.enable`."""
+
+    min_isr: int = 1
+    unclean: bool = False
+
+    def enough(self, replicas: Sequence[int]) -> int:
+        """How many replicas in sync make a message committed: no more than there are."""
+        return min(self.min_isr, len(replicas))
+
+
+class _Standing:
+    """How the members of a state stand to the brokers that live."""
+
+    def __init__(self, state: PartitionState, brokers: Brokers) -> None:
+        self._epochs = state.broker_epochs
+        self._brokers = brokers
+
+    def lives_on(self, member: int) -> bool:
+        """It is still the broker that was in sync."""
+        broker = self._brokers.get(member)
+        return broker is not None and self._epochs.get(member, UNKNOWN_EPOCH) == broker.broker_epoch
+
+    def came_back(self, member: int) -> bool:
+        """It is the next life of that broker, and has all that it had."""
+        broker, known = self._brokers.get(member), self._epochs.get(member, UNKNOWN_EPOCH)
+        return broker is not None and known != UNKNOWN_EPOCH and broker.previous_epoch == known
+
+    def is_in_doubt(self, member: int) -> bool:
+        """It is a later life, which may have lost something."""
+        return member in self._brokers and not (self.lives_on(member) or self.came_back(member))
+
+    def stays(self, member: int) -> bool:
+        """It lives on and is not about to stop."""
+        return self.lives_on(member) and not self._brokers[member].leaving
+
+    def epoch(self, member: int) -> int:
+        """Of its present life; of the one in which it was in sync, if it does not live or is in doubt."""
+        if member in self._brokers and not self.is_in_doubt(member):
+            return self._brokers[member].broker_epoch
+        return self._epochs.get(member, UNKNOWN_EPOCH)
+
+
+def new_state(replicas: Sequence[int], brokers: Brokers, *, leader_epoch: int = 0) -> PartitionState:
+    """Of a partition that is made now: all its replicas that live are in sync, the first of them leads."""
+    live = tuple(member for member in replicas if member in brokers)
+    return PartitionState(
+        leader=live[0] if live else NO_LEADER,
+        leader_epoch=leader_epoch,
+        isr=live or tuple(replicas[:1]),
+        broker_epochs={member: brokers[member].broker_epoch for member in live},
+    )
+
+
+def with_isr(
+    state: PartitionState,
+    isr: Iterable[ReplicaId],
+    replicas: Sequence[int],
+    brokers: Brokers,
+    rules: ElectionRules,
+) -> PartitionState:
+    """The state with this ISR. Who leaves one that is too small to commit anything stays eligible, or a suspect."""
+    epochs = {each.broker_id: each.broker_epoch for each in isr}
+    standing = _Standing(state, brokers)
+    elr: tuple[int, ...] = ()
+    suspects: tuple[int, ...] = ()
+    if len(epochs) < rules.enough(replicas):
+        left = [each for each in state.members if each not in epochs and each in replicas]
+        doubtful = {each for each in left if each in state.suspects or standing.is_in_doubt(each)}
+        elr = tuple(each for each in left if each not in doubtful)
+        suspects = tuple(each for each in left if each in doubtful)
+        epochs |= {each: standing.epoch(each) for each in left}
+    return evolve(
+        state,
+        isr=tuple(each for each in epochs if each not in elr and each not in suspects),
+        elr=elr,
+        suspects=suspects,
+        broker_epochs=epochs,
+        claims={} if state.leader != NO_LEADER else state.claims,
+    )
+
+
+def led_by(
+    state: PartitionState,
+    leader: int,
+    isr: Sequence[int],
+    replicas: Sequence[int],
+    brokers: Brokers,
+    rules: ElectionRules,
+) -> PartitionState:
+    """The state after an election: the next leader epoch."""
+    in_sync = [ReplicaId(each, brokers[each].broker_epoch) for each in isr]
+    led = evolve(state, leader=leader, leader_epoch=state.leader_epoch + 1)
+    return with_isr(led, in_sync, replicas, brokers, rules)
+
+
+def settled(
+    state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules
+) -> PartitionState | None:
+    """What the controller makes of a state, given who lives; None: it is as it should be."""
+    standing = _Standing(state, brokers)
+    after: PartitionState | None
+    if state.leader in replicas and standing.lives_on(state.leader) and state.leader in state.isr:
+        after = _with_leader(state, replicas, brokers, rules, standing)
+    else:
+        after = _elected(state, replicas, brokers, rules, standing)
+        if after is None and state.leader != NO_LEADER:
+            after = evolve(state, leader=NO_LEADER, leader_epoch=state.leader_epoch + 1)
+    if after is None or after == state:
+        return None
+    return evolve(after, partition_epoch=state.partition_epoch + 1)
+
+
+def _with_leader(
+    state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules, standing: _Standing
+) -> PartitionState:
+    """Those who are not there any more leave the ISR, those who are about to stop too; the leader last."""
+    leader = state.leader
+    stay = [each for each in state.isr if each in replicas and standing.stays(each)]
+    if leader in stay:
+        return with_isr(state, _lives(stay, brokers), replicas, brokers, rules)
+    if stay:
+        return led_by(state, _first(replicas, stay), stay, replicas, brokers, rules)
+    return with_isr(state, _lives([leader], brokers), replicas, brokers, rules)
+
+
+def _elected(
+    state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules, standing: _Standing
+) -> PartitionState | None:
+    """The state with a new leader; None: nobody can lead."""
+    alive = [each for each in state.isr if each in brokers and standing.lives_on(each)]
+    in_sync = [each for each in alive if each in replicas and standing.stays(each)] or alive
+    if in_sync:
+        return led_by(state, _first(replicas, in_sync), in_sync, replicas, brokers, rules)
+    complete = [each for each in (*state.isr, *state.elr) if standing.lives_on(each) or standing.came_back(each)]
+    if complete:
+        leader = _first(replicas, complete)
+        return led_by(state, leader, [leader], replicas, brokers, rules)
+    longest = _longest(state, replicas, brokers, rules)
+    if longest is not None:
+        return led_by(state, longest, [longest], replicas, brokers, rules)
+    if rules.unclean:
+        anyone = next((each for each in replicas if each in brokers), None)
+        if anyone is not None:
+            return uncleanly_led(state, anyone, replicas, brokers, rules)
+    return None
+
+
+def uncleanly_led(
+    state: PartitionState, leader: int, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules
+) -> PartitionState:
+    """Any replica leads, whatever it lacks: what the others have besides is given up."""
+    forgotten = evolve(state, isr=(), elr=(), suspects=(), broker_epochs={})
+    return led_by(forgotten, leader, [leader], replicas, brokers, rules)
+
+
+def _longest(state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules) -> int | None:
+    """Who has most of those who may have lost something, once enough of them have told."""
+    members = state.members
+    if len(members) == 1 and members[0] in brokers:
+        return members[0]
+    told = {
+        each: claim
+        for each, claim in state.claims.items()
+        if each in members and each in brokers and claim.broker_epoch == brokers[each].broker_epoch
+    }
+    if not told or len(told) < min(rules.enough(replicas), len(members)):
+        return None
+    order = {each: number for number, each in enumerate(replicas)}
+    return max(told, key=lambda each: (told[each].last_epoch, told[each].log_end, -order.get(each, len(order))))
+
+
+def wants_claim(state: PartitionState, own: ReplicaId) -> bool:
+    """True if the partition waits for what this replica has to tell."""
+    if state.leader != NO_LEADER or own.broker_id not in state.members or len(state.members) == 1:
+        return False
+    known = state.claims.get(own.broker_id)
+    return known is None or known.broker_epoch != own.broker_epoch
+
+
+def claimed(state: PartitionState, own: ReplicaId, last_epoch: int, log_end: int) -> PartitionState:
+    """The state with what this replica has."""
+    claims = {**state.claims, own.broker_id: Claim(own.broker_epoch, last_epoch, log_end)}
+    return evolve(state, claims=claims, partition_epoch=state.partition_epoch + 1)
+
+
+def preferred(
+    state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules
+) -> PartitionState | None:
+    """The state led by the first replica; None: it leads already, or is not in sync."""
+    return moved_to(state, replicas[0], replicas, brokers, rules)
+
+
+def moved_to(
+    state: PartitionState, leader: int, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules
+) -> PartitionState | None:
+    """The state led by another member of the ISR; None: it leads already, or is not in sync."""
+    standing = _Standing(state, brokers)
+    if leader == state.leader or leader not in state.isr or not standing.stays(leader):
+        return None
+    in_sync = [each for each in state.isr if standing.stays(each)]
+    moved = led_by(state, leader, in_sync, replicas, brokers, rules)
+    return evolve(moved, partition_epoch=state.partition_epoch + 1)
+
+
+def _lives(members: Iterable[int], brokers: Brokers) -> list[ReplicaId]:
+    return [ReplicaId(each, brokers[each].broker_epoch) for each in members]
+
+
+def _first(replicas: Sequence[int], among: Sequence[int]) -> int:
+    """By the order of the assignment."""
+    return next((each for each in replicas if each in among), among[0])

@@ -18,9 +18,11 @@ class Api:
 
     advertised_from: the lowest version named in ApiVersions, where it is lower than what we speak.
     least_version:   the lowest version that can express a request; a client refuses to send less.
+    most_version:    the highest version that can express a request; a client does not send more.
     by_partition:    request and result have `partitions`, and a client gets its results in the order of the request.
     long_answers:    a small request can get a long answer, which is written in steps; no more is taken from its
                      connection while it is being made.
+    result_of:       how a client reads the result in this version, where the answer leaves out what the request said.
     completed:       the result as a client gets it, for (request, result as read): what is not in the answer because
                      the request said it. May raise `Malformed`.
     """
@@ -33,8 +35,10 @@ class Api:
     result: FieldCodec[Any]
     advertised_from: int | None = None
     least_version: Callable[[Any], int] | None = None
+    most_version: Callable[[Any], int] | None = None
     by_partition: bool = False
     long_answers: bool = False
+    result_of: Callable[[Any, int], FieldCodec[Any]] | None = None
     completed: Callable[[Any, Any], Any] | None = None
 
     @property

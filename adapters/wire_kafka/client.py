@@ -185,8 +185,12 @@ class KafkaLink:
         if api is None:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is not part of the protocol")
         broker_low, broker_high = self._ranges.get(api.key, (0, -1))
-        version = min(api.versions[1], broker_high)
+        most = api.most_version(request) if api.most_version else api.versions[1]
+        version = min(most, broker_high)
         least = max(api.versions[0], broker_low, api.least_version(request) if api.least_version else 0)
+        if most < least:
+            text = f"{api.name} says what only version {least} can, and what only versions up to {most} can"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         if version < least:
             offers = f"offers {broker_low} to {broker_high}" if broker_high >= 0 else "does not offer it"
             raise ApiError(
@@ -257,7 +261,10 @@ class KafkaLink:
         reader = waiting.api.reader(waiting.version, content, 4, ITEMS_MAX)
         if waiting.version >= waiting.api.flexible_from:
             reader.skip_tags()
-        result = waiting.api.result.read(reader, waiting.version)
+        codec = waiting.api.result
+        if waiting.api.result_of is not None:
+            codec = waiting.api.result_of(waiting.request, waiting.version)
+        result = codec.read(reader, waiting.version)
         if waiting.api.by_partition:
             result = in_order(waiting.request, result)
         if waiting.api.completed is not None:

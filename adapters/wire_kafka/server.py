@@ -17,7 +17,7 @@ from ...ports.errors import BarnabasError, Malformed
 from ...ports.transport import Connection, ConnectionHandler, Piece, TransportError, memory_bytes
 from . import versions, wire
 from .api import Api
-from .hot import Answered
+from .fetch import Answered
 from .refused import REFUSED, not_offered, refusal
 from .schema import write_in_steps
 from .table import BY_KEY

@@ -3,11 +3,24 @@
 from collections.abc import Iterable
 from typing import Any
 
-from . import cluster, configs, group_offsets, groups, hot, offsets_metadata, producers, quotas, replicas, topics
+from . import (
+    cluster,
+    configs,
+    fetch,
+    group_offsets,
+    groups,
+    offsets_metadata,
+    produce,
+    producers,
+    quotas,
+    replicas,
+    topics,
+)
 from .api import Api
 
 _FAMILIES: tuple[Iterable[Api], ...] = (
-    hot.APIS,
+    produce.APIS,
+    fetch.APIS,
     offsets_metadata.APIS,
     topics.APIS,
     configs.APIS,

@@ -103,6 +103,10 @@ class Reader:
     def skip_tags(self) -> None:
         """Pass over the tagged fields at the end of a struct; the classic encoding has none."""
 
+    def tags(self) -> Sequence[tuple[int, "Reader"]]:
+        """The tagged fields at the end of a struct, each with a reader of its content."""
+        return ()
+
 
 class CompactReader(Reader):
     """The same, compact encoding."""
@@ -170,6 +174,19 @@ class CompactReader(Reader):
             self.uvarint()
             self.span(self.uvarint())
 
+    def tags(self) -> Sequence[tuple[int, Reader]]:
+        if self.buffer[self.position] == 0:
+            self.position += 1
+            return ()
+        count = self.uvarint()
+        if count > TAGS_MAX:
+            raise Malformed(f"{count} tagged fields are claimed before {self.position}")
+        found: list[tuple[int, Reader]] = []
+        for _ in range(count):
+            tag = self.uvarint()
+            found.append((tag, CompactReader(self.span(self.uvarint()), 0, self.items_left)))
+        return found
+
 
 class Writer:
     """Collects one frame as pieces, classic encoding: records by reference, all else in buffers between them."""
@@ -214,6 +231,11 @@ class Writer:
 
     def end(self) -> None:
         """End a struct: no tagged fields; the classic encoding writes nothing."""
+
+    def tagged(self, fields: Sequence[tuple[int, bytes]]) -> None:
+        """End a struct with tagged fields, by ascending tag; the classic encoding has no room for them."""
+        if fields:
+            raise ValueError(f"{len(fields)} tagged fields in the classic encoding")
 
     def pieces(self) -> Sequence[Piece]:
         """The frame. The writer is used up."""
@@ -263,3 +285,10 @@ class CompactWriter(Writer):
 
     def end(self) -> None:
         self.out.append(0)
+
+    def tagged(self, fields: Sequence[tuple[int, bytes]]) -> None:
+        self.uvarint(len(fields))
+        for tag, content in fields:
+            self.uvarint(tag)
+            self.uvarint(len(content))
+            self.out += content

@@ -2,8 +2,13 @@
 
 from collections.abc import Sequence
 
+from attrs import evolve
+
+from ...core.cluster.image import ClusterImage
 from ...core.replica.isolation import FetchIsolation
-from ...ports.broker_api import Caller, Fetch, FetchResult, FetchResultPartition, Reply
+from ...ports.broker_api import Caller, Fetch, FetchPartition, FetchResult, FetchResultPartition, Reply
+from ...ports.broker_api.metadata import NO_TOPIC_ID
+from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from .state import BrokerState
 
@@ -16,17 +21,26 @@ class FetchService:
     """Asks the replicas for what consumers want. Every reader is taken for a consumer."""
 
     def __init__(self, state: BrokerState) -> None:
+        self._state = state
         self._read = state.replicas.read
         self._max_bytes = state.settings.static.fetch_max_bytes
 
     def handle(self, request: Fetch, caller: Caller, reply: Reply[FetchResult]) -> None:
         max_bytes = min(request.max_bytes, self._max_bytes)
+        entries = request.partitions
+        by_id = any(_goes_by_id(entry) for entry in entries)
+        if by_id:
+            image = self._state.image
+            entries = [_named(entry, image) for entry in entries]
 
         def done(results: Sequence[FetchResultPartition] | ApiError) -> None:
-            reply(results if isinstance(results, ApiError) else FetchResult(partitions=results))
+            if isinstance(results, ApiError):
+                reply(results)
+                return
+            reply(FetchResult(partitions=[_told_by_id(result) for result in results] if by_id else results))
 
         self._read(
-            request.partitions,
+            entries,
             done,
             max_bytes=max_bytes,
             min_bytes=min(request.min_bytes, max_bytes),
@@ -35,3 +49,28 @@ class FetchService:
             allows_zstd=request.allows_zstd,
             reader=caller.connection,
         )
+
+
+def _goes_by_id(entry: FetchPartition | FetchResultPartition) -> bool:
+    return not entry.topic and entry.topic_id != NO_TOPIC_ID
+
+
+def _named(entry: FetchPartition, image: ClusterImage) -> FetchPartition:
+    """With the name of its topic, if there is one of this id."""
+    if not (_goes_by_id(entry) and image.has_id(entry.topic_id)):
+        return entry
+    return FetchPartition(
+        image.topic_by_id(entry.topic_id).name,
+        entry.partition,
+        entry.offset,
+        entry.max_bytes,
+        entry.current_leader_epoch,
+        entry.log_start_offset,
+        entry.last_fetched_epoch,
+        entry.topic_id,
+    )
+
+
+def _told_by_id(result: FetchResultPartition) -> FetchResultPartition:
+    """Nobody has a topic without a name: its id is what is not known."""
+    return evolve(result, error=ErrorCode.UNKNOWN_TOPIC_ID) if _goes_by_id(result) else result

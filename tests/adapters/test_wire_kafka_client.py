@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 from support.kafka_pair import HandScheduler, PairConnection, PairTransport, normal
+from support.kafka_sample import ID_A, ID_B
 from support.kafka_samples import SAMPLES
 
 from barnabas.adapters.wire_kafka import KafkaLink, connect_kafka, versions
@@ -209,7 +210,8 @@ def test_the_highest_common_version(offered: tuple[int, int], chosen: int) -> No
     [
         ({}, Metadata(topics=None)),
         ({3: (13, 14)}, Metadata(topics=None)),
-        ({1: (0, 3)}, SAMPLES[1].request),
+        ({1: (0, 3)}, SAMPLES[1].at(4).request),
+        ({1: (0, 14)}, SAMPLES[1].request),
         ({3: (0, 11)}, Metadata(topics=[], topic_ids=[b"i" * 16])),
         ({3: (0, 3)}, Metadata(topics=["a"], allow_auto_topic_creation=False)),
         ({3: (0, 0)}, Metadata(topics=[])),
@@ -274,8 +276,31 @@ def test_an_answer_that_was_not_due_ends_the_link() -> None:
 def test_fetched_records_outlive_their_frame() -> None:
     setup = Setup()
     replies = setup.submit(SAMPLES[1].request)
-    setup.answer(1, 12, SAMPLES[1].result)
+    setup.answer(1, 16, SAMPLES[1].result)
     assert normal(replies) == normal([SAMPLES[1].result])
+
+
+def test_where_topics_go_by_id_answers_have_the_names_of_the_request() -> None:
+    setup = Setup()
+    names = {ID_A: "clicks", ID_B: "views"}
+    asked = [evolve(part, topic=names[part.topic_id]) for part in SAMPLES[1].request.partitions]
+    replies = setup.submit(evolve(SAMPLES[1].request, partitions=asked))
+    assert setup.broker.frames[-1][:4] == pack(">hh", 1, 16)
+    assert b"clicks" not in setup.broker.frames[-1]
+    setup.answer(1, 16, SAMPLES[1].result)
+    (result,) = replies
+    assert [(part.topic, part.partition) for part in result.partitions] == [("clicks", 1), ("clicks", 2), ("views", 0)]
+
+
+def test_without_the_id_of_a_topic_all_go_by_name() -> None:
+    setup = Setup()
+    asked = [FetchPartition("a", 0, 0, 1, topic_id=ID_A), FetchPartition("b", 0, 0, 1)]
+    setup.submit(Fetch(partitions=asked))
+    assert setup.broker.frames[-1][:4] == pack(">hh", 1, 12)
+    (error,) = setup.submit(Fetch(partitions=asked, replica_id=1, replica_epoch=2))
+    assert isinstance(error, ApiError)
+    assert error.code is ErrorCode.UNSUPPORTED_VERSION
+    assert "only version 15" in str(error)
 
 
 def test_results_come_in_the_order_of_the_request() -> None:
@@ -292,8 +317,8 @@ def test_results_come_in_the_order_of_the_request() -> None:
 
 def test_an_answer_that_leaves_a_partition_out_ends_the_link() -> None:
     setup = Setup()
-    replies = setup.submit(SAMPLES[1].request)
-    setup.answer(1, 12, evolve(SAMPLES[1].result, partitions=SAMPLES[1].result.partitions[:2]))
+    replies = setup.submit(SAMPLES[1].at(12).request)
+    setup.answer(1, 12, evolve(SAMPLES[1].at(12).result, partitions=SAMPLES[1].at(12).result.partitions[:2]))
     (failure,) = replies
     assert isinstance(failure, TransportError)
     assert "views" in str(failure)
@@ -303,7 +328,7 @@ def test_an_error_of_a_whole_fetch_has_no_partitions() -> None:
     setup = Setup()
     replies = setup.submit(SAMPLES[1].request)
     refused = evolve(SAMPLES[1].result, partitions=(), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    setup.answer(1, 12, refused)
+    setup.answer(1, 16, refused)
     assert normal(replies) == normal([refused])
 
 

@@ -23,7 +23,7 @@ def test_api_versions_as_clients_of_version_3_ask() -> None:
         found.items()
         >= {
             0: (0, 11),
-            1: (4, 12),
+            1: (4, 16),
             2: (1, 7),
             3: (0, 12),
             8: (2, 8),

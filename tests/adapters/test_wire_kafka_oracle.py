@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from attrs import evolve
 from kio.index import load_payload_module
-from kio.schema.fetch.v12 import response as v12
-from kio.schema.types import BrokerId, ProducerId
+from kio.schema.fetch.v16 import request as newest_request
+from kio.schema.fetch.v16 import response as newest
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import i32, i64
@@ -21,7 +21,7 @@ from support.kafka_samples import SAMPLES
 from barnabas.adapters.wire_kafka.api import Api
 from barnabas.adapters.wire_kafka.schema import FieldCodec
 from barnabas.adapters.wire_kafka.table import BY_KEY
-from barnabas.ports.broker_api import AbortedTransaction
+from barnabas.ports.broker_api import AbortedTransaction, CurrentLeader
 from barnabas.ports.error_codes import ErrorCode
 
 KIO_LACKS = {(35, 0)}
@@ -72,7 +72,7 @@ def _check(found: Any, expected: Any, path: str = "") -> None:
             if name in expected:
                 _check(value, expected[name], f"{path}.{name}")
             else:
-                assert name in ("current_leader", "node_endpoints", "diverging_epoch", "snapshot_id"), f"{path}.{name}"
+                assert name == "snapshot_id", f"{path}.{name}"
     elif isinstance(found, list) and isinstance(expected, list):
         assert len(found) == len(expected), path
         for index, (one, other) in enumerate(zip(found, expected, strict=True)):
@@ -112,31 +112,41 @@ def test_agrees_with_kio(api: Api, version: int, side: Any) -> None:
         assert normal(read) == normal(value)
 
 
-def test_tagged_fields_of_others_are_passed_over_and_aborted_transactions_read() -> None:
-    """What newer brokers add: leader hints, diverging epochs."""
-    api = BY_KEY[1]
-    plain, _ = entity_reader(v12.FetchResponse)(_encoded(api, 12, api.result, SAMPLES[1].result), 0)
+def test_tagged_fields_that_we_do_not_know_are_passed_over() -> None:
+    """What Kafka's own quorum says in a fetch and in its answer."""
+    api, sample = BY_KEY[1], SAMPLES[1]
+    request, _ = entity_reader(newest_request.FetchRequest)(_encoded(api, 16, api.request, sample.request), 0)
+    content = io.BytesIO()
+    entity_writer(newest_request.FetchRequest)(content, dataclasses.replace(request, cluster_id="another"))
+    read = api.request.read(api.reader(16, memoryview(content.getvalue()), 0, 1000), 16)
+    assert normal(read) == normal(sample.request)
+    plain, _ = entity_reader(newest.FetchResponse)(_encoded(api, 16, api.result, sample.result), 0)
     topic = plain.responses[0]
-    rich_part = dataclasses.replace(
-        topic.partitions[0],
-        diverging_epoch=v12.EpochEndOffset(epoch=i32(1), end_offset=i64(2)),
-        current_leader=v12.LeaderIdAndEpoch(leader_id=BrokerId(3), leader_epoch=i32(4)),
-        aborted_transactions=(v12.AbortedTransaction(producer_id=ProducerId(5), first_offset=i64(6)),),
-        preferred_read_replica=BrokerId(7),
-    )
+    rich_parts = [
+        dataclasses.replace(part, snapshot_id=newest.SnapshotId(end_offset=i64(2), epoch=i32(1)))
+        for part in topic.partitions
+    ]
     rich = dataclasses.replace(
-        plain,
-        responses=(dataclasses.replace(topic, partitions=(rich_part, topic.partitions[1])), *plain.responses[1:]),
+        plain, responses=(dataclasses.replace(topic, partitions=tuple(rich_parts)), *plain.responses[1:])
     )
     content = io.BytesIO()
-    entity_writer(v12.FetchResponse)(content, rich)
-    read = api.result.read(api.reader(12, memoryview(content.getvalue()), 0, 1000), 12)
-    assert read.partitions[0].aborted == (AbortedTransaction(5, 6),)
-    plain_part = evolve(read.partitions[0], aborted=())
-    assert normal(evolve(read, partitions=[plain_part, *read.partitions[1:]])) == normal(SAMPLES[1].result)
+    entity_writer(newest.FetchResponse)(content, rich)
+    told = api.result.read(api.reader(16, memoryview(content.getvalue()), 0, 1000), 16)
+    assert normal(told) == normal(sample.result)
 
 
-@pytest.mark.parametrize("version", [4, 5, 10, 11, 12])
+def test_a_leader_that_nobody_knows_is_none() -> None:
+    """The protocol lets a broker say that it knows of none, instead of saying nothing."""
+    for key, version in ((0, 11), (1, 16)):
+        api = BY_KEY[key]
+        sample = SAMPLES[key].result
+        nobody = [evolve(part, current_leader=CurrentLeader(-1, -1)) for part in sample.partitions]
+        content = _encoded(api, version, api.result, evolve(sample, partitions=nobody))
+        read = api.result.read(api.reader(version, memoryview(content), 0, 1000), version)
+        assert [part.current_leader for part in read.partitions] == [None] * 3
+
+
+@pytest.mark.parametrize("version", [4, 5, 10, 11, 12, 16])
 def test_aborted_transactions_are_written_and_read(version: int) -> None:
     api = BY_KEY[1]
     aborted = (AbortedTransaction(2**40, 7), AbortedTransaction(9, 2**33))

@@ -50,20 +50,20 @@ def test_a_request_reaches_the_broker_with_its_caller() -> None:
 def test_answers_keep_the_order_of_the_requests() -> None:
     end = ServerEnd()
     for correlation_id in range(4):
-        end.send(request_frame(FETCH, 11, correlation_id, SAMPLES[FETCH].request))
+        end.send(request_frame(FETCH, 11, correlation_id, SAMPLES[FETCH].at(11).request))
     end.send(header(18, 0, 4))
     for index in (2, 1):
-        end.broker.replies[index](SAMPLES[FETCH].result)
+        end.broker.replies[index](SAMPLES[FETCH].at(11).result)
     assert end.answers == []
-    end.broker.replies[0](SAMPLES[FETCH].result)
+    end.broker.replies[0](SAMPLES[FETCH].at(11).result)
     assert [correlation_id_of(answer) for answer in end.answers] == [0, 1, 2]
-    end.broker.replies[3](SAMPLES[FETCH].result)
+    end.broker.replies[3](SAMPLES[FETCH].at(11).result)
     assert [correlation_id_of(answer) for answer in end.answers] == [0, 1, 2, 3, 4]
 
 
 def test_no_more_is_taken_while_a_long_answer_is_made() -> None:
     end = ServerEnd()
-    end.send(request_frame(FETCH, 11, 1, SAMPLES[FETCH].request))
+    end.send(request_frame(FETCH, 11, 1, SAMPLES[FETCH].at(11).request))
     for correlation_id in (2, 3):
         end.send(request_frame(METADATA, 12, correlation_id, SAMPLES[METADATA].request))
     assert (len(end.broker.requests), end.connection.paused) == (2, True)
@@ -72,7 +72,7 @@ def test_no_more_is_taken_while_a_long_answer_is_made() -> None:
     while end.connection.step():
         pass
     assert (len(end.broker.requests), end.connection.paused) == (3, True)
-    end.broker.replies[0](SAMPLES[FETCH].result)
+    end.broker.replies[0](SAMPLES[FETCH].at(11).result)
     end.broker.replies[2](SAMPLES[METADATA].result)
     assert not end.connection.paused
     assert [correlation_id_of(answer) for answer in end.answers] == [1, 2, 3]
@@ -112,11 +112,11 @@ def test_an_answer_that_will_come_again_is_written_once() -> None:
 def test_requests_in_flight_are_bounded() -> None:
     end = ServerEnd(max_in_flight=2)
     for correlation_id in range(5):
-        end.send(request_frame(FETCH, 11, correlation_id, SAMPLES[FETCH].request))
+        end.send(request_frame(FETCH, 11, correlation_id, SAMPLES[FETCH].at(11).request))
     assert len(end.broker.requests) == 2
-    end.broker.replies[1](SAMPLES[FETCH].result)
+    end.broker.replies[1](SAMPLES[FETCH].at(11).result)
     paused = [end.connection.paused]  # the answer whose turn has not come still counts
-    end.broker.replies[0](SAMPLES[FETCH].result)
+    end.broker.replies[0](SAMPLES[FETCH].at(11).result)
     assert [*paused, end.connection.paused] == [True, False]
     while end.connection.step():
         pass
@@ -135,7 +135,7 @@ def test_the_transport_is_told_what_waits() -> None:
     assert asked > kept
     end.broker.replies[1](SAMPLES[METADATA].result)
     assert kept < end.connection.kept_bytes != asked, "an answer that waits for its turn"
-    end.broker.replies[0](SAMPLES[FETCH].result)
+    end.broker.replies[0](SAMPLES[FETCH].at(11).result)
     assert len(end.answers) == 2
     assert end.connection.kept_bytes == 0
 
@@ -199,7 +199,7 @@ def test_an_answer_after_the_connection_has_gone_is_dropped() -> None:
     end.connection.is_closed = True
     end.connection.step()
     assert end.connection.handler is None
-    end.broker.replies[0](SAMPLES[FETCH].result)
+    end.broker.replies[0](SAMPLES[FETCH].at(11).result)
     assert end.answers == []
     assert end.reports == []
 
@@ -246,7 +246,7 @@ def test_an_answer_that_the_protocol_cannot_carry_closes_the_connection() -> Non
         (header(PRODUCE, 2, 1), "Produce"),
         (header(PRODUCE, 12, 1), "Produce"),
         (header(FETCH, 3, 1), "Fetch"),
-        (header(FETCH, 13, 1), "Fetch"),
+        (header(FETCH, 17, 1), "Fetch"),
         (header(METADATA, -1, 1), "Metadata"),
         (b"", ""),
         (b"\x00\x03\x00\x0c", ""),
@@ -334,7 +334,7 @@ def test_zstd_is_for_clients_that_know_it(key: int, first: int) -> None:
 
 
 def test_no_fetch_session_is_granted() -> None:
-    end = ServerEnd(lambda request: SAMPLES[FETCH].result)
+    end = ServerEnd(lambda request: SAMPLES[FETCH].at(11).result)
     head = pack(">iiiibii", -1, 500, 1, 1000, 0, 0, 0)  # wants a session
     end.send(header(FETCH, 7, 1) + head + pack(">ii", 0, 0))
     assert end.answers[0][4:14] == pack(">ihi", 15, 0, 0)

@@ -8,6 +8,7 @@ ID_A, ID_B = bytes(range(16)), bytes(range(16, 32))
 NO_ID = bytes(16)
 LONG_NAME = "n" * 249
 UNSET = -0x8000_0000
+NO_LEADER = {"leader_id": -1, "leader_epoch": -1}
 
 
 @frozen
@@ -26,4 +27,4 @@ class Sample:
 
     def at(self, version: int) -> "Sample":
         """The sample for a version."""
-        return self if self.older is None or version > self.older_until else self.older
+        return self if self.older is None or version > self.older_until else self.older.at(version)

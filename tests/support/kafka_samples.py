@@ -15,7 +15,8 @@ from support.kafka_samples_admin import (
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
 )
-from support.kafka_samples_data import FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from support.kafka_samples_data import LIST_OFFSETS, METADATA, PRODUCE
+from support.kafka_samples_fetch import FETCH
 from support.kafka_samples_groups import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,

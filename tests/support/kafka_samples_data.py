@@ -1,13 +1,10 @@
 """Samples of the APIs that move data and find it."""
 
-from support.kafka_sample import ID_A, LONG_NAME, NO_ID, UNSET, Sample
+from support.kafka_sample import ID_A, LONG_NAME, NO_ID, NO_LEADER, UNSET, Sample
 
 from barnabas.ports.broker_api import (
     BrokerNode,
-    Fetch,
-    FetchPartition,
-    FetchResult,
-    FetchResultPartition,
+    CurrentLeader,
     ListOffsets,
     ListOffsetsPartition,
     ListOffsetsResult,
@@ -56,10 +53,12 @@ PRODUCE = Sample(
                 ErrorCode.INVALID_RECORD,
                 error_message="no",
                 record_errors=[RecordError(index=5, message="héllo"), RecordError(index=6)],
+                current_leader=CurrentLeader(31, 32),
             ),
             ProduceResultPartition(LONG_NAME, 0, ErrorCode.NONE, 8, -1, 2),
         ],
         throttle_ms=77,
+        nodes=[BrokerNode(node_id=31, host="one.example", port=9092, rack="r1")],
     ),
     {
         "responses": [
@@ -74,6 +73,7 @@ PRODUCE = Sample(
                         "log_start_offset": 17,
                         "record_errors": [],
                         "error_message": None,
+                        "current_leader": NO_LEADER,
                     },
                     {
                         "index": 4,
@@ -86,6 +86,7 @@ PRODUCE = Sample(
                             {"batch_index": 6, "batch_index_error_message": None},
                         ],
                         "error_message": "no",
+                        "current_leader": {"leader_id": 31, "leader_epoch": 32},
                     },
                 ],
             },
@@ -100,129 +101,13 @@ PRODUCE = Sample(
                         "log_start_offset": 2,
                         "record_errors": [],
                         "error_message": None,
+                        "current_leader": NO_LEADER,
                     }
                 ],
             },
         ],
         "throttle_time": 77,
-    },
-)
-
-FETCH = Sample(
-    Fetch(
-        partitions=[
-            FetchPartition("clicks", 1, 2**33, 1000, 4, 5, 6),
-            FetchPartition("clicks", 2, 7, 1001),
-            FetchPartition("views", 0, 8, 1002),
-        ],
-        max_wait_ms=501,
-        min_bytes=502,
-        max_bytes=503,
-        isolation_level=1,
-        replica_id=9,
-    ),
-    {
-        "replica_id": 9,
-        "max_wait": 501,
-        "min_bytes": 502,
-        "max_bytes": 503,
-        "isolation_level": 1,
-        "session_id": 0,
-        "session_epoch": -1,
-        "topics": [
-            {
-                "topic": "clicks",
-                "partitions": [
-                    {
-                        "partition": 1,
-                        "current_leader_epoch": 4,
-                        "fetch_offset": 2**33,
-                        "last_fetched_epoch": 6,
-                        "log_start_offset": 5,
-                        "partition_max_bytes": 1000,
-                    },
-                    {
-                        "partition": 2,
-                        "current_leader_epoch": -1,
-                        "fetch_offset": 7,
-                        "last_fetched_epoch": -1,
-                        "log_start_offset": -1,
-                        "partition_max_bytes": 1001,
-                    },
-                ],
-            },
-            {
-                "topic": "views",
-                "partitions": [
-                    {
-                        "partition": 0,
-                        "current_leader_epoch": -1,
-                        "fetch_offset": 8,
-                        "last_fetched_epoch": -1,
-                        "log_start_offset": -1,
-                        "partition_max_bytes": 1002,
-                    }
-                ],
-            },
-        ],
-        "forgotten_topics_data": [],
-        "rack_id": "",
-        "cluster_id": None,
-    },
-    FetchResult(
-        partitions=[
-            FetchResultPartition("clicks", 1, ErrorCode.NONE, 2**34, 2**34 - 1, 11, b"some records"),
-            FetchResultPartition("clicks", 2, ErrorCode.OFFSET_OUT_OF_RANGE),
-            FetchResultPartition("views", 0, ErrorCode.NONE, 12, 13, 14, b"y" * 200),
-        ],
-        throttle_ms=15,
-    ),
-    {
-        "throttle_time": 15,
-        "error_code": 0,
-        "session_id": 0,
-        "responses": [
-            {
-                "topic": "clicks",
-                "partitions": [
-                    {
-                        "partition_index": 1,
-                        "error_code": 0,
-                        "high_watermark": 2**34,
-                        "last_stable_offset": 2**34 - 1,
-                        "log_start_offset": 11,
-                        "aborted_transactions": None,
-                        "preferred_read_replica": -1,
-                        "records": b"some records",
-                    },
-                    {
-                        "partition_index": 2,
-                        "error_code": 1,
-                        "high_watermark": -1,
-                        "last_stable_offset": -1,
-                        "log_start_offset": -1,
-                        "aborted_transactions": None,
-                        "preferred_read_replica": -1,
-                        "records": b"",
-                    },
-                ],
-            },
-            {
-                "topic": "views",
-                "partitions": [
-                    {
-                        "partition_index": 0,
-                        "error_code": 0,
-                        "high_watermark": 12,
-                        "last_stable_offset": 13,
-                        "log_start_offset": 14,
-                        "aborted_transactions": None,
-                        "preferred_read_replica": -1,
-                        "records": b"y" * 200,
-                    }
-                ],
-            },
-        ],
+        "node_endpoints": [{"node_id": 31, "host": "one.example", "port": 9092, "rack": "r1"}],
     },
 )
 

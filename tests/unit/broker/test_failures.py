@@ -86,7 +86,7 @@ def test_an_answer_that_no_encoder_understands_closes_the_connection() -> None:
     api: Any = end.broker.node.api
     wrong: Any = [("not", "a partition")]
     api._handlers = dict.fromkeys(api._handlers, lambda _r, _c, reply: reply(FetchResult(partitions=wrong)))
-    end.connection.inbox.append(request_frame(1, 12, 1, SAMPLES[1].request))
+    end.connection.inbox.append(request_frame(1, 12, 1, SAMPLES[1].at(12).request))
     while end.connection.step():
         pass
     assert end.connection.is_closed

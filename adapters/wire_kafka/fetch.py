@@ -1,0 +1,349 @@
+"""Fetch (1), by hand: with Produce it is nearly all requests, and carries the records.
+
+Records are never copied here: an answer holds them as pieces between its other bytes. From version 13 on, topics go by
+their ids alone: a request holds empty names then, and the client's end puts those of its request into the answer.
+"""
+
+from collections.abc import Mapping, Sequence
+from struct import Struct
+from typing import Any
+
+from ...ports.broker_api import (
+    AbortedTransaction,
+    DivergingEpoch,
+    Fetch,
+    FetchPartition,
+    FetchResult,
+    FetchResultPartition,
+)
+from ...ports.broker_api.metadata import NO_TOPIC_ID
+from ...ports.error_codes import ErrorCode
+from . import wire
+from .api import Api
+from .leaders import end_with_nodes, leader_field, read_leader, read_nodes
+from .schema import ERROR, by_topic
+from .wire import Reader, Writer
+
+FLEXIBLE = 12
+ZSTD = 10
+WITH_IDS = 13
+WITH_REPLICA_STATE = 15
+WITH_NODES = 16
+
+_NOTHING = memoryview(b"")
+_THROTTLE_ERROR_SESSION = Struct(">ihi")
+_NO_SESSION = 0
+_FULL_FETCH_EPOCHS = (0, -1)
+_ID_SIZE = 16
+
+
+class Answered(Exception):
+    """Raised by the reader of a request that the protocol itself answers, without the broker."""
+
+    def __init__(self, result: object) -> None:
+        super().__init__()
+        self.result = result
+
+
+class FetchRequest:
+    """The request of Fetch 4 to 16.
+
+    No fetch session is ever granted: every answer says session 0, every request is a full one (facts C6).
+    """
+
+    _HEAD_V4 = Struct(">iiiib")
+    _HEAD_V7 = Struct(">iiiibii")
+    _HEAD_V15 = Struct(">iiibii")
+    _PARTITION_V4 = Struct(">iqi")
+    _PARTITION_V5 = Struct(">iqqi")
+    _PARTITION_V9 = Struct(">iiqqi")
+    _PARTITION_V12 = Struct(">iiqiqi")
+    _REPLICA_STATE_TAG = 1
+    _REPLICA_STATE = Struct(">iqB")
+
+    def read(self, reader: Reader, version: int) -> Fetch:
+        session_id, session_epoch, replica_id = _NO_SESSION, -1, -1
+        if version >= WITH_REPLICA_STATE:
+            max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = reader.take(self._HEAD_V15)
+        elif version >= 7:
+            replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = reader.take(
+                self._HEAD_V7
+            )
+        else:
+            replica_id, max_wait_ms, min_bytes, max_bytes, isolation = reader.take(self._HEAD_V4)
+        partitions = self._read_partitions(reader, version)
+        if version >= 7:
+            self._skip_forgotten(reader, version)
+        rack_id = reader.text() if version >= 11 else ""
+        replica_epoch = -1
+        for tag, content in reader.tags():
+            if tag == self._REPLICA_STATE_TAG and version >= WITH_REPLICA_STATE:
+                replica_id, replica_epoch, _ = content.take(self._REPLICA_STATE)
+        if session_id != _NO_SESSION and session_epoch not in _FULL_FETCH_EPOCHS:
+            # It goes on with a session of the broker that was at this address before.
+            raise Answered(FetchResult(partitions=(), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+        return Fetch(
+            partitions=partitions,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=isolation,
+            replica_id=replica_id,
+            replica_epoch=replica_epoch,
+            rack_id=rack_id,
+            allows_zstd=version >= ZSTD,
+        )
+
+    def _read_partitions(self, reader: Reader, version: int) -> list[FetchPartition]:
+        partitions = []
+        for _ in range(reader.count()):
+            if version >= WITH_IDS:
+                topic, topic_id = "", bytes(reader.span(_ID_SIZE))
+            else:
+                topic, topic_id = reader.text(), NO_TOPIC_ID
+            for _ in range(reader.count()):
+                partitions.append(self._read_partition(reader, version, topic, topic_id))
+            reader.skip_tags()
+        return partitions
+
+    def _read_partition(self, reader: Reader, version: int, topic: str, topic_id: bytes) -> FetchPartition:
+        if version >= 12:
+            index, epoch, offset, fetched_epoch, start, max_bytes = reader.take(self._PARTITION_V12)
+            reader.skip_tags()
+            return FetchPartition(topic, index, offset, max_bytes, epoch, start, fetched_epoch, topic_id)
+        if version >= 9:
+            index, epoch, offset, start, max_bytes = reader.take(self._PARTITION_V9)
+            return FetchPartition(topic, index, offset, max_bytes, epoch, start)
+        if version >= 5:
+            index, offset, start, max_bytes = reader.take(self._PARTITION_V5)
+            return FetchPartition(topic, index, offset, max_bytes, -1, start)
+        index, offset, max_bytes = reader.take(self._PARTITION_V4)
+        return FetchPartition(topic, index, offset, max_bytes)
+
+    def _skip_forgotten(self, reader: Reader, version: int) -> None:
+        for _ in range(reader.count()):
+            if version >= WITH_IDS:
+                reader.span(_ID_SIZE)
+            else:
+                reader.text()
+            reader.span(4 * max(0, reader.count()))
+            reader.skip_tags()
+
+    def write(self, writer: Writer, version: int, value: Fetch) -> None:
+        head = (value.max_wait_ms, value.min_bytes, value.max_bytes, value.isolation_level)
+        if version >= WITH_REPLICA_STATE:
+            writer.put(self._HEAD_V15, *head, _NO_SESSION, -1)
+        elif version >= 7:
+            writer.put(self._HEAD_V7, value.replica_id, *head, _NO_SESSION, -1)
+        else:
+            writer.put(self._HEAD_V4, value.replica_id, *head)
+        topics = by_topic(value.partitions) if version < WITH_IDS else _by_id(value.partitions)
+        writer.count(len(topics))
+        for topic, partitions in topics.items():
+            _write_topic(writer, topic)
+            writer.count(len(partitions))
+            for part in partitions:
+                self._write_partition(writer, version, part)
+            writer.end()
+        if version >= 7:
+            writer.count(0)  # forgotten topics
+        if version >= 11:
+            writer.text(value.rack_id)
+        if version >= WITH_REPLICA_STATE and value.replica_id != -1:
+            replica_state = self._REPLICA_STATE.pack(value.replica_id, value.replica_epoch, 0)
+            writer.tagged([(self._REPLICA_STATE_TAG, replica_state)])
+        else:
+            writer.end()
+
+    def _write_partition(self, writer: Writer, version: int, part: FetchPartition) -> None:
+        index, offset, epoch = part.partition, part.offset, part.current_leader_epoch
+        start, max_bytes = part.log_start_offset, part.max_bytes
+        if version >= 12:
+            writer.put(self._PARTITION_V12, index, epoch, offset, part.last_fetched_epoch, start, max_bytes)
+            writer.end()
+        elif version >= 9:
+            writer.put(self._PARTITION_V9, index, epoch, offset, start, max_bytes)
+        elif version >= 5:
+            writer.put(self._PARTITION_V5, index, offset, start, max_bytes)
+        else:
+            writer.put(self._PARTITION_V4, index, offset, max_bytes)
+
+
+class FetchResponse:
+    """The response of Fetch 4 to 16. Without aborted transactions their list is null.
+
+    names: of the topics, by id, for versions that tell the ids alone.
+    """
+
+    _FIXED_V4 = Struct(">ihqq")
+    _FIXED_V5 = Struct(">ihqqq")
+    _TAIL_V4 = b"\xff\xff\xff\xff"  # aborted transactions
+    _TAIL_V11 = b"\xff\xff\xff\xff\xff\xff\xff\xff"  # and the preferred replica
+    _TAIL_V12 = b"\x00\xff\xff\xff\xff"
+    _ABORTED = Struct(">qq")
+    _DIVERGING_TAG = 0
+    _DIVERGING = Struct(">iqB")
+    _LEADER_TAG = 1
+
+    def __init__(self, names: Mapping[bytes, str] | None = None) -> None:
+        self._names = names or {}
+
+    def read(self, reader: Reader, version: int) -> FetchResult:
+        """The records are slices of the frame."""
+        error = 0
+        if version >= 7:
+            throttle_ms, error, _ = reader.take(_THROTTLE_ERROR_SESSION)
+        else:
+            (throttle_ms,) = reader.take(wire.I32)
+        partitions = []
+        for _ in range(reader.count()):
+            if version >= WITH_IDS:
+                topic_id = bytes(reader.span(_ID_SIZE))
+                topic = self._names.get(topic_id, "")
+            else:
+                topic, topic_id = reader.text(), NO_TOPIC_ID
+            for _ in range(reader.count()):
+                partitions.append(self._read_partition(reader, version, topic, topic_id))
+            reader.skip_tags()
+        nodes = read_nodes(reader, version)
+        return FetchResult(partitions=partitions, error=ERROR.of(error), throttle_ms=throttle_ms, nodes=nodes)
+
+    def _read_partition(self, reader: Reader, version: int, topic: str, topic_id: bytes) -> FetchResultPartition:
+        log_start_offset = -1
+        if version >= 5:
+            index, error, high_watermark, last_stable, log_start_offset = reader.take(self._FIXED_V5)
+        else:
+            index, error, high_watermark, last_stable = reader.take(self._FIXED_V4)
+        count = reader.count()
+        aborted = tuple(self._read_aborted(reader) for _ in range(count)) if count > 0 else ()
+        preferred = reader.take(wire.I32)[0] if version >= 11 else -1
+        records = reader.nullable_data()
+        diverging = leader = None
+        for tag, content in reader.tags():
+            if tag == self._DIVERGING_TAG:
+                epoch, end_offset, _ = content.take(self._DIVERGING)
+                diverging = DivergingEpoch(epoch, end_offset) if end_offset >= 0 else None
+            elif tag == self._LEADER_TAG:
+                leader = read_leader(content)
+        return FetchResultPartition(
+            topic,
+            index,
+            ERROR.of(error),
+            high_watermark,
+            last_stable,
+            log_start_offset,
+            _NOTHING if records is None else records,
+            aborted,
+            diverging,
+            leader,
+            preferred,
+            topic_id,
+        )
+
+    def _read_aborted(self, reader: Reader) -> AbortedTransaction:
+        producer_id, first_offset = reader.take(self._ABORTED)
+        reader.skip_tags()
+        return AbortedTransaction(producer_id, first_offset)
+
+    def write(self, writer: Writer, version: int, value: FetchResult) -> None:
+        if version >= 7:
+            writer.put(_THROTTLE_ERROR_SESSION, value.throttle_ms, value.error, _NO_SESSION)
+        else:
+            writer.put(wire.I32, value.throttle_ms)
+        tail = self._TAIL_V12 if version >= 12 else self._TAIL_V11 if version >= 11 else self._TAIL_V4
+        topics = by_topic(value.partitions) if version < WITH_IDS else _by_id(value.partitions)
+        writer.count(len(topics))
+        for topic, partitions in topics.items():
+            _write_topic(writer, topic)
+            writer.count(len(partitions))
+            for part in partitions:
+                fixed = (part.partition, part.error, part.high_watermark, part.last_stable_offset)
+                if version >= 5:
+                    writer.put(self._FIXED_V5, *fixed, part.log_start_offset)
+                else:
+                    writer.put(self._FIXED_V4, *fixed)
+                if part.aborted or part.preferred_read_replica >= 0:
+                    self._write_aborted(writer, version, part)
+                else:
+                    writer.out += tail
+                writer.data(part.records)
+                if part.diverging is None and part.current_leader is None:
+                    writer.end()
+                else:
+                    self._end_partition(writer, version, part)
+            writer.end()
+        end_with_nodes(writer, version, value.nodes if version >= WITH_NODES else ())
+
+    def _write_aborted(self, writer: Writer, version: int, part: FetchResultPartition) -> None:
+        writer.count(len(part.aborted) or -1)
+        for each in part.aborted:
+            writer.put(self._ABORTED, each.producer_id, each.first_offset)
+            writer.end()
+        if version >= 11:
+            writer.put(wire.I32, part.preferred_read_replica)
+
+    def _end_partition(self, writer: Writer, version: int, part: FetchResultPartition) -> None:
+        if version < FLEXIBLE:
+            return
+        fields = []
+        if part.diverging is not None:
+            content = self._DIVERGING.pack(part.diverging.epoch, part.diverging.end_offset, 0)
+            fields.append((self._DIVERGING_TAG, content))
+        if part.current_leader is not None:
+            fields.append((self._LEADER_TAG, leader_field(part.current_leader)))
+        writer.tagged(fields)
+
+
+def _by_id(parts: Sequence[Any]) -> Mapping[bytes, Sequence[Any]]:
+    """As `by_topic`, for versions that tell topics by their ids; those that nobody here knows have no names."""
+    if len(parts) == 1:
+        return {parts[0].topic_id: parts}
+    topics: dict[bytes, list[Any]] = {}
+    for part in parts:
+        found = topics.get(part.topic_id)
+        if found is None:
+            topics[part.topic_id] = [part]
+        else:
+            found.append(part)
+    return topics
+
+
+def _write_topic(writer: Writer, topic: str | bytes) -> None:
+    if isinstance(topic, bytes):
+        writer.raw(topic)
+    else:
+        writer.text(topic)
+
+
+def _least(request: Fetch) -> int:
+    """A leader that does not hear in which life a follower fetches must not count what it has."""
+    return 4 if request.replica_epoch < 0 else WITH_REPLICA_STATE
+
+
+def _most(request: Fetch) -> int:
+    """Without the ids of all topics, names are all that there is."""
+    return WITH_IDS - 1 if any(part.topic_id == NO_TOPIC_ID for part in request.partitions) else WITH_NODES
+
+
+def _answer_to(request: Fetch, version: int) -> FetchResponse:
+    if version < WITH_IDS:
+        return _ANSWER
+    return FetchResponse({part.topic_id: part.topic for part in request.partitions})
+
+
+_ANSWER = FetchResponse()
+
+APIS = (
+    Api(
+        key=1,
+        versions=(4, 16),
+        flexible_from=FLEXIBLE,
+        request_type=Fetch,
+        request=FetchRequest(),
+        result=_ANSWER,
+        least_version=_least,
+        most_version=_most,
+        result_of=_answer_to,
+        by_partition=True,
+    ),
+)

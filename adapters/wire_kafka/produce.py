@@ -1,0 +1,150 @@
+"""Produce (0), by hand: with Fetch it is nearly all requests, and carries the records.
+
+Records are never copied here: a request holds slices of its frame.
+"""
+
+from struct import Struct
+
+from ...ports.broker_api import Produce, ProducePartition, ProduceResult, ProduceResultPartition, RecordError
+from . import wire
+from .api import Api
+from .leaders import end_with_nodes, leader_field, read_leader, read_nodes
+from .schema import ERROR, by_topic, cut
+from .wire import Reader, Writer
+
+FLEXIBLE = 9
+ZSTD = 7
+TELLS_LEADER = 10
+
+_NOTHING = memoryview(b"")
+_ACKS_TIMEOUT = Struct(">hi")
+_LEADER_TAG = 0
+
+
+class ProduceRequest:
+    """The request of Produce 3 to 11."""
+
+    def read(self, reader: Reader, version: int) -> Produce:
+        transactional_id = reader.nullable_text()
+        acks, timeout_ms = reader.take(_ACKS_TIMEOUT)
+        partitions = []
+        for _ in range(reader.count()):
+            topic = reader.text()
+            for _ in range(reader.count()):
+                (index,) = reader.take(wire.I32)
+                records = reader.nullable_data()
+                partitions.append(ProducePartition(topic, index, _NOTHING if records is None else records))
+                reader.skip_tags()
+            reader.skip_tags()
+        reader.skip_tags()
+        return Produce(
+            partitions=partitions,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            transactional_id=transactional_id,
+            allows_zstd=version >= ZSTD,
+        )
+
+    def write(self, writer: Writer, version: int, value: Produce) -> None:  # noqa: ARG002
+        writer.nullable_text(value.transactional_id)
+        writer.put(_ACKS_TIMEOUT, value.acks, value.timeout_ms)
+        topics = by_topic(value.partitions)
+        writer.count(len(topics))
+        for topic, partitions in topics.items():
+            writer.text(topic)
+            writer.count(len(partitions))
+            for part in partitions:
+                writer.put(wire.I32, part.partition)
+                writer.data(part.records)
+                writer.end()
+            writer.end()
+        writer.end()
+
+
+class ProduceResponse:
+    """The response of Produce 3 to 11."""
+
+    _V3 = Struct(">ihqq")
+    _V5 = Struct(">ihqqq")
+    _V8_DONE = b"\x00\x00\x00\x00\xff\xff"  # no record errors, no message
+    _V9_DONE = b"\x01\x00\x00"  # the same, and no tagged fields
+
+    def read(self, reader: Reader, version: int) -> ProduceResult:
+        partitions = []
+        for _ in range(reader.count()):
+            topic = reader.text()
+            for _ in range(reader.count()):
+                partitions.append(self._read_partition(reader, version, topic))
+            reader.skip_tags()
+        (throttle_ms,) = reader.take(wire.I32)
+        nodes = read_nodes(reader, version)
+        return ProduceResult(partitions=partitions, throttle_ms=throttle_ms, nodes=nodes)
+
+    def _read_partition(self, reader: Reader, version: int, topic: str) -> ProduceResultPartition:
+        log_start_offset, message, record_errors = -1, None, []
+        if version >= 5:
+            index, error, base_offset, append_time_ms, log_start_offset = reader.take(self._V5)
+        else:
+            index, error, base_offset, append_time_ms = reader.take(self._V3)
+        if version >= 8:
+            for _ in range(reader.count()):
+                (record,) = reader.take(wire.I32)
+                record_errors.append(RecordError(index=record, message=reader.nullable_text()))
+                reader.skip_tags()
+            message = reader.nullable_text()
+        leader = None
+        for tag, content in reader.tags():
+            if tag == _LEADER_TAG:
+                leader = read_leader(content)
+        code = ERROR.of(error)
+        return ProduceResultPartition(
+            topic, index, code, base_offset, append_time_ms, log_start_offset, message, record_errors, leader
+        )
+
+    def write(self, writer: Writer, version: int, value: ProduceResult) -> None:
+        topics = by_topic(value.partitions)
+        writer.count(len(topics))
+        for topic, partitions in topics.items():
+            writer.text(topic)
+            writer.count(len(partitions))
+            for part in partitions:
+                fixed = (part.partition, part.error, part.base_offset, part.log_append_time_ms)
+                if version <= 4:
+                    writer.out += self._V3.pack(*fixed)
+                elif version <= 7:
+                    writer.out += self._V5.pack(*fixed, part.log_start_offset)
+                elif part.error_message is None and not part.record_errors and part.current_leader is None:
+                    done = self._V8_DONE if version < FLEXIBLE else self._V9_DONE
+                    writer.out += self._V5.pack(*fixed, part.log_start_offset) + done
+                else:
+                    writer.out += self._V5.pack(*fixed, part.log_start_offset)
+                    self._write_errors(writer, version, part)
+            writer.end()
+        writer.out += wire.I32.pack(value.throttle_ms)
+        end_with_nodes(writer, version, value.nodes if version >= TELLS_LEADER else ())
+
+    def _write_errors(self, writer: Writer, version: int, part: ProduceResultPartition) -> None:
+        writer.count(len(part.record_errors))
+        for refused in part.record_errors:
+            writer.put(wire.I32, refused.index)
+            writer.nullable_text(cut(refused.message))
+            writer.end()
+        writer.nullable_text(cut(part.error_message))
+        if part.current_leader is not None and version >= TELLS_LEADER:
+            writer.tagged([(_LEADER_TAG, leader_field(part.current_leader))])
+        else:
+            writer.end()
+
+
+APIS = (
+    Api(
+        key=0,
+        versions=(3, 11),
+        advertised_from=0,  # librdkafka before 2.11.1 compresses only if 0 is in the range (facts C3)
+        flexible_from=FLEXIBLE,
+        request_type=Produce,
+        request=ProduceRequest(),
+        result=ProduceResponse(),
+        by_partition=True,
+    ),
+)

@@ -35,7 +35,7 @@ from ...ports.broker_api import (
 )
 from ...ports.broker_api.topics import NewTopic
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import BarnabasError
+from ...ports.errors import ApiError, BarnabasError
 from ...ports.metrics import Metrics
 from ...ports.report import in_room
 from ...ports.words import TopicPartition
@@ -50,8 +50,8 @@ MINUTE_MS = 60_000
 class GroupService:
     """Finds coordinators, and coordinates the groups whose partition of `__consumer_offsets` this broker leads.
 
-    The partitions come as they are opened: at the start, which `start` follows, and when the topic is made. Owner
-    thread only.
+    The partitions come as this broker comes to lead them: at the start, which `start` follows, when the topic is made,
+    and when another broker has led them; they go when another one does. Owner thread only.
     """
 
     def __init__(self, state: BrokerState, topics: TopicService) -> None:
@@ -74,6 +74,7 @@ class GroupService:
             entropy=state.entropy,
             append=self._log.append,
             knows=self._knows,
+            leads=self._leads,
             report=in_room(state.report, "core.coordinator"),
             counters=_counters(state.metrics),
             steps=state.steps,
@@ -92,7 +93,8 @@ class GroupService:
         self._deleted: set[TopicPartition] = set()
         """Partitions that have gone while some groups, which may have positions in them, were not there."""
         self._is_started = self._is_closed = False
-        state.replicas.listen(self._opened, self._dropped)
+        state.replicas.listen(lambda _: None, self._dropped)
+        state.replicas.listen_leadership(self._led, self._resigned)
         _show(state.metrics, self.coordinator, self._loader)
 
     @property
@@ -176,16 +178,29 @@ class GroupService:
 
     # --- partitions come and go
 
-    def _opened(self, partition: Partition) -> None:
-        topic = partition.topic_partition.topic
-        if topic == OFFSETS_TOPIC and partition.is_leader:
-            self.coordinator.partition_count = len(self._state.image.topics[topic].partitions)
+    def _led(self, partition: Partition) -> None:
+        if partition.topic_partition.topic == OFFSETS_TOPIC:
+            self._resigned(partition)  # it may have led it in an epoch before
+            self.coordinator.partition_count = len(self._state.image.topics[OFFSETS_TOPIC].partitions)
             self._loader.load(partition)
+
+    def _resigned(self, partition: Partition) -> None:
+        """Whoever waits is told; what is being read is dropped, since its partition is led elsewhere."""
+        topic, number = partition.topic_partition
+        if topic == OFFSETS_TOPIC:
+            self.coordinator.unload(number)
+            self._log.give_up(number)
+
+    def _leads(self, number: int) -> bool:
+        """What this broker keeps of a partition may be old news once it leads it no more, heard of it or not."""
+        try:
+            self._state.replicas.led(OFFSETS_TOPIC, number)
+        except ApiError:
+            return False
+        return True
 
     def _dropped(self, partitions: Sequence[TopicPartition]) -> None:
         if partitions and partitions[0].topic == OFFSETS_TOPIC:
-            for each in partitions:
-                self.coordinator.unload(each.partition)
             return
         self.coordinator.partitions_deleted(partitions)
         self._log.flush()  # before the topic's name is free again

@@ -47,7 +47,7 @@ class CoordinatorLog:
         self._timeout_ms = timeout_ms
         self._failed = failed
         self._waiting: dict[int, list[_Append]] = {}
-        self._is_closed = False
+        self._is_due = self._is_closed = False
 
     def append(self, partition: int, records: Sequence[Record], done: Done) -> None:
         """Append these records to a partition, in one batch with what else comes in this turn. Never raises.
@@ -58,16 +58,23 @@ class CoordinatorLog:
         if self._is_closed:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        if not self._waiting:
+        if not self._is_due:
+            self._is_due = True
             self._scheduler.call_soon(self.flush)
         self._waiting.setdefault(partition, []).append((records, done))
 
     def flush(self) -> None:
         """Write what waits."""
+        self._is_due = False
         waiting, self._waiting = self._waiting, {}
         for partition, appends in waiting.items():
             for together in self._portions(partition, appends):
                 self._write(partition, together)
+
+    def give_up(self, partition: int) -> None:
+        """This broker does not lead the partition any more: what waits to be written there never is."""
+        for _, done in self._waiting.pop(partition, ()):
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def close(self) -> None:
         """Write what waits; nothing comes after it."""

@@ -1,8 +1,8 @@
 """How a coordinator comes to know what the internal topic that keeps its state says."""
 
 from collections import deque
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, Protocol, TypeVar
 
 from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
@@ -16,6 +16,7 @@ from ..message.batch_reader import Columns, decode_columns
 from ..message.codec import Codecs
 from ..message.plain_batches import take_plain
 from ..replica.partition import Partition
+from ..replica.purgatory import Delayed
 from ..replica.replicas import Replicas
 
 _RETRY_MS = 1000.0
@@ -38,9 +39,20 @@ class _Reading(Generic[TakesT]):
     def __init__(self, partition: Partition, loading: TakesT, now_ms: float) -> None:
         self.partition = partition
         self.loading = loading
+        self.leader_epoch = partition.leader_epoch
         self.offset = partition.log.log_start_offset
         self.began_ms = now_ms
         self.damage: list[str] = []
+
+    @property
+    def is_over(self) -> bool:
+        """This broker does not lead the partition any more, or again only."""
+        return not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
+
+    @property
+    def is_committed(self) -> bool:
+        """Nothing of what was read can be lost with this broker."""
+        return self.partition.high_watermark >= min(self.offset, self.partition.log.log_end_offset)
 
     def take(self, records: Buffer | Region, codecs: Codecs) -> None:
         """Feed some batches. Any thread. A batch that cannot be read is left out and noted.
@@ -111,6 +123,19 @@ class _Reading(Generic[TakesT]):
         self.offset = end
 
 
+class _Uncommitted(Delayed):
+    """A partition that is read, up to where its followers have not come yet."""
+
+    __slots__ = ("_reading",)
+
+    def __init__(self, reading: _Reading[Any], finish: Callable[[], None]) -> None:
+        super().__init__(finish, finish)
+        self._reading = reading
+
+    def check(self, key: Hashable) -> bool:  # noqa: ARG002
+        return self._reading.is_committed or self._reading.is_over
+
+
 def _header(data: memoryview) -> BatchHeader | None:
     try:
         return parse_header(data)
@@ -120,6 +145,10 @@ def _header(data: memoryview) -> BatchHeader | None:
 
 class LogLoader(Generic[TakesT]):
     """Reads partitions one after the other, a slice at a time, off the owner thread. Owner thread only.
+
+    A partition is read to its end, and `ended` waits until the high watermark is there, too: what the next leader might
+    not have is told to nobody. A partition that is led elsewhere is read no further; when it is led here again, in a
+    later epoch, it is read anew.
 
     `begin` is asked for what to fill with the records of a partition (by its number), `ended` told when it has all.
     `report` takes lines for the broker's log, `failed` is told of what should not have happened.
@@ -148,7 +177,7 @@ class LogLoader(Generic[TakesT]):
         self._report = report
         self._tell_failed = failed
         self._waiting: deque[_Reading[TakesT]] = deque()
-        self._retrying = 0
+        self._retrying = self._uncommitted = 0
         self._is_closed = False
         self.longest_ms = 0.0
         """How long the slowest partition has taken, waiting for others included."""
@@ -156,7 +185,7 @@ class LogLoader(Generic[TakesT]):
     @property
     def is_busy(self) -> bool:
         """Something is still to be read."""
-        return bool(self._waiting or self._retrying)
+        return bool(self._waiting or self._retrying or self._uncommitted)
 
     def load(self, partition: Partition) -> None:
         """This broker leads the partition now."""
@@ -224,11 +253,27 @@ class LogLoader(Generic[TakesT]):
         self._scheduler.call_later(_RETRY_MS, again)
 
     def _end(self, reading: _Reading[TakesT]) -> None:
+        """It is read; is it to stay?"""
+        if not reading.is_committed:
+            self._wait(reading)
+            return
         for damage in reading.damage:
             self._report(f"{reading.partition.topic_partition}: left out {damage}")
         self.longest_ms = max(self.longest_ms, self._clock.monotonic_ms() - reading.began_ms)
         self._ended(reading.loading)
 
+    def _wait(self, reading: _Reading[TakesT]) -> None:
+        self._uncommitted += 1
+
+        def finish() -> None:
+            self._uncommitted -= 1
+            if not self._is_closed and not self._is_gone(reading):
+                self._end(reading)
+
+        key = reading.partition.topic_partition
+        self._replicas.purgatory.watch(_Uncommitted(reading, finish), (key,), _RETRY_MS)
+
     def _is_gone(self, reading: _Reading[TakesT]) -> bool:
-        """The partition is not here any more."""
-        return self._replicas.partitions.get(reading.partition.topic_partition) is not reading.partition
+        """The partition is not here any more, or not in the epoch in which its reading began."""
+        here = self._replicas.partitions.get(reading.partition.topic_partition)
+        return here is not reading.partition or reading.is_over

@@ -66,6 +66,8 @@ class Replicas:
         self._beginning: set[TopicPartition] = set()
         self._when_opened: list[Callable[[Partition], None]] = []
         self._when_dropped: list[Callable[[Sequence[TopicPartition]], None]] = []
+        self._when_led: list[Callable[[Partition], None]] = []
+        self._when_resigned: list[Callable[[Partition], None]] = []
         logs.high_watermark_of = self._high_watermark_of
         metrics.gauge(
             "kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait.", lambda: len(self.purgatory)
@@ -96,6 +98,12 @@ class Replicas:
         of which may never have been open here). Several may listen; they are told in the order in which they came."""
         self._when_opened.append(opened)
         self._when_dropped.append(dropped)
+
+    def listen_leadership(self, led: Callable[[Partition], None], resigned: Callable[[Partition], None]) -> None:
+        """Have `led` told of each partition that this broker comes to lead from now on, in each epoch in which it does,
+        and `resigned` when it leads one no more."""
+        self._when_led.append(led)
+        self._when_resigned.append(resigned)
 
     async def open(self, assigned: Iterable[AssignedReplica]) -> Mapping[str, BarnabasError]:
         """Begin the logs of new partitions, those that are not here yet: a part of a change (`ChangeQueue`).
@@ -159,6 +167,8 @@ class Replicas:
         )
         for told in self._when_opened:
             told(partition)
+        for told in self._when_led if partition.is_leader else ():
+            told(partition)
 
     def drop(self, keys: Sequence[TopicPartition]) -> bool:
         """Forget partitions and remove their logs; whoever waits for them is answered.
@@ -173,7 +183,9 @@ class Replicas:
     def _drop(self, key: TopicPartition) -> bool:
         partition = self._local.remove(key)
         if partition is not None:
-            partition.leader = NO_LEADER
+            was_leader, partition.leader = partition.is_leader, NO_LEADER
+            for told in self._when_resigned if was_leader else ():
+                told(partition)
             self.purgatory.check(key)
         self._flushes.forget(key)
         try:

@@ -38,7 +38,10 @@ CALLER = Caller(client_id="app", host="127.0.0.1")
 class House:
     """A coordinator of all `PARTITIONS`; with `hold`, appends wait in `held` until `finish`."""
 
-    def __init__(self, log: dict[int, list[Record]] | None = None, *, load: bool = True, **config: int) -> None:
+    def __init__(
+        self, log: dict[int, list[Record]] | None = None, *, load: bool = True, seed: int = 1, **config: int
+    ) -> None:
+        self.seed = seed
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.log: dict[int, list[Record]] = {} if log is None else log
@@ -46,6 +49,7 @@ class House:
         self.hold = False
         self.held: list[tuple[int, list[Record], Callable[[ErrorCode], None]]] = []
         self.error = ErrorCode.NONE
+        self.leads = True
         self.topics = {"t": 100, "u": 2}
         self.lines: list[str] = []
         self.coordinator = GroupCoordinator(
@@ -53,10 +57,11 @@ class House:
             partition_count=PARTITIONS,
             clock=self.clock,
             scheduler=self.scheduler,
-            entropy=SeededEntropy(1),
+            entropy=SeededEntropy(seed),
             append=self._append,
             knows=lambda each: each.partition < self.topics.get(each.topic, 0),
             report=self.lines.append,
+            leads=lambda _: self.leads,
         )
         if load:
             self.load()
@@ -75,7 +80,8 @@ class House:
 
     def restarted(self, **config: int) -> "House":
         """Another coordinator that reads what this one has written; this one is as if killed."""
-        return House({partition: list(records) for partition, records in self.log.items()}, load=True, **config)
+        log = {partition: list(records) for partition, records in self.log.items()}
+        return House(log, load=True, seed=self.seed + 1, **config)
 
     def _append(self, partition: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
         self.appends += 1

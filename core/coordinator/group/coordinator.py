@@ -74,17 +74,20 @@ class GroupCoordinator:
         append: Append,
         knows: Knows,
         report: Callable[[str], None],
+        leads: Callable[[int], bool] = lambda _: True,
         counters: GroupCounters | None = None,
         steps: StepRunner | None = None,
     ) -> None:
-        """`knows` tells which partitions exist; `partition_count` is that of `__consumer_offsets`; long answers are
-        made on `steps`, beside other work (None: of its own)."""
+        """`knows` tells which partitions exist; `partition_count` is that of `__consumer_offsets`, and `leads` tells if
+        this broker may still speak for one of them; long answers are made on `steps`, beside other work (None: of its
+        own)."""
         self._runtime = GroupRuntime(
             config=config,
             partition_count=partition_count,
             clock=clock,
             scheduler=scheduler,
             append=append,
+            leads=leads,
             report=report,
             counters=counters or GroupCounters(),
         )
@@ -308,7 +311,7 @@ class GroupCoordinator:
         entry = self._table.get(group_id)
         if error is ErrorCode.NONE and entry is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
-        elif entry is not None and entry.group.state is not GroupState.EMPTY:
+        elif error is ErrorCode.NONE and entry is not None and entry.group.state is not GroupState.EMPTY:
             error = ErrorCode.NON_EMPTY_GROUP
         if error is not ErrorCode.NONE or entry is None:
             done(group_id, error)

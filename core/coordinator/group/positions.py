@@ -69,8 +69,8 @@ class Positions:
         entry = runtime.table.get(request.group_id)
         if error is ErrorCode.NONE and entry is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
-        if entry is not None and len(entry.group.roster) and entry.group.protocol_type != CONSUMER_PROTOCOL:
-            error = ErrorCode.NON_EMPTY_GROUP
+        elif entry is not None and len(entry.group.roster) and entry.group.protocol_type != CONSUMER_PROTOCOL:
+            error = error or ErrorCode.NON_EMPTY_GROUP
         if error is not ErrorCode.NONE or entry is None:
             runtime.answer(reply, OffsetDeleteResult(error=error))
             return

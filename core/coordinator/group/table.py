@@ -1,6 +1,6 @@
 """The groups that a broker coordinates, by the partition of `__consumer_offsets` that keeps them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ....ports.error_codes import ErrorCode
 from ...client.producer.hashing import java_string_hash
@@ -15,11 +15,16 @@ def partition_of(group_id: str, partition_count: int) -> int:
 
 
 class GroupTable:
-    """Which partitions are here, which of them are being read, and the groups in them. Owner thread only."""
+    """Which partitions are here, which of them are being read, and the groups in them. Owner thread only.
 
-    def __init__(self, partition_count: int) -> None:
+    `leads` tells if this broker may still speak for a partition that is here: it may have been replaced, and not have
+    heard of it.
+    """
+
+    def __init__(self, partition_count: int, leads: Callable[[int], bool] = lambda _: True) -> None:
         self.partition_count = partition_count
         """Of `__consumer_offsets`; to be set before the first partition is led here."""
+        self._leads = leads
         self._groups: dict[str, GroupEntry] = {}
         self._partitions: dict[int, dict[str, GroupEntry]] = {}
         self._loading: dict[int, Loading] = {}
@@ -48,14 +53,14 @@ class GroupTable:
         which can be looked at and deleted, too."""
         if not (group_id or may_be_empty):
             return ErrorCode.INVALID_GROUP_ID
-        if group_id in self._groups:
-            return ErrorCode.NONE
-        if len(group_id.encode()) > STRING_BYTES_MAX:
+        entry = self._groups.get(group_id)
+        if entry is None and len(group_id.encode()) > STRING_BYTES_MAX:
             return ErrorCode.INVALID_GROUP_ID
-        partition = self.partition_of(group_id)
-        if partition in self._loading:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return ErrorCode.NONE if partition in self._partitions else ErrorCode.NOT_COORDINATOR
+        partition = self.partition_of(group_id) if entry is None else entry.partition
+        is_loading = partition in self._loading
+        if not (is_loading or partition in self._partitions) or not self._leads(partition):
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
 
     def get(self, group_id: str) -> GroupEntry | None:
         return self._groups.get(group_id)

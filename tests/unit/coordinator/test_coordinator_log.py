@@ -10,6 +10,7 @@ from barnabas.core.coordinator.log import CoordinatorLog
 from barnabas.core.coordinator.log_loader import LogLoader
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.codec import NO_CODECS
+from barnabas.core.replica.partition import Partition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 
@@ -137,4 +138,70 @@ def test_a_partition_that_goes_is_read_no_further(keeper: Keeper) -> None:
     keeper.loader.load(partition)
     keeper.house.replicas.drop([TopicPartition(TOPIC, 0)])
     keeper.house.scheduler.run_pending()
+    assert (keeper.ended, keeper.loader.is_busy) == ([], False)
+
+
+# --- leadership comes and goes
+
+
+def test_what_waits_to_be_written_never_is_once_another_broker_leads(keeper: Keeper) -> None:
+    partition = keeper.house.open(TOPIC)
+    keeper.append("of the old life", (b"k", b"1"))
+    keeper.log.give_up(0)
+    assert keeper.told == [("of the old life", ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    keeper.append("of the new life", (b"k", b"2"))
+    keeper.house.scheduler.run_pending()
+    assert keeper.told[1:] == [("of the new life", NONE)]
+    assert partition.log.log_end_offset == 1
+
+
+def written(keeper: Keeper, count: int) -> Partition:
+    """A partition with a follower that has nothing of it yet."""
+    partition = keeper.house.open(TOPIC, replicas=(ME, OTHER))
+    for number in range(count):
+        keeper.append("", (b"k", b"%d" % number))
+        keeper.house.scheduler.run_pending()
+    return partition
+
+
+def test_what_the_next_leader_might_not_have_is_told_to_nobody(keeper: Keeper) -> None:
+    partition = written(keeper, 3)
+    keeper.loader.load(partition)
+    keeper.house.scheduler.run_pending()
+    for reached in (0, 2):
+        partition.replica_reached(OTHER, reached)
+        keeper.house.replicas.purgatory.check(partition.topic_partition)
+        keeper.house.scheduler.advance(5000)
+        assert (keeper.ended, keeper.loader.is_busy) == ([], True)
+    partition.replica_reached(OTHER, 3)
+    keeper.house.replicas.purgatory.check(partition.topic_partition)
+    (kept,) = keeper.ended
+    assert (kept.values, keeper.loader.is_busy) == ({b"k": b"2"}, False)
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["while it is read", "while it waits for its followers"])
+def test_a_partition_that_is_led_elsewhere_is_dropped_and_read_anew_when_it_is_back(
+    keeper: Keeper, is_read: bool
+) -> None:
+    partition = written(keeper, 2)
+    keeper.loader.load(partition)
+    if is_read:
+        keeper.house.scheduler.run_pending()
+    partition.leader, partition.leader_epoch = OTHER, 1
+    partition.leader, partition.leader_epoch = ME, 2  # both in one turn: only the epoch tells
+    partition.replica_reached(OTHER, 2)
+    keeper.loader.load(partition)
+    keeper.house.replicas.purgatory.check(partition.topic_partition)
+    keeper.house.scheduler.run_pending()
+    keeper.house.scheduler.advance(5000)
+    (kept,) = keeper.ended
+    assert (kept.values, keeper.loader.is_busy) == ({b"k": b"1"}, False)
+
+
+def test_a_partition_that_stays_elsewhere_is_dropped(keeper: Keeper) -> None:
+    partition = written(keeper, 2)
+    keeper.loader.load(partition)
+    keeper.house.scheduler.run_pending()
+    partition.leader, partition.leader_epoch = OTHER, 1
+    keeper.house.replicas.purgatory.check(partition.topic_partition)
     assert (keeper.ended, keeper.loader.is_busy) == ([], False)

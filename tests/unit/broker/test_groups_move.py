@@ -1,0 +1,114 @@
+"""A broker whose partition of `__consumer_offsets` is led elsewhere, and again here."""
+
+from collections.abc import Iterator
+
+import pytest
+from support.group_requests import (
+    committed,
+    committing,
+    fetching,
+    find,
+    heartbeat,
+    joining,
+    load_error,
+    place_of,
+    stable,
+)
+from support.simulated_broker import SimulatedBroker
+
+from barnabas.core.replica.partition import Partition
+from barnabas.ports.broker_api import SyncGroup
+from barnabas.ports.error_codes import ErrorCode
+
+HERE, ELSEWHERE = 1, 2
+PLACE = place_of("g")
+
+
+@pytest.fixture
+def broker() -> Iterator[SimulatedBroker]:
+    simulated = SimulatedBroker(group_initial_rebalance_delay_ms=0)
+    simulated.create("t", 2)
+    find(simulated)
+    yield simulated
+    simulated.stop()
+
+
+def partition_of(broker: SimulatedBroker) -> Partition:
+    return broker.node.state.replicas.partitions[PLACE]
+
+
+def led_by(broker: SimulatedBroker, leader: int, epoch: int) -> None:
+    """Another leader epoch, as the replicas tell it to those who listen."""
+    replicas, partition = broker.node.state.replicas, partition_of(broker)
+    was_leader = partition.is_leader
+    partition.leader, partition.leader_epoch = leader, epoch
+    for told in replicas._when_resigned if was_leader else ():
+        told(partition)
+    replicas.purgatory.check(PLACE)
+    for told in replicas._when_led if partition.is_leader else ():
+        told(partition)
+
+
+def test_whoever_waits_is_sent_to_the_new_coordinator(broker: SimulatedBroker) -> None:
+    assert len({place_of(group) for group in ("g", "g2", "h")}) == 3
+    member = stable(broker)
+    joins = broker.submit(joining())  # waits for the first member, who has to join anew
+    again = broker.ask(joining("g2"))
+    syncs = broker.submit(
+        SyncGroup(group_id="g2", generation_id=again.generation_id, member_id=again.member_id, assignments=[])
+    )
+    commits = broker.submit(committing("h", {("t", 0): 5}))
+    assert (joins, commits) == ([], [])
+    led_by(broker, ELSEWHERE, 1)
+    assert [each.error for each in joins] == [ErrorCode.NOT_COORDINATOR]
+    assert heartbeat(broker, member) is ErrorCode.NOT_COORDINATOR
+    broker.scheduler.run_pending()
+    assert [each.error for each in syncs] == [ErrorCode.NONE], "others are left alone"
+    assert [each.partitions[0].error for each in commits] == [ErrorCode.NONE]
+
+
+def test_a_commit_of_this_turn_is_never_written_after_the_next_leader_took_over(broker: SimulatedBroker) -> None:
+    assert broker.ask(committing("g", {("t", 0): 5})).partitions[0].error is ErrorCode.NONE
+    commits = broker.submit(committing("g", {("t", 0): 6}))
+    led_by(broker, ELSEWHERE, 1)
+    led_by(broker, HERE, 2)
+    assert [each.partitions[0].error for each in commits] == [ErrorCode.NOT_COORDINATOR]
+    broker.scheduler.run_pending()
+    assert committed(broker, "g") == {("t", 0): 5}
+    assert partition_of(broker).log.log_end_offset == 1
+
+
+def test_a_commit_that_waits_for_followers_is_answered_when_another_broker_leads(broker: SimulatedBroker) -> None:
+    partition_of(broker).set_in_sync((HERE, ELSEWHERE))
+    commits = broker.submit(committing("g", {("t", 0): 5}))
+    broker.scheduler.run_pending()
+    assert commits == []
+    led_by(broker, ELSEWHERE, 1)
+    assert [each.partitions[0].error for each in commits] == [ErrorCode.NOT_COORDINATOR]
+    assert broker.ask(fetching("g")).groups[0].error is ErrorCode.NOT_COORDINATOR
+
+
+def test_what_comes_back_is_read_anew_and_served_once_the_followers_have_it(broker: SimulatedBroker) -> None:
+    member = stable(broker)
+    partition = partition_of(broker)
+    led_by(broker, ELSEWHERE, 1)
+    partition.set_in_sync((HERE, ELSEWHERE))
+    partition.high_watermark = 0
+    led_by(broker, HERE, 2)
+    broker.scheduler.run_pending()
+    assert load_error(broker, "g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it may still be lost"
+    assert heartbeat(broker, member) is ErrorCode.NONE, "nobody's session ends before"
+    partition.replica_reached(ELSEWHERE, partition.log.log_end_offset)
+    broker.node.state.replicas.purgatory.check(PLACE)
+    assert load_error(broker, "g") is ErrorCode.NONE
+    assert heartbeat(broker, member) is ErrorCode.NONE
+    broker.scheduler.advance(11_000)
+    assert heartbeat(broker, member) is ErrorCode.UNKNOWN_MEMBER_ID, "its session counts from then on"
+
+
+def test_who_is_not_the_leader_any_more_says_so_before_it_has_heard_of_it(broker: SimulatedBroker) -> None:
+    member = stable(broker)
+    partition_of(broker).leader = ELSEWHERE  # a lease that is over comes to the same
+    assert heartbeat(broker, member) is ErrorCode.NOT_COORDINATOR
+    assert load_error(broker, "g") is ErrorCode.NOT_COORDINATOR
+    assert not broker.reports

@@ -19,6 +19,8 @@ _COMMANDS = {
     "consume": ".consume",
     "groups": ".groups",
     "configs": ".configs",
+    "cluster": ".cluster",
+    "brokers": ".brokers",
     "log": ".log",
     "mirror": ".mirror",
     "bench": ".bench",

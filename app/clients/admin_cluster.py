@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core.client.calls import Target
 from ...ports.broker_api import (
@@ -28,6 +28,8 @@ from ...ports.error_codes import ErrorCode
 from ...ports.words import TopicPartition
 from .admin_base import AdminBase, Place, check
 from .opening import first_error
+
+PlaceT = TypeVar("PlaceT", bound=Place)
 
 
 class ClusterAdmin(AdminBase):
@@ -85,7 +87,7 @@ class ClusterAdmin(AdminBase):
             check(change.error, change.error_message, f"{change.topic}-{change.partition}")
         return [TopicPartition(change.topic, change.partition) for change in elected]
 
-    def reassign_partitions(self, replicas: Mapping[Place, Sequence[int] | None]) -> None:
+    def reassign_partitions(self, replicas: Mapping[PlaceT, Sequence[int] | None]) -> None:
         """Begin to move partitions to these brokers, the preferred leader first; None cancels a move under way.
 
         Raises the first `ApiError` (INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS, ...).

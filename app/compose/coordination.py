@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ...ports.errors import ConfigError
@@ -79,3 +80,15 @@ def client_coordination(
         raise ConfigError(f"coordination {where!r} is {text}")
     made: Coordination = opener()
     return made
+
+
+@contextmanager
+def cluster_coordination(url: str | None, config: BrokerConfig) -> Iterator[str]:
+    """Where the brokers of a cluster on this machine agree: at `url`, or where `config` says. Raises `ConfigError`."""
+    if url is None and "coordination" in config.given:
+        url = config.coordination
+    if url is None:
+        raise ConfigError("give --coordination zookeeper://HOST:PORT/CHROOT or etcd://HOST:PORT/PREFIX")
+    if url.partition("://")[0] not in REMOTE_COORDINATION:
+        raise ConfigError(f"coordination={url}: several brokers need zookeeper://... or etcd://...")
+    yield url

@@ -37,7 +37,7 @@ def test_every_command_explains_itself(words: list[str]) -> None:
 
 def test_help_lists_every_command() -> None:
     out = barnabas("--help").stdout.decode()
-    names = "serve topics groups configs produce consume log load report demo bench"
+    names = "serve topics groups configs cluster brokers produce consume log load report demo bench"
     for name in names.split():
         assert re.search(rf"\b{name}\b", out), name
 

@@ -1,0 +1,244 @@
+"""`barnabas cluster`: run brokers on this machine; see how a cluster is, move its partitions, choose its leaders."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...ports.errors import BarnabasError, ConfigError
+from ...ports.words import TopicPartition
+from .cluster_reassign import reassign
+from .cluster_start import start
+from .cluster_status import NOBODY, ClusterStatus, PartitionStatus, ask_status
+from .options import AsJson, Bootstrap, open_admin, print_json
+from .tables import Section, framed, list_text, show, size_text
+
+if TYPE_CHECKING:
+    from ..clients.admin import Admin
+
+cluster = typer.Typer(
+    help="Run a cluster on this machine; see how one is, move its partitions, choose its leaders.",
+    no_args_is_help=True,
+)
+cluster.command("start")(start)
+cluster.add_typer(reassign, name="reassign")
+
+SHOWN_MAX = 50
+"""Partitions in trouble that a person is shown; `--json` has all."""
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(cluster, name="cluster")
+
+
+@cluster.command("status")
+def status(
+    bootstrap: Bootstrap,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Between two looks of --watch.")] = 2.0,
+    as_json: AsJson = False,
+) -> None:
+    """The brokers, the controller, and the partitions that lack a leader or a replica in sync.
+
+    Ends with 0 when every partition has a leader and all its replicas in sync and every broker answers, else with 1.
+    """
+    with open_admin(bootstrap) as admin:
+        if watch:
+            _watch(admin, interval, as_json)
+            return
+        found = ask_status(admin)
+    if as_json:
+        print_json(to_fields(found))
+    else:
+        show(sections_of(found))
+    if not found.healthy:
+        raise typer.Exit(1)
+
+
+def _watch(admin: Admin, interval: float, as_json: bool) -> None:
+    """Until Ctrl-C. A cluster that does not answer may do so again."""
+    if as_json:
+        _repeat(interval, lambda: typer.echo(json.dumps(to_fields(ask_status(admin)), ensure_ascii=False)))
+        return
+    if not sys.stdout.isatty():
+        _repeat(interval, lambda: show(sections_of(ask_status(admin))))
+        return
+    from rich.live import Live
+
+    with Live(auto_refresh=False, screen=True) as live:
+
+        def look() -> None:
+            try:
+                sections = sections_of(ask_status(admin))
+            except BarnabasError as error:
+                sections = [Section(str(error), alarm=True)]
+            live.update(framed([Section(time.strftime("%H:%M:%S")), *sections]), refresh=True)
+
+        _repeat(interval, look)
+
+
+def _repeat(interval: float, look: Callable[[], None]) -> None:
+    try:
+        while True:
+            try:
+                look()
+            except BarnabasError as error:
+                typer.echo(f"barnabas: {error}", err=True)
+            time.sleep(interval)
+    except KeyboardInterrupt:
+        return
+
+
+def sections_of(found: ClusterStatus) -> list[Section]:
+    """What a person is shown."""
+    controller = "no controller" if found.controller == NOBODY else f"controller {found.controller}"
+    head = f"cluster {found.cluster_id}, {controller}, {found.topics} topics, {found.partitions} partitions"
+    columns = ("broker", "address", "rack", "leaders", "replicas", "in_sync", "size", "lag", "state")
+    rows = [
+        (
+            broker.id,
+            broker.address or "-",
+            broker.rack or "-",
+            broker.leaders,
+            broker.replicas,
+            broker.in_sync,
+            size_text(broker.bytes),
+            "-" if broker.lag is None else broker.lag,
+            broker.problem or ("controller" if broker.controller else "up"),
+        )
+        for broker in found.brokers
+    ]
+    return [
+        Section(head, columns, rows, alarm=found.controller == NOBODY),
+        _trouble("offline partitions", found.offline),
+        _trouble("under-replicated partitions", found.under_replicated),
+        *_moves(found),
+    ]
+
+
+def _trouble(what: str, partitions: Sequence[PartitionStatus]) -> Section:
+    if not partitions:
+        return Section(f"no {what}")
+    more = "" if len(partitions) <= SHOWN_MAX else f", the first {SHOWN_MAX}"
+    rows = [
+        (
+            p.topic,
+            p.partition,
+            "-" if p.leader == NOBODY else p.leader,
+            list_text(p.replicas),
+            list_text(p.isr),
+            list_text([f"{broker}:{lag}" for broker, lag in p.lags.items() if lag]),
+        )
+        for p in partitions[:SHOWN_MAX]
+    ]
+    columns = ("topic", "partition", "leader", "replicas", "isr", "lag")
+    return Section(f"{len(partitions)} {what}{more}", columns, rows, alarm=True)
+
+
+def _moves(found: ClusterStatus) -> list[Section]:
+    if not found.reassignments:
+        return []
+    rows = [
+        (move.topic, move.partition, list_text(move.replicas), list_text(move.adding), list_text(move.removing))
+        for move in found.reassignments[:SHOWN_MAX]
+    ]
+    columns = ("topic", "partition", "replicas", "adding", "removing")
+    return [Section(f"{len(found.reassignments)} partitions on the move", columns, rows)]
+
+
+def to_fields(found: ClusterStatus) -> dict[str, Any]:
+    """What a program is given."""
+    return {
+        "cluster_id": found.cluster_id,
+        "controller": found.controller,
+        "healthy": found.healthy,
+        "topics": found.topics,
+        "partitions": found.partitions,
+        "brokers": [
+            {
+                "id": broker.id,
+                "address": broker.address,
+                "rack": broker.rack,
+                "controller": broker.controller,
+                "leaders": broker.leaders,
+                "replicas": broker.replicas,
+                "in_sync": broker.in_sync,
+                "bytes": broker.bytes,
+                "lag": broker.lag,
+                "problem": broker.problem,
+            }
+            for broker in found.brokers
+        ],
+        "offline": [_partition_fields(partition) for partition in found.offline],
+        "under_replicated": [_partition_fields(partition) for partition in found.under_replicated],
+        "reassignments": [
+            {
+                "topic": move.topic,
+                "partition": move.partition,
+                "replicas": list(move.replicas),
+                "adding": list(move.adding),
+                "removing": list(move.removing),
+            }
+            for move in found.reassignments
+        ],
+    }
+
+
+def _partition_fields(partition: PartitionStatus) -> dict[str, Any]:
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "leader": partition.leader,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+        "lag": {str(broker): lag for broker, lag in partition.lags.items()},
+    }
+
+
+@cluster.command("elect")
+def elect(
+    bootstrap: Bootstrap,
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Its partitions; may be given again.")
+    ] = None,
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", metavar="NUMBER", help="Only these; may be given again.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every partition that needs it.")] = False,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean", help="Give partitions without a leader any replica that lives: messages may be lost."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let partitions be led by their first replica again (or, with --unclean, by any that lives)."""
+    from ...ports.broker_api import ElectionType
+
+    if everything == bool(topics):
+        raise ConfigError("say for which partitions: --all, or --topic TOPIC")
+    if partitions and (topics is None or len(topics) != 1):
+        raise ConfigError("--partition goes with one --topic")
+    with open_admin(bootstrap) as admin:
+        places = None if everything else _places(admin, topics or (), partitions)
+        elected = admin.elect_leaders(places, ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED)
+    if as_json:
+        print_json([{"topic": place.topic, "partition": place.partition} for place in sorted(elected)])
+        return
+    for place in sorted(elected):
+        typer.echo(f"{place} has a new leader")
+    if not elected:
+        typer.echo("no partition needed another leader")
+
+
+def _places(admin: Admin, topics: Sequence[str], partitions: Sequence[int] | None) -> list[TopicPartition]:
+    if partitions:
+        return [TopicPartition(topics[0], number) for number in partitions]
+    found = admin.describe_topics(topics)
+    return [TopicPartition(str(topic.name), each.partition) for topic in found for each in topic.partitions]

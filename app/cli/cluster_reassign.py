@@ -1,0 +1,245 @@
+"""`barnabas cluster reassign`: move partitions to other brokers, with files in the form of Kafka's own tool."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...ports.broker_api import ConfigSource, ResourceKind
+from ...ports.errors import ConfigError
+from ...ports.words import TopicPartition
+from .options import AsJson, Bootstrap, open_admin, print_json, print_table, progress
+from .tables import list_text
+
+if TYPE_CHECKING:
+    from ..clients.admin import Admin
+    from ..clients.reassigning import Assignment
+
+reassign = typer.Typer(
+    help="Plan moves of partitions, begin them, see how far they are, give up.", no_args_is_help=True
+)
+
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+"""Of a broker, in bytes a second: what it sends as a leader, what it takes as a follower."""
+THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+"""Of a topic, `PARTITION:BROKER,...`: the replicas that this is counted for."""
+EVERY_REPLICA = "*"
+LOOK_S = 0.5
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="What `plan` printed; - is standard input.")]
+
+
+@reassign.command("plan")
+def plan(
+    bootstrap: Bootstrap,
+    topics: Annotated[
+        str | None, typer.Option("--topics", metavar="TOPIC,...", help="Whose partitions; default: all topics.")
+    ] = None,
+    brokers: Annotated[
+        str | None, typer.Option("--brokers", metavar="ID,...", help="Who shall hold them; default: all brokers.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option("--replication-factor", min=1, help="So many replicas of each; default: as many as now."),
+    ] = None,
+) -> None:
+    """Print who shall hold which partition, so that brokers have equal shares and little moves. Changes nothing.
+
+    Standard output is JSON for `execute` (and for kafka-reassign-partitions); standard error says what would move.
+    """
+    from ..clients.reassigning import moved, planned, to_json
+
+    with open_admin(bootstrap) as admin:
+        current = _held(admin, None if topics is None else _words(topics))
+        sizes = _sizes(admin, current)
+        racks = {node.node_id: node.rack for node in admin.describe_cluster().brokers}
+    wanted = racks if brokers is None else _chosen(brokers, racks)
+    proposed = planned(current, wanted, replication_factor)
+    changed = {place: held for place, held in proposed.items() if tuple(held) != tuple(current[place])}
+    copies = moved(current, proposed)
+    size = sum(sizes.get(place, 0) for place, _ in copies)
+    text = f"{len(changed)} of {len(current)} partitions change, {len(copies)} replicas with {size:,} bytes are copied"
+    typer.echo(text, err=True)
+    typer.echo(to_json(proposed))
+
+
+@reassign.command("execute")
+def execute(
+    bootstrap: Bootstrap,
+    file: File,
+    throttle: Annotated[
+        int | None,
+        typer.Option(metavar="BYTES", min=1, help="Copy no more than so much a second, to and from each broker."),
+    ] = None,
+) -> None:
+    """Begin to move partitions; returns at once. Prints, for the way back, who holds them now.
+
+    The throttle stays until `verify` sees that all is done.
+    """
+    from ..clients.reassigning import to_json
+
+    wanted = _read(file)
+    with open_admin(bootstrap) as admin:
+        current = _held(admin, sorted({place.topic for place in wanted}))
+        _check_known(wanted, current)
+        if throttle is not None:
+            _throttle(admin, wanted, throttle)
+        admin.reassign_partitions(wanted)
+    typer.echo(to_json({place: current[place] for place in wanted}))
+    more = "" if throttle is None else "; `barnabas cluster reassign verify` takes the throttle off at the end"
+    typer.echo(f"{len(wanted)} partitions are on their way{more}", err=True)
+
+
+@reassign.command("verify")
+def verify(
+    bootstrap: Bootstrap,
+    file: File,
+    wait: Annotated[bool, typer.Option("--wait", help="Come back only when nothing moves any more.")] = False,
+    preserve_throttles: Annotated[
+        bool, typer.Option("--preserve-throttles", help="Leave the throttle when all is done.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Tell how far the moves are. Ends with 0 when all is done (the throttle is taken off then), else with 1."""
+    wanted = _read(file)
+    with open_admin(bootstrap) as admin:
+        states = _wait(admin, wanted) if wait else _states(admin, wanted)
+        moving = any(state == "moving" for state in states.values())
+        if not moving and not preserve_throttles:
+            _unthrottle(admin, wanted)
+    rows = [(place.topic, place.partition, list(wanted[place]), state) for place, state in sorted(states.items())]
+    columns = ("topic", "partition", "replicas", "state")
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print_table(columns, ((topic, partition, list_text(held), state) for topic, partition, held, state in rows))
+    if any(state != "done" for state in states.values()):
+        raise typer.Exit(1)
+
+
+@reassign.command("cancel")
+def cancel(
+    bootstrap: Bootstrap,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="What `plan` printed.", show_default=False)
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every move under way.")] = False,
+) -> None:
+    """Give up moves that are not done: the replicas are those of before."""
+    if everything == (file is not None):
+        raise ConfigError("say which moves: FILE, or --all")
+    with open_admin(bootstrap) as admin:
+        moving = [TopicPartition(move.topic, move.partition) for move in admin.list_reassignments()]
+        given = None if file is None else _read(file)
+        chosen = [place for place in moving if given is None or place in given]
+        if chosen:
+            admin.reassign_partitions(dict.fromkeys(chosen))
+        _unthrottle(admin, chosen if given is None else list(given))
+    typer.echo(f"{len(chosen)} moves given up")
+
+
+def _words(text: str) -> list[str]:
+    return sorted({word.strip() for word in text.split(",") if word.strip()})
+
+
+def _chosen(text: str, racks: Mapping[int, str | None]) -> dict[int, str | None]:
+    """Raises `ConfigError` for a broker that is not there."""
+    words = _words(text)
+    unknown = [word for word in words if not word.isdigit() or int(word) not in racks]
+    if unknown or not words:
+        raise ConfigError(
+            f"--brokers {text}: there is no broker {', '.join(unknown)}; there are {list_text(sorted(racks))}"
+        )
+    return {int(word): racks[int(word)] for word in words}
+
+
+def _held(admin: Admin, topics: Sequence[str] | None) -> dict[TopicPartition, tuple[int, ...]]:
+    """Who holds what; of moves under way, who shall hold it."""
+    found = {
+        TopicPartition(str(topic.name), each.partition): tuple(each.replicas)
+        for topic in admin.describe_topics(topics)
+        for each in topic.partitions
+    }
+    for move in admin.list_reassignments():
+        place = TopicPartition(move.topic, move.partition)
+        if place in found:
+            found[place] = tuple(broker for broker in move.replicas if broker not in move.removing)
+    return found
+
+
+def _sizes(admin: Admin, places: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, int]:
+    """Bytes of the largest replica."""
+    sizes: dict[TopicPartition, int] = {}
+    for folders in admin.describe_log_dirs().values():
+        for replica in (replica for folder in folders for replica in folder.replicas):
+            place = TopicPartition(replica.topic, replica.partition)
+            if place in places:
+                sizes[place] = max(sizes.get(place, 0), replica.size_bytes)
+    return sizes
+
+
+def _read(file: Path) -> dict[TopicPartition, tuple[int, ...]]:
+    from ..clients.reassigning import from_json
+
+    if str(file) == "-":
+        return from_json(sys.stdin.read(), "standard input")
+    return from_json(file.read_bytes(), str(file))
+
+
+def _check_known(wanted: Assignment, current: Assignment) -> None:
+    unknown = sorted(str(place) for place in wanted if place not in current)
+    if unknown:
+        raise ConfigError(f"there is no partition {', '.join(unknown)}")
+
+
+def _states(admin: Admin, wanted: Assignment) -> dict[TopicPartition, str]:
+    """Per partition "done", "moving", "other replicas" (nobody moves it there) or "no such partition"."""
+    moving = {TopicPartition(move.topic, move.partition) for move in admin.list_reassignments()}
+    there = set(admin.list_topics(internal=True))
+    current = _held(admin, sorted({place.topic for place in wanted} & there))
+    states = {}
+    for place, held in wanted.items():
+        if place not in current:
+            states[place] = "no such partition"
+        elif place in moving:
+            states[place] = "moving"
+        else:
+            states[place] = "done" if tuple(held) == current[place] else "other replicas"
+    return states
+
+
+def _wait(admin: Admin, wanted: Assignment) -> dict[TopicPartition, str]:
+    with progress("moved", len(wanted)) as advance:
+        while True:
+            states = _states(admin, wanted)
+            left = sum(state == "moving" for state in states.values())
+            advance(len(wanted) - left)
+            if not left:
+                return states
+            time.sleep(LOOK_S)
+
+
+def _throttle(admin: Admin, wanted: Assignment, rate: int) -> None:
+    for topic in sorted({place.topic for place in wanted}):
+        admin.alter_configs(ResourceKind.TOPIC, topic, dict.fromkeys(THROTTLED, EVERY_REPLICA))
+    for node in admin.describe_cluster().brokers:
+        admin.alter_configs(ResourceKind.BROKER, node.node_id, dict.fromkeys(RATES, str(rate)))
+
+
+def _unthrottle(admin: Admin, places: Iterable[TopicPartition]) -> None:
+    """Put back to their defaults what `_throttle` has set; a topic that is no more has none."""
+    for topic in sorted({place.topic for place in places} & set(admin.list_topics(internal=True))):
+        _reset(admin, ResourceKind.TOPIC, topic, THROTTLED)
+    for node in admin.describe_cluster().brokers:
+        _reset(admin, ResourceKind.BROKER, node.node_id, RATES)
+
+
+def _reset(admin: Admin, kind: ResourceKind, name: str | int, keys: Sequence[str]) -> None:
+    changed = [e.name for e in admin.describe_configs(kind, name, keys) if e.source is not ConfigSource.DEFAULT]
+    if changed:
+        admin.alter_configs(kind, name, dict.fromkeys(changed))

@@ -1,0 +1,115 @@
+"""`barnabas cluster start`: several brokers on this machine, each a process of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from ...ports.errors import ConfigError
+from .options import Settings, parse_settings
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from ..config import BrokerConfig
+
+OWN = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir", "coordination", "metrics.listen")
+"""What differs from broker to broker, or what an option of its own is for."""
+REPLICAS_MAX = 3
+
+
+def start(
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Where everything is kept: broker-1, ...")],
+    brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, max=100, help="How many.")] = 3,
+    coordination: Annotated[
+        str | None,
+        typer.Option(
+            "--coordination",
+            metavar="URL",
+            help="Where the brokers agree: zookeeper://HOST:PORT/CHROOT or etcd://HOST:PORT/PREFIX.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="Where to listen, and what clients are told.")] = "127.0.0.1",
+    base_port: Annotated[
+        int, typer.Option("--base-port", metavar="PORT", min=0, max=65_535, help="Of broker 1; 0: any free ports.")
+    ] = 9092,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Of all brokers, as for serve.")
+    ] = None,
+    settings: Settings = None,
+    restart: Annotated[
+        bool, typer.Option("--restart/--no-restart", help="Start a broker again that dies, or stop the others.")
+    ] = True,
+    log_level: Annotated[list[str] | None, typer.Option(metavar="LEVEL", help="As for serve; repeatable.")] = None,
+    log_format: Annotated[str, typer.Option(metavar="FORM", help="text or json.")] = "text",
+) -> None:
+    """Run a cluster on this machine, in the foreground, until it is told to stop (Ctrl-C or SIGTERM).
+
+    Prints "barnabas cluster ready HOST:PORT,HOST:PORT,..." on standard output once all brokers accept connections. The
+    logs of all go to standard error, each line with the name of its broker. A broker that dies is started again, after
+    half a second at first. At the end brokers stop one after the other, then the etcd; told twice, all at once.
+
+    Topics have 3 replicas (or as many as there are brokers) and min.insync.replicas=2 unless --set says otherwise.
+    """
+    from ..compose.coordination import cluster_coordination
+    from ..config import read_config
+    from .log_setup import set_up
+    from .processes import Lines, ManagedProcess, NamedLines, Processes
+
+    given = parse_settings(settings)
+    owned = sorted(set(given) & set(OWN))
+    if owned:
+        raise ConfigError(f"--set {owned[0]}: it is not the same for all brokers, or has an option of its own here")
+    read = read_config(config, {**given, **({"coordination": coordination} if coordination else {})})
+    names = [f"broker-{number}" for number in range(1, brokers + 1)]
+    lines = Lines(sys.stderr, ["cluster", *names], log_format)
+    set_up(log_level or read.logging_level, log_format, cast("TextIO", NamedLines(lines, "cluster")))
+    ports = _ports(host, base_port, brokers)
+    addresses = ",".join(f"{host}:{port}" for port in ports)
+
+    def ready() -> None:
+        sys.stdout.write(f"barnabas cluster ready {addresses}\n")
+        sys.stdout.flush()
+
+    with cluster_coordination(coordination, read) as url:
+        words = [
+            *(["--config", str(config)] if config else []),
+            *(word for level in log_level or () for word in ("--log-level", level)),
+            *("--log-format", log_format),
+        ]
+        members = []
+        for number, (name, port) in enumerate(zip(names, ports, strict=True), start=1):
+            own = {**_defaults(brokers, read), **given, "broker.id": number, "coordination": url}
+            place = ["--data", str(data / name), "--listen", f"kafka://{host}:{port}"]
+            members.append(ManagedProcess(name, ["serve", *place, *words, *_set(own)]))
+        Processes(members, lines, restart=restart, ready=ready).run()
+
+
+def _defaults(brokers: int, read: BrokerConfig) -> dict[str, object]:
+    """What is better for a cluster than the defaults of a broker alone, where nobody has said it."""
+    replicas = min(REPLICAS_MAX, brokers)
+    better = {"default.replication.factor": replicas, "min.insync.replicas": max(1, replicas - 1)}
+    return {key: value for key, value in better.items() if key not in read.given}
+
+
+def _set(settings: Mapping[str, object]) -> list[str]:
+    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+
+
+def _ports(host: str, base: int, count: int) -> Sequence[int]:
+    """One for each broker; it keeps it when it is started again. Raises `ConfigError`."""
+    if base:
+        if base + count - 1 > 65_535:
+            raise ConfigError(f"--base-port {base}: there are no {count} ports from there on")
+        return range(base, base + count)
+    import socket
+
+    taken = [socket.create_server((host, 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in taken]
+    for each in taken:
+        each.close()
+    return ports

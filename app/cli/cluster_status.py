@@ -1,0 +1,163 @@
+"""What is told of a cluster: its brokers, and the partitions that are not as they should be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ...ports.errors import BarnabasError
+from ...ports.values import frozen
+
+if TYPE_CHECKING:
+    from ...ports.broker_api import (
+        DescribeClusterResult,
+        LogDirDescription,
+        OngoingReassignment,
+        PartitionMetadata,
+        TopicMetadata,
+    )
+    from ..clients.admin import Admin
+
+NOBODY = -1
+
+
+@frozen(kw_only=True)
+class BrokerStatus:
+    """`lag`: messages that its replicas lack, in all; it and `bytes` are None when it does not answer (`problem`)."""
+
+    id: int
+    address: str | None
+    rack: str | None
+    controller: bool
+    leaders: int
+    replicas: int
+    in_sync: int
+    bytes: int | None
+    lag: int | None
+    problem: str | None = None
+
+
+@frozen(kw_only=True)
+class PartitionStatus:
+    """A partition in trouble. `lags`: messages that each replica lacks, where its broker says so."""
+
+    topic: str
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    lags: Mapping[int, int]
+
+
+@frozen(kw_only=True)
+class ClusterStatus:
+    cluster_id: str
+    controller: int
+    brokers: Sequence[BrokerStatus]
+    topics: int
+    partitions: int
+    offline: Sequence[PartitionStatus]
+    """Nobody leads them: they take no messages and give none."""
+    under_replicated: Sequence[PartitionStatus]
+    """A replica of theirs is not in sync."""
+    reassignments: Sequence[OngoingReassignment]
+
+    @property
+    def healthy(self) -> bool:
+        """Every partition has a leader and all its replicas in sync, and every broker answers."""
+        absent = any(broker.problem for broker in self.brokers)
+        return not (self.offline or self.under_replicated or absent) and self.controller != NOBODY
+
+
+def ask_status(admin: Admin) -> ClusterStatus:
+    """Ask the cluster, and each of its brokers. Raises `BarnabasError` when the cluster itself cannot be asked."""
+    cluster = admin.describe_cluster()
+    topics = admin.describe_topics()
+    folders: dict[int, Sequence[LogDirDescription]] = {}
+    problems: dict[int, str] = {}
+    for broker in cluster.brokers:
+        try:
+            folders[broker.node_id] = admin.describe_log_dirs([broker.node_id])[broker.node_id]
+        except BarnabasError as error:
+            problems[broker.node_id] = str(error)
+    return status_of(cluster, topics, folders, problems, admin.list_reassignments())
+
+
+def status_of(
+    cluster: DescribeClusterResult,
+    topics: Sequence[TopicMetadata],
+    folders: Mapping[int, Sequence[LogDirDescription]],
+    problems: Mapping[int, str],
+    reassignments: Sequence[OngoingReassignment],
+) -> ClusterStatus:
+    """Put the answers together. `folders`: what each broker that answered has; `problems`: why others did not."""
+    lags = _lags(folders)
+    partitions = [(str(topic.name), partition) for topic in topics for partition in topic.partitions]
+    return ClusterStatus(
+        cluster_id=cluster.cluster_id,
+        controller=cluster.controller_id,
+        brokers=_brokers(cluster, [partition for _, partition in partitions], folders, problems),
+        topics=len(topics),
+        partitions=len(partitions),
+        offline=[_partition(name, p, lags) for name, p in partitions if p.leader == NOBODY],
+        under_replicated=[_partition(name, p, lags) for name, p in partitions if len(p.isr) < len(p.replicas)],
+        reassignments=reassignments,
+    )
+
+
+def _lags(folders: Mapping[int, Sequence[LogDirDescription]]) -> dict[tuple[str, int], dict[int, int]]:
+    lags: dict[tuple[str, int], dict[int, int]] = {}
+    for broker, described in sorted(folders.items()):
+        for replica in (replica for folder in described for replica in folder.replicas if not replica.is_future):
+            lags.setdefault((replica.topic, replica.partition), {})[broker] = replica.lag
+    return lags
+
+
+def _partition(
+    name: str, partition: PartitionMetadata, lags: Mapping[tuple[str, int], dict[int, int]]
+) -> PartitionStatus:
+    return PartitionStatus(
+        topic=name,
+        partition=partition.partition,
+        leader=partition.leader,
+        replicas=tuple(partition.replicas),
+        isr=tuple(partition.isr),
+        lags=lags.get((name, partition.partition), {}),
+    )
+
+
+def _brokers(
+    cluster: DescribeClusterResult,
+    partitions: Sequence[PartitionMetadata],
+    folders: Mapping[int, Sequence[LogDirDescription]],
+    problems: Mapping[int, str],
+) -> list[BrokerStatus]:
+    """Those that are there, and those that only replicas tell of."""
+    leaders = Counter(partition.leader for partition in partitions)
+    replicas = Counter(broker for partition in partitions for broker in partition.replicas)
+    in_sync = Counter(broker for partition in partitions for broker in partition.isr)
+    there = {broker.node_id: broker for broker in cluster.brokers}
+    found = []
+    for broker in sorted({*there, *replicas}):
+        node = there.get(broker)
+        held = [replica for folder in folders.get(broker, ()) for replica in folder.replicas]
+        broken = [folder for folder in folders.get(broker, ()) if folder.error]
+        problem = problems.get(broker) if node is not None else "it is not there"
+        if problem is None and broken:
+            problem = ", ".join(f"{folder.path}: {folder.error.name}" for folder in broken)
+        found.append(
+            BrokerStatus(
+                id=broker,
+                address=f"{node.host}:{node.port}" if node is not None else None,
+                rack=node.rack if node is not None else None,
+                controller=broker == cluster.controller_id,
+                leaders=leaders[broker],
+                replicas=replicas[broker],
+                in_sync=in_sync[broker],
+                bytes=sum(replica.size_bytes for replica in held) if broker in folders else None,
+                lag=sum(replica.lag for replica in held) if broker in folders else None,
+                problem=problem,
+            )
+        )
+    return found

@@ -1,0 +1,266 @@
+"""Processes that belong together: their lines put into one log, one that dies started again, all stopped in order."""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TextIO
+
+from ...ports.errors import BarnabasError
+from ..logs import ROOT
+
+logger = logging.getLogger(f"{ROOT}.app.cluster")
+
+READY = "barnabas ready "
+STOP_PATIENCE_S = 60.0
+"""How long one may take to stop before it is killed."""
+RESTART_FIRST_S, RESTART_MAX_S = 0.5, 30.0
+LASTING_S = 60.0
+"""Who lived so long is started again as quickly as the first time."""
+
+
+class Lines:
+    """Whole lines of several members on one stream, each with its name: `broker-1 | ...`, or in the JSON object."""
+
+    def __init__(self, stream: TextIO, names: Sequence[str], form: str) -> None:
+        self._stream = stream
+        self._width = max(map(len, names))
+        self._json = form == "json"
+
+    def put(self, name: str, line: str) -> None:
+        if self._json and line.startswith("{"):
+            self._stream.write(f'{{"node": "{name}", {line[1:]}\n')
+        else:
+            self._stream.write(f"{name:<{self._width}} | {line}\n")
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+class NamedLines:
+    """What `logging` can write to: the lines of one name."""
+
+    def __init__(self, lines: Lines, name: str) -> None:
+        self._lines = lines
+        self._name = name
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines():
+            self._lines.put(self._name, line)
+        return len(text)
+
+    def flush(self) -> None:
+        self._lines.flush()
+
+
+class ManagedProcess:
+    """One process: `words` are those of a `barnabas` command that tells on standard output when it is ready."""
+
+    def __init__(self, name: str, words: Sequence[str]) -> None:
+        self.name = name
+        self._words = words
+        self.process: subprocess.Popen[bytes] | None = None
+        self.was_ready = False
+        """In this life or one before."""
+        self.ready = False
+        self.began_s = 0.0
+        self.pause_s = RESTART_FIRST_S
+        self.due_s: float | None = None
+        """When to start it again."""
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", f"{__package__}.child", *self._words]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the one above, which stops them in order
+        )
+        self.ready, self.due_s, self.began_s = False, None, time.monotonic()
+
+    def signal(self, number: int) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            if number == signal.SIGTERM:
+                self.process.send_signal(signal.SIGCONT)  # one that is stopped would not see it
+
+    def end(self) -> str:
+        """Its process has closed its streams: how it ended."""
+        assert self.process is not None
+        code = self.process.wait()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process, self.ready = None, False
+        if time.monotonic() - self.began_s > LASTING_S:
+            self.pause_s = RESTART_FIRST_S
+        return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+class Processes:
+    """Starts all and watches them, on the calling thread, until told to stop by SIGTERM or SIGINT."""
+
+    def __init__(
+        self, members: Sequence[ManagedProcess], lines: Lines, *, restart: bool, ready: Callable[[], None]
+    ) -> None:
+        """`ready` is called once, when each has said that it is ready."""
+        self._members = members
+        self._lines = lines
+        self._restart = restart
+        self._ready: Callable[[], None] | None = ready
+        self._selector = selectors.DefaultSelector()
+        self._parts: dict[int, bytes] = {}
+        self._signals = 0
+        self._stopping: list[ManagedProcess] | None = None
+        self._stop_by_s = 0.0
+        self._failure: str | None = None
+
+    def run(self) -> None:
+        """Raises `BarnabasError` when one does not start, or ends where it is not started again."""
+        wakes, waker = os.pipe()
+        os.set_blocking(waker, False)
+        self._selector.register(wakes, selectors.EVENT_READ)
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        before = {number: signal.signal(number, self._told_to_stop) for number in numbers}
+        old_waker = signal.set_wakeup_fd(waker)
+        try:
+            for member in self._members:
+                self._start(member)
+            while not self._done():
+                self._turn(wakes)
+        finally:
+            for member in self._members:
+                member.signal(signal.SIGKILL)  # only after a fault of our own is anyone left
+            signal.set_wakeup_fd(old_waker)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(wakes)
+            os.close(waker)
+            self._selector.close()
+        if self._failure is not None:
+            raise BarnabasError(self._failure)
+
+    def _told_to_stop(self, *_: object) -> None:
+        self._signals += 1
+
+    def _done(self) -> bool:
+        return self._stopping is not None and not any(member.process for member in self._members)
+
+    def _turn(self, wakes: int) -> None:
+        for key, _ in self._selector.select(self._patience()):
+            if key.data is None:
+                os.read(wakes, 1024)
+            else:
+                self._read(key.fd, *key.data)
+        if self._signals:
+            self._signals = 0
+            self._stop()
+        now = time.monotonic()
+        for member in self._members:
+            if member.due_s is not None and now >= member.due_s:
+                self._start(member)
+        if self._stopping is not None and now >= self._stop_by_s:
+            for member in self._members:
+                if member.process is not None and member not in self._stopping:
+                    logger.warning("%s does not stop; it is killed", member.name)
+                    member.signal(signal.SIGKILL)
+            self._stop_by_s = now + STOP_PATIENCE_S
+
+    def _patience(self) -> float | None:
+        """Seconds until something is due; None: nothing is."""
+        due = [member.due_s for member in self._members if member.due_s is not None]
+        if self._stopping is not None:
+            due.append(self._stop_by_s)
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _start(self, member: ManagedProcess) -> None:
+        member.start()
+        assert member.process is not None
+        for stream in (member.process.stdout, member.process.stderr):
+            assert stream is not None
+            self._selector.register(stream, selectors.EVENT_READ, (member, stream))
+
+    # --- what they say
+
+    def _read(self, fd: int, member: ManagedProcess, stream: object) -> None:
+        data = os.read(fd, 65_536)
+        *lines, rest = (self._parts.pop(fd, b"") + data).split(b"\n")
+        if data and rest:
+            self._parts[fd] = rest
+        elif rest:
+            lines.append(rest)
+        for line in lines:
+            self._take(member, line.decode(errors="replace"), stream)
+        self._lines.flush()
+        if not data:
+            self._closed(member, stream)
+
+    def _take(self, member: ManagedProcess, line: str, stream: object) -> None:
+        if member.process is None or stream is not member.process.stdout:
+            self._lines.put(member.name, line)
+            return
+        if not line.startswith(READY):
+            self._lines.put(member.name, line)
+            return
+        if member.was_ready:
+            logger.info("%s is ready again", member.name)
+        member.ready = member.was_ready = True
+        if self._ready is not None and all(each.ready for each in self._members):
+            ready, self._ready = self._ready, None
+            ready()
+
+    def _closed(self, member: ManagedProcess, stream: object) -> None:
+        self._selector.unregister(stream)  # type: ignore[arg-type]  # it was registered
+        process = member.process
+        assert process is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        (process.stdout if stream is process.stdout else process.stderr).close()
+        if process.stdout.closed and process.stderr.closed:
+            self._ended(member)
+
+    # --- how they end
+
+    def _ended(self, member: ManagedProcess) -> None:
+        how = member.end()
+        if self._stopping is not None:
+            self._stop_next()
+        elif not member.was_ready:
+            self._fail(f"{member.name} did not start: it {how}, and says why above")
+        elif not self._restart:
+            self._fail(f"{member.name} {how}")
+        else:
+            logger.warning("%s %s; it starts again in %g s", member.name, how, member.pause_s)
+            member.due_s = time.monotonic() + member.pause_s
+            member.pause_s = min(2 * member.pause_s, RESTART_MAX_S)
+
+    def _fail(self, text: str) -> None:
+        self._failure = text
+        self._stop()
+
+    def _stop(self) -> None:
+        """One after the other, so that each can hand on what it leads; told once more, all at once."""
+        if self._stopping is None:
+            for member in self._members:
+                member.due_s = None
+            self._stopping = list(self._members)
+            self._stop_next()
+            return
+        while self._stopping:
+            self._stop_next()
+
+    def _stop_next(self) -> None:
+        """The last one first: the first one, which is left, has everything."""
+        assert self._stopping is not None
+        self._stop_by_s = time.monotonic() + STOP_PATIENCE_S
+        while self._stopping:
+            member = self._stopping.pop()
+            if member.process is not None:
+                member.signal(signal.SIGTERM)
+                return

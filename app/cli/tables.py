@@ -1,0 +1,75 @@
+"""Tables with titles: framed where a person looks at a terminal, plain for a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from ...ports.values import frozen
+from .options import print_table
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+
+@frozen
+class Section:
+    """A line, and a table below it unless it has no rows. `alarm`: the line is of something wrong."""
+
+    title: str
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[object]] = ()
+    alarm: bool = False
+
+
+def show(sections: Sequence[Section]) -> None:
+    """Print them on standard output."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(framed(sections))
+        return
+    for number, section in enumerate(sections):
+        typer.echo(f"{chr(10) if number and section.rows else ''}{section.title}")
+        if section.rows:
+            print_table(section.columns, section.rows)
+
+
+def framed(sections: Sequence[Section]) -> Group:
+    """For a terminal."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: list[Text | Table] = []
+    for section in sections:
+        parts.append(Text(section.title, style="bold red" if section.alarm else "bold"))
+        if section.rows:
+            table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+            for column in section.columns:
+                table.add_column(column.upper(), overflow="fold")
+            for row in section.rows:
+                table.add_row(*(Text(str(cell)) for cell in row))
+            parts.append(table)
+    return Group(*parts)
+
+
+def size_text(size: int | None) -> str:
+    """`1.5GiB`; a dash where it is not known."""
+    if size is None or size < 0:
+        return "-"
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.0f}B" if unit == "B" else f"{value:.1f}{unit}"
+
+
+def list_text(items: Sequence[object]) -> str:
+    """Without spaces, for `awk`; a dash for nothing."""
+    return ",".join(map(str, items)) or "-"

@@ -1,0 +1,185 @@
+"""`barnabas cluster` and `barnabas brokers`, as a person or a script uses them."""
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from support.cluster_process import ClusterProcess, cluster_process
+from support.command import barnabas_here
+from support.etcd_server import EtcdServer
+from support.process import barnabas
+from support.waiting import wait_for
+
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("etcd")]
+
+BROKERS = 1
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, etcd_server: EtcdServer) -> Iterator[ClusterProcess]:
+    words = ("--brokers", str(BROKERS), "--coordination", f"etcd://127.0.0.1:{etcd_server.port}/cli-cluster")
+    with cluster_process(tmp_path_factory.mktemp("cluster") / "data", *words) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["cluster", *rest] for rest in ([], ["start"], ["status"], ["reassign"], ["elect"])),
+        *(["cluster", "reassign", name] for name in ("plan", "execute", "verify", "cancel")),
+        *(["brokers", *rest] for rest in ([], ["list"], ["describe"])),
+    ],
+    ids=" ".join,
+)
+def test_every_command_explains_itself(words: list[str]) -> None:
+    assert b"Usage: barnabas " + " ".join(words).encode() in barnabas_here(*words, "--help").stdout
+
+
+def test_the_ready_line_names_every_broker(cluster: ClusterProcess) -> None:
+    assert re.fullmatch(r"barnabas cluster ready (127\.0\.0\.1:[1-9]\d*,?)+\n", cluster.ready_line)
+    assert len(set(cluster.addresses)) == BROKERS
+    for line in cluster.log().splitlines():
+        assert re.match(r"(cluster|broker-\d) +\| ", line), line
+
+
+def test_status_and_brokers(cluster: ClusterProcess) -> None:
+    b = ("--bootstrap", cluster.bootstrap)
+    barnabas_here("topics", "create", "watched", "-p", "4", *b)
+    status = json.loads(barnabas_here("cluster", "status", "--json", *b).stdout)
+    assert status["healthy"]
+    assert [broker["id"] for broker in status["brokers"]] == list(range(1, BROKERS + 1))
+    assert sum(broker["leaders"] for broker in status["brokers"]) == status["partitions"]
+    assert sum(broker["controller"] for broker in status["brokers"]) == 1
+    shown = barnabas_here("cluster", "status", *b).stdout.decode()
+    assert "no offline partitions" in shown
+    assert "no under-replicated partitions" in shown
+    listed = json.loads(barnabas_here("brokers", "list", "--json", *b).stdout)
+    assert {broker["address"] for broker in listed} == set(cluster.addresses)
+    assert len(barnabas_here("brokers", "list", *b).stdout.splitlines()) == BROKERS + 1
+    described = json.loads(barnabas_here("brokers", "describe", "1", "--json", *b).stdout)
+    assert described["configs"]["broker.id"] == "1"
+    assert described["log_dirs"][0]["path"].endswith("broker-1")
+    assert b"broker-1" in barnabas_here("brokers", "describe", "1", *b).stdout
+    assert b"there is no broker 77" in barnabas_here("brokers", "describe", "77", *b, expect=2).stderr
+
+
+def test_watching_goes_on_until_it_is_interrupted(cluster: ClusterProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("barnabas.app.cli.cluster.time.sleep", sleep)
+    words = ("cluster", "status", "--watch", "--interval", "0.5", "-b", cluster.bootstrap)
+    assert barnabas_here(*words).stdout.count(b"controller") >= 3
+    assert pauses == [0.5] * 3
+    pauses.clear()
+    lines = barnabas_here(*words, "--json").stdout.splitlines()
+    assert [json.loads(line)["healthy"] for line in lines] == [True] * 3
+
+
+def test_a_reassignment_with_a_throttle(cluster: ClusterProcess, tmp_path: Path) -> None:
+    b = ("--bootstrap", cluster.bootstrap)
+    barnabas_here("topics", "create", "moved", "-p", "3", *b)
+    planned = barnabas_here("cluster", "reassign", "plan", "--topics", "moved", *b)
+    file = tmp_path / "plan.json"
+    file.write_bytes(planned.stdout)
+    assert b"of 3 partitions change" in planned.stderr
+    before = json.loads(planned.stdout)
+    assert [entry["partition"] for entry in before["partitions"]] == [0, 1, 2]
+    printed = barnabas_here("cluster", "reassign", "execute", file, "--throttle", "1000000", *b).stdout
+    assert json.loads(printed)["partitions"]
+    throttled = barnabas_here("configs", "describe", "--broker", "1", "--json", *b).stdout
+    assert b"leader.replication.throttled.rate" in throttled
+    verified = json.loads(barnabas_here("cluster", "reassign", "verify", "--wait", "--json", file, *b).stdout)
+    assert {entry["state"] for entry in verified} == {"done"}
+    for words in (("--broker", "1"), ("--topic", "moved")):
+        assert b"throttled" not in barnabas_here("configs", "describe", *words, *b).stdout
+    assert b"0 moves given up" in barnabas_here("cluster", "reassign", "cancel", file, *b).stdout
+
+
+def test_verify_tells_what_is_not_as_planned(cluster: ClusterProcess, tmp_path: Path) -> None:
+    b = ("--bootstrap", cluster.bootstrap)
+    barnabas_here("topics", "create", "other", "-p", "1", *b)
+    file = tmp_path / "plan.json"
+    file.write_text(
+        '{"partitions": [{"topic": "other", "partition": 0, "replicas": [77]},'
+        ' {"topic": "nowhere", "partition": 0, "replicas": [1]}]}'
+    )
+    told = json.loads(barnabas_here("cluster", "reassign", "verify", "--json", file, *b, expect=1).stdout)
+    assert [entry["state"] for entry in told] == ["no such partition", "other replicas"]
+    file.write_text('{"partitions": [{"topic": "other", "partition": 0, "replicas": [77]}]}')
+    assert b"INVALID_REPLICA_ASSIGNMENT" in barnabas_here("cluster", "reassign", "execute", file, *b, expect=1).stderr
+
+
+def test_elections(cluster: ClusterProcess) -> None:
+    b = ("--bootstrap", cluster.bootstrap)
+    barnabas_here("topics", "create", "elected", "-p", "2", *b)
+    assert b"no partition needed" in barnabas_here("cluster", "elect", "--all", *b).stdout
+    words = ("cluster", "elect", "--topic", "elected", "--partition", "1", "--json", *b)
+    assert json.loads(barnabas_here(*words).stdout) == []
+    for wrong in ([], ["--all", "--topic", "elected"], ["--all", "--partition", "1"]):
+        assert barnabas_here("cluster", "elect", *wrong, *b, expect=2).stderr
+
+
+def test_a_broker_that_is_killed_comes_back(cluster: ClusterProcess) -> None:
+    killed = cluster.broker(1)
+    killed.kill()
+    wait_for(lambda: "broker-1 is ready again" in cluster.log())
+    assert "broker-1 was killed by signal 9; it starts again" in cluster.log()
+    assert cluster.broker(1).pid != killed.pid
+    assert len(json.loads(barnabas_here("brokers", "list", "--json", "-b", cluster.bootstrap).stdout)) == BROKERS
+
+
+def test_sigterm_stops_all_in_order_and_ids_stay(tmp_path: Path, etcd_server: EtcdServer) -> None:
+    place = f"etcd://127.0.0.1:{etcd_server.port}/cli-stop"
+    words = ("--brokers", str(BROKERS), "--coordination", place, "--log-format", "json", "--no-restart")
+    for life in range(2):
+        with cluster_process(tmp_path / "data", *words) as running:
+            b = ("--bootstrap", running.bootstrap)
+            if not life:
+                barnabas_here("topics", "create", "kept", "-p", "2", *b)
+            assert b"kept" in barnabas_here("topics", "list", *b).stdout
+            processes = [running.broker(number) for number in range(1, BROKERS + 1)]
+            assert running.stop() == 0
+            assert not any(map(psutil.Process.is_running, processes))
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [f"broker-{n}" for n in range(1, BROKERS + 1)]
+    lines = [json.loads(line) for line in running.log().splitlines()]
+    stopped = [line["node"] for line in lines if "has stopped" in line["message"]]
+    assert stopped == [f"broker-{number}" for number in range(BROKERS, 0, -1)] * 2
+
+
+def test_a_broker_that_dies_ends_the_cluster_where_it_is_not_restarted(tmp_path: Path, etcd_server: EtcdServer) -> None:
+    place = f"etcd://127.0.0.1:{etcd_server.port}/cli-dies"
+    with cluster_process(tmp_path / "data", "--brokers", "1", "--coordination", place, "--no-restart") as running:
+        running.broker(1).kill()
+        assert running.process.wait(20) == 1
+        assert "barnabas: broker-1 was killed by signal 9\n" in running.log()
+
+
+def test_brokers_stop_when_the_cluster_command_is_killed(tmp_path: Path, etcd_server: EtcdServer) -> None:
+    place = f"etcd://127.0.0.1:{etcd_server.port}/cli-killed"
+    with cluster_process(tmp_path / "data", "--brokers", "1", "--coordination", place) as running:
+        left = running.broker(1)
+        running.process.send_signal(signal.SIGKILL)
+        wait_for(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_a_cluster_that_cannot_start_says_why(tmp_path: Path, etcd_server: EtcdServer) -> None:
+    place = f"etcd://127.0.0.1:{etcd_server.port}/cli-wrong"
+    words = ("cluster", "start", "--data", str(tmp_path / "d"), "--brokers", "1", "--coordination")
+    assert b"--set broker.id" in barnabas_here(*words, place, "--set", "broker.id=7", expect=2).stderr
+    assert b"--set listeners" in barnabas_here(*words, place, "--set", "listeners=kafka://h:1", expect=2).stderr
+    assert b"num.partitions" in barnabas_here(*words, place, "--set", "num.partitions=many", expect=2).stderr
+    assert b"several brokers need" in barnabas_here(*words, "embedded", expect=2).stderr
+    (tmp_path / "d" / "broker-1").mkdir(parents=True)
+    (tmp_path / "d" / "broker-1" / "meta.properties").write_text("version=1\nbroker.id=5\ncluster.id=other\n")
+    failed = barnabas(*words, place, "--base-port", "0", expect=1)
+    assert b"barnabas: broker-1 did not start: it ended with exit code" in failed.stderr
+    assert b"broker-1 | " in failed.stderr

@@ -1,6 +1,6 @@
 """A session of its own for each user of one coordination in the same process: a broker, and clients beside it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 
 from ..ports.coordination import (
@@ -44,6 +44,10 @@ class SharedSession:
         self._check_open()
         return self._session.get(path)
 
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        self._check_open()
+        return self._session.get_many(paths)
+
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
         self._check_open()
         return self._session.set(path, data, version=version)
@@ -67,6 +71,14 @@ class SharedSession:
     def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
         self._check_open()
         return self._kept(self._session.watch(path, changed))
+
+    def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
+        self._check_open()
+        return self._kept(self._session.watch_below(path, changed))
+
+    def keep(self) -> float:
+        self._check_open()
+        return self._session.keep()
 
     def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
         self._check_open()

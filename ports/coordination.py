@@ -5,7 +5,7 @@ Methods may block on the network: callers on the reactor go through `Scheduler.o
 `blocking = False`. Every method is callable from any thread. No exception of the technology behind escapes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -108,6 +108,13 @@ class Coordination(Protocol):
         """The node as of now or a moment ago, never older than this session has already seen. Raises `NoNode`."""
         ...
 
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """The nodes of these paths, in their order, each as `get` gives it; None where there is no node.
+
+        Quicker than as many calls of `get`, but no snapshot: others may change nodes between the readings.
+        """
+        ...
+
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
         """Replace the data; returns the new version.
 
@@ -141,6 +148,25 @@ class Coordination(Protocol):
         The node need not exist. Calls come from a thread of the adapter, one at a time; several changes may be told by
         one call, but the last change is never missed: read again what you need. Also called after a new connection or
         a new session.
+        """
+        ...
+
+    def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
+        """Call `changed` with the paths, at `path` or below, of the nodes that were made, set or deleted.
+
+        `path` need not exist. Each call has what came since the last one, every path once, in the order of the first
+        changes; None stands for all of it, after a new connection or session: anything may have changed, read all
+        again. One call at a time, none is missed, from a thread of the adapter. Raises `CoordinationError` when
+        the service cannot tell.
+        """
+        ...
+
+    def keep(self) -> float:
+        """Talk to the service now; the milliseconds from the beginning of this call that the session lasts at least.
+
+        `math.inf` where nobody can end it. Raises `CoordinationError` when the service does not answer, and
+        `SessionExpired` for a session that has ended, until every listener has been told so: who does something only
+        while its session lasts learns first that its ephemeral nodes are gone.
         """
         ...
 

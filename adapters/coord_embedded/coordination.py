@@ -1,7 +1,8 @@
 """One broker's tree: nodes in memory, persistent ones also in the file."""
 
+import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from threading import RLock
 from traceback import format_exception
@@ -64,6 +65,11 @@ class EmbeddedCoordination:
             self._check_open()
             return self._nodes.get(path)
 
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        with self._lock:
+            self._check_open()
+            return self._nodes.get_many(paths)
+
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
         with self._lock:
             self._check_open()
@@ -91,6 +97,16 @@ class EmbeddedCoordination:
         with self._lock:
             self._check_open()
             return partial(self._delivery.cancel, self._delivery.watch(path, changed))
+
+    def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
+        check_path(path)
+        with self._lock:
+            self._check_open()
+            return partial(self._delivery.cancel, self._delivery.watch_below(path, changed))
+
+    def keep(self) -> float:
+        self._check_open()
+        return math.inf
 
     def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
         """The session of an open file neither breaks nor expires: listeners are never called."""

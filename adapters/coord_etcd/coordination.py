@@ -1,7 +1,7 @@
 """One session with etcd as a `Coordination`."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -44,6 +44,8 @@ from .tree_requests import (
 )
 
 DEFAULT_PORT = 2379
+OPERATIONS_MAX = 128
+"""In one transaction, unless the server's `--max-txn-ops` says otherwise."""
 ATTEMPTS = 50
 """How often a change is tried again when others change the nodes around it in between."""
 
@@ -116,6 +118,17 @@ class EtcdCoordination:
         answer = self._transact(path, transaction([], [read(self._keys.key(path))]))
         return self._found(path, answer)
 
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        for path in paths:
+            check_path(path)
+        self._check_open()
+        found: list[Node | None] = []
+        for start in range(0, len(paths), OPERATIONS_MAX):
+            looks = [read(self._keys.key(path)) for path in paths[start : start + OPERATIONS_MAX]]
+            answer = self._transact("many nodes", transaction([], looks))
+            found += (next(map(to_node, pairs(response)), None) for response in answer.responses)
+        return found
+
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
         check_path(path)
         check_data(data)
@@ -166,6 +179,19 @@ class EtcdCoordination:
         check_path(path)
         self._check_open()
         return partial(self._delivery.cancel, self._delivery.watch(path, changed))
+
+    def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
+        check_path(path)
+        self._check_open()
+        return partial(self._delivery.cancel, self._delivery.watch_below(path, changed))
+
+    def keep(self) -> float:
+        self._check_open()
+        try:
+            return self._keeper.keep()
+        except CoordinationError:
+            self._check_open()
+            raise
 
     def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
         self._check_open()

@@ -7,9 +7,9 @@ from typing import Any
 
 from ...core.tree.delivery import WatchDelivery
 from ...core.tree.service_url import ServiceUrl
-from ...ports.coordination import CoordinationError, SessionState
+from ...ports.coordination import CoordinationError, SessionExpired, SessionState
 from .link import Link
-from .tree_requests import KeySpace, touched_paths
+from .tree_requests import KeySpace, touched_nodes
 
 RECONNECT_PAUSE_S = 0.2
 
@@ -27,6 +27,7 @@ class SessionKeeper:
         self._ttl_s = max(1, ceil(session_timeout_ms / 1000))
         self._link: Link | None = None
         self._lease: int | None = None
+        self._end_untold = False
         self._wake = Event()
         self._ready = Event()
         self._closing = Event()
@@ -57,6 +58,20 @@ class SessionKeeper:
             raise CoordinationError(f"not connected to etcd at {self._where.servers}; last: {self._why}")
         return link
 
+    def keep(self) -> float:
+        """As `Coordination.keep`."""
+        link, lease = self.link(), self.lease
+        left_s = 0
+        try:
+            left_s = link.keep_alive(lease, self._ttl_s / 3)
+        finally:
+            if left_s <= 0:
+                self.check_now()  # for another server, or another lease
+        # Asked last: a lease that came in place of one that ended is not told of before the listeners know.
+        if left_s <= 0 or self._end_untold or self._delivery.owes_an_end:
+            raise SessionExpired(f"the session with etcd at {link.endpoint} expired")
+        return left_s * 1000.0
+
     def check_now(self) -> None:
         """Something says that the lease is gone: look at once."""
         self._wake.set()
@@ -84,32 +99,40 @@ class SessionKeeper:
             self._closing.wait(RECONNECT_PAUSE_S)
 
     def _serve(self, link: Link) -> None:
-        state = self._take_lease(link)
+        self._take_lease(link)
         stream = link.watch(*self._keys.below(""), changed=self._on_events, lost=self._wake.set)
         try:
             stream.wait_ready(self._ttl_s / 3)
             self._link = link
-            self._delivery.touch_all(state, watches=True)
+            self._tell()
             self._ready.set()
             while not self._closing.is_set():
                 self._wake.wait(self._ttl_s / 3)
                 self._wake.clear()
                 if stream.error is not None:
                     raise stream.error
-                if self._closing.is_set() or self._take_lease(link) is SessionState.CONNECTED:
-                    continue
-                self._delivery.touch_all(SessionState.EXPIRED, watches=True)
+                if self._closing.is_set():
+                    break
+                self._take_lease(link)
+                if self._end_untold:
+                    self._tell()
             link.revoke(self.lease, self._ttl_s / 3)
         finally:
             stream.close()
 
-    def _take_lease(self, link: Link) -> SessionState:
-        """Keep the lease alive, or take a new one: EXPIRED if that replaces a lost one."""
-        if self._lease is not None and link.keep_alive(self._lease, self._ttl_s / 3) > 0:
-            return SessionState.CONNECTED
-        state = SessionState.CONNECTED if self._lease is None else SessionState.EXPIRED
+    def _take_lease(self, link: Link) -> None:
+        """Keep the lease alive, or take a new one."""
+        if self._lease is not None:
+            if link.keep_alive(self._lease, self._ttl_s / 3) > 0:
+                return
+            self._end_untold = True
         self._lease = link.grant(self._ttl_s, self._ttl_s / 3).ID
-        return state
+
+    def _tell(self) -> None:
+        """Of a new connection, or that the lease was lost, however many connections ago that was."""
+        state = SessionState.EXPIRED if self._end_untold else SessionState.CONNECTED
+        self._delivery.touch_all(state, watches=True)
+        self._end_untold = False
 
     def _on_events(self, events: Any) -> None:
-        self._delivery.touch(touched_paths(self._keys, events))
+        self._delivery.touch(touched_nodes(self._keys, events))

@@ -63,16 +63,15 @@ def to_node(pair: Any) -> Node:
     return Node(data=pair.value, version=pair.version - 1, ephemeral=pair.lease != 0)
 
 
-def touched_paths(keys: KeySpace, events: Iterable[Any]) -> set[str]:
-    """The paths whose content or children changed."""
-    touched = set()
+def touched_nodes(keys: KeySpace, events: Iterable[Any]) -> dict[str, bool]:
+    """The paths of the nodes that changed; True for those that were made or deleted."""
+    touched: dict[str, bool] = {}
     for event in events:
         path = keys.path(event.kv.key)
         if path is None or not path.startswith("/"):
             continue
-        touched.add(path)
-        if event.type == rpc.Event.EventType.DELETE or event.kv.version == 1:
-            touched.add(parent_of(path))
+        came_or_went = event.type == rpc.Event.EventType.DELETE or event.kv.version == 1
+        touched[path] = came_or_went or touched.get(path, False)
     return touched
 
 

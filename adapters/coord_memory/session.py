@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from threading import RLock
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...core.tree.delivery import Deliver, WatchDelivery
 from ...core.tree.tree import Change, Tree, check_path
-from ...ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionState
+from ...ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionExpired, SessionState
 from ...ports.errors import ClosedError
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class SharedTree(Protocol):
     nodes: Tree
     report: Callable[[str], None]
 
+    def now_ms(self) -> float: ...
+
     def new_session_id(self) -> int: ...
 
     def change(self, changes: Iterable[Change]) -> None: ...
@@ -32,12 +35,18 @@ class SharedTree(Protocol):
 
 
 class MemorySession:
-    """Fulfils `ports.coordination.Coordination`; made by `MemoryTree.session`."""
+    """Fulfils `ports.coordination.Coordination`; made by `MemoryTree.session`.
+
+    With a timeout, only `keep` keeps it. It ends when `MemoryTree.expire_overdue`, or a call of its own, finds it
+    overdue; it begins again, and listeners are told, when it is next called: as after the pause of a process.
+    """
 
     blocking = False
 
-    def __init__(self, tree: SharedTree, deliver: Deliver | None) -> None:
+    def __init__(self, tree: SharedTree, deliver: Deliver | None, timeout_ms: float = math.inf) -> None:
         self._tree = tree
+        self._timeout_ms = timeout_ms
+        self._kept_ms = tree.now_ms()
         self._session_id = tree.new_session_id()
         self._callbacks: ThreadPoolExecutor | None = None
         self._delivery = WatchDelivery(tree.lock, self._run if deliver is None else deliver, self._failed)
@@ -55,6 +64,11 @@ class MemorySession:
         with self._tree.lock:
             self._check_usable()
             return self._tree.nodes.get(path)
+
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        with self._tree.lock:
+            self._check_usable()
+            return self._tree.nodes.get_many(paths)
 
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
         with self._tree.lock:
@@ -84,6 +98,20 @@ class MemorySession:
             self._check_open()
             return partial(self._delivery.cancel, self._delivery.watch(path, changed))
 
+    def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
+        check_path(path)
+        with self._tree.lock:
+            self._check_open()
+            return partial(self._delivery.cancel, self._delivery.watch_below(path, changed))
+
+    def keep(self) -> float:
+        with self._tree.lock:
+            self._check_usable()
+            if self._delivery.owes_an_end:
+                raise SessionExpired("the session has ended, and not all who listen know it yet")
+            self._kept_ms = self._tree.now_ms()
+            return self._timeout_ms
+
     def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
         with self._tree.lock:
             self._check_open()
@@ -100,10 +128,15 @@ class MemorySession:
         if self._callbacks is not None:
             self._callbacks.shutdown(wait=False)  # a callback may be waiting for the caller
 
-    def touched(self, paths: Collection[str]) -> None:
-        """These paths changed. The caller holds the lock."""
-        if self._connected:
-            self._delivery.touch(paths)
+    def touched(self, nodes: Mapping[str, bool]) -> None:
+        """These nodes changed. The caller holds the lock."""
+        if self._connected and not self._expired_unseen:
+            self._delivery.touch(nodes)
+
+    @property
+    def left_ms(self) -> float:
+        """How long the session has still, if nothing is heard of it; `math.inf` for one that has ended unseen."""
+        return math.inf if self._expired_unseen else self._kept_ms + self._timeout_ms - self._tree.now_ms()
 
     def expire(self) -> None:
         """See `MemoryTree.expire`."""
@@ -113,6 +146,11 @@ class MemorySession:
             self._expired_unseen = True
             if self._connected:
                 self._begin_again()
+
+    def lapse(self) -> None:
+        """The session ends as it was not kept; it begins again when its user calls. The caller holds the lock."""
+        self._expired_unseen = True
+        self._tree.change(self._tree.nodes.plan_end(self._session_id))
 
     def disconnect(self) -> None:
         """See `MemoryTree.disconnect`."""
@@ -128,6 +166,8 @@ class MemorySession:
             self._check_open()
             if not self._connected:
                 self._connected = True
+                if self.left_ms <= 0:
+                    self.lapse()
                 self._begin_again()
 
     def _begin_again(self) -> None:
@@ -135,6 +175,7 @@ class MemorySession:
         if self._expired_unseen:
             self._expired_unseen = False
             self._session_id = self._tree.new_session_id()
+            self._kept_ms = self._tree.now_ms()
             state = SessionState.EXPIRED
         self._delivery.touch_all(state, watches=True)
 
@@ -157,3 +198,8 @@ class MemorySession:
         self._check_open()
         if not self._connected:
             raise CoordinationError("not connected to the coordination service")
+        if self.left_ms <= 0:
+            self.lapse()
+        if self._expired_unseen:
+            self._begin_again()
+            raise SessionExpired("the session was not kept in time")

@@ -1,11 +1,13 @@
 """The shared tree, and the faults that tests and the simulation cause in its sessions."""
 
+import math
 import sys
 from collections.abc import Callable, Iterable
 from threading import RLock
 
 from ...core.tree.delivery import Deliver
 from ...core.tree.tree import Change, Tree
+from ...ports.clock import Clock
 from .session import MemorySession
 
 
@@ -18,9 +20,22 @@ class MemoryTree:
 
     `deliver` runs the callbacks of watches and listeners one at a time, later (`scheduler.call_soon` in a simulation);
     by default each session has a thread for them. `report` is told of a callback that raised.
+
+    With a `clock`, sessions may have a timeout as those with a real service have: who owns the tree calls
+    `expire_overdue`.
     """
 
-    def __init__(self, *, deliver: Deliver | None = None, report: Callable[[str], None] = _to_stderr) -> None:
+    def __init__(
+        self,
+        *,
+        deliver: Deliver | None = None,
+        report: Callable[[str], None] = _to_stderr,
+        clock: Clock | None = None,
+        session_timeout_ms: float = math.inf,
+    ) -> None:
+        """Raises `ValueError` for a timeout without a clock."""
+        self._clock = clock
+        self._session_timeout_ms = self._checked(session_timeout_ms)
         self.lock = RLock()
         self.nodes = Tree()
         self.report = report
@@ -28,10 +43,14 @@ class MemoryTree:
         self._sessions: list[MemorySession] = []
         self._last_session_id = 0
 
-    def session(self, *, deliver: Deliver | None = None) -> MemorySession:
-        """A new session; `deliver` instead of the tree's."""
+    def session(self, *, deliver: Deliver | None = None, session_timeout_ms: float | None = None) -> MemorySession:
+        """A new session; `deliver` and `session_timeout_ms` (`math.inf`: none) instead of the tree's.
+
+        Raises `ValueError` as the tree does.
+        """
+        timeout_ms = self._session_timeout_ms if session_timeout_ms is None else self._checked(session_timeout_ms)
         with self.lock:
-            made = MemorySession(self, deliver or self._deliver)
+            made = MemorySession(self, deliver or self._deliver, timeout_ms)
             self._sessions.append(made)
             return made
 
@@ -42,6 +61,14 @@ class MemoryTree:
         """
         session.expire()
 
+    def expire_overdue(self) -> float:
+        """End the sessions that were not kept for their timeout; the milliseconds until the next one could be."""
+        with self.lock:
+            for session in self._sessions:
+                if session.left_ms <= 0:
+                    session.lapse()
+            return min((session.left_ms for session in self._sessions), default=math.inf)
+
     def disconnect(self, session: MemorySession) -> None:
         """Cut the connection: calls raise `CoordinationError`, changes are not told, ephemeral nodes stay."""
         session.disconnect()
@@ -49,6 +76,10 @@ class MemoryTree:
     def reconnect(self, session: MemorySession) -> None:
         """Undo `disconnect`."""
         session.reconnect()
+
+    def now_ms(self) -> float:
+        """The time by the clock of the tree; 0 without one."""
+        return 0.0 if self._clock is None else self._clock.monotonic_ms()
 
     def new_session_id(self) -> int:
         """An owner of ephemeral nodes. The caller holds the lock."""
@@ -64,3 +95,10 @@ class MemoryTree:
     def forget(self, session: MemorySession) -> None:
         """Tell the session no more. The caller holds the lock."""
         self._sessions.remove(session)
+
+    def _checked(self, session_timeout_ms: float) -> float:
+        if not session_timeout_ms > 0:
+            raise ValueError(f"a session lasts longer than {session_timeout_ms} ms")
+        if self._clock is None and session_timeout_ms != math.inf:
+            raise ValueError("sessions that time out need the clock of the tree")
+        return session_timeout_ms

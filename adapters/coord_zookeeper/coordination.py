@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Event, Lock
@@ -10,7 +10,7 @@ from traceback import format_exception
 from typing import Any, NoReturn
 
 from kazoo import exceptions as kazoo
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooState
 from kazoo.protocol.states import KeeperState
 
 from ...core.tree.delivery import WatchDelivery
@@ -24,14 +24,18 @@ from ...ports.coordination import (
     Node,
     NodeChange,
     NoNode,
+    SessionExpired,
     SessionState,
     SetNode,
 )
 from ...ports.errors import ClosedError
 from .translate import FAILURES, to_coordination_error, to_node
 from .watches import Watches
+from .watching_client import WatchingClient
 
 DEFAULT_PORT = 2181
+REQUESTS_AT_ONCE = 1000
+"""On their way before the first answer is waited for; about as many as a server takes in at once."""
 CREATE_ATTEMPTS = 20
 """How often missing parents are made again when others delete them in between."""
 _VERSION_MAX = 2**31 - 1
@@ -76,7 +80,7 @@ class ZookeeperCoordination:
         self._where = parse_service_url(url, scheme="zookeeper", default_port=DEFAULT_PORT)
         self._report = report
         self._request_timeout_s = session_timeout_ms / 1000
-        self._client = KazooClient(
+        self._client = WatchingClient(
             hosts=self._where.servers,
             timeout=session_timeout_ms / 1000,
             connection_retry=_RECONNECT,
@@ -84,7 +88,7 @@ class ZookeeperCoordination:
         )
         self._callbacks = ThreadPoolExecutor(1, "coordination-callbacks")
         self._delivery = WatchDelivery(Lock(), self._deliver, self._callback_failed)
-        self._watches = Watches(self._client, self._where.prefix, lambda path: self._delivery.touch([path]), report)
+        self._watches = Watches(self._client, self._where.prefix, self._delivery, report)
         self._life = Lock()
         self._closing = Event()
         self._connected = Event()
@@ -109,6 +113,21 @@ class ZookeeperCoordination:
     def get(self, path: str) -> Node:
         check_path(path)
         return to_node(self._call(path, self._client.get_async))
+
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        for path in paths:
+            check_path(path)
+        self._check_connected("many nodes")
+        found: list[Node | None] = []
+        for start in range(0, len(paths), REQUESTS_AT_ONCE):
+            asked = paths[start : start + REQUESTS_AT_ONCE]
+            results = [self._client.get_async(self._where.prefix + path) for path in asked]
+            for path, result in zip(asked, results, strict=True):
+                try:
+                    found.append(to_node(self._ask(path, result)))
+                except NoNode:
+                    found.append(None)
+        return found
 
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
         check_path(path)
@@ -173,8 +192,35 @@ class ZookeeperCoordination:
         token = self._delivery.watch(path, changed)
         self._watches.add(path)
         if self._connected.is_set():  # otherwise the next connection arms it
-            self._watches.arm(path).wait(self._request_timeout_s)
-        return partial(self._cancel_watch, path, token, Event())
+            armed = self._watches.arm(path)
+            if armed is not None:
+                armed.wait(self._request_timeout_s)
+        return partial(self._cancel_watch, token, Event(), partial(self._watches.remove, path))
+
+    def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
+        check_path(path)
+        self._check_open()
+        token = self._delivery.watch_below(path, changed)
+        cancel = partial(self._cancel_watch, token, Event(), partial(self._watches.remove_below, path))
+        self._watches.add_below(path)
+        if self._connected.is_set():  # otherwise the next connection arms it
+            try:
+                self._ask(path, self._watches.arm_below(path, tell=False))
+            except CoordinationError:
+                cancel()
+                raise
+        return cancel
+
+    def keep(self) -> float:
+        self._check_connected("the session")
+        # A server that lost the others still answers what is read for a while; a transaction comes back from the
+        # leader and a quorum, who refuse it once the session has ended. That "/" is there changes nothing.
+        request = self._client.transaction()
+        request.check("/", _ANY_VERSION)
+        self._ask("the session", request.commit_async())
+        if self._expired or self._delivery.owes_an_end:  # asked last: by now it may be the session after
+            raise SessionExpired(f"the session with ZooKeeper at {self._where.servers} expired")
+        return self._client.negotiated_timeout_ms
 
     def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
         self._check_open()
@@ -235,13 +281,13 @@ class ZookeeperCoordination:
         self._check_open()
         raise to_coordination_error(error, path, self._where) from error
 
-    def _cancel_watch(self, path: str, token: int, done: Event) -> None:
+    def _cancel_watch(self, token: int, done: Event, remove: Callable[[], None]) -> None:
         self._delivery.cancel(token)
         with self._life:
             if done.is_set():
                 return
             done.set()
-        self._watches.remove(path)
+        remove()
 
     def _check_open(self) -> None:
         if self._closing.is_set():
@@ -262,11 +308,11 @@ class ZookeeperCoordination:
             return
         if state == KazooState.CONNECTED:
             told = SessionState.EXPIRED if self._expired else SessionState.CONNECTED
-            self._expired = False
             # A new session may come to a server that lags behind; requests are answered in order, so a sync goes first.
             self._client.sync_async(self._where.prefix or "/")
             self._connected.set()
             self._delivery.touch_all(told, watches=False)
+            self._expired = False  # only now: `keep` fails until who listens knows
             self._watches.arm_all()
             return
         if self._connected.is_set():

@@ -39,6 +39,9 @@ def to_coordination_error(error: Exception, path: str, where: ServiceUrl) -> Coo
         return CoordinationError(f"{path}: no answer from ZooKeeper at {where.servers} in time{_OUTCOME}")
     if isinstance(error, kazoo.ConnectionClosedError | kazoo.ConnectionLoss):
         return CoordinationError(f"{path}: lost the connection to ZooKeeper at {where.servers}{_OUTCOME}")
+    if isinstance(error, kazoo.UnimplementedError):
+        text = f"{path}: ZooKeeper at {where.servers} does not know this request"
+        return CoordinationError(f"{text}; every server of the ensemble has to be 3.6 or newer")
     if isinstance(error, kazoo.SessionExpiredError):
         return SessionExpired(f"{path}: the session with ZooKeeper at {where.servers} expired")
     return CoordinationError(f"{path}: ZooKeeper at {where.servers} refused: {type(error).__name__} {error}".rstrip())

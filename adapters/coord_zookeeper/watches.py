@@ -1,4 +1,4 @@
-"""ZooKeeper's one-shot watches, set again each time they fire."""
+"""ZooKeeper's watches: one-shot ones, set again each time they fire, and recursive ones, which stay."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -7,30 +7,41 @@ from threading import Lock
 from typing import Any
 
 from kazoo import exceptions as kazoo
-from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType, WatchedEvent
 
-_HARMLESS = (kazoo.NoNodeError, kazoo.ConnectionLoss, kazoo.SessionExpiredError)
-"""A missing node has no children to watch; after a lost connection or session everything is armed again."""
+from ...core.tree.delivery import WatchDelivery
+from ...core.tree.tree import is_at_or_below
+from .watching_client import WatchingClient
+
+_LOST = (kazoo.ConnectionLoss, kazoo.ConnectionClosedError, kazoo.SessionExpiredError)
+"""With a new connection or session everything is armed again."""
+_HARMLESS = (kazoo.NoNodeError, *_LOST)
+"""A missing node has no children to watch."""
 
 
 class Watches:
     """For each wanted path a watch on the node and one on its children (two kinds in ZooKeeper).
 
-    A watch is armed again before `changed(path)` is called, so a reader who is told never misses a later change.
+    A watch is armed again before the path is told, so a reader who is told never misses a later change.
     Watches die with their connection: call `arm_all` after each new one.
+
+    Paths below which all is watched are roots. What stands at or below a root is told by its watch alone: before
+    ZooKeeper 3.9 a one-shot watch would take the place of a recursive one at the same path (ZOOKEEPER-4466).
     """
 
     def __init__(
-        self, client: KazooClient, prefix: str, changed: Callable[[str], None], report: Callable[[str], None]
+        self, client: WatchingClient, prefix: str, delivery: WatchDelivery, report: Callable[[str], None]
     ) -> None:
         self._client = client
+        client.touched = self._on_event
         self._prefix = prefix
-        self._changed = changed
+        self._delivery = delivery
         self._report = report
         self._lock = Lock()
         self._wanted: Counter[str] = Counter()
         self._fired: dict[str, Callable[[WatchedEvent], None]] = {}
+        self._roots: Counter[str] = Counter()
+        self._refused: set[str] = set()
 
     def add(self, path: str) -> None:
         """Want changes of `path`, from the next `arm` or `arm_all` on."""
@@ -45,23 +56,71 @@ class Watches:
             if not self._wanted[path]:
                 del self._wanted[path], self._fired[path]
 
+    def add_below(self, root: str) -> None:
+        """Want changes of `root` and all below, from the next `arm_below` or `arm_all` on."""
+        with self._lock:
+            self._roots[root] += 1
+
+    def remove_below(self, root: str) -> None:
+        """Undo one `add_below`. The last watch on the server stays with the connection."""
+        with self._lock:
+            self._roots[root] -= 1
+            if self._roots[root]:
+                return
+            del self._roots[root]
+            self._refused.discard(root)
+        self._arm_those_at_or_below(root)
+
     def arm(self, path: str) -> Any:
-        """Set the watches of one path that was added; returns kazoo's result to wait for: changes after it are told."""
+        """Set the watches of one path that was added; returns kazoo's result to wait for: changes after it are told.
+
+        None for a path below a root.
+        """
         with self._lock:
             fired = self._fired[path]
+            if self._is_covered(path):
+                return None
         return self._arm(path, fired, tell=False)
 
+    def arm_below(self, root: str, *, tell: bool = True) -> Any:
+        """Set the watch of a root; returns kazoo's result to wait for. `tell`: that anything may have changed."""
+        result = self._client.watch_below_async(self._prefix + root)
+        result.rawlink(partial(self._on_armed_below, root, tell))
+        return result
+
     def arm_all(self) -> None:
-        """Set all watches on a new connection; `changed` is called for each path once it is watched."""
+        """Set all watches on a new connection; each path and root is told once it is watched."""
         with self._lock:
-            wanted = list(self._fired.items())
+            self._refused.clear()
+            roots = list(self._roots)
+            wanted = [(path, fired) for path, fired in self._fired.items() if not self._is_covered(path)]
+        for root in roots:
+            self.arm_below(root)
         for path, fired in wanted:
             self._arm(path, fired)
+
+    def _on_event(self, path: str, came_or_went: bool) -> None:
+        """On the thread of the connection, so that changes come in their order."""
+        if not path.startswith(f"{self._prefix}/"):
+            return
+        path = path[len(self._prefix) :]
+        with self._lock:
+            covered = self._is_covered(path)
+        if covered:  # else its one-shot watch tells
+            self._delivery.touch({path: came_or_went})
+
+    def _is_covered(self, path: str) -> bool:
+        return any(is_at_or_below(path, root) for root in self._roots if root not in self._refused)
 
     def _on_fired(self, path: str, event: WatchedEvent) -> None:
         with self._lock:
             fired = self._fired.get(path)
-        if event.type != EventType.NONE and fired is not None:  # NONE: kazoo forgets its watches with the connection
+            covered = self._is_covered(path)
+        if event.type == EventType.NONE or fired is None:  # NONE: kazoo forgets its watches with the connection
+            return
+        if covered:
+            self._delivery.touch_path(path)
+        else:
             self._arm(path, fired)
 
     def _arm(self, path: str, fired: Callable[[WatchedEvent], None], *, tell: bool = True) -> Any:
@@ -73,10 +132,35 @@ class Watches:
         children.rawlink(partial(self._on_armed, path, tell))
         return children
 
+    def _arm_those_at_or_below(self, root: str) -> None:
+        """Each path for itself, now that the watch of the root does not tell."""
+        with self._lock:
+            bare = [each for each in self._fired.items() if is_at_or_below(each[0], root)]
+            bare = [(path, fired) for path, fired in bare if not self._is_covered(path)]
+        for path, fired in bare:
+            self._arm(path, fired)
+
     def _on_armed(self, path: str, tell: bool, result: Any) -> None:
         self._check(path, result)
         if tell:
-            self._changed(path)
+            self._delivery.touch_path(path)
+
+    def _on_armed_below(self, root: str, tell: bool, result: Any) -> None:
+        if isinstance(result.exception, _LOST):
+            return
+        if result.exception is not None:
+            with self._lock:
+                if root in self._roots:
+                    self._refused.add(root)
+            if tell:  # else who asked is told
+                self._check(root, result)
+            self._arm_those_at_or_below(root)
+        if tell:
+            self._delivery.touch_below(root)
+        with self._lock:
+            below = [path for path in self._fired if is_at_or_below(path, root)]
+        for path in below:  # they may have been added while the watch of the root was on its way
+            self._delivery.touch_path(path)
 
     def _check(self, path: str, result: Any) -> None:
         error = result.exception

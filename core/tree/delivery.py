@@ -1,11 +1,11 @@
 """Making the calls that are due to watches and listeners, one at a time. No threads: the adapter brings them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 from ...ports.coordination import SessionState
 from ...ports.errors import ClosedError
-from .watchers import Watchers
+from .watchers import ChangedBelow, Watchers
 
 Deliver = Callable[[Callable[[], None]], None]
 
@@ -33,6 +33,11 @@ class WatchDelivery:
         with self._lock:
             return self._watchers.watch(path, changed)
 
+    def watch_below(self, path: str, changed: ChangedBelow) -> int:
+        """Add a watch of a node and all below it; returns its token."""
+        with self._lock:
+            return self._watchers.watch_below(path, changed)
+
     def listen(self, state_changed: Callable[[SessionState], None]) -> int:
         """Add a listener; returns its token."""
         with self._lock:
@@ -43,10 +48,22 @@ class WatchDelivery:
         with self._lock:
             self._watchers.remove(token)
 
-    def touch(self, paths: Iterable[str]) -> None:
-        """These paths changed."""
+    def touch(self, nodes: Mapping[str, bool]) -> None:
+        """These nodes changed; True for those that were made or deleted (`Tree.apply` tells)."""
         with self._lock:
-            self._watchers.touch(paths)
+            self._watchers.touch(nodes)
+            self._start()
+
+    def touch_path(self, path: str) -> None:
+        """Something about this path changed; who watches all below one above is not told."""
+        with self._lock:
+            self._watchers.touch_path(path)
+            self._start()
+
+    def touch_below(self, top: str) -> None:
+        """Anything at `top` and below may have changed, for those who watch just that."""
+        with self._lock:
+            self._watchers.touch_below(top)
             self._start()
 
     def touch_all(self, state: SessionState, *, watches: bool) -> None:
@@ -54,6 +71,12 @@ class WatchDelivery:
         with self._lock:
             self._watchers.touch_all(state, watches=watches)
             self._start()
+
+    @property
+    def owes_an_end(self) -> bool:
+        """Whether a listener has still to hear that the session expired."""
+        with self._lock:
+            return self._watchers.owes_an_end
 
     def close(self) -> None:
         """Tell nothing more."""

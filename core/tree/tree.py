@@ -4,7 +4,7 @@ A change is planned first, which checks it and changes nothing, and then applied
 changes durable in between. No locks, no threads: the adapter brings them.
 """
 
-from collections.abc import Iterable, KeysView, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define
 
@@ -70,6 +70,11 @@ def check_commit(changes: Sequence[NodeChange], guards: Mapping[str, int]) -> No
 def parent_of(path: str) -> str:
     """The path of the parent; "" for a node at the top."""
     return path[: path.rindex("/")]
+
+
+def is_at_or_below(path: str, top: str) -> bool:
+    """Whether `path` is `top` or stands somewhere below it."""
+    return path.startswith(top) and (len(path) == len(top) or path[len(top)] == "/")
 
 
 @frozen(kw_only=True)
@@ -160,25 +165,24 @@ class Tree:
         """The removal of everything a session owns."""
         return [Remove(path=path) for path, entry in self._entries.items() if entry.owner == owner]
 
-    def apply(self, changes: Sequence[Change]) -> KeysView[str]:
-        """Make planned changes; returns the paths whose content or children changed, in the order of the changes."""
-        touched: dict[str, None] = {}
+    def apply(self, changes: Sequence[Change]) -> dict[str, bool]:
+        """Make planned changes; returns their paths in this order, True for nodes that were made or deleted."""
+        touched: dict[str, bool] = {}
         for change in changes:
             path = change.path
-            touched[path] = None
             known = self._entries.get(path)
+            touched[path] = not (isinstance(change, Put) and known is not None)
             if isinstance(change, Put) and known is not None:
                 known.data, known.version = change.data, change.version
                 continue
             parent, name = parent_of(path), path[path.rindex("/") + 1 :]
-            touched[parent] = None
             if isinstance(change, Put):
                 self._entries[path] = _Entry(change.data, change.version, change.owner, set())
                 self._entries[parent].children.add(name)
             else:
                 del self._entries[path]
                 self._entries[parent].children.discard(name)
-        return touched.keys()
+        return touched
 
     def restore(self, nodes: Iterable[tuple[str, bytes, int]]) -> None:
         """Fill the tree with (path, data, version) that were stored before, in any order."""
@@ -189,6 +193,16 @@ class Tree:
         """Raises `NoNode`."""
         entry = self._checked(path, None)
         return Node(data=entry.data, version=entry.version, ephemeral=entry.owner is not None)
+
+    def get_many(self, paths: Iterable[str]) -> list[Node | None]:
+        """As `get`; None where there is no node."""
+        found: list[Node | None] = []
+        for path in paths:
+            try:
+                found.append(self.get(path))
+            except NoNode:
+                found.append(None)
+        return found
 
     def children(self, path: str) -> list[str]:
         """Sorted names. Raises `NoNode`."""

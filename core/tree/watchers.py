@@ -1,34 +1,46 @@
 """Which callbacks of a coordination session are due. No locks, no threads: the adapter brings them."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from ...ports.coordination import SessionState
+from .tree import is_at_or_below, parent_of
 
 Changed = Callable[[], None]
+ChangedBelow = Callable[[Collection[str] | None], None]
 StateChanged = Callable[[SessionState], None]
 
 
 class Watchers:
     """The watches and listeners of one session, and the calls to them that are still to be made.
 
-    Several changes of one path that were not told yet become one call; every change of the session state is told.
+    Several changes of one path that were not told yet become one call, and so do all changes below a path; every
+    change of the session state is told.
     """
 
     def __init__(self) -> None:
         self._last_token = 0
         self._watches: dict[int, Changed] = {}
         self._by_path: dict[str, set[int]] = {}
+        self._below: dict[int, tuple[str, ChangedBelow]] = {}
         self._listeners: dict[int, StateChanged] = {}
         self._due_watches: dict[int, None] = {}
+        self._due_below: dict[int, dict[str, None] | None] = {}
         self._due_states: deque[tuple[int, SessionState]] = deque()
+        self._telling: SessionState | None = None
 
     def watch(self, path: str, changed: Changed) -> int:
         """Add a watch; returns the token to `remove` it."""
         token = self._next_token()
         self._watches[token] = changed
         self._by_path.setdefault(path, set()).add(token)
+        return token
+
+    def watch_below(self, path: str, changed: ChangedBelow) -> int:
+        """Add a watch of a node and all below it; returns the token to `remove` it."""
+        token = self._next_token()
+        self._below[token] = (path, changed)
         return token
 
     def listen(self, state_changed: StateChanged) -> int:
@@ -42,6 +54,8 @@ class Watchers:
         self._watches.pop(token, None)
         self._listeners.pop(token, None)
         self._due_watches.pop(token, None)
+        self._below.pop(token, None)
+        self._due_below.pop(token, None)
         for path, tokens in self._by_path.items():
             if token in tokens:
                 tokens.discard(token)
@@ -49,35 +63,63 @@ class Watchers:
                     del self._by_path[path]
                 break
 
-    def touch(self, paths: Iterable[str]) -> bool:
-        """Note that these paths changed; True if something is due now."""
-        for path in paths:
-            for token in self._by_path.get(path, ()):
-                self._due_watches[token] = None
-        return self.due
+    def touch(self, nodes: Mapping[str, bool]) -> None:
+        """Note that these nodes changed; True for those made or deleted, which is a change of their parents too."""
+        for path, came_or_went in nodes.items():
+            self.touch_path(path)
+            if came_or_went:
+                self.touch_path(parent_of(path))
+            for token, (top, _) in self._below.items():
+                if is_at_or_below(path, top):
+                    due = self._due_below.setdefault(token, {})
+                    if due is not None:  # else all of it is due
+                        due[path] = None
 
-    def touch_all(self, state: SessionState, *, watches: bool) -> bool:
-        """Note a new session state, and with `watches` that anything may have changed; True if something is due now."""
+    def touch_path(self, path: str) -> None:
+        """Note that something about this path alone changed."""
+        for token in self._by_path.get(path, ()):
+            self._due_watches[token] = None
+
+    def touch_below(self, top: str) -> None:
+        """Note that anything at `top` and below may have changed, for those who watch just that."""
+        for token, (watched, _) in self._below.items():
+            if watched == top:
+                self._due_below[token] = None
+
+    def touch_all(self, state: SessionState, *, watches: bool) -> None:
+        """Note a new session state, and with `watches` that anything may have changed."""
         self._due_states.extend((token, state) for token in self._listeners)
         if watches:
             self._due_watches.update(dict.fromkeys(self._watches))
-        return self.due
+            self._due_below.update(dict.fromkeys(self._below))
 
     @property
     def due(self) -> bool:
-        return bool(self._due_watches or self._due_states)
+        return bool(self._due_watches or self._due_below or self._due_states)
+
+    @property
+    def owes_an_end(self) -> bool:
+        """Whether a listener has still to hear that the session expired; true while it is told."""
+        expired = SessionState.EXPIRED
+        return self._telling is expired or any(state is expired for _, state in self._due_states)
 
     def next_call(self) -> Callable[[], None] | None:
-        """Take the next call to make: session states first, in their order."""
+        """Take the next call to make: session states first, in their order. The one before is done then."""
+        self._telling = None
         while self._due_states:
             token, state = self._due_states.popleft()
             listener = self._listeners.get(token)
             if listener is not None:
+                self._telling = state
                 return partial(listener, state)
         if self._due_watches:
             token = next(iter(self._due_watches))
             del self._due_watches[token]
             return self._watches[token]
+        if self._due_below:
+            token = next(iter(self._due_below))
+            paths = self._due_below.pop(token)
+            return partial(self._below[token][1], None if paths is None else tuple(paths))
         return None
 
     def _next_token(self) -> int:

@@ -6,9 +6,10 @@ keeps nodes, a lock and a thread. Every write replaces the whole file: good for 
 
 import base64
 import json
+import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -56,6 +57,10 @@ class JsonCoordination:
         with self._open():
             return self._tree.get(path)
 
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        with self._open():
+            return self._tree.get_many(paths)
+
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
         with self._open():
             plan = self._tree.plan_set(path, data, version)
@@ -78,6 +83,15 @@ class JsonCoordination:
         check_path(path)
         with self._open():
             return partial(self._delivery.cancel, self._delivery.watch(path, changed))
+
+    def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
+        check_path(path)
+        with self._open():
+            return partial(self._delivery.cancel, self._delivery.watch_below(path, changed))
+
+    def keep(self) -> float:
+        with self._open():
+            return math.inf  # nobody can end the session of an open file
 
     def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
         with self._open():

@@ -16,14 +16,16 @@ from ...ports.coordination import (
     CoordinationError,
     CreateNode,
     DeleteNode,
+    Node,
     NodeChange,
     NodeExists,
     NoNode,
     NotEmpty,
     SetNode,
 )
+from .coordination_below import BelowSuite
 from .coordination_commits import CommitSuite
-from .coordination_harness import Harness
+from .coordination_harness import Follower, Harness
 from .coordination_nodes import NodeSuite
 from .coordination_sessions import SessionSuite
 from .coordination_watches import WatchSuite
@@ -31,7 +33,7 @@ from .coordination_watches import WatchSuite
 __all__ = ["CoordinationContract", "Harness", "Opened", "machine_for"]
 
 
-class CoordinationContract(NodeSuite, CommitSuite, WatchSuite, SessionSuite):
+class CoordinationContract(NodeSuite, CommitSuite, WatchSuite, BelowSuite, SessionSuite):
     """All of it."""
 
 
@@ -124,6 +126,12 @@ def machine_for(open_fresh: Callable[[], Opened]) -> type[RuleBasedStateMachine]
             self.opened = open_fresh()
             self.session = self.opened.session
             self.expected = _Expected()
+            self.follower = Follower(self.session, "/a")
+
+        @rule()
+        def the_follower_sees_the_same(self) -> None:
+            below = {path: node[0] for path, node in self.expected.nodes.items() if f"{path}/".startswith("/a/")}
+            self.follower.wait(below)
 
         def teardown(self) -> None:
             self.opened.close()
@@ -167,6 +175,7 @@ def machine_for(open_fresh: Callable[[], Opened]) -> type[RuleBasedStateMachine]
         @rule()
         def reopen(self) -> None:
             self.session = self.opened.reopen()
+            self.follower = Follower(self.session, "/a")
             kept = {path: node for path, node in self.expected.nodes.items() if not node[2]}
             self.expected.nodes = kept
 
@@ -185,5 +194,13 @@ def machine_for(open_fresh: Callable[[], Opened]) -> type[RuleBasedStateMachine]
             assert found == self.expected.nodes
             for path in missing:
                 self.check(partial(self.session.get, path), NoNode)
+            paths = [*found, *missing]
+            assert self.session.get_many(paths) == [self._node(path) for path in paths]
+
+        def _node(self, path: str) -> Node | None:
+            if path not in self.expected.nodes:
+                return None
+            data, version, ephemeral = self.expected.nodes[path]
+            return Node(data=data, version=version, ephemeral=ephemeral)
 
     return CoordinationMachine

@@ -1,7 +1,7 @@
 """What the suites of `ports.coordination` share: the harness that an adapter brings, and ways to wait."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Generic, NoReturn, Protocol, TypeVar
 
 from ...ports.coordination import Coordination, CoordinationError, NoNode
@@ -104,3 +104,48 @@ class Watch:
 
     def wait(self, data: bytes | None, children: list[str] | None) -> None:
         self.seen.wait(lambda seen: bool(seen) and seen[-1] == (data, children))
+
+
+class Follower:
+    """Follows all nodes at and below a path as a broker does: by what `watch_below` tells, and by reading that."""
+
+    def __init__(self, session: Coordination, top: str) -> None:
+        self._session = session
+        self._top = top
+        self.told: Recorder[tuple[str, ...] | None] = Recorder()
+        self.nodes: dict[str, bytes] = {}
+        self._reading = threading.Lock()
+        self.cancel = session.watch_below(top, self._changed)
+        with self._reading:
+            self._read_all()
+
+    def _changed(self, paths: Collection[str] | None) -> None:
+        try:
+            with self._reading:
+                self._read_all() if paths is None else self._read(list(paths))
+        except (CoordinationError, ClosedError):
+            return  # disconnected again, or the test is over
+        self.told(None if paths is None else tuple(paths))
+
+    def _read_all(self) -> None:
+        found = dict.fromkeys(self.nodes)
+        pending = [self._top]
+        while pending:
+            path = pending.pop()
+            found[path] = None
+            try:
+                pending += [f"{path}/{name}" for name in self._session.children(path)]
+            except NoNode:
+                continue
+        self._read(list(found))
+
+    def _read(self, paths: list[str]) -> None:
+        for path, node in zip(paths, self._session.get_many(paths), strict=True):
+            if node is None:
+                self.nodes.pop(path, None)
+            else:
+                self.nodes[path] = node.data
+
+    def wait(self, nodes: dict[str, bytes]) -> None:
+        """Return once it has seen exactly these."""
+        wait_until(lambda: dict(self.nodes) == nodes)

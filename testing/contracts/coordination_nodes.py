@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ...ports.coordination import BadVersion, CoordinationError, Node, NodeExists, NoNode, NotEmpty
+from ...ports.coordination import BadVersion, CoordinationError, CreateNode, Node, NodeExists, NoNode, NotEmpty
 from ...ports.errors import BarnabasError, ClosedError
 from .coordination_harness import Harness, Recorder, exists
 
@@ -73,6 +73,26 @@ class NodeSuite:
             session.create("/a/b/c")
         assert session.children("/a") == []
         session.delete("/a")
+
+    def test_many_nodes_are_read_in_the_order_of_their_paths(self, harness: Harness) -> None:
+        session = harness.session()
+        session.create("/a", b"1")
+        session.create("/b", b"2", ephemeral=True)
+        session.set("/a", b"3")
+        found = session.get_many(["/b", "/missing/one", "/a", "/b"])
+        b = Node(data=b"2", version=0, ephemeral=True)
+        assert found == [b, None, Node(data=b"3", version=1), b]
+        assert session.get_many([]) == []
+        with pytest.raises(ValueError, match="path"):
+            session.get_many(["/a", "/a/"])
+
+    def test_more_nodes_are_read_than_a_service_reads_at_once(self, harness: Harness) -> None:
+        session = harness.session()
+        for start in range(0, 320, 40):
+            session.commit([CreateNode(f"/many/{number}", b"%d" % number) for number in range(start, start + 40)])
+        paths = [f"/many/{number}" for number in range(1100)]
+        found = session.get_many(paths)
+        assert [node and node.data for node in found] == [b"%d" % number for number in range(320)] + [None] * 780
 
     def test_versions_count_the_sets(self, harness: Harness) -> None:
         session = harness.session()
@@ -223,10 +243,14 @@ class NodeSuite:
         calls: list[Callable[[], object]] = [
             lambda: session.create("/b"),
             lambda: session.get("/a"),
+            lambda: session.get_many(["/a"]),
+            lambda: session.get_many([]),
             lambda: session.set("/a", b""),
             lambda: session.delete("/a"),
             lambda: session.children("/a"),
             lambda: session.watch("/a", lambda: None),
+            lambda: session.watch_below("/a", lambda paths: None),
+            session.keep,
             lambda: session.listen(lambda state: None),
         ]
         for call in calls:

@@ -4,8 +4,16 @@ import threading
 
 import pytest
 
-from ...ports.coordination import BadVersion, Coordination, CoordinationError, Node, NodeExists, SessionState
-from .coordination_harness import Harness, Recorder, Watch, exists, wait_until
+from ...ports.coordination import (
+    BadVersion,
+    Coordination,
+    CoordinationError,
+    Node,
+    NodeExists,
+    SessionExpired,
+    SessionState,
+)
+from .coordination_harness import WAIT_S, Harness, Recorder, Watch, exists, wait_until
 
 
 class SessionSuite:
@@ -94,6 +102,40 @@ class SessionSuite:
         harness.expire_session(one)
         watch.wait(b"", ["other"])
 
+    def test_keeping_says_how_long_the_session_lasts_at_least(self, harness: Harness) -> None:
+        session = harness.session()
+        assert session.keep() > 0
+        assert session.keep() == session.keep()
+
+    def test_an_ended_session_is_not_kept_until_listeners_know(self, harness: Harness) -> None:
+        _needs(harness, "expire_session")
+        session = harness.session()
+        told, go_on = threading.Event(), threading.Event()
+
+        def listener(state: SessionState) -> None:
+            if state is SessionState.EXPIRED:
+                told.set()
+                go_on.wait(WAIT_S)
+
+        session.listen(listener)
+        try:
+            harness.expire_session(session)
+            assert told.wait(WAIT_S)
+            with pytest.raises(SessionExpired):
+                session.keep()
+        finally:
+            go_on.set()
+        wait_until(lambda: _is_kept(session))
+
+    def test_a_session_without_a_connection_is_not_kept(self, harness: Harness) -> None:
+        _needs(harness, "disconnect", "reconnect")
+        session = harness.session()
+        harness.disconnect(session)
+        with pytest.raises(CoordinationError):
+            session.keep()
+        harness.reconnect(session)
+        wait_until(lambda: _is_kept(session))
+
     def test_a_lost_connection_keeps_ephemeral_nodes(self, harness: Harness) -> None:
         _needs(harness, "disconnect", "reconnect")
         one, other = _two(harness)
@@ -150,6 +192,13 @@ def _needs(harness: Harness, *faults: str) -> None:
     missing = sorted(set(faults) - harness.faults)
     if missing:
         pytest.skip(f"this adapter cannot cause: {', '.join(missing)}")
+
+
+def _is_kept(session: Coordination) -> bool:
+    try:
+        return session.keep() > 0
+    except CoordinationError:
+        return False
 
 
 def _readable(session: Coordination, path: str) -> bool:

@@ -181,3 +181,8 @@ def test_a_cluster_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_
             session.close()
         for server in servers:
             server.stop()
+
+
+def test_the_session_time_is_what_the_service_agreed_to(harness: EtcdHarness) -> None:
+    assert harness.session(session_timeout_ms=4100).keep() == 5000
+    assert harness.session(session_timeout_ms=1).keep() == 2000  # the least that etcd gives

@@ -1,11 +1,14 @@
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Collection, Iterator
 
 import pytest
 from hypothesis import settings
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
-from barnabas.ports.coordination import Coordination, NoNode, SessionState
+from barnabas.adapters.system import ManualClock
+from barnabas.ports.coordination import Coordination, CreateNode, NoNode, SessionExpired, SessionState
 from barnabas.testing.contracts.coordination import CoordinationContract, Harness, Opened, machine_for
+from barnabas.testing.contracts.coordination_harness import exists
 
 
 def _ignore(text: str) -> None:
@@ -122,3 +125,92 @@ def test_a_callback_that_raises_is_reported() -> None:
     due.pop()()
     assert len(reports) == 1
     assert "a broken watch" in reports[0]
+
+
+class _Timed:
+    """A tree whose sessions last a second, and calls for callbacks that the test makes."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.due: list[Callable[[], None]] = []
+        self.tree = MemoryTree(deliver=self.due.append, clock=self.clock, session_timeout_ms=1000)
+        self.states: list[SessionState] = []
+
+    def tell(self) -> None:
+        while self.due:
+            self.due.pop(0)()
+
+
+def test_a_session_that_is_kept_lasts() -> None:
+    timed = _Timed()
+    session, client = timed.tree.session(), timed.tree.session(session_timeout_ms=math.inf)
+    session.create("/registered", ephemeral=True)
+    client.create("/client", ephemeral=True)
+    for _ in range(5):
+        timed.clock.advance(999)
+        assert session.keep() == 1000
+        assert timed.tree.expire_overdue() == 1000
+    assert client.keep() == math.inf
+    assert client.get("/registered").ephemeral
+    assert client.get("/client").ephemeral
+
+
+def test_a_session_that_is_not_kept_ends_and_begins_again_when_its_user_wakes_up() -> None:
+    timed = _Timed()
+    session, other = timed.tree.session(), timed.tree.session()
+    session.listen(timed.states.append)
+    told: list[Collection[str] | None] = []
+    session.watch_below("/registered", told.append)
+    session.create("/registered/one", ephemeral=True)
+    timed.tell()
+    del told[:]
+    timed.clock.advance(600)
+    other.keep()
+    assert timed.tree.expire_overdue() == 400
+    timed.clock.advance(400)
+    assert timed.tree.expire_overdue() == 600
+    assert other.children("/registered") == []
+    other.create("/registered/two")
+    timed.tell()
+    assert (told, timed.states) == ([], [])  # nobody talks to it while it is paused
+    for _ in range(2):
+        with pytest.raises(SessionExpired):
+            session.keep()  # also the second time: its listener does not know yet
+    timed.tell()
+    assert (told, timed.states) == ([None], [SessionState.EXPIRED])
+    assert session.keep() == 1000
+    assert session.children("/registered") == ["two"]
+
+
+def test_an_overdue_session_does_nothing_more_even_if_nobody_ended_it() -> None:
+    timed = _Timed()
+    session, other = timed.tree.session(), timed.tree.session(session_timeout_ms=math.inf)
+    session.create("/registered", ephemeral=True)
+    timed.clock.advance(1000)
+    with pytest.raises(SessionExpired):
+        session.commit([CreateNode("/late")])
+    with pytest.raises(NoNode):
+        other.get("/late")
+    with pytest.raises(NoNode):
+        other.get("/registered")
+
+
+def test_a_session_that_is_cut_off_for_too_long_has_ended_when_it_is_back() -> None:
+    timed = _Timed()
+    session, other = timed.tree.session(), timed.tree.session(session_timeout_ms=math.inf)
+    session.listen(timed.states.append)
+    session.create("/registered", ephemeral=True)
+    timed.tree.disconnect(session)
+    timed.clock.advance(1000)
+    timed.tree.reconnect(session)
+    timed.tell()
+    assert timed.states == [SessionState.SUSPENDED, SessionState.EXPIRED]
+    assert not exists(other, "/registered")
+
+
+def test_a_timeout_that_makes_no_sense() -> None:
+    with pytest.raises(ValueError, match="clock"):
+        MemoryTree(session_timeout_ms=1000)
+    for wrong in (0, -1, math.nan):
+        with pytest.raises(ValueError, match="lasts longer"):
+            MemoryTree(clock=ManualClock()).session(session_timeout_ms=wrong)

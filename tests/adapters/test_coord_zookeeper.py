@@ -11,6 +11,7 @@ from support.server_process import free_ports
 from support.zookeeper_server import ZookeeperServer, zookeeper_ensemble
 
 from barnabas.adapters.coord_zookeeper import ZookeeperCoordination
+from barnabas.adapters.coord_zookeeper.watching_client import AddWatch
 from barnabas.ports.coordination import Coordination, CoordinationError, SessionState
 from barnabas.ports.errors import ConfigError
 from barnabas.testing.contracts.coordination import CoordinationContract, Opened, machine_for
@@ -176,3 +177,26 @@ def test_an_ensemble_goes_on_when_one_member_is_killed_and_waits_when_two_are(tm
             session.close()
         for server in servers:
             server.stop()
+
+
+def test_the_session_time_is_what_the_service_agreed_to(harness: ZookeeperHarness) -> None:
+    assert harness.session(session_timeout_ms=900).keep() == 1000  # `minSessionTimeout` of the server
+    assert harness.session(session_timeout_ms=7300).keep() == 7300
+
+
+def test_a_server_that_is_too_old_to_watch_all_below(harness: ZookeeperHarness) -> None:
+    session = harness.session()
+    single = Watch(session, "/top/a")
+    asked = AddWatch.type
+    AddWatch.type = 1106  # as unknown to this server as the right one is to an old server
+    try:
+        with pytest.raises(CoordinationError, match=r"/top: .* 3\.6 or newer"):
+            session.watch_below("/top", lambda paths: None)
+        wait_until(lambda: is_created(session, "/top/a", b"1"))  # such a server cuts the connection, too
+        single.wait(b"1", [])
+        second = Watch(session, "/top/a")
+        session.set("/top/a", b"2")
+        single.wait(b"2", [])
+        second.wait(b"2", [])
+    finally:
+        AddWatch.type = asked

@@ -19,10 +19,21 @@ CALLED_FROM_OUTSIDE = {
     },
     "http.server": {"do_GET", "log_message"},
     "Python, by entry points": {"register_demo", "register_load", "register_report"},
+    "kazoo": {"serialize", "deserialize"},
     "pytest": {"pytest_addoption", "pytest_configure"},
     "Hypothesis": {"holds_what_the_model_holds", "same_tree"},
     "tests, to look on and to cause faults": {
-        *("crash", "heal_all", "is_open", "is_ready", "observed", "read_owners", "read_topic_offsets", "readers_of"),
+        *(
+            "crash",
+            "expire_overdue",
+            "heal_all",
+            "is_open",
+            "is_ready",
+            "observed",
+            "read_owners",
+            "read_topic_offsets",
+            "readers_of",
+        ),
         *("set_wall", "unregister_consumer"),
     },
 }

@@ -1,7 +1,7 @@
 """Computers of the classic story: their power, the calls that wait for the coordination service, their network."""
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -248,6 +248,9 @@ class RemoteSession:
     def get(self, path: str) -> Node:
         return self._call(lambda: self._session.get(path))
 
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        return self._call(lambda: self._session.get_many(paths))
+
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
         self._world.writes(path, data)
         return self._call(lambda: self._session.set(path, data, version=version))
@@ -263,6 +266,12 @@ class RemoteSession:
 
     def children(self, path: str) -> list[str]:
         return self._call(lambda: self._session.children(path))
+
+    def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
+        return self._session.watch_below(path, changed)
+
+    def keep(self) -> float:
+        return self._call(self._session.keep)
 
     def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
         return self._session.watch(path, changed)

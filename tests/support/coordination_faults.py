@@ -1,6 +1,6 @@
 """A coordination session whose calls fail, or are overtaken by others, where a test says so."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from barnabas.ports.coordination import Cancel, Coordination, CoordinationError, Node, NodeChange, SessionState
@@ -50,6 +50,9 @@ class FaultyCoordination:
     def get(self, path: str) -> Node:
         return self._run("get", path, lambda: self._inner.get(path))
 
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        return self._run("get_many", " ".join(paths), lambda: self._inner.get_many(paths))
+
     def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
         return self._run("set", path, lambda: self._inner.set(path, data, version=version))
 
@@ -65,6 +68,12 @@ class FaultyCoordination:
 
     def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
         return self._inner.watch(path, changed)
+
+    def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
+        return self._inner.watch_below(path, changed)
+
+    def keep(self) -> float:
+        return self._run("keep", "", self._inner.keep)
 
     def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
         return self._inner.listen(state_changed)

@@ -30,6 +30,7 @@ class Blocking:
             session.listen,
             session.close,
         )
+        self.get_many, self.keep, self.watch_below = session.get_many, session.keep, session.watch_below
 
 
 class Started:

@@ -1,0 +1,63 @@
+"""What kazoo lacks: recursive watches that stay (ZooKeeper 3.6), and the session time that the service agreed to."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from kazoo.client import KazooClient
+from kazoo.protocol.connection import CHANGED_EVENT, CREATED_EVENT, DELETED_EVENT, ConnectionHandler
+from kazoo.protocol.serialization import Connect, Watch, int_struct, write_string
+
+from ...ports.values import frozen
+
+_PERSISTENT_RECURSIVE = 1
+
+NodeTouched = Callable[[str, bool], None]
+"""Told the path of a node, and whether it was made or deleted."""
+
+
+@frozen
+class AddWatch:
+    """A request of kazoo's kind: OpCode.addWatch of ZooKeeper."""
+
+    path: str
+    type: ClassVar[int] = 106
+
+    def serialize(self) -> bytes:
+        return bytes(write_string(self.path) + int_struct.pack(_PERSISTENT_RECURSIVE))
+
+    @classmethod
+    def deserialize(cls, buffer: bytes, offset: int) -> int:
+        """Always 0: an error would stand in the header."""
+        (error,) = int_struct.unpack_from(buffer, offset)
+        return int(error)
+
+
+class WatchingClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
+    """`touched` is told of every event of a node, on the thread of the connection; set it before the start."""
+
+    touched: NodeTouched
+
+    def __init__(self, *, timeout: float, **options: Any) -> None:
+        super().__init__(timeout=timeout, **options)
+        self.negotiated_timeout_ms = timeout * 1000
+        self._connection = _Connection(self, self._conn_retry.copy(), logger=self.logger)
+
+    def watch_below_async(self, path: str) -> Any:
+        """Events of the node and all below it, until the connection ends; kazoo's result, to wait for."""
+        result = self.handler.async_result()
+        self._call(AddWatch(path), result)
+        return result
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        answer = super()._invoke(timeout, request, xid)
+        if isinstance(request, Connect):
+            self.client.negotiated_timeout_ms = float(answer[0].time_out)
+        return answer
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        event, _ = Watch.deserialize(buffer, offset)
+        if event.type in (CREATED_EVENT, DELETED_EVENT, CHANGED_EVENT):
+            self.client.touched(event.path, event.type != CHANGED_EVENT)
+        super()._read_watch_event(buffer, offset)

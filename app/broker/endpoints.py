@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 
 from ...core.cluster.topics import BrokerRegistration
-from ...ports.broker_api import BrokerNode, Caller
+from ...ports.broker_api import BrokerNode, Caller, Origin
 from ...ports.errors import ConfigError
 from ...ports.transport import Address
 from ..config import ListenAddress, advertised, parse_listener
@@ -18,11 +18,18 @@ class Endpoints:
 
     `host_name` is what clients are told of a listener on every interface that nothing was advertised for (as Kafka
     does), except those on this machine, who are told the loopback address.
+    `inter_broker`: which of the listeners is for other brokers; None: there is none.
     """
 
     def __init__(
-        self, node_id: int, bound: Sequence[ListenAddress], given: Sequence[ListenAddress], host_name: str
+        self,
+        node_id: int,
+        bound: Sequence[ListenAddress],
+        given: Sequence[ListenAddress],
+        host_name: str,
+        inter_broker: int | None = None,
     ) -> None:
+        self.inter_broker = inter_broker
         self._node_id = node_id
         self._everywhere = [not listener.host and not given for listener in bound]
         self._told = advertised(bound, given, host_name)
@@ -46,6 +53,12 @@ class Endpoints:
             return ("127.0.0.1", told.port)
         return (told.host, told.port)
 
+    def is_from_broker(self, caller: Caller) -> bool:
+        """True if the caller may be another broker: it came in on the listener for brokers, or is this broker."""
+        if caller.origin is Origin.BROKER:
+            return True
+        return self.inter_broker is not None and self._index.get(caller.listener) == self.inter_broker
+
     def nodes(self, live: Mapping[int, BrokerRegistration], caller: Caller) -> list[BrokerNode]:
         """The live brokers, as `caller` reaches them; without those that cannot be reached."""
         found = []
@@ -67,6 +80,17 @@ class Endpoints:
         except ConfigError:
             return None  # a registration of a newer broker, whose protocol we do not know
         return (told.host, told.port)
+
+
+def inter_broker_address(broker: BrokerRegistration) -> Address | None:
+    """Where other brokers reach this one; None if it does not say, or says something that we do not understand."""
+    if not 0 <= broker.inter_broker < len(broker.endpoints):
+        return None
+    try:
+        told = parse_listener(broker.endpoints[broker.inter_broker], f"broker {broker.broker_id}")
+    except ConfigError:
+        return None
+    return (told.host, told.port)
 
 
 def _is_loopback(host: str) -> bool:

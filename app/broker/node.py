@@ -191,7 +191,13 @@ class BrokerServer:
         state = self._state = BrokerState(
             cluster_id=cluster_id,
             settings=settings,
-            endpoints=Endpoints(config.broker_id, self.listeners, config.advertised_listener_list, outside.host_name),
+            endpoints=Endpoints(
+                config.broker_id,
+                self.listeners,
+                config.advertised_listener_list,
+                outside.host_name,
+                config.inter_broker_listener,
+            ),
             clock=outside.clock,
             entropy=outside.entropy,
             scheduler=outside.scheduler,

@@ -24,6 +24,7 @@ def current_broker(state: BrokerState, config: BrokerConfig) -> BrokerRegistrati
         endpoints=state.endpoints.registered(),
         rack=config.broker_rack,
         started_ms=state.clock.now_ms(),
+        inter_broker=state.endpoints.inter_broker or 0,
     )
 
 

@@ -25,6 +25,7 @@ from ..config import (
 )
 from ..config.classic import FORMAT_KEY, V2, is_classic
 from ..config.compaction import BROKER_POLICY, check_no_compaction
+from ..config.keys import LONG_MAX
 
 
 class BrokerSettings:
@@ -78,6 +79,11 @@ class BrokerSettings:
             config = evolve(config, cleanup_policy=frozenset({"compact"}))
         self._last_asked = (self._layers, dict(overrides), topic), config
         return config
+
+    def throttled_rate(self, *, leader: bool) -> int:
+        """Bytes a second that throttled replicas may be given (or fetch: not `leader`), as set by now."""
+        rate = self._layers.effective(f"{'leader' if leader else 'follower'}.replication.throttled.rate")
+        return rate if isinstance(rate, int) else LONG_MAX
 
     # --- topics
 

@@ -26,7 +26,9 @@ from .keys import (
     text_key,
 )
 from .layers import settings_from
+from .listener_names import inter_broker_index, protocols_of
 from .listeners import KAFKA, ListenAddress, check_advertised, parse_address, parse_listeners
+from .replication_config import ReplicationConfig
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
@@ -39,7 +41,7 @@ REMOTE_PORTS = {"zookeeper": 2181, "etcd": 2379}
 
 
 @frozen(kw_only=True)
-class BrokerConfig:
+class BrokerConfig(ReplicationConfig):
     """The configuration that a broker starts with; `given` names the keys that were set on purpose."""
 
     # The broker and its connections.
@@ -269,7 +271,10 @@ class BrokerConfig:
         "coordination", "embedded", doc=f"Ours. Where brokers agree, and keep topics and configs: {COORDINATION_FORMS}."
     )
     zookeeper_session_timeout_ms: int = int_key(
-        "zookeeper.session.timeout.ms", 6000, 100, doc="The session with ZooKeeper or etcd ends after so much silence."
+        "zookeeper.session.timeout.ms",
+        9000,
+        100,
+        doc="The session with ZooKeeper or etcd ends after so much silence; others lead then.",
     )
     zookeeper_connection_timeout_ms: int | None = int_key(
         "zookeeper.connection.timeout.ms", None, 100, doc="How long to wait for the first connection; unset: a session."
@@ -326,6 +331,10 @@ class BrokerConfig:
         if not self.listeners:
             raise ConfigError("listeners is empty; give at least one, such as kafka://127.0.0.1:9092")
         check_advertised(self.listener_list, self.advertised_listener_list)
+        self.inter_broker_listener  # noqa: B018  checked on start
+        if {"inter.broker.listener.name", "security.inter.broker.protocol"} <= self.given:
+            raise ConfigError("inter.broker.listener.name and security.inter.broker.protocol: set only one of them")
+        self.check_replication()
         self.coordination_choice  # noqa: B018  checked on start
         self.metrics_address  # noqa: B018  checked on start
         self.dir_mode  # noqa: B018  checked on start
@@ -358,12 +367,21 @@ class BrokerConfig:
 
     @property
     def listener_list(self) -> tuple[ListenAddress, ...]:
-        return parse_listeners(self.listeners)
+        return parse_listeners(self.listeners, protocols=self._protocols)
 
     @property
     def advertised_listener_list(self) -> tuple[ListenAddress, ...]:
         """One for each listener, or none at all."""
-        return parse_listeners(self.advertised_listeners, "advertised.listeners")
+        return parse_listeners(self.advertised_listeners, "advertised.listeners", protocols=self._protocols)
+
+    @property
+    def inter_broker_listener(self) -> int | None:
+        """Which of the listeners is for other brokers; None: there is none of the current generation."""
+        return inter_broker_index(self.listener_list, self.inter_broker_listener_name)
+
+    @property
+    def _protocols(self) -> Mapping[str, str]:
+        return protocols_of(self.listener_security_protocol_map)
 
     @property
     def owns_topics(self) -> bool:
@@ -425,7 +443,9 @@ class BrokerConfig:
         return 1000
 
 
-EFFECTIVE_KEYS: Mapping[str, ConfigKey] = keys_of(lambda: fields(BrokerConfig))
+EFFECTIVE_KEYS: Mapping[str, ConfigKey] = keys_of(
+    lambda: sorted(fields(BrokerConfig), key=lambda attribute: attribute.inherited)
+)
 """The broker keys that have an effect, each a field, by dotted name."""
 
 KEYS: Mapping[str, ConfigKey] = {**KEPT_KEYS, **EFFECTIVE_KEYS}

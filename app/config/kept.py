@@ -142,40 +142,22 @@ _BY_REASON: Mapping[str, tuple[ConfigKey, ...]] = {
         _text("remote.log.storage.manager.impl.prefix", "rsm.config."),
         _flag("remote.log.storage.system.enable", False, choices=("false",)),
     ),
-    "a partition has one replica, so nothing is copied from broker to broker": (
+    "logs do not move from folder to folder": (
         _int("alter.log.dirs.replication.quota.window.num", 11, 1),
         _int("alter.log.dirs.replication.quota.window.size.seconds", 1, 1),
-        _flag("auto.leader.rebalance.enable", True),
-        _int("broker.heartbeat.interval.ms", 2000),
-        _int("broker.session.timeout.ms", 9000),
-        _flag("controlled.shutdown.enable", True),
-        _int("controlled.shutdown.max.retries", 3),
-        _long("controlled.shutdown.retry.backoff.ms", 5000),
-        _int("controller.socket.timeout.ms", 30_000),
-        _long("follower.replication.throttled.rate", LONG_MAX, 0, dynamic=True),
-        _int("initial.broker.registration.timeout.ms", 60_000),
-        _text("inter.broker.protocol.version", None),
-        _long("leader.imbalance.check.interval.seconds", 300, 1),
-        _int("leader.imbalance.per.broker.percentage", 10),
-        _long("leader.replication.throttled.rate", LONG_MAX, 0, dynamic=True),
         _int("num.replica.alter.log.dirs.threads", None),
-        _int("num.replica.fetchers", 1, 1, dynamic=True),
         _long("replica.alter.log.dirs.io.max.bytes.per.second", LONG_MAX, 0, dynamic=True),
-        _int("replica.fetch.backoff.ms", 1000, 0),
-        _int("replica.fetch.max.bytes", 1_048_576, 0),
-        _int("replica.fetch.min.bytes", 1),
-        _int("replica.fetch.response.max.bytes", 10_485_760, 0),
-        _int("replica.fetch.wait.max.ms", 500),
-        _long("replica.lag.time.max.ms", 30_000),
-        _text("replica.selector.class", None),
+    ),
+    "a broker copies from each leader over one connection, in the clear": (
+        _text("inter.broker.protocol.version", None),
+        _int("num.replica.fetchers", 1, 1, dynamic=True),
         _int("replica.socket.receive.buffer.bytes", 65_536),
-        _int("replica.socket.timeout.ms", 30_000),
         _int("replication.quota.window.num", 11, 1),
         _int("replication.quota.window.size.seconds", 1, 1),
         _text("security.inter.broker.protocol", "PLAINTEXT", ("PLAINTEXT",)),
-        _flag("unclean.leader.election.enable", False, dynamic=True),
     ),
     "brokers agree through the coordination service and need no controllers": (
+        _int("broker.heartbeat.interval.ms", 2000),
         _int("controller.quorum.append.linger.ms", 25, 0),
         _flag("controller.quorum.auto.join.enable", False),
         _list("controller.quorum.bootstrap.servers"),
@@ -187,8 +169,9 @@ _BY_REASON: Mapping[str, tuple[ConfigKey, ...]] = {
         _int("controller.quorum.request.timeout.ms", 2000, 0),
         _int("controller.quorum.retry.backoff.ms", 20, 0),
         _list("controller.quorum.voters"),
+        _int("controller.socket.timeout.ms", 30_000),
         _list("early.start.listeners"),
-        _text("inter.broker.listener.name", None),
+        _int("initial.broker.registration.timeout.ms", 60_000),
         _text("metadata.log.dir", None),
         _long("metadata.log.max.record.bytes.between.snapshots", 20_971_520, 1),
         _long("metadata.log.max.snapshot.interval.ms", 3_600_000, 0),
@@ -300,10 +283,6 @@ _BY_REASON: Mapping[str, tuple[ConfigKey, ...]] = {
 """Why they have none, and those keys."""
 
 _TOPIC_KEYS: Mapping[str, tuple[ConfigKey, ...]] = {
-    "a partition has one replica, so nothing is copied from broker to broker": (
-        _list("follower.replication.throttled.replicas"),
-        _list("leader.replication.throttled.replicas"),
-    ),
     "logs are not moved to another storage": (
         _flag("remote.log.copy.disable", False),
         _flag("remote.log.delete.on.disable", False),
@@ -336,6 +315,5 @@ KEPT_TWINS: Mapping[str, str] = {
     "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
     "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "preallocate": "log.preallocate",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 """Topic key → the broker key that counts where a topic has no value of its own."""

@@ -27,7 +27,8 @@ _METADATA = "barnabas.key"
 class ConfigKey:
     """One key. Bounds are inclusive; `choices` limit a text, or each item of a list; a default of None: may be unset.
 
-    `dynamic`: can be changed while the broker runs. `kept`: a key of Kafka without an effect here.
+    `dynamic`: can be changed while the broker runs. `kept`: a key of Kafka without an effect here. `form`: a regular
+    expression for each item of a list, which `form_text` puts into words.
     """
 
     name: str
@@ -39,6 +40,8 @@ class ConfigKey:
     choices: tuple[str, ...] = ()
     dynamic: bool = False
     kept: bool = False
+    form: str = ""
+    form_text: str = ""
 
     @property
     def attribute(self) -> str:
@@ -54,6 +57,8 @@ class ConfigKey:
             return f"a whole number from {self.low} to {self.high}"
         if self.type is ConfigType.DOUBLE:
             return f"a number from {self.low:g} to {self.high:g}"
+        if self.form:
+            return self.form_text
         kind = "a list of texts" if self.type is ConfigType.LIST else "a text"
         if not self.choices:
             return kind
@@ -128,7 +133,7 @@ class ConfigKey:
         return tuple(self._checked(item, given) for item in items)
 
     def _checked(self, item: str, given: object) -> str:
-        if self.choices and item not in self.choices:
+        if (self.choices and item not in self.choices) or (self.form and not re.fullmatch(self.form, item)):
             raise self._refusal(given)
         return item
 

@@ -1,8 +1,8 @@
 """Where a broker listens, and what it tells clients to connect to."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from attrs import evolve
+from attrs import evolve, field
 
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
@@ -25,6 +25,8 @@ class ListenAddress:
     protocol: str
     host: str
     port: int
+    name: str = field(default="", eq=False)
+    """What the configuration calls it, as `listener_name` writes it."""
 
     def __str__(self) -> str:
         return f"{self.protocol}://{self.address_text}"
@@ -35,16 +37,25 @@ class ListenAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_listener(text: str, key: str = "listeners") -> ListenAddress:
-    """`kafka://host:port` (or with Kafka's `PLAINTEXT://`), `classic://host:port`. Raises `ConfigError`."""
+def listener_name(text: str) -> str:
+    """As Kafka writes names of listeners; `kafka://` is another word for its `PLAINTEXT://`."""
+    name = text.strip().upper()
+    return "PLAINTEXT" if name == KAFKA.upper() else name
+
+
+def parse_listener(text: str, key: str = "listeners", *, protocols: Mapping[str, str] | None = None) -> ListenAddress:
+    """`kafka://host:port` (or with Kafka's `PLAINTEXT://`), `classic://host:port`, or with another name if `protocols`
+    say what it speaks. Raises `ConfigError`."""
     scheme, separator, rest = text.strip().partition("://")
-    protocol = scheme.lower()
+    word, name = scheme.strip().lower(), listener_name(scheme)
+    known = word in _ALIASES or word in NOT_YET
+    protocol = word if known else (protocols or {}).get(name, word)
     if separator and protocol in NOT_YET:
-        raise ConfigError(f"{key}={text}: {NOT_YET[protocol]}")
+        raise ConfigError(f"{key}={text}: {'' if known else f'{name} speaks {protocol.upper()}; '}{NOT_YET[protocol]}")
     if not separator or protocol not in _ALIASES:
         raise ConfigError(f"{key}={text} is not of the form kafka://HOST:PORT or classic://HOST:PORT")
     host, port = parse_address(rest, f"{key}={text}")
-    return ListenAddress(_ALIASES[protocol], host, port)
+    return ListenAddress(_ALIASES[protocol], host, port, name)
 
 
 def parse_address(text: str, what: str) -> tuple[str, int]:
@@ -62,9 +73,11 @@ def parse_address(text: str, what: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def parse_listeners(texts: Sequence[str], key: str = "listeners") -> tuple[ListenAddress, ...]:
+def parse_listeners(
+    texts: Sequence[str], key: str = "listeners", *, protocols: Mapping[str, str] | None = None
+) -> tuple[ListenAddress, ...]:
     """Several listeners, no two of which use the same address. Raises `ConfigError`."""
-    listeners = tuple(parse_listener(text, key) for text in texts)
+    listeners = tuple(parse_listener(text, key, protocols=protocols) for text in texts)
     taken = [(listener.host, listener.port) for listener in listeners if listener.port]
     if len(set(taken)) != len(taken):
         raise ConfigError(f"{key} names an address twice: {', '.join(texts)}")

@@ -8,6 +8,7 @@ from .keys import ConfigKey
 ALIASES: Mapping[str, tuple[str, int]] = {
     "brokerid": ("broker.id", 1),
     "node.id": ("broker.id", 1),
+    "broker.session.timeout.ms": ("zookeeper.session.timeout.ms", 1),
     "log.cleanup.interval.mins": ("log.retention.check.interval.ms", 60_000),
     "log.default.flush.interval.ms": ("log.flush.interval.ms", 1),
     "log.default.flush.scheduler.interval.ms": ("log.flush.scheduler.interval.ms", 1),

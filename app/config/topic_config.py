@@ -15,6 +15,7 @@ from .classic import DEFAULTS as CLASSIC_DEFAULTS
 from .kept import KEPT_TOPIC_KEYS, KEPT_TWINS
 from .keys import ConfigKey, Value
 from .names import nearest
+from .replica_lists import THROTTLED_REPLICAS
 
 DYNAMIC_LAYERS = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
 
@@ -90,6 +91,7 @@ _TABLE: Mapping[str, TopicKey] = {
     for topic_key in (
         *(TopicKey(key, None, None) for key in KEPT_TOPIC_KEYS.values()),
         *(_topic_key(name, twin) for name, twin in KEPT_TWINS.items()),
+        *(TopicKey(key, None, key.attribute) for key in THROTTLED_REPLICAS),
         _topic_key("cleanup.policy", "log.cleanup.policy"),
         _topic_key("compression.type", "compression.type"),
         _topic_key("delete.retention.ms", "log.cleaner.delete.retention.ms"),
@@ -111,6 +113,7 @@ _TABLE: Mapping[str, TopicKey] = {
         _topic_key("segment.index.bytes", "log.index.size.max.bytes"),
         _topic_key("segment.jitter.ms", "log.roll.jitter.ms"),
         _topic_key("segment.ms", "log.roll.ms"),
+        _topic_key("unclean.leader.election.enable", "unclean.leader.election.enable"),
     )
 }
 TOPIC_KEYS: Mapping[str, TopicKey] = {name: _TABLE[name] for name in sorted(_TABLE)}

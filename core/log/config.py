@@ -37,6 +37,12 @@ class LogConfig:
     message_timestamp_before_max_ms: int = field(default=LONG_MAX, validator=ge(0))
     message_timestamp_after_max_ms: int = field(default=3_600_000, validator=ge(0))
     min_insync_replicas: int = field(default=1, validator=ge(1))
+    unclean_leader_election_enable: bool = False
+    """Whether a replica that was not in sync may lead when no other is left."""
+    leader_replication_throttled_replicas: frozenset[str] = frozenset()
+    """`PARTITION:BROKER`: leaders there give to followers no more than the throttled rate; `*`: all of them."""
+    follower_replication_throttled_replicas: frozenset[str] = frozenset()
+    """The same of followers, for what they fetch."""
     message_format: str = field(default="v2", validator=in_(("v2", "classic")))
     """Of a log that begins; one that is there stays in the format of its files."""
     record_validation: bool = False

@@ -2,10 +2,10 @@
 
 import pytest
 
-from barnabas.app.broker.endpoints import Endpoints
+from barnabas.app.broker.endpoints import Endpoints, inter_broker_address
 from barnabas.app.config import ListenAddress
 from barnabas.core.cluster.topics import BrokerRegistration
-from barnabas.ports.broker_api import BrokerNode, Caller
+from barnabas.ports.broker_api import BrokerNode, Caller, Origin
 
 
 def caller(listener: ListenAddress, host: str = "10.0.0.9") -> Caller:
@@ -49,3 +49,27 @@ def test_other_brokers_are_told_by_the_same_listener() -> None:
         BrokerNode(node_id=1, host="10.0.0.5", port=9093),
         BrokerNode(node_id=2, host="b", port=2, rack="r"),
     ]
+
+
+def test_who_comes_in_on_the_listener_for_brokers_may_be_one() -> None:
+    told = Endpoints(1, [INSIDE, OUTSIDE], [], "me", 0)
+    assert told.is_from_broker(caller(INSIDE))
+    assert not told.is_from_broker(caller(OUTSIDE))
+    assert not told.is_from_broker(Caller(listener="kafka://elsewhere:1"))
+    assert not told.is_from_broker(Caller())
+    assert told.is_from_broker(Caller(origin=Origin.BROKER))
+    assert not Endpoints(1, [INSIDE], [], "me").is_from_broker(caller(INSIDE))
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "index", "expected"),
+    [
+        (("kafka://a:1", "kafka://b:2"), 1, ("b", 2)),
+        (("kafka://a:1",), 1, None),
+        ((), 0, None),
+        (("kafka://a:1",), -1, None),
+        (("quic://a:1",), 0, None),
+    ],
+)
+def test_where_brokers_reach_another(endpoints: tuple[str, ...], index: int, expected: tuple[str, int] | None) -> None:
+    assert inter_broker_address(BrokerRegistration(broker_id=2, endpoints=endpoints, inter_broker=index)) == expected

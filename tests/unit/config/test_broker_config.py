@@ -48,11 +48,11 @@ def test_a_key_has_an_effect_or_it_has_none() -> None:
         ("num.io.threads", "16", "16"),
         ("log.cleaner.io.buffer.load.factor", " 0.75", "0.75"),
         ("log.cleaner.min.cleanable.ratio", 1, "1.0"),
-        ("unclean.leader.election.enable", "TRUE", "true"),
-        ("leader.replication.throttled.rate", 10_000_000_000, "10000000000"),
+        ("transaction.partition.verification.enable", "FALSE", "false"),
+        ("log.cleaner.dedupe.buffer.size", 10_000_000_000, "10000000000"),
         ("controller.quorum.voters", "1@a:9093,2@b:9093", "1@a:9093,2@b:9093"),
         ("offsets.commit.required.acks", "-1", "-1"),
-        ("replica.selector.class", "org.x.Y", "org.x.Y"),
+        ("remote.log.metadata.manager.class.path", "org.x.Y", "org.x.Y"),
     ],
 )
 def test_keys_without_an_effect_are_checked_and_kept(name: str, value: object, text: str) -> None:
@@ -74,7 +74,7 @@ def test_keys_without_an_effect_are_checked_and_kept(name: str, value: object, t
         ("log.cleaner.min.cleanable.ratio", "half", "a number from 0 to 1"),
         ("log.cleaner.min.cleanable.ratio", True, "a number from 0 to 1"),
         ("offsets.topic.replication.factor", 32768, "a whole number from 1 to 32767"),
-        ("unclean.leader.election.enable", "maybe", "true or false"),
+        ("log.preallocate", "maybe", "true or false"),
     ],
 )
 def test_keys_without_an_effect_are_no_dustbin(name: str, value: object, allowed: str) -> None:
@@ -381,3 +381,20 @@ def test_sessions_of_group_members_must_be_possible() -> None:
     config = BrokerConfig()
     assert (config.group_min_session_timeout_ms, config.group_max_session_timeout_ms) == (6000, 1_800_000)
     assert (config.offsets_topic_num_partitions, config.offsets_topic_replication_factor) == (50, 3)
+
+
+def test_keys_of_replication_have_the_defaults_of_kafka() -> None:
+    config = BrokerConfig()
+    assert (config.replica_lag_time_max_ms, config.replica_fetch_wait_max_ms) == (30_000, 500)
+    assert (config.replica_fetch_max_bytes, config.replica_fetch_response_max_bytes) == (1_048_576, 10_485_760)
+    assert (config.unclean_leader_election_enable, config.auto_leader_rebalance_enable) == (False, True)
+    assert (config.controlled_shutdown_enable, config.controlled_shutdown_max_retries) == (True, 3)
+    assert config.zookeeper_session_timeout_ms == 9000
+    assert BrokerConfig.from_mapping({"broker.session.timeout.ms": 1000}).zookeeper_session_timeout_ms == 1000
+
+
+@pytest.mark.parametrize("limit", ["replica.lag.time.max.ms", "replica.socket.timeout.ms"])
+def test_an_idle_fetch_of_a_follower_ends_before_it_costs_anything(limit: str) -> None:
+    text = refusal({limit: 400})
+    assert text.startswith(f"replica.fetch.wait.max.ms=500 is above {limit}=400: ")
+    assert BrokerConfig.from_mapping({limit: 400, "replica.fetch.wait.max.ms": 400}).replica_fetch_wait_max_ms == 400

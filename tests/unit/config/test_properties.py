@@ -106,7 +106,6 @@ def test_the_file_that_kafka_4_comes_with(tmp_path: Path) -> None:
     assert config.value("num.io.threads") == 9
     assert config.without_effect == [
         "controller.quorum.bootstrap.servers",
-        "inter.broker.listener.name",
         "num.io.threads",
         "num.network.threads",
         "num.recovery.threads.per.data.dir",
@@ -175,5 +174,50 @@ def test_listeners_with_names_of_their_own() -> None:
             "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
         }
     )
-    assert config.listeners == ("kafka://10.0.0.1:9092", "kafka://:9094")
-    assert config.advertised_listeners == ("kafka://10.0.0.1:9092", "kafka://kafka.example:443")
+    assert config.listeners == ("INTERNAL://10.0.0.1:9092", "EXTERNAL://:9094")
+    assert [str(each) for each in config.listener_list] == ["kafka://10.0.0.1:9092", "kafka://:9094"]
+    assert [each.name for each in config.listener_list] == ["INTERNAL", "EXTERNAL"]
+    told = ["kafka://10.0.0.1:9092", "kafka://kafka.example:443"]
+    assert [str(each) for each in config.advertised_listener_list] == told
+
+
+_NAMED = {
+    "listeners": "classic://:6667,INTERNAL://10.0.0.1:9092,kafka://:9093,CONTROLLER://:9095",
+    "advertised.listeners": "CONTROLLER://x:1,CLASSIC://a:1,INTERNAL://10.0.0.1:9092,PLAINTEXT://a:3",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "index"),
+    [
+        ({}, 0),
+        (_NAMED, 1),
+        ({**_NAMED, "inter.broker.listener.name": "internal"}, 1),
+        ({**_NAMED, "inter.broker.listener.name": "PLAINTEXT"}, 2),
+        ({**_NAMED, "inter.broker.listener.name": "kafka"}, 2),
+        ({"listeners": "classic://:6667"}, None),
+    ],
+)
+def test_the_listener_for_brokers(settings: dict[str, object], index: int | None) -> None:
+    assert BrokerConfig.from_mapping(settings).inter_broker_listener == index
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"inter.broker.listener.name": "X"}, "=X is the name of none of the listeners: PLAINTEXT"),
+        ({**_NAMED, "inter.broker.listener.name": "CONTROLLER"}, "none of the listeners: INTERNAL, PLAINTEXT"),
+        ({**_NAMED, "inter.broker.listener.name": "CLASSIC"}, "none of the listeners: INTERNAL, PLAINTEXT"),
+        ({"listeners": "classic://:6667", "inter.broker.listener.name": "A"}, "there are none of kafka://"),
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+            "set only one of them",
+        ),
+    ],
+)
+def test_a_listener_for_brokers_that_is_none(settings: dict[str, object], fault: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        BrokerConfig.from_mapping(settings)
+    assert fault in str(error.value)

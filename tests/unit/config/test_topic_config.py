@@ -255,8 +255,29 @@ def test_an_unknown_broker_key() -> None:
 
 
 def test_every_dynamic_key_is_the_twin_of_a_topic_key() -> None:
-    twins = {topic.twin for topic in TOPIC_KEYS.values() if topic.attribute is not None}
-    assert {name for name, key in EFFECTIVE_KEYS.items() if key.dynamic} == twins - {"message.format"}
+    twins = {topic.twin for topic in TOPIC_KEYS.values() if topic.attribute is not None and topic.twin is not None}
+    of_brokers_alone = {"follower.replication.throttled.rate", "leader.replication.throttled.rate"}
+    assert {name for name, key in EFFECTIVE_KEYS.items() if key.dynamic} == twins - {
+        "message.format"
+    } | of_brokers_alone
+
+
+def test_throttled_replicas_are_named_by_partition_and_broker() -> None:
+    key = "leader.replication.throttled.replicas"
+    config = log_config_for(BrokerConfig(), {key: "0:1, 12:3", "follower.replication.throttled.replicas": "*"})
+    assert config.leader_replication_throttled_replicas == {"0:1", "12:3"}
+    assert config.follower_replication_throttled_replicas == {"*"}
+    assert log_config_for(BrokerConfig()).leader_replication_throttled_replicas == frozenset()
+    for wrong in ("1", "1:", ":2", "a:b", "1:2:3", "-1:2", "none"):
+        with pytest.raises(ApiError, match=r"is not a list of PARTITION:BROKER") as error:
+            check_topic_configs({key: wrong})
+        assert error.value.code == ErrorCode.INVALID_CONFIG
+
+
+def test_unclean_elections_are_the_topics_own() -> None:
+    broker = BrokerConfig(unclean_leader_election_enable=True, given=frozenset({"unclean.leader.election.enable"}))
+    assert log_config_for(broker).unclean_leader_election_enable
+    assert not log_config_for(broker, {"unclean.leader.election.enable": "false"}).unclean_leader_election_enable
 
 
 def test_classic_topics_have_defaults_of_their_own() -> None:

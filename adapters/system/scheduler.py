@@ -43,6 +43,10 @@ class ManualScheduler:
     ) -> None:
         """`report` gets a line for each callback that raises; without it the exception leaves the driving call."""
         self.clock = clock
+        self.running = False
+        """True while a callback runs."""
+        self.after_each: Callback | None = None
+        """Called (settable) after each callback."""
         self._entropy = entropy
         self._report = report
         self._offload_ms_max = offload_ms_max
@@ -133,10 +137,14 @@ class ManualScheduler:
         callback = heappop(self._queue)[2].callback
         if callback is None:
             return
-        if self._report is None:
-            callback()
-            return
+        self.running = True
         try:
             callback()
-        except Exception as error:  # noqa: BLE001  # reported; the others go on
+        except Exception as error:
+            if self._report is None:
+                raise
             self._report(f"a callback raised {type(error).__name__}: {' '.join(str(error).split())}")
+        finally:
+            self.running = False
+        if self.after_each is not None:
+            self.after_each()

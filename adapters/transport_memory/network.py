@@ -95,7 +95,8 @@ class MemoryNetwork:
         self.attempts: dict[_Attempt, None] = {}
         self._entropy = entropy
         self._memory: dict[str, MemoryBudget] = {}
-        self._cuts: set[frozenset[str]] = set()
+        self._cuts: dict[tuple[str, str], None] = {}
+        """From whom to whom nothing passes."""
         self._last_port = _FIRST_FREE_PORT
 
     def transport(self, node: str = "node") -> "MemoryTransport":
@@ -104,13 +105,19 @@ class MemoryNetwork:
 
     # --- faults
 
-    def cut(self, one: str, other: str) -> None:
-        """Nothing passes between two nodes; connections stand, and frames wait, as with a lost route under TCP."""
-        self._cuts.add(frozenset((one, other)))
+    def cut(self, one: str, other: str, *, one_way: bool = False) -> None:
+        """Nothing passes between two nodes; connections stand, and frames wait, as with a lost route under TCP.
+
+        `one_way`: nothing passes from `one` to `other`; what `other` sends arrives. No connection can be made then.
+        """
+        self._cuts[one, other] = None
+        if not one_way:
+            self._cuts[other, one] = None
 
     def heal(self, one: str, other: str) -> None:
-        """Undo `cut`: what waited goes on."""
-        self._cuts.discard(frozenset((one, other)))
+        """Undo `cut`, both ways: what waited goes on."""
+        for way in ((one, other), (other, one)):
+            self._cuts.pop(way, None)
         for connection in list(self.connections):
             connection.ask_pump()
         for attempt in self.attempts:
@@ -118,8 +125,12 @@ class MemoryNetwork:
 
     def heal_all(self) -> None:
         """Undo every `cut`."""
-        for nodes in sorted(sorted(cut) for cut in self._cuts):
-            self.heal(nodes[0], nodes[-1])
+        for one, other in list(self._cuts):
+            self.heal(one, other)
+
+    def passes(self, one: str, other: str) -> bool:
+        """True if what `one` sends to `other` arrives."""
+        return (one, other) not in self._cuts
 
     def lose_connections(self, one: str, other: str | None = None) -> int:
         """Reset the connections between two nodes (None: all of `one`); returns how many."""
@@ -144,9 +155,9 @@ class MemoryNetwork:
         return self._memory.setdefault(node, MemoryBudget())
 
     def is_cut(self, connection: MemoryConnection) -> bool:
-        """True if nothing passes on the way of this connection."""
+        """True if nothing passes on the way to this end of the connection."""
         other = connection.other.node if connection.other is not None else connection.node
-        return self._is_cut(connection.node, other)
+        return not self.passes(other, connection.node)
 
     def carry(self, sender: MemoryConnection, arrive: Callable[[], None]) -> None:
         """Take a frame from `sender`: call `arrive` when it has made its way, or lose the connection."""
@@ -189,7 +200,7 @@ class MemoryNetwork:
 
     def _meet(self, attempt: _Attempt) -> None:
         listener = self.listeners.get(attempt.address)
-        if attempt.over or (listener is not None and self._is_cut(attempt.node, listener.node)):
+        if attempt.over or (listener is not None and not self._meets(attempt.node, listener.node)):
             return
         refused = self.faults.refuse_chance and self._entropy and self._entropy.fraction() < self.faults.refuse_chance
         if listener is None or refused:
@@ -228,8 +239,8 @@ class MemoryNetwork:
             listener.open_connections += 1
             server.start(handler, listener.forget_one)
 
-    def _is_cut(self, one: str, other: str) -> bool:
-        return frozenset((one, other)) in self._cuts
+    def _meets(self, one: str, other: str) -> bool:
+        return self.passes(one, other) and self.passes(other, one)
 
     def _after_latency(self, callback: Callable[[], None]) -> None:
         low, high = self.faults.latency_ms_min, self.faults.latency_ms_max

@@ -1,7 +1,8 @@
 """How a client reaches brokers: over TCP, to a broker object in the same process, or in a simulated network."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from threading import Condition, Lock
+from typing import Protocol, runtime_checkable
 
 from ...ports.broker_api import BrokerLink
 from ...ports.clock import Clock
@@ -33,6 +34,10 @@ class Connector(Protocol):
         """
         ...
 
+    def condition(self, lock: Lock) -> Condition:
+        """What the user's threads wait on, with this lock: `Condition(lock)`, or one that waits in simulated time."""
+        return Condition(lock)
+
     def owns_thread(self) -> bool:
         """True when the calling thread is the reactor's, so that waiting there would wait for ever."""
         ...
@@ -51,3 +56,10 @@ class Connector(Protocol):
         Returns when the thread has ended. Twice is harmless.
         """
         ...
+
+
+@runtime_checkable
+class MakesConnectors(Protocol):
+    """Given in place of a bootstrap address: makes the connector of each client. The simulation's programs do."""
+
+    def connector_for(self, *, client_id: str, request_timeout_ms: float, connect_timeout_ms: float) -> Connector: ...

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -414,7 +413,7 @@ class Consumer:
 
     def _next(self, timeout: float | None, ends: dict[TopicPartition, int] | None) -> bool:
         """Have the next chunk in hand. False when the time is over, or all ends are reached. Raises a chunk's error."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else self._shell.now_ms() / 1000 + timeout
         self._asked = True
         while True:
             self._come_back()
@@ -440,7 +439,7 @@ class Consumer:
         with self._lock:
             if not self._fetcher.partitions and not self._is_member and not self._closing:
                 raise ConfigError("nothing is assigned: call assign() first, or subscribe() as a member of a group")
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            left = None if deadline is None else max(0.0, deadline - self._shell.now_ms() / 1000)
             if group is None:
                 self._shell.wait(came, left)
             else:

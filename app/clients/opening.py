@@ -5,16 +5,16 @@ from typing import Any, cast
 
 from ...plugins.host import PluginHost
 from ...ports.errors import BarnabasError, ConfigError
-from .connector import Connector
+from .connector import Connector, MakesConnectors
 from .settings import CommonSettings
 from .shell import ClientShell, ShellSettings
 from .waiting import logger
 
 
 def open_shell(bootstrap: object, settings: CommonSettings, *, allow_auto_create: bool = False) -> ClientShell:
-    """A running shell. `bootstrap` is what `compose.client_connector` takes, or a `Connector` for this client alone.
+    """A running shell.
 
-
+    `bootstrap` is what `compose.client_connector` takes, a `Connector` for this client alone, or what makes one.
     Raises `ConfigError` for a bootstrap that cannot be understood, `TransportError`.
     """
     if bootstrap is None or bootstrap == "":
@@ -45,6 +45,12 @@ def plugin_host(plugins: Any) -> PluginHost:
 def _connector(bootstrap: object, settings: CommonSettings) -> Connector:
     if hasattr(bootstrap, "connect") and hasattr(bootstrap, "owns_thread"):
         return cast("Connector", bootstrap)
+    if isinstance(bootstrap, MakesConnectors):
+        return bootstrap.connector_for(
+            client_id=settings.client_id,
+            request_timeout_ms=settings.request_timeout_ms,
+            connect_timeout_ms=settings.socket_connection_setup_timeout_ms,
+        )
     from ..compose.clients import client_connector
 
     return client_connector(

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
@@ -30,7 +29,7 @@ class WaitingRoom(ABC):
         self.connector = connector
         self.clock = connector.clock
         self.lock = threading.Lock()
-        self.changed = threading.Condition(self.lock)
+        self.changed = connector.condition(self.lock)
         self.closed = False
 
     def _begin(self, scheduler: Scheduler, submit: Submit) -> None:
@@ -74,12 +73,12 @@ class WaitingRoom(ABC):
             return True
         if self.connector.owns_thread():
             raise BarnabasError("a callback must not wait for its own client; do it from another thread")
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline_ms = None if timeout_s is None else self.now_ms() + timeout_s * 1000
         while not self.closed:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            left_ms = None if deadline_ms is None else deadline_ms - self.now_ms()
+            if left_ms is not None and left_ms <= 0:
                 return False
-            self.changed.wait(left)
+            self.changed.wait(None if left_ms is None else left_ms / 1000)
             if true():
                 return True
         raise ClosedError("the client was closed")
@@ -110,21 +109,24 @@ class WaitingRoom(ABC):
             self.closed = True
             self._driver.retire()
             self.changed.notify_all()
-        ended = threading.Event()
+        ended: list[bool] = []
 
         def hang_up() -> None:
             try:
                 self._driver.close()
                 self._hang_up()
             finally:
-                ended.set()
+                with self.lock:
+                    ended.append(True)
+                    self.changed.notify_all()
 
         try:
             if self.connector.owns_thread():
                 hang_up()
                 return
             self._scheduler.call_soon(hang_up)
-            ended.wait(GRACE_S)
+            with self.lock:
+                self.changed.wait_for(lambda: bool(ended), GRACE_S)
         except ClosedError:
             pass  # the reactor is gone, and its links with it
         self.connector.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Condition, Lock
 from typing import TYPE_CHECKING, Literal, TypeGuard
 
 from ...ports.errors import ClosedError, ConfigError
@@ -50,6 +51,9 @@ class _TcpConnector:
     def start(self) -> Scheduler:
         self._thread.start()
         return self._reactor
+
+    def condition(self, lock: Lock) -> Condition:
+        return Condition(lock)
 
     def owns_thread(self) -> bool:
         return self._thread.owns_caller()
@@ -101,6 +105,9 @@ class _InProcessConnector:
     def start(self) -> Scheduler:
         self._thread.start()
         return self._reactor
+
+    def condition(self, lock: Lock) -> Condition:
+        return Condition(lock)
 
     def owns_thread(self) -> bool:
         return self._thread.owns_caller()

@@ -24,7 +24,6 @@ CALLED_FROM_OUTSIDE = {
     "Hypothesis": {"holds_what_the_model_holds", "same_tree"},
     "tests, to look on and to cause faults": {
         *(
-            "crash",
             "expire_overdue",
             "heal_all",
             "is_open",

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from attrs import define, field
-from simulation.client import Client
-from simulation.world import BROKER, PARTITIONS, TOPIC, World
+from simulation.client import PARTITIONS, TOPIC, Client
 
 from barnabas.adapters.wire_kafka.client import KafkaLink, connect_kafka
 from barnabas.core.client.consumer.fetch_state import AtTime, FetcherSettings, Reset
@@ -31,6 +30,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.transport import TransportError
 from barnabas.ports.words import TopicPartition
+from barnabas.simulation import World
 
 RETRY_MS = 50.0
 BEHIND_MAX = 30
@@ -116,7 +116,7 @@ class Actor:
         connect_kafka(
             self._transport,
             self.world.scheduler,
-            BROKER,
+            self.world.brokers[1].address,
             client_id=self.name,
             request_timeout_ms=3000,
             connect_timeout_ms=1000,

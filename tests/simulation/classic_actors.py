@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from attrs import define, field
-from simulation.classic_machines import Machine
 from simulation.classic_world import PARTITIONS, PORT, TOPIC, ClassicWorld, Place
 
 from barnabas.adapters.wire_classic.client import ClassicLink, connect_classic
@@ -22,6 +21,7 @@ from barnabas.ports.broker_api import Caller, ClassicProduce, ClassicProducePart
 from barnabas.ports.coordination import Coordination, CoordinationError
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.transport import Address, TransportError
+from barnabas.simulation.machine import Machine
 
 CODECS = builtin_codecs()
 CODEC_NAMES = ("none", "none", "none", "gzip", "snappy")

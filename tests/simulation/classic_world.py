@@ -2,30 +2,31 @@
 
 from collections.abc import Callable
 
-from simulation.classic_machines import Machine, Workers
-from simulation.faulty_disk import FaultyDisk
-from simulation.world import LATENCY_MS
-
-from barnabas.adapters.coord_memory import MemoryTree
-from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.adapters.transport_memory import MemoryNetwork, NetworkFaults
 from barnabas.app.broker.node import BrokerServer
 from barnabas.app.compose.broker import outside_of, plugin_host
 from barnabas.app.config import BrokerConfig
 from barnabas.core.classic.registry import layout
 from barnabas.core.classic.registry.layout import BrokerPartition
 from barnabas.core.log.log import Log
-from barnabas.ports.coordination import CoordinationError, NoNode
+from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.words import TopicPartition
+from barnabas.simulation.disk import FaultyDisk
+from barnabas.simulation.machine import Machine
+from barnabas.simulation.surroundings import Surroundings
+from barnabas.simulation.workers import Work
 
 TOPIC = "sim"
 PORT = 9092
 PARTITIONS = 2
 """Of each broker."""
-COORDINATION_MS = 10.0
 RESTART_MS = 300.0
 
 Place = BrokerPartition
+
+
+def _is_registry_work(work: Work) -> bool:
+    """Other work asks nothing of the coordination service, and needs no thread to wait in."""
+    return getattr(work, "__module__", "").startswith("barnabas.core.classic")
 
 
 class SimulatedPeer(Machine):
@@ -127,30 +128,14 @@ class SimulatedPeer(Machine):
         node.stop(done)
 
 
-class ClassicWorld:
+class ClassicWorld(Surroundings):
     """Brokers, and what is between them."""
 
     def __init__(
         self, seed: int, *, brokers: int = 3, session_ms: float = 2000.0, waits: float = 0.2, **settings: object
     ) -> None:
         """`waits`: how likely a call of the coordination service lets others go first."""
-        self.entropy = SeededEntropy(seed)
-        self.clock = ManualClock()
-        self.scheduler = ManualScheduler(self.clock)
-        self.workers = Workers(self.scheduler, self.entropy.child("workers"), wait_ms_max=COORDINATION_MS, waits=waits)
-        self.network = MemoryNetwork(
-            self.scheduler, self.entropy.child("network"), NetworkFaults(latency_ms_max=LATENCY_MS)
-        )
-        self.failures: list[str] = []
-        self.tree = MemoryTree(deliver=self.scheduler.call_soon, report=self.failures.append)
-        self.session_ms = session_ms
-        self.reports: list[str] = []
-        self.ghosts = 0
-        """Sessions whose user is gone, which the service does not know yet."""
-        self.service_is_down = False
-        self.writes: Callable[[str, bytes], None] = lambda _path, _data: None
-        """Told of everything that somebody wants to write into the tree."""
-        self._fault_ends: dict[object, Callable[[], None]] = {}
+        super().__init__(seed, session_ms=session_ms, waits=waits, waits_within=_is_registry_work)
         self.brokers = [SimulatedPeer(self, broker_id, **settings) for broker_id in range(brokers)]
         for broker in self.brokers:
             broker.start()
@@ -159,41 +144,7 @@ class ClassicWorld:
     def places(self) -> list[Place]:
         return [Place(broker.broker_id, number) for broker in self.brokers for number in range(PARTITIONS)]
 
-    def report(self, text: str) -> None:
-        self.reports.append(f"{self.clock.monotonic_ms():9.2f} {text}")
-
-    def node(self, path: str) -> bytes | None:
-        """What stands in the tree, whoever asks."""
-        try:
-            return self.tree.nodes.get(path).data
-        except NoNode:
-            return None
-
     def owners(self, group: str) -> dict[Place, str]:
         """The owning thread of each partition, where there is one."""
         found = {place: self.node(layout.owner_path(group, TOPIC, place)) for place in self.places}
         return {place: data.decode() for place, data in found.items() if data is not None}
-
-    # --- faults that end
-
-    def fault_ends_in(self, ms: float, end: Callable[[], None]) -> None:
-        """Call `end` then, or when all faults are to end."""
-        token = object()
-        self._fault_ends[token] = end
-
-        def due() -> None:
-            if self._fault_ends.pop(token, None) is not None:
-                end()
-
-        self.scheduler.call_later(ms, due)
-
-    def end_faults(self) -> None:
-        """What lasts, ends now."""
-        ends = list(self._fault_ends.values())
-        self._fault_ends.clear()
-        for end in ends:
-            end()
-
-    def close(self) -> None:
-        """End the threads of the world."""
-        self.workers.close()

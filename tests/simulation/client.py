@@ -1,7 +1,5 @@
 """The clients of the house in the simulation: the same state machines, links and driver, without threads and locks."""
 
-from simulation.world import BROKER, TOPIC, World
-
 from barnabas.adapters.wire_kafka.client import connect_kafka
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.driver import Driver
@@ -9,6 +7,10 @@ from barnabas.core.client.effects import Part
 from barnabas.core.client.links import LinkOutside, Links, Opened
 from barnabas.ports.broker_api import Caller
 from barnabas.ports.transport import Address
+from barnabas.simulation import World
+
+TOPIC = "sim"
+PARTITIONS = 2
 
 
 class Client:
@@ -19,7 +21,7 @@ class Client:
         self.name = name
         self.entropy = world.entropy.child(name)
         self.active = True
-        self.view = ClusterView([BROKER], self.entropy, ViewSettings())
+        self.view = ClusterView([broker.address for broker in world.brokers.values()], self.entropy, ViewSettings())
         self.view.want([TOPIC])
         self._transport = world.network.transport(name)
         outside = LinkOutside(

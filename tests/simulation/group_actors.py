@@ -2,8 +2,7 @@
 
 from attrs import define, field
 from simulation.actors import Actor
-from simulation.client import Client
-from simulation.world import TOPIC, World
+from simulation.client import TOPIC, Client
 
 from barnabas.core.client.group.builtin_assignors import builtin_assignor
 from barnabas.core.client.group.events import Assigned, CommittedOffset, Failed, GroupEvent, GroupSettings, Revoke
@@ -12,6 +11,7 @@ from barnabas.ports.broker_api import OffsetFetch, OffsetFetchGroup, OffsetFetch
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.words import TopicPartition
+from barnabas.simulation import World
 
 GROUP = "crew"
 SESSION_MS = 1500

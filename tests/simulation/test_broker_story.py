@@ -6,12 +6,13 @@ survives everything but a power cut. A failing seed replays: `pytest tests/simul
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from simulation.actors import Book, Consumer, Creator, Reader, Writer
-from simulation.world import PARTITIONS, World
+from simulation.client import PARTITIONS, TOPIC
 
-from barnabas.adapters.transport_memory import NetworkFaults
+from barnabas.simulation import NetworkFaults, World
 
 SECONDS = 10
 
@@ -22,14 +23,16 @@ class Story:
     durable = False
     """True when every answer waits for a flush."""
 
-    def __init__(self, seed: int, **settings: object) -> None:
+    def __init__(self, seed: int, **settings: Any) -> None:
         self.world = World(
             seed,
+            brokers=1,
             log_segment_bytes=2_000,
             log_index_interval_bytes=200,
             log_flush_offset_checkpoint_interval_ms=700,
             **settings,
         )
+        self.broker = self.world.brokers[1]
         self.entropy = self.world.entropy.child("fate")
         self.books = [Book() for _ in range(PARTITIONS)]
         creator = Creator(self.world, "creator")
@@ -55,22 +58,24 @@ class Story:
     def cut_power(self) -> None:
         for number, (reader, book) in enumerate(zip(self.readers, self.books, strict=True)):
             promised = dict(book.acknowledged)
-            book.power_cut(self.world.recovery_point(number))
+            partition = self.world.partition(1, TOPIC, number)
+            book.power_cut(partition.log.recovery_point if partition is not None else 0)
             if self.durable:
                 book.acknowledged.update(promised)
             reader.offset = 0
         self.consumer.rewind()
-        self.world.cut_power()
+        self.broker.power_cut()
         self.world.scheduler.advance(self.entropy.below(1500))
-        self.world.start()
+        self.broker.start()
 
     def restart(self) -> None:
-        self.world.stop()
+        self.broker.stop()
+        self.world.run_until(lambda: self.broker.node is None)
         self.world.scheduler.advance(self.entropy.below(1000))
-        self.world.start()
+        self.broker.start()
 
     def lose_connections(self) -> None:
-        self.world.network.lose_connections("broker")
+        self.world.network.lose_connections(self.broker.name)
 
     def bad_network(self) -> None:
         self.world.network.faults = NetworkFaults(latency_ms_max=60, drop_chance=0.05, refuse_chance=0.3)
@@ -78,9 +83,9 @@ class Story:
         self.world.network.faults = NetworkFaults(latency_ms_max=3)
 
     def bad_disk(self) -> None:
-        self.world.disk.errors_per_million = 100_000
+        self.broker.disk.errors_per_million = 100_000
         self.world.scheduler.advance(300 + self.entropy.below(700))
-        self.world.disk.errors_per_million = 0
+        self.broker.disk.errors_per_million = 0
 
     def settle(self) -> None:
         """Everything works again: writers get on, and one more reading finds every promise kept."""

@@ -363,6 +363,6 @@ def test_another_process_plays_the_same_classic_story(checkout: Path) -> None:
     code = "from hashlib import sha256; from simulation.test_classic_story import trace; "
     code += "print(sha256(trace(2, 1500).encode()).hexdigest())"
     environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(checkout / "tests")}
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-P", "-c", code]
     played = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert played.stdout.strip() == sha256(trace(2, 1500).encode()).hexdigest()

@@ -1,10 +1,10 @@
 """The simulated disk is itself a storage that keeps the contract, until its power is cut."""
 
 import pytest
-from simulation.faulty_disk import FaultyDisk
 
 from barnabas.adapters.system import SeededEntropy
 from barnabas.ports.errors import ClosedError
+from barnabas.simulation.disk import FaultyDisk
 from barnabas.testing.contracts.storage import Reopen, StorageContract, machine_for
 
 

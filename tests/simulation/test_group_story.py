@@ -7,10 +7,10 @@ disaster the group has agreed. A failing seed replays: `pytest tests/simulation 
 from collections.abc import Callable
 
 from simulation.actors import Creator
+from simulation.client import PARTITIONS
 from simulation.group_actors import REBALANCE_MS, SESSION_MS, GroupBook, GroupMember, Onlooker
-from simulation.world import PARTITIONS, World
 
-from barnabas.adapters.transport_memory import NetworkFaults
+from barnabas.simulation import NetworkFaults, World
 
 SECONDS = 10
 MEMBERS = 3
@@ -23,6 +23,7 @@ class GroupStory:
     def __init__(self, seed: int) -> None:
         self.world = World(
             seed,
+            brokers=1,
             log_flush_interval_messages=1,
             log_segment_bytes=5_000,
             offsets_topic_segment_bytes=4_000,
@@ -31,6 +32,7 @@ class GroupStory:
             group_initial_rebalance_delay_ms=100,
             group_min_session_timeout_ms=100,
         )
+        self.broker = self.world.brokers[1]
         self.entropy = self.world.entropy.child("fate")
         self.book = GroupBook()
         creator = Creator(self.world, "creator")
@@ -63,17 +65,18 @@ class GroupStory:
         self.settle()
 
     def cut_power(self) -> None:
-        self.world.cut_power()
+        self.broker.power_cut()
         self.world.scheduler.advance(self.entropy.below(1500))
-        self.world.start()
+        self.broker.start()
 
     def restart(self) -> None:
-        self.world.stop()
+        self.broker.stop()
+        self.world.run_until(lambda: self.broker.node is None)
         self.world.scheduler.advance(self.entropy.below(1000))
-        self.world.start()
+        self.broker.start()
 
     def lose_connections(self) -> None:
-        self.world.network.lose_connections("broker")
+        self.world.network.lose_connections(self.broker.name)
 
     def bad_network(self) -> None:
         self.world.network.faults = NetworkFaults(latency_ms_max=60, drop_chance=0.05, refuse_chance=0.3)
@@ -81,9 +84,9 @@ class GroupStory:
         self.world.network.faults = NetworkFaults(latency_ms_max=3)
 
     def bad_disk(self) -> None:
-        self.world.disk.errors_per_million = 100_000
+        self.broker.disk.errors_per_million = 100_000
         self.world.scheduler.advance(300 + self.entropy.below(700))
-        self.world.disk.errors_per_million = 0
+        self.broker.disk.errors_per_million = 0
 
     def vanish(self) -> None:
         self.members.pop(self.entropy.below(len(self.members))).vanish()

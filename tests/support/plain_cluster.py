@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from threading import Condition, Lock
 from typing import Any
 
 from barnabas.adapters.system import ManualClock, SeededEntropy, SystemClock, SystemEntropy
@@ -263,6 +264,9 @@ class PlainConnector:
     def start(self) -> Scheduler:
         self._thread.start()
         return self._reactor
+
+    def condition(self, lock: Lock) -> Condition:
+        return Condition(lock)
 
     def owns_thread(self) -> bool:
         return self._thread.owns_caller()

@@ -43,6 +43,9 @@ class FakeConnector:
         self._thread.start()
         return self._thread.reactor
 
+    def condition(self, lock: threading.Lock) -> threading.Condition:
+        return threading.Condition(lock)
+
     def owns_thread(self) -> bool:
         return self._thread is not None and self._thread.owns_caller()
 

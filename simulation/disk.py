@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from barnabas.ports.entropy import Entropy
-from barnabas.ports.errors import ClosedError
-from barnabas.ports.storage import FileInfo, FileMissing, FolderLocked, StorageError
-from barnabas.ports.words import Buffer, Position
+from ..ports.entropy import Entropy
+from ..ports.errors import ClosedError
+from ..ports.storage import FileInfo, FileMissing, FolderLocked, StorageError
+from ..ports.words import Buffer, Position
 
 PAGE = 4096
 
@@ -45,14 +45,30 @@ class FaultyDisk:
         self.now_ms = now_ms
         self.errors_per_million = 0
         self.flush_errors_per_million = 0
+        self.bytes_max = -1
+        """As much as fits on it, when it is not negative: appends beyond fail."""
         self.folders: dict[str, dict[str, _Content]] = {"": {}}
         self.epoch = 0
         self.in_use = False
 
-    def power_cut(self) -> None:
-        """Whoever still holds files of before can no longer change anything."""
+    @property
+    def used_bytes(self) -> int:
+        """What all files hold."""
+        return sum(len(content.data) for folder in self.folders.values() for content in folder.values())
+
+    def release(self) -> None:
+        """The process that used it was killed: all that was written is there, and it can change nothing any more."""
         self.epoch += 1
         self.in_use = False
+
+    def lose_all(self) -> None:
+        """It is replaced by an empty one."""
+        self.release()
+        self.folders = {"": {}}
+
+    def power_cut(self) -> None:
+        """Whoever still holds files of before can no longer change anything; what was not flushed may be gone."""
+        self.release()
         for folder in self.folders.values():
             for content in folder.values():
                 content.after_power_cut(self.entropy)
@@ -100,6 +116,8 @@ class FaultyFile:
         disk = self._disk
         if disk.errors_per_million and disk.entropy.below(1_000_000) < disk.errors_per_million:
             raise StorageError(f"{self.name}: the disk says no")
+        if disk.bytes_max >= 0 and disk.used_bytes + sum(map(len, buffers)) > disk.bytes_max:
+            raise StorageError(f"{self.name}: no space left on the disk")
         position = self.size
         for buffer in buffers:
             self._content.data += buffer

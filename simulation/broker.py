@@ -1,0 +1,154 @@
+"""A broker of the world: its machine, its disk, and the process, which is the one that `barnabas serve` runs."""
+
+from collections.abc import Callable, Mapping
+
+from ..adapters.metrics_memory import MemoryMetrics
+from ..app.broker.node import BrokerServer
+from ..app.compose.broker import outside_of, plugin_host
+from ..app.config import BrokerConfig
+from ..ports.errors import BarnabasError
+from ..ports.transport import Address
+from .clock import SkewedClock
+from .disk import FaultyDisk
+from .machine import Machine
+from .surroundings import Surroundings
+
+PORT = 9092
+RESTART_MS = 300.0
+"""A process that ended by an error is started again so much later."""
+
+
+class SimulatedBroker(Machine):
+    """Made by `World`. Times of its methods are in seconds of the world."""
+
+    def __init__(self, world: Surroundings, broker_id: int, settings: Mapping[str, object], *, shared: bool) -> None:
+        """`shared`: the coordination service is on its own, and not in the process of this broker."""
+        super().__init__(world, f"broker-{broker_id}", session_blocks=shared)
+        self.broker_id = broker_id
+        self.address: Address = (self.name, PORT)
+        self.disk = FaultyDisk(world.entropy.child(f"disk {broker_id}"), world.clock.now_ms)
+        self.clock = SkewedClock(world.clock)
+        self.settings: dict[str, object] = dict(settings)
+        """Settable; for its next start."""
+        self.node: BrokerServer | None = None
+        """The running process."""
+        self.lives = 0
+        """How often it was started."""
+        self.stopping = False
+        self.wanted = False
+        """False when nobody starts it again: after `stop`, and until a `kill` or power cut ends."""
+
+    @property
+    def running(self) -> bool:
+        """True while it is registered and serves."""
+        return self.node is not None and self.node.ready and not self.stopping
+
+    # --- the process
+
+    def start(self) -> None:
+        """Start the process; one that cannot start, as the coordination service is away, is tried again and again."""
+        self.wanted = True
+        if self.node is None:
+            self._start()
+
+    def stop(self, stopped: Callable[[], None] = lambda: None) -> None:
+        """Begin an orderly shutdown; `stopped` is called at its end."""
+        self.wanted = False
+        node, life = self.node, self.life
+        if node is None or self.stopping:
+            return
+        self.stopping = True
+
+        def done() -> None:
+            if self.life is life and life.alive:
+                self._end("has stopped")
+                stopped()
+
+        node.stop(done)
+
+    def kill(self) -> None:
+        """As `kill -9`: the process is gone; what it wrote is still there, flushed or not."""
+        self.wanted = False
+        self._end("is killed")
+
+    def power_cut(self) -> None:
+        """The process is gone, and of what was not flushed any part may be."""
+        self.wanted = False
+        self._end("loses its power")
+        self.disk.power_cut()
+
+    def lose_disk(self) -> None:
+        """The process is gone, and so is all that was on the disk: an empty one takes its place."""
+        self.wanted = False
+        self._end("loses its disk")
+        self.disk.lose_all()
+
+    def pause(self, seconds: float) -> None:
+        """As SIGSTOP, and SIGCONT so much later: nothing runs meanwhile, and what is sent to it waits."""
+        self.world.report(f"--- {self.name} stands still for {seconds:.2f} s")
+        self.stand_still(seconds * 1000)
+
+    def restart(self, after: float = 0.0) -> None:
+        """An orderly stop, if it runs, and a start `after` it."""
+
+        def start() -> None:
+            self.world.scheduler.call_later(after * 1000, self.start)
+
+        if self.node is None:
+            start()
+        else:
+            self.stop(start)
+
+    # --- inside
+
+    def _start(self) -> None:
+        self.switch_on()
+        self.lives += 1
+        try:
+            node = self._make()
+            self.node = node
+            node.start()
+        except BarnabasError as error:
+            self._ended(f"cannot start: {error}")
+
+    def _make(self) -> BrokerServer:
+        own: dict[str, object] = {
+            "broker.id": self.broker_id,
+            "listeners": f"kafka://{self.name}:{PORT}",
+            "storage": "memory",
+            "coordination": "memory",
+            "plugins.entry_points.enable": False,
+        }
+        config = BrokerConfig.from_mapping(own, self.settings)
+        outside = outside_of(
+            config,
+            scheduler=self.life,
+            transport=self.transport(),
+            clock=self.clock,
+            entropy=self.world.entropy.child(f"{self.name} {self.lives}"),
+            metrics=MemoryMetrics(),
+            open_log_dirs=lambda: [self.disk.open()],
+            open_coordination=self.session,
+            report=self._report,
+        )
+        node = BrokerServer(config, outside, plugin_host(config))
+        node.failed = lambda error: self._ended(f"gives up: {error}")
+        return node
+
+    def _report(self, text: str) -> None:
+        self.world.report(f"{self.name}: {text}")
+
+    def _end(self, what: str) -> None:
+        self.world.report(f"--- {self.name} {what}")
+        if self.node is not None:
+            self.node = None
+            self.stopping = False
+            self.cut_power()
+            self.disk.release()
+
+    def _ended(self, why: str) -> None:
+        """By itself, with an error: whoever looks after it starts it again."""
+        self._end(why)
+        self.world.scheduler.call_later(
+            RESTART_MS, lambda: self._start() if self.wanted and self.node is None else None
+        )

@@ -1,0 +1,38 @@
+"""The coordination service of a world: ZooKeeper's or etcd's part, with what happens to it."""
+
+from collections.abc import Callable, Iterable
+
+from .machine import Machine
+from .network import Who, node_name
+
+
+class CoordinationService:
+    """The tree itself is `World.tree`. To cut somebody off from it see `SimulatedNetwork.partition`."""
+
+    def __init__(self, machines: Callable[[], Iterable[Machine]], set_down: Callable[[bool], None]) -> None:
+        self._machines = machines
+        self._set_down = set_down
+        self._away: list[Machine] = []
+
+    def expire(self, who: Who) -> None:
+        """The service ends the sessions of this machine, which goes on, and is told soon."""
+        for machine in self._machines():
+            if machine.name == node_name(who):
+                machine.expire()
+
+    def go_down(self, *, sessions_expire: bool = False) -> None:
+        """Nobody reaches the service; sessions do not end meanwhile, as it does not count the time, or they do."""
+        self._set_down(True)
+        for machine in self._machines():
+            self._away.append(machine)
+            for session in machine.sessions:
+                session.leave(may_expire=sessions_expire)
+
+    def come_up(self) -> None:
+        """It is there again."""
+        self._set_down(False)
+        away, self._away = self._away, []
+        for machine in away:
+            for session in machine.sessions:
+                if session.is_away:
+                    session.come_back()

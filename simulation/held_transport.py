@@ -1,0 +1,66 @@
+"""The network as a process sees it that may stand still."""
+
+from collections.abc import Callable
+
+from ..ports.transport import Address, Connection, ConnectionHandler, Limits, Listener, Transport, TransportError
+from .life import Life
+
+
+class _Handler:
+    """Hands on what comes over a connection when the process runs."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self.handler: ConnectionHandler | None = None
+
+    def frame(self, content: memoryview) -> None:
+        handler = self.handler
+        if self._life.still or handler is None:
+            copy = bytearray(content)
+            self._life.run(lambda: self.handler.frame(memoryview(copy)) if self.handler is not None else None)
+        elif self._life.alive:
+            handler.frame(content)
+
+    def closed(self, error: TransportError | None) -> None:
+        self._life.run(lambda: self.handler.closed(error) if self.handler is not None else None)
+
+
+class HeldTransport:
+    """Fulfils `Transport` for a process that may stand still: what comes meanwhile waits."""
+
+    def __init__(self, transport: Transport, life: Life) -> None:
+        self._transport = transport
+        self._life = life
+
+    def listen(self, address: Address, accept: Callable[[Connection], ConnectionHandler], limits: Limits) -> Listener:
+        def accepted(connection: Connection) -> ConnectionHandler:
+            handler = _Handler(self._life)
+
+            def tell() -> None:
+                handler.handler = accept(connection)
+
+            self._life.run(tell)
+            return handler
+
+        return self._transport.listen(address, accepted, limits)
+
+    def connect(
+        self,
+        address: Address,
+        opened: Callable[[Connection | TransportError], ConnectionHandler | None],
+        *,
+        timeout_ms: float,
+        limits: Limits,
+    ) -> None:
+        handler = _Handler(self._life)
+
+        def told(outcome: Connection | TransportError) -> ConnectionHandler | None:
+            def tell() -> None:
+                handler.handler = opened(outcome)
+                if handler.handler is None and not isinstance(outcome, TransportError):
+                    outcome.close()
+
+            self._life.run(tell)
+            return handler if self._life.alive else None
+
+        self._transport.connect(address, told, timeout_ms=timeout_ms, limits=limits)

@@ -1,0 +1,81 @@
+"""The scheduler of one process: it ends with the power, and may stand still in between."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from ..adapters.system import ManualScheduler
+from ..ports.errors import ClosedError
+from ..ports.scheduler import Outcome, Timer
+
+T = TypeVar("T")
+Callback = Callable[[], None]
+
+
+class Crew(Protocol):
+    """Who does the work off the reactor: see `Workers`."""
+
+    def start(self, life: "Life", work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> None: ...
+
+
+class _LifeTimer:
+    """Can be cancelled also after its time, while the life stands still."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callback) -> None:
+        self.callback: Callback | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+    def fire(self) -> None:
+        if self.callback is not None:
+            self.callback()
+
+
+class Life:
+    """Fulfils `Scheduler` for one process, from its start to its end."""
+
+    def __init__(self, scheduler: ManualScheduler, workers: Crew) -> None:
+        self.alive = True
+        self._scheduler = scheduler
+        self._workers = workers
+        self._held: deque[Callback] | None = None
+
+    def run(self, callback: Callback) -> None:
+        """Now, or when the process goes on, or never."""
+        if not self.alive:
+            return
+        if self._held is None:
+            callback()
+        else:
+            self._held.append(callback)
+
+    def stand_still(self) -> None:
+        """Run nothing until `go_on`."""
+        if self._held is None:
+            self._held = deque()
+
+    def go_on(self) -> None:
+        """What became due meanwhile runs now, in its order."""
+        held, self._held = self._held, None
+        for callback in held or ():
+            self.run(callback)
+
+    @property
+    def still(self) -> bool:
+        return self._held is not None
+
+    def call_later(self, delay_ms: float, callback: Callback) -> Timer:
+        timer = _LifeTimer(callback)
+        self._scheduler.call_later(delay_ms, lambda: self.run(timer.fire))
+        return timer
+
+    def call_soon(self, callback: Callback) -> None:
+        if not self.alive:
+            raise ClosedError("the power was cut")
+        self._scheduler.call_soon(lambda: self.run(callback))
+
+    def offload(self, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> None:
+        self._workers.start(self, work, done)

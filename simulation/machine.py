@@ -1,0 +1,98 @@
+"""One computer of a world: its power, its network, its sessions with the coordination service."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..ports.coordination import Coordination, CoordinationError
+from ..ports.transport import Transport
+from .held_transport import HeldTransport
+from .life import Life
+from .session import SimulatedSession
+
+if TYPE_CHECKING:
+    from .surroundings import Surroundings
+
+TOLD_MS_MAX = 5.0
+"""How long the service takes to tell of a change."""
+
+
+class Machine:
+    """What runs on it ends when its power is cut; its sessions then expire in their time."""
+
+    def __init__(self, world: "Surroundings", name: str, *, session_blocks: bool = True) -> None:
+        """`session_blocks`: the service is on another machine, not in this process."""
+        self.world: Surroundings = world
+        self.name = name
+        self.life = Life(world.scheduler, world.workers)
+        self.sessions: list[SimulatedSession] = []
+        self._session_blocks = session_blocks
+        self._cut_off = False
+
+    def session(self) -> Coordination:
+        """A session whose callbacks end with the power. Raises `CoordinationError` while the service is down."""
+        if self.world.service_is_down or self._cut_off:
+            raise CoordinationError("the service is down")
+        life = self.life
+
+        def deliver(callback: Callable[[], None]) -> None:
+            delay_ms = self.world.entropy.fraction() * TOLD_MS_MAX
+            self.world.scheduler.call_later(delay_ms, lambda: life.run(callback))
+
+        self.sessions = [each for each in self.sessions if not each.closed]
+        self.sessions.append(
+            SimulatedSession(self.world, self.world.tree.session(deliver=deliver), blocking=self._session_blocks)
+        )
+        return self.sessions[-1]
+
+    def transport(self) -> Transport:
+        """Its way into the network, for what runs on it now."""
+        return HeldTransport(self.world.network.transport(self.name), self.life)
+
+    def cut_power(self) -> None:
+        """Everything stops; the coordination service finds out when the session has not been heard of for its time."""
+        self.life.alive = False
+        self.world.network.crash(self.name)
+        for session in self.sessions:
+            session.abandon()
+        self.sessions = []
+
+    def switch_on(self) -> None:
+        """A new life begins."""
+        self.life = Life(self.world.scheduler, self.world.workers)
+
+    def expire(self) -> None:
+        """The service gives the machine's sessions up, which goes on."""
+        for session in self.sessions:
+            if not session.is_away:  # it would have to wait for its time
+                session.expire()
+
+    def lose_coordination(self, ms: float, *, may_expire: bool = True) -> None:
+        """No way to the service for a while; longer than the session's time, and the session is over."""
+        for session in self.sessions:
+            session.leave(may_expire=may_expire)
+            self.world.fault_ends_in(ms, session.come_back)
+
+    def reach_coordination(self, reaches: bool) -> None:
+        """Whether there is a way to the service; nobody says for how long."""
+        if self._cut_off is reaches:
+            self._cut_off = not reaches
+            for session in self.sessions:
+                session.come_back() if reaches else session.leave()
+
+    def stand_still(self, ms: float, again_ms: float = 0.0) -> None:
+        """The process is stopped, and goes on later: for longer than the session's time, and that is over.
+
+        It hears of that `again_ms` after it goes on.
+        """
+        life = self.life
+        if life.still or not life.alive:
+            return
+        life.stand_still()
+        for session in self.sessions:
+            session.stand_still()
+            self.world.fault_ends_in(ms, session.go_on)
+        self.world.fault_ends_in(ms, life.go_on)
+        if ms > self.world.session_ms:
+            for session in self.sessions:
+                session.leave()
+                self.world.fault_ends_in(ms + again_ms, session.come_back)

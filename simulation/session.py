@@ -1,0 +1,187 @@
+"""Sessions with the coordination service of a world: their way there may be cut, and they expire."""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from ..adapters.coord_memory import MemorySession
+from ..ports.coordination import Cancel, CoordinationError, DeleteNode, Node, NodeChange, SessionState
+
+if TYPE_CHECKING:
+    from .surroundings import Surroundings
+
+T = TypeVar("T")
+
+
+class SimulatedSession:
+    """Fulfils `Coordination`: a session of the tree; one that says it blocks lets its users go the way they go with
+    ZooKeeper and etcd.
+
+    Its connection may be lost, also between a change and the answer to it, and the session with it.
+    """
+
+    def __init__(self, world: "Surroundings", session: MemorySession, *, blocking: bool) -> None:
+        self.blocking = blocking
+        self.closed = False
+        self._world = world
+        self._session = session
+        self._outages = 0
+        self._outage: object | None = None
+        self._interruptions = 0
+        self._kept_ms = math.nan
+        self._expiry_untold = False
+        self._told_ms = -1.0
+        self._stood_still = False
+
+    # --- Coordination
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        self._world.writes(path, data)
+        self._call(lambda: self._session.create(path, data, ephemeral=ephemeral))
+
+    def get(self, path: str) -> Node:
+        return self._call(lambda: self._session.get(path))
+
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        return self._call(lambda: self._session.get_many(paths))
+
+    def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
+        self._world.writes(path, data)
+        return self._call(lambda: self._session.set(path, data, version=version))
+
+    def delete(self, path: str, *, version: int | None = None) -> None:
+        self._call(lambda: self._session.delete(path, version=version))
+
+    def commit(self, changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+        for change in changes:
+            if not isinstance(change, DeleteNode):
+                self._world.writes(change.path, change.data)
+        self._call(lambda: self._session.commit(changes, guards=guards))
+
+    def children(self, path: str) -> list[str]:
+        return self._call(lambda: self._session.children(path))
+
+    def keep(self) -> float:
+        if not self.blocking:
+            return math.inf
+
+        def kept() -> float:
+            self._session.keep()
+            self._kept_ms = self._world.clock.monotonic_ms()
+            return self._world.session_ms
+
+        return self._call(kept)
+
+    def watch_below(self, path: str, changed: Callable[[Collection[str] | None], None]) -> Cancel:
+        return self._session.watch_below(path, changed)
+
+    def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
+        return self._session.watch(path, changed)
+
+    def listen(self, state_changed: Callable[[SessionState], None]) -> Cancel:
+        def told(state: SessionState) -> None:
+            self._told_ms = self._world.clock.monotonic_ms()
+            if state is SessionState.EXPIRED:
+                self._expiry_untold = False
+            if state is not SessionState.SUSPENDED:
+                self._stood_still = False
+            state_changed(state)
+
+        return self._session.listen(told)
+
+    def close(self) -> None:
+        if self._outages:
+            self.abandon()
+        else:
+            self.closed = True
+            self._session.close()
+
+    def _call(self, operation: Callable[[], T]) -> T:
+        pause = self._world.workers.pause
+        before = self._interruptions
+        pause()
+        if before != self._interruptions:
+            raise CoordinationError("the connection was lost")
+        result = operation()
+        pause()
+        if before != self._interruptions:
+            raise CoordinationError("the connection was lost, and the answer with it")
+        return result
+
+    # --- faults
+
+    @property
+    def is_in_the_dark(self) -> bool:
+        """True while nobody could have told the user of this session that it is over.
+
+        Who only lost the connection knows how long ago, and that nothing can be known after the session's time; not so
+        who stood still meanwhile.
+        """
+        told_now = self._told_ms == self._world.clock.monotonic_ms()
+        return told_now or self._stood_still or (self._expiry_untold and not self._outages)
+
+    @property
+    def is_away(self) -> bool:
+        """True while there is no way to the service."""
+        return bool(self._outages)
+
+    def leave(self, *, may_expire: bool = True) -> None:
+        """The connection is lost; for as long as the session's time, and that is over."""
+        self._outages += 1
+        if self._outages > 1 or self.closed:
+            return
+        self._interruptions += 1
+        self._world.tree.disconnect(self._session)
+        outage = self._outage = object()
+        if may_expire:
+            later = self._world.scheduler.call_later
+            later(self._expires_in_ms(), lambda: self.expire() if self._outage is outage else None)
+
+    def come_back(self) -> None:
+        """It is made anew."""
+        self._outages -= 1
+        if not self._outages and not self.closed:
+            self._outage = None
+            self._world.tree.reconnect(self._session)
+
+    def stand_still(self) -> None:
+        """The user does nothing for a while."""
+        self._stood_still = True
+
+    def go_on(self) -> None:
+        """If the service was there all the time, it will tell what there is to tell."""
+        self._stood_still = self.is_away or self._expiry_untold
+
+    def expire(self) -> None:
+        """The service gives the session up."""
+        if not self.closed:
+            self._interruptions += 1
+            self._expiry_untold = True
+            self._world.tree.expire(self._session)
+
+    def abandon(self) -> None:
+        """Its user is gone, and nobody has told the service."""
+        world = self._world
+        if self.closed:
+            return
+        self.closed = True
+        self._outage = None
+        if not self.blocking:
+            self._session.close()
+            return
+        world.tree.disconnect(self._session)
+        world.ghosts += 1
+
+        def end() -> None:
+            world.ghosts -= 1
+            self._session.close()
+
+        world.scheduler.call_later(self._expires_in_ms(), end)
+
+    def _expires_in_ms(self) -> float:
+        """When nothing is heard any more: not before the user was promised, not later than the session's time."""
+        session_ms = self._world.session_ms
+        if math.isnan(self._kept_ms):
+            return session_ms
+        promised = max(0.0, self._kept_ms + session_ms - self._world.clock.monotonic_ms())
+        return promised + (session_ms - promised) * self._world.entropy.fraction()

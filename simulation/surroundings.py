@@ -1,0 +1,90 @@
+"""What the machines of a world stand in: time, chance, a network, a coordination service. One seed, one story."""
+
+from collections.abc import Callable
+
+from ..adapters.coord_memory import MemoryTree
+from ..adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from ..adapters.transport_memory import NetworkFaults
+from ..ports.coordination import NoNode
+from .network import SimulatedNetwork
+from .workers import Work, Workers
+
+LATENCY_MS = 3.0
+COORDINATION_MS = 10.0
+
+
+def _nothing_waits(_work: Work) -> bool:
+    return False
+
+
+class Surroundings:
+    """Everything but the machines, and the faults that end by themselves."""
+
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        session_ms: float = 2000.0,
+        waits: float = 0.0,
+        waits_within: Callable[[Work], bool] = _nothing_waits,
+    ) -> None:
+        """`session_ms`: a session expires when the service has not heard of it so long; for `waits` see `Workers`."""
+        self.seed = seed
+        self.entropy = SeededEntropy(seed)
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.workers = Workers(
+            self.scheduler,
+            self.entropy.child("workers"),
+            wait_ms_max=COORDINATION_MS,
+            waits=waits,
+            waits_within=waits_within,
+        )
+        self.network = SimulatedNetwork(
+            self.scheduler, self.entropy.child("network"), NetworkFaults(latency_ms_max=LATENCY_MS)
+        )
+        self.failures: list[str] = []
+        """Callbacks that raised."""
+        self.tree = MemoryTree(deliver=self.scheduler.call_soon, report=self.failures.append)
+        self.session_ms = session_ms
+        self.reports: list[str] = []
+        """What the brokers wrote into their logs, and what happened to them, each with the time."""
+        self.ghosts = 0
+        """Sessions whose user is gone, which the service does not know yet."""
+        self.service_is_down = False
+        self.writes: Callable[[str, bytes], None] = lambda _path, _data: None
+        """Told of everything that somebody wants to write into the tree."""
+        self._fault_ends: dict[object, Callable[[], None]] = {}
+
+    def report(self, text: str) -> None:
+        """Write it down, with the time."""
+        self.reports.append(f"{self.clock.monotonic_ms():9.2f} {text}")
+
+    def node(self, path: str) -> bytes | None:
+        """What stands in the tree, whoever asks."""
+        try:
+            return self.tree.nodes.get(path).data
+        except NoNode:
+            return None
+
+    def fault_ends_in(self, ms: float, end: Callable[[], None]) -> None:
+        """Call `end` then, or when all faults are to end."""
+        token = object()
+        self._fault_ends[token] = end
+
+        def due() -> None:
+            if self._fault_ends.pop(token, None) is not None:
+                end()
+
+        self.scheduler.call_later(ms, due)
+
+    def end_faults(self) -> None:
+        """What lasts, ends now."""
+        ends = list(self._fault_ends.values())
+        self._fault_ends.clear()
+        for end in ends:
+            end()
+
+    def close(self) -> None:
+        """End the threads of the world."""
+        self.workers.close()

@@ -18,6 +18,7 @@ BENCHMARKS = (
     "produce",
     "fetch",
     "growth",
+    "replicate",
     "group_commits",
     "group_idle",
     "group_settle",

@@ -34,6 +34,7 @@ class Opening:
     recovery_point: int
     log_start: int
     sealed: Collection[Sealed]
+    may_end_early: bool = False
 
     def open(self) -> Log:
         """Any thread that has the folder for itself. A log that is there stays in its format. Raises `StorageError`."""
@@ -52,6 +53,7 @@ class Opening:
             recovery_point=self.recovery_point,
             log_start_offset=self.log_start,
             sealed=self.sealed,
+            may_end_early=self.may_end_early,
             codecs=self.codecs,
             deletion_policy=self.policy,
             report=self.report,

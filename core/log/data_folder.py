@@ -1,6 +1,6 @@
 """One data folder of a broker: its checkpoints and the logs in it (facts B3)."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 
 from ...ports.scheduler import Outcome, Scheduler
@@ -42,7 +42,8 @@ class DataFolder:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._complained = False
-        self._writing: set[str] = set()
+        self._writing: dict[str, list[tuple[Callable[[], Mapping[str, bytes]], Callable[[], None]]]] = {}
+        """What is being written, and who waits for that to be written once more."""
         self.present: set[TopicPartition] = set()
         """The partitions that had a folder here at the start."""
         self._sealed: dict[TopicPartition, list[Sealed]] = {}
@@ -139,16 +140,43 @@ class DataFolder:
         """Write small files of the data folder. Callable from any thread. Raises `StorageError`."""
         self.log_dir.root.write_all_small(contents)
 
-    def write_later(self, scheduler: Scheduler, what: str, contents: Callable[[], Mapping[str, bytes]]) -> None:
-        """Offload the writing of some small files, unless those of before (by the same `what`) are being written."""
-        if self.failure is not None or what in self._writing:
+    def write_later(
+        self,
+        scheduler: Scheduler,
+        what: str,
+        contents: Callable[[], Mapping[str, bytes]],
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Offload the writing of some small files, unless those of before (by the same `what`) are being written.
+
+        With `then` it is done in any case: after those, and `then` is called at the end, also after a failure.
+        """
+        waiting = self._writing.get(what)
+        if waiting is not None or self.failure is not None:
+            if waiting is not None and then is not None:
+                waiting.append((contents, then))
+            elif then is not None:
+                scheduler.call_soon(then)
             return
-        self._writing.add(what)
+        self._write_later(scheduler, what, contents, [] if then is None else [then])
+
+    def _write_later(
+        self,
+        scheduler: Scheduler,
+        what: str,
+        contents: Callable[[], Mapping[str, bytes]],
+        told: Sequence[Callable[[], None]],
+    ) -> None:
+        self._writing[what] = []
         texts = contents()
 
         def done(outcome: Outcome[None]) -> None:
-            self._writing.discard(what)
+            waiting = self._writing.pop(what)
             self.checked("writing checkpoints", outcome.error)
+            if waiting:
+                self._write_later(scheduler, what, waiting[-1][0], [then for _, then in waiting])
+            for then in told:
+                then()
 
         scheduler.offload(lambda: self.write(texts), done)
 

@@ -39,6 +39,23 @@ class LeaderEpochs:
         self._starts.append(start_offset)
         self.changed = True
 
+    def found(self, epoch: int, offset: int) -> None:
+        """A batch that stands in the log at `offset` has this epoch: what is noted counts as far as it agrees."""
+        if epoch < 0 or self.epoch_at(offset) == epoch:
+            return
+        while self._epochs and (self._epochs[-1] > epoch or self._starts[-1] >= offset):
+            self._epochs.pop()
+            self._starts.pop()
+        self.changed = True
+        self.assign(epoch, offset)
+
+    def clear(self) -> None:
+        """The log is empty."""
+        if self._epochs:
+            self._epochs.clear()
+            self._starts.clear()
+            self.changed = True
+
     def epoch_at(self, offset: int) -> int:
         """The epoch in which `offset` was written, -1 when unknown."""
         index = bisect_right(self._starts, offset)

@@ -5,7 +5,7 @@ reads and writes of the page cache; what makes durable is `begin_flush`, whose w
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from attrs import evolve
 
@@ -16,26 +16,29 @@ from ...ports.storage import Folder, StorageError
 from ...ports.words import TopicPartition
 from ..message.batch_header import BatchHeader
 from ..message.codec import Codecs
-from ..traffic.steps import Steps
 from . import losses
-from .checkpoints import Noted, Sealed, format_epochs, read_epochs
+from .checkpoints import Noted, Sealed, read_epochs
 from .config import LONG_MAX, LogConfig
 from .durability import Durability
-from .flushing import FlushWork
 from .format import LogSegment
 from .formats import log_format
 from .leader_epochs import LeaderEpochs
+from .log_flushes import LogFlushes
+from .log_reads import LogReads
 from .names import DELETED_SUFFIX
 from .producer_state import ProducerStates
 from .producer_state_files import ProducerLedger
-from .results import EMPTY_SLICE, Appended, LogSlice, TimestampOffset
+from .replicated import Replicated, whole_batches
+from .results import Appended, LogSlice, TimestampOffset
 from .retention import DeletionPolicy, removable
-from .segment_list import FoundRecord, SegmentList, among_present
+from .rolling import fitting
+from .segment import INT_MAX, Segment
+from .segment_list import SegmentList
 
 __all__ = ["Appended", "Log", "LogSlice", "TimestampOffset"]
 
 
-class Log:
+class Log(LogReads, LogFlushes):
     """Made by `Log.open`. Owner thread only; `FlushWork`, regions and removed segments may go to other threads."""
 
     def __init__(
@@ -52,6 +55,9 @@ class Log:
         self.epochs = LeaderEpochs()
         self._ledger = ProducerLedger(folder, report)
         self.closed = False
+        self.lost_end = False
+        """True if it ended below its recovery point when it was opened: durable messages are gone."""
+        self._may_end_early = False
         self.rolled: Callable[[Log], None] | None = None
         """Called after a new segment was begun: a good time to flush the sealed ones."""
         self._folder = folder
@@ -84,24 +90,31 @@ class Log:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         sealed: Collection[Sealed] = (),
+        may_end_early: bool = False,
         report: Callable[[str], None] = lambda _: None,
         entropy: Entropy | None = None,
     ) -> "Log":
         """Open what is in the folder, or begin a log there.
 
         With `recover` (no orderly stop before) all from `recovery_point` on is checked, and cut at the first bad batch.
-        `sealed` segments are known to follow each other; `entropy` draws the roll jitter. Raises `StorageError`.
+        `sealed` segments are known to follow each other; `entropy` draws the roll jitter. A log that ends below its
+        recovery point goes on there, or with `may_end_early` where it ends: other replicas have the rest. Raises
+        `StorageError`.
         """
         log = cls(folder, topic_partition, config, codecs, deletion_policy, report, entropy)
         log.epochs = LeaderEpochs(read_epochs(folder, report))
+        log._may_end_early = may_end_early
         log._load(now_ms, Noted(recovery_point, log_start_offset, sealed), recover=recover)
         return log
 
     def _load(self, now_ms: int, noted: Noted, *, recover: bool) -> None:
         recovery_point, log_start_offset, _ = noted
+        epochs_known_from = 0 if self.epochs.entries else LONG_MAX
 
         def seen(header: BatchHeader) -> None:
-            self.epochs.assign(header.leader_epoch, header.base_offset)
+            nonlocal epochs_known_from
+            epochs_known_from = min(epochs_known_from, header.base_offset)
+            self.epochs.found(header.leader_epoch, header.base_offset)
             self._ledger.recovered(header, now_ms)
 
         loaded = self._format.load(
@@ -111,7 +124,7 @@ class Log:
         if not loaded.segments:
             self._start_anew(max(0, log_start_offset), now_ms)
             if recovery_point > self._end:
-                self._go_on_behind(recovery_point, now_ms)
+                self._ends_below(recovery_point, now_ms)
             return
         self._segments = SegmentList(loaded.segments)
         self._end = loaded.end
@@ -122,14 +135,24 @@ class Log:
             return
         self._durable.opened(loaded.recovery_point, self._end, in_order=not recover)
         if loaded.end < recovery_point:
-            self._go_on_behind(recovery_point, now_ms)
+            self._ends_below(recovery_point, now_ms)
         self._ledger.load(self._segments.items, self._end, now_ms)
+        if epochs_known_from > self._start and self._format.keeps_epochs:
+            self._read_epochs()
         self.epochs.truncate_from_end(self._end)
         self.epochs.truncate_from_start(self._start)
 
-    def _go_on_behind(self, recovery_point: int, now_ms: int) -> None:
-        self._report(losses.end_lost(self.topic_partition, self._end, recovery_point, self._format))
-        if self._format.flushed_only:
+    def _read_epochs(self) -> None:
+        """The checkpoint of the epochs is lost: the batches know them."""
+        for segment in self._segments.items:
+            for _, header in segment.batches():
+                self.epochs.found(header.leader_epoch, header.base_offset)
+
+    def _ends_below(self, recovery_point: int, now_ms: int) -> None:
+        ends = self._format.flushed_only or self._may_end_early
+        self.lost_end = True
+        self._report(losses.end_lost(self.topic_partition, self._end, recovery_point, goes_on=not ends))
+        if ends:
             return
         kept = losses.without_empty_end(self._segments.items)
         self._segments = SegmentList((*kept, self._new_segment(recovery_point, now_ms)))
@@ -164,16 +187,6 @@ class Log:
         return self._end
 
     @property
-    def readable_end(self) -> int:
-        """Where readers stop (exclusive): the log end, or in a classic log what is durable (facts A4)."""
-        return self._durable.recovery_point if self._format.flushed_only else self._end
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below is durable."""
-        return self._durable.recovery_point
-
-    @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments.items)
 
@@ -187,15 +200,6 @@ class Log:
         """The idempotent producers that have written here; none in a classic log."""
         return self._ledger.states
 
-    @property
-    def failure(self) -> StorageError | None:
-        """Why nothing more is appended: what was written may not have become durable. Reading goes on."""
-        return self._durable.failure
-
-    def fail(self, error: StorageError) -> None:
-        """Refuse appends until the log is opened again and recovered."""
-        self._durable.failure = error
-
     # --- append
 
     def append(self, records: memoryview, *, leader_epoch: int, now_ms: int, allows_zstd: bool = True) -> Appended:
@@ -206,7 +210,7 @@ class Log:
         not append (`admit`, `ProducerStates.check`), `StorageError` when it cannot be written: the log is as it was.
         """
         if self._durable.failure is not None:
-            raise StorageError(f"{self.topic_partition} takes no more records until a restart: {self._durable.failure}")
+            raise self._closed_to_records()
         entry = self._format.admit(records, self._config, self._codecs, now_ms=now_ms, allows_zstd=allows_zstd)
         ready, span, messages, append_time, header = entry
         numbered = header is not None and header.producer_id >= 0
@@ -220,7 +224,7 @@ class Log:
         if span:
             segment = self._segments.active
             if segment.must_roll(entry, last, self._config, jitter_ms=self._jitter_ms, now_ms=now_ms):
-                segment = self._roll(now_ms)
+                segment = self._roll(now_ms, base)
             self._format.stamp(ready, base, leader_epoch)
             segment.append(entry, base_offset=base, now_ms=now_ms)
             if leader_epoch != self.epochs.latest and self._format.keeps_epochs:
@@ -231,15 +235,66 @@ class Log:
             self._durable.appended += messages
         return Appended(base, last, append_time, self._start, messages)
 
-    def _roll(self, now_ms: int) -> LogSegment:
-        """Seal the active segment and begin one at the log end. Raises `StorageError`; then nothing has changed."""
-        self._segments.active.seal()
+    def _closed_to_records(self) -> StorageError:
+        return StorageError(f"{self.topic_partition} takes no more records until a restart: {self._durable.failure}")
+
+    def append_replicated(self, records: memoryview, *, now_ms: int) -> Replicated:
+        """Append what a leader sent: whole batches, offsets and leader epochs kept. One cut at the end is left out.
+
+        Nothing is refused for what a client did: control batches, transactions and sequences are as the leader took
+        them. Raises `ApiError` CORRUPT_MESSAGE when the first batch does not fit the log (see `whole_batches`),
+        `StorageError` when it cannot be written: segments before the one that failed keep theirs.
+        """
+        if self._durable.failure is not None:
+            raise self._closed_to_records()
+        start, size, messages = self._start, 0, 0
+        headers = whole_batches(records, self._end, self.epochs.latest, empty=start == self._end)
+        if headers and headers[0].base_offset < start:
+            self.truncate_fully_and_start_at(headers[0].base_offset, now_ms)
+        while headers:
+            segment, count = self._room(headers, now_ms)
+            run, headers = headers[:count], headers[count:]
+            bytes_of_run = sum([header.size for header in run])
+            segment.append_run(records[size : size + bytes_of_run], run, now_ms=now_ms)
+            for header in run:
+                if header.leader_epoch != self.epochs.latest:
+                    self.epochs.assign(header.leader_epoch, header.base_offset)
+                self._ledger.replicated(header, now_ms)
+                messages += header.count
+                self._durable.appended += header.count
+            size += bytes_of_run
+            self._end = run[-1].next_offset
+            self._move_start(start)
+        return Replicated(size, messages, self._end)
+
+    def _room(self, headers: Sequence[BatchHeader], now_ms: int) -> tuple[Segment, int]:
+        """The segment that the batches go to, and how many of them. Raises `StorageError`."""
+        segment = self._segments.active
+        assert isinstance(segment, Segment)
+        count = fitting(segment, headers, self._config, jitter_ms=self._jitter_ms, now_ms=now_ms)
+        base = headers[0].base_offset
+        if count and headers[0].last_offset - segment.base_offset <= INT_MAX:
+            return segment, count
+        segment = self._roll(now_ms, base)
+        assert isinstance(segment, Segment)
+        return segment, fitting(segment, headers, self._config, jitter_ms=self._jitter_ms, now_ms=now_ms)
+
+    def _roll(self, now_ms: int, base: int) -> LogSegment:
+        """Seal the active segment and begin one at `base`. Raises `StorageError`; then nothing has changed."""
+        kept = self._segments.items
+        if kept[-1].size or base == self._end:
+            kept[-1].seal()
+        else:
+            kept = kept[:-1]  # nothing is in it, and the next offset is too far from its base
         if self._format.flushed_only:
             self.flush(now_ms)  # before the next file has a name: recovery opens the newest segment alone (facts A4)
-        segment = self._new_segment(self._end, now_ms)
+        segment = self._new_segment(base, now_ms)
         if self._format.keeps_producers:
-            self._ledger.take(self._end)
-        self._segments = SegmentList((*self._segments.items, segment))
+            self._ledger.take(base)
+        dropped = self._segments.items[len(kept) :]
+        self._segments = SegmentList((*kept, segment))
+        for empty in dropped:
+            empty.delete()
         self._jitter_ms = self._draw_jitter()
         self._durable.at_roll = self._durable.appended
         if self.rolled is not None:
@@ -253,135 +308,6 @@ class Log:
     def _draw_jitter(self) -> int:
         bound = min(self._config.segment_jitter_ms, self._config.segment_ms)
         return self._entropy.below(bound) if bound > 0 and self._entropy is not None else 0
-
-    # --- read
-
-    def read(self, offset: int, *, max_bytes: int, limit: int, whole_first_batch: bool = True) -> LogSlice:
-        """Batches from the one that holds `offset` on, below `limit` (exclusive; whole batches), of one segment.
-
-        About `max_bytes`: the last batch may be cut there. The first comes whole even if larger, or with
-        `whole_first_batch` off not at all. Empty at and above the limit. A classic log gives bytes from exactly
-        `offset` on, `max_bytes` at most, whatever begins or ends there. Raises `ApiError` OFFSET_OUT_OF_RANGE, or
-        CORRUPT_MESSAGE where the log is damaged; `StorageError`.
-        """
-        end = self.readable_end
-        if not self._start <= offset <= end:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition} has offsets {self._start} to {end}, not {offset}",
-            )
-        place = self._segments.find(offset, limit if limit < end else end, self._end)
-        if place is None:
-            return EMPTY_SLICE
-        number, position, first_batch_size, end_position = place
-        size = min(max_bytes, end_position - position)
-        if size < first_batch_size:
-            if not whole_first_batch:
-                return EMPTY_SLICE
-            size = first_batch_size
-        segment = self._segments.items[number]
-        return LogSlice(segment.region(position, size), segment.base_offset, position)
-
-    def available_bytes(self, offset: int, limit: int, max_bytes: int) -> int:
-        """How many bytes reads from `offset` up to `limit` could give, at most `max_bytes`; 0 outside the log."""
-        if offset < self._start:
-            return 0
-        return self._segments.available_bytes(offset, min(limit, self.readable_end), self._end, max_bytes)
-
-    def offsets_before(self, time_ms: int, max_offsets: int, now_ms: int) -> list[int]:
-        """Segments' first offsets, newest first, from the newest segment changed at `time_ms` or before on (facts A4).
-
-        LATEST (-1) begins with the readable end, EARLIEST (-2) gives the oldest alone.
-        """
-        found = self._segments.offsets_before(time_ms, self._start, self.readable_end, now_ms)
-        return found[: max(0, max_offsets)]
-
-    def offset_for_timestamp(self, timestamp: int) -> Steps[TimestampOffset | None]:
-        """The first record whose timestamp is at least `timestamp`, ms (facts B3); None when there is none.
-
-        In steps: batches are unpacked on a worker. Raises `StorageError`, `ApiError` CORRUPT_MESSAGE.
-        """
-        return self._looking(lambda segments: segments.first_at(timestamp, self._start, self._end, self._codecs))
-
-    def max_timestamp_offset(self) -> Steps[TimestampOffset | None]:
-        """The first record with the largest timestamp of all; None when no record has one. As above."""
-        return self._looking(lambda segments: segments.first_at_largest(self._start, self._end, self._codecs))
-
-    def _looking(self, find: Callable[[SegmentList], Steps[FoundRecord | None]]) -> Steps[TimestampOffset | None]:
-        return self._with_epoch((yield from among_present(self, lambda: self._segments, find)))
-
-    def _with_epoch(self, found: FoundRecord | None) -> TimestampOffset | None:
-        if found is None:
-            return None
-        return TimestampOffset(found.timestamp, found.offset, self.epochs.epoch_at(found.offset))
-
-    # --- flush
-
-    def flush_due(self, now_ms: int) -> bool:
-        """True if `flush.messages` or `flush.ms` asks for a flush now."""
-        return self._durable.due(self._end, self._config, now_ms)
-
-    @property
-    def flushing(self) -> bool:
-        return self._durable.under_way
-
-    def begin_flush(self, now_ms: int = 0, *, sealed_only: bool = False) -> FlushWork | None:
-        """What must be done to make everything up to now durable (`sealed_only`: all but the active segment).
-
-        None when there is nothing to do, or a flush is under way already. Follow with `end_flush`, also on failure.
-        """
-        active = self._segments.active
-        target = active.base_offset if sealed_only else self._end
-        if not self._durable.may_begin(target):
-            return None
-        work = self._flush_work(target, now_ms, self._durable.at_roll if sealed_only else self._durable.appended)
-        self._durable.under_way = True
-        return work
-
-    def _flush_work(self, target: int, now_ms: int, messages: int) -> FlushWork:
-        files = self._segments.to_flush(self._durable.recovery_point, target, self._end)
-        epochs = format_epochs(self.epochs.entries) if self.epochs.changed else None
-        self.epochs.changed = False
-        return FlushWork(
-            target=target,
-            files=files,
-            folder=self._folder,
-            new_names=self._durable.take_new_names(),
-            epochs=epochs,
-            truncations=self._durable.truncations,
-            began_ms=now_ms,
-            appended_messages=messages,
-            snapshots=self._ledger.take_pending(),
-        )
-
-    def end_flush(self, work: FlushWork, error: StorageError | None = None) -> None:
-        """The work is done, or has failed: if on a segment's file, records may be lost and the log takes no more."""
-        self._durable.under_way = False
-        if error is not None:
-            self._flush_failed(work, error)
-            if not work.files_flushed:
-                return
-        if not self._durable.done(work, self._end):
-            self._ledger.drop_written(work.snapshots)
-
-    def _flush_failed(self, work: FlushWork, error: StorageError) -> None:
-        self.epochs.changed = True
-        if not work.files_flushed:
-            self.fail(error)
-
-    def flush(self, now_ms: int = 0) -> None:
-        """Flush here and now, blocking. Raises `StorageError`."""
-        work = self._flush_work(self._end, now_ms, self._durable.appended)
-        try:
-            work()
-        except StorageError as error:
-            self._flush_failed(work, error)
-            raise
-        self._durable.done(work, self._end)
-
-    def names_are_durable(self) -> None:
-        """The folder was flushed since its last file came."""
-        self._durable.new_names = False
 
     # --- retention and truncation
 
@@ -399,7 +325,7 @@ class Log:
         if not count:
             return []
         if count == len(infos):
-            self._roll(now_ms)
+            self._roll(now_ms, self._end)
         return self._take_away(count)
 
     def _take_away(self, count: int) -> list[LogSegment]:
@@ -435,11 +361,27 @@ class Log:
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything from `offset` on; a batch that reaches over it goes as a whole.
 
-        Below the log start the log begins anew at `offset`. Raises `StorageError`.
+        Below the log start the log begins anew at `offset`. Raises `StorageError`; the log is then out of use.
         """
         if offset >= self._end:
             return
         self._durable.truncated(offset)
+        try:
+            self._truncate(offset, now_ms)
+        except StorageError as error:
+            self.fail(error)
+            raise
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
+        """Drop everything; the next batch may have `offset`. Raises `StorageError`; the log is then out of use."""
+        self._durable.truncated(offset)
+        try:
+            self._begin_anew(offset, now_ms)
+        except StorageError as error:
+            self.fail(error)
+            raise
+
+    def _truncate(self, offset: int, now_ms: int) -> None:
         items, bases = self._segments.items, self._segments.bases
         if offset < self._start or offset < bases[0]:
             self._begin_anew(offset, now_ms)
@@ -467,7 +409,7 @@ class Log:
         self._segments = SegmentList((self._new_segment(offset, now_ms),))
         self._start = self._end = offset
         self._durable.begun_anew(offset)
-        self.epochs.truncate_from_end(offset)
+        self.epochs.clear()
 
     # --- the end
 

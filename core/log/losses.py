@@ -5,16 +5,15 @@ from collections.abc import Iterator, Sequence
 from ...ports.report import Line, error
 from ...ports.words import TopicPartition
 from .checkpoints import Sealed
-from .format import LogFormat, LogSegment
+from .format import LogSegment
 
 
-def end_lost(partition: TopicPartition, end: int, recovery_point: int, log_format: LogFormat) -> Line:
-    """The log ends below its recovery point. Where offsets count messages it goes on there, so that no offset that a
-    consumer may know is given to another message."""
-    goes_on = end if log_format.flushed_only else recovery_point
+def end_lost(partition: TopicPartition, end: int, recovery_point: int, *, goes_on: bool) -> Line:
+    """The log ends below its recovery point. Where offsets count messages and nobody else has them, it `goes_on` there,
+    so that no offset that a consumer may know is given to another message."""
     text = f"{partition}: offsets {end} to {recovery_point - 1} are lost: the recovery-point checkpoint knows them, "
     return error(
-        f"{text}but the log ends at {end}; it goes on at {goes_on}",
+        f"{text}but the log ends at {end}; it goes on at {recovery_point if goes_on else end}",
         partition=str(partition),
         first_offset=end,
         last_offset=recovery_point - 1,

@@ -13,16 +13,15 @@ from ...ports.scheduler import Outcome, Scheduler, Timer
 from ...ports.storage import LogDir, StorageError
 from ...ports.words import TopicPartition
 from ..message.codec import Codecs
-from . import telling
 from .checkpoints import HIGH_WATERMARK, format_offsets
 from .closing import close_all
 from .config import LONG_MAX, LogConfig
 from .creation import Creation, Opening
 from .data_folder import DataFolder, tell_missing
-from .format import LogSegment
 from .log import Log
 from .names import DELETE_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, transient_folder_name
 from .ownership import Ownership
+from .retaining import Retaining
 from .retention import DeletionPolicy
 
 RETENTION_CHECK_MS = 300_000
@@ -52,6 +51,7 @@ class LogManager:
         report: Callable[[str], None],
         entropy: Entropy | None = None,
         topic_id_of: Callable[[TopicPartition], bytes | None] | None = None,
+        may_end_early: bool = False,
         retention_check_ms: int = RETENTION_CHECK_MS,
         flush_check_ms: int = FLUSH_CHECK_MS,
         checkpoint_ms: int = CHECKPOINT_MS,
@@ -61,7 +61,8 @@ class LogManager:
     ) -> None:
         """`config_for` gives the configuration of a topic, `topic_id_of` the id of the topic that a partition is of,
         None where there is no such partition: folders of others are not opened then. Idempotent producers that were
-        silent for `producer_expiration_ms` are forgotten. Raises `ConfigError` without any folder."""
+        silent for `producer_expiration_ms` are forgotten. `may_end_early`: as of `Log.open`. Raises `ConfigError`
+        without any folder."""
         if not dirs:
             raise ConfigError("log.dirs names no folder")
         self.dirs = tuple(dirs)
@@ -74,6 +75,7 @@ class LogManager:
         self._policy_for = policy_for
         self._report = report
         self._entropy = entropy
+        self._may_end_early = may_end_early
         self._producer_expiration_ms = producer_expiration_ms
         self._periods = (
             (retention_check_ms, self.retain),
@@ -84,6 +86,14 @@ class LogManager:
         )
         self._folders = [DataFolder(log_dir, report) for log_dir in dirs]
         self._homes: dict[TopicPartition, DataFolder] = {}
+        self._retaining = Retaining(
+            self._homes,
+            clock=clock,
+            scheduler=scheduler,
+            policy_for=policy_for,
+            report=report,
+            closed=lambda: self._closed,
+        )
         self._unopened: dict[TopicPartition, DataFolder] = {}
         self._ownership = Ownership(scheduler, topic_id_of, report)
         self._under_way = 0
@@ -184,6 +194,7 @@ class LogManager:
             recovery_point=folder.recovery_point(partition),
             log_start=folder.log_start(partition),
             sealed=folder.sealed(partition),
+            may_end_early=self._may_end_early,
         )
 
     def _adopt(self, opening: Opening, log: Log | None = None) -> Log:
@@ -398,41 +409,11 @@ class LogManager:
             if log.config.flush_ms != LONG_MAX:
                 self.flush_if_due(log, now_ms)
 
-    # --- retention
+    # --- what goes with time
 
     def retain(self) -> None:
         """Let every log drop the old segments it need not keep."""
-        now_ms = self._clock.now_ms()
-        gone: dict[TopicPartition, Sequence[LogSegment]] = {}
-        for partition, log in self.logs().items():
-            known = self.high_watermark_of(partition) if self.high_watermark_of is not None else None
-            try:
-                if log.policy_name != log.config.deletion_policy:
-                    log.update_config(log.config, self._policy_for(log.config))
-                removed = log.retain(now_ms, known if known is not None else log.readable_end)
-            except (StorageError, ConfigError) as error:
-                self._homes[partition].checked(f"retention of {partition}", error)
-                continue
-            if removed:
-                gone[partition] = removed
-                self._delete_later(partition, removed, log.config.file_delete_delay_ms)
-        for line in telling.retention(gone):
-            self._report(line)
-
-    def _delete_later(self, partition: TopicPartition, removed: Sequence[LogSegment], delay_ms: int) -> None:
-        def delete() -> None:
-            for segment in removed:
-                segment.delete()
-
-        def done(outcome: Outcome[None]) -> None:
-            if outcome.error is not None and partition in self._homes:
-                self._report(f"{partition}: old segments could not be removed: {outcome.error}")
-
-        def due() -> None:
-            if not self._closed:  # what is left over goes at the next start
-                self._scheduler.offload(delete, done)
-
-        self._scheduler.call_later(delay_ms, due)
+        self._retaining.retain(self.high_watermark_of)
 
     def expire_producers(self) -> None:
         """Let every log forget the idempotent producers that have been silent for long."""
@@ -446,6 +427,14 @@ class LogManager:
         """Write recovery points and log starts of every data folder, in the background."""
         for folder in self._folders:
             folder.write_later(self._scheduler, "offsets", folder.checkpoint_contents)
+
+    def checkpoint_of(self, log: Log, then: Callable[[], None]) -> None:
+        """Write the checkpoints of a log's data folder, since what they say of it holds no longer: it was cut. `then`
+        is called when that is durable, or has failed, which is reported; not when the log is no more."""
+        home = self._homes.get(log.topic_partition)
+        if home is not None and not self._closed:
+            contents = lambda: {**home.checkpoint_contents(), **self._high_watermarks(home)}  # noqa: E731
+            home.write_later(self._scheduler, "offsets", contents, then)
 
     def _checkpoint_high_watermarks(self) -> None:
         for folder in self._folders:

@@ -119,6 +119,10 @@ class ProducerLedger:
 
     # --- while the log is open
 
+    def replicated(self, header: BatchHeader, now_ms: int) -> None:
+        """A batch has come from the leader, which has checked it."""
+        _note(self.states, header, now_ms)
+
     def take(self, offset: int) -> None:
         """Take a snapshot: the log ends at `offset`. The next flush makes a file of it."""
         self._pending[offset] = encode_snapshot(self.states)

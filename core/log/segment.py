@@ -1,19 +1,19 @@
 """One segment: a file of record batches with its offset index and time index (facts B3)."""
 
-from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import File, Folder, Region, StorageError
+from ...ports.words import Position
 from ..message.batch_header import HEADER_SIZE, BatchHeader
 from .batch_scan import LOOKUP_CHUNK_BYTES, BadBatch, BatchIterator, scan_batches
 from .config import LONG_MAX, LogConfig
 from .damage import Gap, OffsetsDamaged, walk
 from .format import Admitted
 from .names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from .recent_batches import RecentBatches
 from .segment_files import SegmentFiles
 from .segment_search import search
 from .sparse_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, SparseIndex
@@ -22,9 +22,6 @@ T = TypeVar("T")
 
 NO_TIMESTAMP = -1
 INT_MAX = 2**31 - 1
-
-# Exact places of so many of the newest batches are remembered: readers at the tail need neither index nor disk.
-_RECENT_MIN, _RECENT_MAX = 384, 512
 
 
 class Segment:
@@ -37,9 +34,7 @@ class Segment:
         "_largest",
         "_name",
         "_rebuilt",
-        "_recent_ends",
-        "_recent_floor",
-        "_recent_positions",
+        "_recent",
         "base_offset",
         "bytes_since_entry",
         "created_ms",
@@ -84,9 +79,7 @@ class Segment:
         self._largest: tuple[int, int] | None = None if files.log_bytes else (NO_TIMESTAMP, base_offset)
         self._first_timestamp: int | None = None
         self._rebuilt = False
-        self._recent_floor = base_offset
-        self._recent_ends = array("q")
-        self._recent_positions = array("q")
+        self._recent = RecentBatches()
 
     @classmethod
     def create(
@@ -146,17 +139,19 @@ class Segment:
         assert header is not None
         position = self.file.append(records)
         last_offset = base_offset + header.last_offset_delta
-        ends = self._recent_ends
-        if len(ends) >= _RECENT_MAX:
-            cut = _RECENT_MAX - _RECENT_MIN
-            self._recent_floor = ends[cut - 1]
-            del ends[:cut], self._recent_positions[:cut]
-        elif not ends:
-            self._recent_floor = base_offset
-        ends.append(last_offset + 1)
-        self._recent_positions.append(position)
+        self._recent.add(base_offset, last_offset + 1, position)
         self.next_offset = last_offset + 1
         self._note(position, len(records), last_offset, header.max_timestamp)
+        self.modified_ms = now_ms
+
+    def append_run(self, records: memoryview, headers: Sequence[BatchHeader], *, now_ms: int) -> None:
+        """Write batches that have their offsets, with one call; nothing has changed if it raises `StorageError`."""
+        position = self.file.append(records)
+        for header in headers:
+            self._recent.add(header.base_offset, header.next_offset, position)
+            self._note(position, header.size, header.last_offset, header.max_timestamp)
+            position = Position(position + header.size)
+        self.next_offset = headers[-1].next_offset
         self.modified_ms = now_ms
 
     def _note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
@@ -188,8 +183,7 @@ class Segment:
     def seal(self) -> None:
         """No more batches come: write the indexes, and forget the places of the newest batches."""
         self.write_indexes()
-        self._recent_ends = array("q")
-        self._recent_positions = array("q")
+        self._recent = RecentBatches()
 
     # --- looking up
 
@@ -198,14 +192,8 @@ class Segment:
 
         Raises `StorageError`, and `ApiError` CORRUPT_MESSAGE when the segment itself is damaged.
         """
-        ends = self._recent_ends
-        if ends and offset >= self._recent_floor:
-            index = bisect_right(ends, offset)
-            if index == len(ends):
-                return None
-            positions = self._recent_positions
-            position = positions[index]
-            return position, (positions[index + 1] if index + 1 < len(positions) else self.size) - position
+        if self._recent.knows(offset):
+            return self._recent.locate(offset, self.size)
         for gap in self.gaps:
             if gap.first_offset <= offset < gap.next_offset:
                 raise OffsetsDamaged(self.path, gap)
@@ -412,14 +400,15 @@ class Segment:
         if entry is not None and not 0 <= start <= self.size - HEADER_SIZE:
             raise IndexDamaged(f"it points to position {start} of {self.size}")
         next_offset = self.base_offset
-        for position, header in scan_batches(self.file, start, self.size):
-            if position == start and entry is not None:
-                if header.base_offset > self.base_offset + entry[0]:
-                    raise IndexDamaged(
-                        f"its entry for {self.base_offset + entry[0]} points to a batch at {header.base_offset}"
-                    )
-            elif header.base_offset != next_offset:
-                raise BadBatch(position, f"base offset {header.base_offset} where {next_offset} is expected")
+        expected = None if entry is not None else self.base_offset
+        for item in walk(self.file, start, self.size, expected=expected):
+            if isinstance(item, Gap):
+                raise BadBatch(item.position, item.reason)
+            position, header = item
+            if position == start and entry is not None and header.base_offset > self.base_offset + entry[0]:
+                raise IndexDamaged(
+                    f"its entry for {self.base_offset + entry[0]} points to a batch at {header.base_offset}"
+                )
             self._check_offsets(position, header)
             next_offset = header.next_offset
             if header.max_timestamp > largest[0]:
@@ -431,8 +420,7 @@ class Segment:
 
     def forget(self) -> None:
         """Drop what is remembered about batches."""
-        self._recent_ends = array("q")
-        self._recent_positions = array("q")
+        self._recent = RecentBatches()
         self._first_timestamp = None
         self._largest = None
 

@@ -1,0 +1,44 @@
+"""Where the newest batches of a segment lie exactly: readers at its end need neither index nor disk."""
+
+from array import array
+from bisect import bisect_right
+
+_MIN, _MAX = 384, 512
+"""So many are remembered; beyond, the oldest are forgotten together."""
+
+
+class RecentBatches:
+    """Owner thread only."""
+
+    __slots__ = ("_ends", "_floor", "_positions")
+
+    def __init__(self) -> None:
+        self._floor = 0
+        self._ends = array("q")
+        self._positions = array("q")
+
+    def add(self, base_offset: int, next_offset: int, position: int) -> None:
+        """A batch has come to the end of the segment."""
+        ends = self._ends
+        if len(ends) >= _MAX:
+            cut = _MAX - _MIN
+            self._floor = ends[cut - 1]
+            del ends[:cut], self._positions[:cut]
+        elif not ends:
+            self._floor = base_offset
+        ends.append(next_offset)
+        self._positions.append(position)
+
+    def knows(self, offset: int) -> bool:
+        """True if `locate` can tell."""
+        return bool(self._ends) and offset >= self._floor
+
+    def locate(self, offset: int, size: int) -> tuple[int, int] | None:
+        """(position, size) of the first batch that ends above `offset`; None when all end below. `size`: of the
+        segment."""
+        index = bisect_right(self._ends, offset)
+        positions = self._positions
+        if index == len(positions):
+            return None
+        position = positions[index]
+        return position, (positions[index + 1] if index + 1 < len(positions) else size) - position

@@ -26,6 +26,7 @@ from .wire import Reader, Writer
 
 FLEXIBLE = 12
 ZSTD = 10
+FROM_FOLLOWERS = 11
 WITH_IDS = 13
 WITH_REPLICA_STATE = 15
 WITH_NODES = 16
@@ -92,6 +93,7 @@ class FetchRequest:
             replica_epoch=replica_epoch,
             rack_id=rack_id,
             allows_zstd=version >= ZSTD,
+            allows_follower=version >= FROM_FOLLOWERS,
         )
 
     def _read_partitions(self, reader: Reader, version: int) -> list[FetchPartition]:

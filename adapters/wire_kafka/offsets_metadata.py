@@ -13,6 +13,7 @@ from ...ports.broker_api import (
     TopicMetadata,
 )
 from ...ports.broker_api.metadata import NO_TOPIC_ID
+from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
 from .api import Api
 from .kept import Kept
@@ -35,6 +36,17 @@ from .wire import Reader, Writer
 
 def _least_list_offsets(request: ListOffsets) -> int:
     return 7 if any(part.timestamp == MAX_TIMESTAMP for part in request.partitions) else 1
+
+
+class _OffsetError:
+    """Clients of before version 5 do not know OFFSET_NOT_AVAILABLE; what they know makes them try again as well."""
+
+    def read(self, reader: Reader, version: int) -> ErrorCode:
+        return ERROR.read(reader, version)
+
+    def write(self, writer: Writer, version: int, value: ErrorCode) -> None:
+        too_new = version < 5 and value is ErrorCode.OFFSET_NOT_AVAILABLE
+        ERROR.write(writer, version, ErrorCode.LEADER_NOT_AVAILABLE if too_new else value)
 
 
 LIST_OFFSETS = Api(
@@ -64,7 +76,7 @@ LIST_OFFSETS = Api(
             ByTopic(
                 ListOffsetsResultPartition,
                 Field("partition", I32),
-                Field("error", ERROR),
+                Field("error", _OffsetError()),
                 Field("timestamp", I64),
                 Field("offset", I64),
                 Field("leader_epoch", I32, since=4),

@@ -2,6 +2,7 @@
 
 from ...ports.broker_api import Caller, EpochEnd, EpochQuestion, OffsetForLeaderEpoch, OffsetForLeaderEpochResult, Reply
 from ...ports.errors import ApiError
+from .replica_ids import refused_replica
 from .state import BrokerState
 
 
@@ -11,7 +12,11 @@ class EpochService:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
 
-    def find(self, request: OffsetForLeaderEpoch, _caller: Caller, reply: Reply[OffsetForLeaderEpochResult]) -> None:
+    def find(self, request: OffsetForLeaderEpoch, caller: Caller, reply: Reply[OffsetForLeaderEpochResult]) -> None:
+        refused = refused_replica(request, caller, self._state.endpoints)
+        if refused is not None:
+            reply(refused)
+            return
         reply(OffsetForLeaderEpochResult(partitions=[self._find(asked) for asked in request.partitions]))
 
     def _find(self, asked: EpochQuestion) -> EpochEnd:

@@ -10,6 +10,8 @@ from ...ports.broker_api import Caller, Fetch, FetchPartition, FetchResult, Fetc
 from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from .leaders import Leaders
+from .replica_ids import refused_replica
 from .state import BrokerState
 
 _UNCOMMITTED = FetchIsolation.HIGH_WATERMARK
@@ -18,14 +20,19 @@ _ISOLATION = {0: _UNCOMMITTED, 1: FetchIsolation.TXN_COMMITTED}
 
 
 class FetchService:
-    """Asks the replicas for what consumers want. Every reader is taken for a consumer."""
+    """Asks the replicas for what consumers want."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
+        self._leaders = Leaders(state)
         self._read = state.replicas.read
         self._max_bytes = state.settings.static.fetch_max_bytes
 
     def handle(self, request: Fetch, caller: Caller, reply: Reply[FetchResult]) -> None:
+        refused = refused_replica(request, caller, self._state.endpoints)
+        if refused is not None:
+            reply(refused)
+            return
         max_bytes = min(request.max_bytes, self._max_bytes)
         entries = request.partitions
         by_id = any(_goes_by_id(entry) for entry in entries)
@@ -37,7 +44,8 @@ class FetchService:
             if isinstance(results, ApiError):
                 reply(results)
                 return
-            reply(FetchResult(partitions=[_told_by_id(result) for result in results] if by_id else results))
+            told, nodes = self._leaders.told(results, caller)
+            reply(FetchResult(partitions=[_told_by_id(each) for each in told] if by_id else told, nodes=nodes))
 
         self._read(
             entries,

@@ -19,6 +19,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError
 from ...ports.words import TopicPartition
+from .replica_ids import refused_replica
 from .state import BrokerState
 
 _EARLIEST_LOCAL = -4
@@ -32,6 +33,10 @@ class ListOffsetsService:
         self._state = state
 
     def handle(self, request: ListOffsets, caller: Caller, reply: Reply[ListOffsetsResult]) -> None:
+        refused = refused_replica(request, caller, self._state.endpoints)
+        if refused is not None:
+            reply(refused)
+            return
         self._state.answer_in_steps("ListOffsets", self._look_up_all(request), caller, reply)
 
     def _look_up_all(self, request: ListOffsets) -> Steps[ListOffsetsResult]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ...ports.broker_api import Caller, Origin, Produce, ProduceResult, ProduceResultPartition, Reply
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from .leaders import Leaders
 from .state import BrokerState
 
 _ACKS = frozenset((-1, 0, 1))
@@ -16,6 +17,7 @@ class ProduceService:
 
     def __init__(self, state: BrokerState) -> None:
         self._append = state.replicas.append
+        self._leaders = Leaders(state)
 
     def handle(self, request: Produce, caller: Caller, reply: Reply[ProduceResult]) -> None:
         refused = _refusal(request)
@@ -27,7 +29,11 @@ class ProduceService:
             return
 
         def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:
-            reply(results if isinstance(results, ApiError) else ProduceResult(partitions=results))
+            if isinstance(results, ApiError):
+                reply(results)
+                return
+            told, nodes = self._leaders.told(results, caller)
+            reply(ProduceResult(partitions=told, nodes=nodes))
 
         self._append(
             request.partitions,

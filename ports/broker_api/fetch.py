@@ -49,6 +49,8 @@ class Fetch(Request["FetchResult"]):
     rack_id: str = ""
     allows_zstd: bool = True
     """False when the client's version predates zstd (Fetch < 10): zstd batches are then answered with error 76."""
+    allows_follower: bool = True
+    """False when the client's version predates reading from followers (Fetch < 11): only leaders answer then."""
 
 
 def region_bytes(records: Buffer | Region) -> str:

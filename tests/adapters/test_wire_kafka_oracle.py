@@ -169,3 +169,13 @@ def test_an_unknown_error_code_is_an_unknown_error() -> None:
     content[at : at + 2] = b"\x30\x39"
     result = api.result.read(api.reader(1, memoryview(content), 0, 1000), 1)
     assert result.partitions[0].error is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
+)
+def test_an_offset_that_is_not_available_is_told_as_clients_know_it(version: int, told: ErrorCode) -> None:
+    api = BY_KEY[2]
+    content = _encoded(api, version, api.result, SAMPLES[2].result)
+    read = api.result.read(api.reader(version, memoryview(content), 0, 1000), version)
+    assert read.partitions[1].error is told

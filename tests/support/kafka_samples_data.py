@@ -111,51 +111,65 @@ PRODUCE = Sample(
     },
 )
 
-LIST_OFFSETS = Sample(
-    ListOffsets(
-        partitions=[
-            ListOffsetsPartition(topic="clicks", partition=1, timestamp=1_700_000_000_000, current_leader_epoch=3),
-            ListOffsetsPartition(topic="views", partition=2, timestamp=-2),
-        ],
-        isolation_level=1,
-        replica_id=-1,
-    ),
-    {
-        "replica_id": -1,
-        "isolation_level": 1,
-        "topics": [
-            {
-                "name": "clicks",
-                "partitions": [{"partition_index": 1, "current_leader_epoch": 3, "timestamp": 1_700_000_000_000}],
-            },
-            {"name": "views", "partitions": [{"partition_index": 2, "current_leader_epoch": -1, "timestamp": -2}]},
-        ],
-    },
-    ListOffsetsResult(
-        partitions=[
-            ListOffsetsResultPartition(topic="clicks", partition=1, timestamp=21, offset=22, leader_epoch=23),
-            ListOffsetsResultPartition(topic="views", partition=2, error=ErrorCode.OFFSET_NOT_AVAILABLE),
-        ],
-        throttle_ms=24,
-    ),
-    {
-        "throttle_time": 24,
-        "topics": [
-            {
-                "name": "clicks",
-                "partitions": [
-                    {"partition_index": 1, "error_code": 0, "timestamp": 21, "offset": 22, "leader_epoch": 23}
-                ],
-            },
-            {
-                "name": "views",
-                "partitions": [
-                    {"partition_index": 2, "error_code": 78, "timestamp": -1, "offset": -1, "leader_epoch": -1}
-                ],
-            },
-        ],
-    },
-)
+
+def _list_offsets(not_available: ErrorCode, older: Sample | None = None) -> Sample:
+    return Sample(
+        ListOffsets(
+            partitions=[
+                ListOffsetsPartition(topic="clicks", partition=1, timestamp=1_700_000_000_000, current_leader_epoch=3),
+                ListOffsetsPartition(topic="views", partition=2, timestamp=-2),
+            ],
+            isolation_level=1,
+            replica_id=-1,
+        ),
+        {
+            "replica_id": -1,
+            "isolation_level": 1,
+            "topics": [
+                {
+                    "name": "clicks",
+                    "partitions": [{"partition_index": 1, "current_leader_epoch": 3, "timestamp": 1_700_000_000_000}],
+                },
+                {"name": "views", "partitions": [{"partition_index": 2, "current_leader_epoch": -1, "timestamp": -2}]},
+            ],
+        },
+        ListOffsetsResult(
+            partitions=[
+                ListOffsetsResultPartition(topic="clicks", partition=1, timestamp=21, offset=22, leader_epoch=23),
+                ListOffsetsResultPartition(topic="views", partition=2, error=not_available),
+            ],
+            throttle_ms=24,
+        ),
+        {
+            "throttle_time": 24,
+            "topics": [
+                {
+                    "name": "clicks",
+                    "partitions": [
+                        {"partition_index": 1, "error_code": 0, "timestamp": 21, "offset": 22, "leader_epoch": 23}
+                    ],
+                },
+                {
+                    "name": "views",
+                    "partitions": [
+                        {
+                            "partition_index": 2,
+                            "error_code": int(not_available),
+                            "timestamp": -1,
+                            "offset": -1,
+                            "leader_epoch": -1,
+                        }
+                    ],
+                },
+            ],
+        },
+        older=older,
+        older_until=4,
+    )
+
+
+LIST_OFFSETS = _list_offsets(ErrorCode.OFFSET_NOT_AVAILABLE, _list_offsets(ErrorCode.LEADER_NOT_AVAILABLE))
+"""Before version 5, clients do not know that error."""
 
 METADATA = Sample(
     Metadata(topics=["clicks", "views"], include_topic_authorized_operations=True),

@@ -1,0 +1,78 @@
+"""Who asks the wrong broker is told the right one, and where it is."""
+
+import pytest
+from attrs import evolve
+from support.simulated_broker import HERE, SimulatedBroker, fetch, produce
+
+from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged
+from barnabas.core.cluster.topics import BrokerRegistration
+from barnabas.ports.broker_api import BrokerNode, CurrentLeader, Fetch, FetchPartition
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.words import TopicPartition
+
+OTHER = BrokerRegistration(broker_id=2, endpoints=("kafka://other:9092",), rack="r2")
+
+
+@pytest.fixture
+def broker() -> SimulatedBroker:
+    simulated = SimulatedBroker()
+    simulated.create("t", 2)
+    return simulated
+
+
+def _lead(broker: SimulatedBroker, leader: int, epoch: int, *, alive: bool = True) -> None:
+    """The image says so of partition 0; the partition itself leads no more unless it is this broker."""
+    state = broker.node.state
+    own = state.image.brokers[state.node_id]
+    state.registry.apply(BrokersChanged(brokers={1: own, 2: OTHER} if alive else {1: own}))
+    topic = state.image.topic("t")
+    now = evolve(state.image.state(TopicPartition("t", 0)), leader=leader, leader_epoch=epoch, partition_epoch=1)
+    state.registry.apply(StatesChanged(topic="t", topic_id=topic.topic_id, states={0: now}, version=1))
+    partition = state.replicas.partitions["t", 0]
+    partition.leader, partition.leader_epoch = leader, epoch
+
+
+def test_a_producer(broker: SimulatedBroker) -> None:
+    _lead(broker, 2, 5)
+    result = broker.ask(produce("t", b"x"))
+    (part,) = result.partitions
+    assert (part.error, part.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, CurrentLeader(2, 5))
+    assert result.nodes == [BrokerNode(node_id=2, host="other", port=9092, rack="r2")]
+
+
+def test_a_consumer_by_name_and_by_id(broker: SimulatedBroker) -> None:
+    _lead(broker, 2, 5)
+    topic_id = broker.node.state.image.topic("t").topic_id
+    by_id = Fetch(partitions=[FetchPartition("", number, 0, 1000, topic_id=topic_id) for number in (1, 0)])
+    for asked, index in ((fetch("t"), 0), (by_id, 1)):
+        result = broker.ask(asked)
+        part = result.partitions[index]
+        assert (part.error, part.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, CurrentLeader(2, 5))
+        assert [node.node_id for node in result.nodes] == [2]
+    assert result.partitions[0].current_leader is None
+
+
+def test_who_is_behind_is_told_the_epoch(broker: SimulatedBroker) -> None:
+    _lead(broker, 1, 5)
+    asked = Fetch(partitions=[FetchPartition("t", 0, 0, 1000, current_leader_epoch=4)])
+    result = broker.ask(asked)
+    assert result.partitions[0].error is ErrorCode.FENCED_LEADER_EPOCH
+    assert result.partitions[0].current_leader == CurrentLeader(1, 5)
+    assert [node.node_id for node in result.nodes] == [1]
+
+
+def test_nobody_is_told_where_nobody_leads_or_only_an_old_image_says_so(broker: SimulatedBroker) -> None:
+    _lead(broker, -1, 5)
+    result = broker.ask(produce("t", b"x"))
+    assert (result.partitions[0].current_leader, list(result.nodes)) == (None, [])
+    _lead(broker, 1, 6)
+    broker.node.state.replicas.partitions["t", 0].leader = -1
+    result = broker.ask(produce("t", b"x"))
+    assert result.partitions[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (result.partitions[0].current_leader, list(result.nodes)) == (None, [])
+
+
+def test_a_leader_that_does_not_live_has_no_address(broker: SimulatedBroker) -> None:
+    _lead(broker, 2, 5, alive=False)
+    result = broker.ask(produce("t", b"x"), HERE)
+    assert (result.partitions[0].current_leader, list(result.nodes)) == (CurrentLeader(2, 5), [])

@@ -1,0 +1,67 @@
+"""Who calls itself a replica is one only where brokers come in."""
+
+from typing import Any
+
+import pytest
+from support.simulated_broker import SimulatedBroker
+
+from barnabas.ports.broker_api import (
+    LATEST,
+    Caller,
+    EpochQuestion,
+    Fetch,
+    FetchPartition,
+    ListOffsets,
+    ListOffsetsPartition,
+    OffsetForLeaderEpoch,
+    Origin,
+    Request,
+)
+from barnabas.ports.error_codes import ErrorCode
+
+LISTENERS = "INTERNAL://broker:9092,EXTERNAL://broker:9093"
+INSIDE = Caller(listener="kafka://broker:9092", connection=1)
+OUTSIDE = Caller(listener="kafka://broker:9093", connection=1)
+REFUSED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def _asking(replica_id: int) -> list[Request[Any]]:
+    return [
+        Fetch(partitions=[FetchPartition("t", 0, 0, 1000)], max_wait_ms=0, replica_id=replica_id),
+        ListOffsets(partitions=[ListOffsetsPartition(topic="t", partition=0, timestamp=LATEST)], replica_id=replica_id),
+        OffsetForLeaderEpoch(partitions=[EpochQuestion(topic="t", partition=0, leader_epoch=0)], replica_id=replica_id),
+    ]
+
+
+@pytest.fixture(params=["INTERNAL", "EXTERNAL"])
+def broker(request: pytest.FixtureRequest) -> SimulatedBroker:
+    broker = SimulatedBroker(
+        **{
+            "listeners": LISTENERS,
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+            "inter.broker.listener.name": request.param,
+        }
+    )
+    broker.create("t")
+    return broker
+
+
+def _errors(broker: SimulatedBroker, replica_id: int, caller: Caller) -> list[ErrorCode]:
+    errors = []
+    for request in _asking(replica_id):
+        result: Any = broker.ask(request, caller)
+        errors += [part.error for part in result.partitions]
+    return errors
+
+
+def test_only_on_the_listener_for_brokers(broker: SimulatedBroker) -> None:
+    inside, outside = INSIDE, OUTSIDE
+    if broker.node.state.settings.static.inter_broker_listener_name == "EXTERNAL":
+        inside, outside = outside, inside
+    for stranger in (outside, Caller(connection=1), Caller(listener="kafka://elsewhere:9092")):
+        assert _errors(broker, 2, stranger) == [REFUSED] * 3
+        assert _errors(broker, 0, stranger) == [REFUSED] * 3
+        for consumer in (-1, -2, -7):
+            assert _errors(broker, consumer, stranger) == [ErrorCode.NONE] * 3
+    for known in (inside, Caller(origin=Origin.BROKER)):
+        assert REFUSED not in _errors(broker, 2, known)

@@ -18,6 +18,10 @@ class RunnableScheduler(Scheduler, Protocol):
         """End `run`. Callable from any thread; twice is harmless."""
         ...
 
+    def abandon(self) -> None:
+        """End `run` and do nothing more: as the death of the process would. Callable from any thread."""
+        ...
+
 
 class ReactorThread:
     """Runs `prepare` and then the reactor, in a background thread."""

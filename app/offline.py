@@ -8,8 +8,9 @@ from ..ports.coordination import Coordination
 from ..ports.errors import ConfigError
 from ..ports.report import Report
 from ..ports.storage import LogDir
-from .compose.broker import KeptInMemory, open_log_dirs_of
+from .compose.broker import open_log_dirs_of
 from .compose.coordination import COORDINATION_FILE, REMOTE_COORDINATION, configured_coordination
+from .compose.memory import KeptInMemory
 from .config import BrokerConfig
 
 

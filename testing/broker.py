@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
@@ -14,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from ..app.broker.broker import Broker
-from ..app.compose.broker import KeptInMemory, outside_of
+from ..app.compose.broker import outside_of
+from ..app.compose.memory import KeptInMemory
 from ..app.config import BrokerConfig
 from ..core.message.message import Message
 from ..ports.broker_api import (
@@ -34,6 +33,8 @@ from ..ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from .clock import JumpingClock, JumpingScheduler
 from .faults import Faults
 from .faulty_api import FaultyApi, faulty_servers
+from .own_clients import PATIENCE_S, KeptProducer, admin_of, consumer_of, producer_of, text_of
+from .ports import reserved
 from .produced import assert_produced, read_all
 from .running import started, stopped
 
@@ -63,7 +64,6 @@ TEST_DEFAULTS: Mapping[str, object] = {
 """What differs from a broker in production: nothing waits for members that may come, sessions may be short, and expired
 messages go at once."""
 
-_PATIENCE_S = 20.0
 _numbers = count(1)
 
 
@@ -107,8 +107,7 @@ class TestBroker:
         """What goes wrong on demand."""
         self._scheduler: JumpingScheduler | None = None
         self._servers: list[Server] = []
-        self._clients = ExitStack()
-        self._producer: Producer | None = None
+        self._producer = KeptProducer()
         self._broker = self._made()
         self._is_running = False
 
@@ -119,7 +118,7 @@ class TestBroker:
         if self._is_running:
             return self
         if not self._broker.listeners:
-            self._listeners = tuple(_reserved(listener, self._ports) for listener in self._listeners)
+            self._listeners = tuple(reserved(listener, self._ports) for listener in self._listeners)
         self._broker = self._made()
         self._broker.start()
         self._listeners = tuple(self._broker.listeners)
@@ -133,8 +132,7 @@ class TestBroker:
             return
         self._is_running = False
         stopped(self)
-        self._clients.close()
-        self._producer = None
+        self._producer.close()
         self._broker.close()
         self._servers.clear()
         self._scheduler = None
@@ -180,6 +178,11 @@ class TestBroker:
     def config(self) -> BrokerConfig:
         """What it is configured with."""
         return self._broker.config
+
+    @property
+    def source(self) -> Broker:
+        """What its messages are read from."""
+        return self._broker
 
     @property
     def inner(self) -> Broker:
@@ -255,7 +258,7 @@ class TestBroker:
     ) -> str:
         """Make a topic; returns its name (None: a new one). Raises `ApiError`."""
         chosen = name or f"topic-{next(_numbers)}"
-        texts = {key: _text(value) for key, value in (configs or {}).items()}
+        texts = {key: text_of(value) for key, value in (configs or {}).items()}
         made = self.ask(CreateTopics(topics=[NewTopic(name=chosen, partitions=partitions, configs=texts)])).topics[0]
         if made.error is not ErrorCode.NONE:
             raise ApiError(made.error, made.error_message or chosen)
@@ -270,9 +273,7 @@ class TestBroker:
     def produce(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> list[Delivery]:
         """Produce messages and wait for their delivery: a `Message`, a value, or (key, value); a str means UTF-8, a
         dict or list JSON. Raises why one was not delivered."""
-        producer = self._own_producer()
-        handles = [producer.send(topic, _message(each), partition=partition) for each in messages]
-        return [handle.result(_PATIENCE_S) for handle in handles]
+        return self._producer.produce(self._started(), topic, messages, partition)
 
     def produced(self, topic: str, *, partition: int | None = None) -> list[Message]:
         """The messages that a topic holds, by partition and offset; none if there is no such topic."""
@@ -288,21 +289,15 @@ class TestBroker:
 
     def producer(self, **settings: Any) -> Producer:
         """A `Producer` of this broker; the caller closes it."""
-        from ..app.clients.producer import Producer
-
-        return Producer(self.bootstrap, **{"linger_ms": 0, "retry_backoff_ms": 10, **settings})
+        return producer_of(self.bootstrap, **settings)
 
     def consumer(self, **settings: Any) -> Consumer:
         """A `Consumer` of this broker that begins with the earliest messages; the caller closes it."""
-        from ..app.clients.consumer import Consumer
-
-        return Consumer(self.bootstrap, **{"auto_offset_reset": "earliest", "retry_backoff_ms": 10, **settings})
+        return consumer_of(self.bootstrap, **settings)
 
     def admin(self, **settings: Any) -> Admin:
         """An `Admin` of this broker; the caller closes it."""
-        from ..app.clients.admin import Admin
-
-        return Admin(self.bootstrap, **{"retry_backoff_ms": 10, **settings})
+        return admin_of(self.bootstrap, **settings)
 
     # --- what happens on demand
 
@@ -382,13 +377,6 @@ class TestBroker:
             with suppress(ClosedError):
                 scheduler.call_soon(callback)
 
-    def _own_producer(self) -> Producer:
-        if self._producer is None:
-            from ..app.clients.producer import Producer
-
-            self._producer = self._clients.enter_context(Producer(self._started(), linger_ms=0))
-        return self._producer
-
 
 class _Answer(Future[ResultT | BarnabasError]):
     """What the broker's thread comes to, for the caller's."""
@@ -398,51 +386,7 @@ class _Answer(Future[ResultT | BarnabasError]):
 
     def get(self) -> ResultT:
         """Raises the `BarnabasError` for which there is no result."""
-        result = self.result(_PATIENCE_S)
+        result = self.result(PATIENCE_S)
         if isinstance(result, BarnabasError):
             raise result
         return result
-
-
-def _reserved(listener: str, keep: ExitStack) -> str:
-    """The listener with a port that stays ours while the broker is stopped, where the system can do that.
-
-    A bound socket that does not listen keeps its port from everybody but those who set SO_REUSEADDR as well; Linux then
-    lets one of them listen there.
-    """
-    scheme, _, address = listener.partition("://")
-    host, _, port = address.rpartition(":")
-    if port != "0" or not sys.platform.startswith("linux") or ":" in host:
-        return listener
-    holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind((host, 0))
-    except OSError:
-        holder.close()
-        return listener
-    keep.callback(holder.close)
-    return f"{scheme}://{host}:{holder.getsockname()[1]}"
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _message(given: Any) -> Message:
-    if isinstance(given, Message):
-        return given
-    if isinstance(given, tuple):
-        key, value = given
-        return Message(_bytes(value), _bytes(key))
-    return Message(_bytes(given))
-
-
-def _bytes(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    import json
-
-    return json.dumps(value).encode()

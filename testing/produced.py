@@ -42,7 +42,7 @@ def assert_produced(
     where:        look only at the messages for which this is true.
     partition:    look only at this partition.
     timeout:      seconds to wait.
-    broker:       a `TestBroker`, or the address of any Kafka broker; None: the one test broker that runs.
+    broker:       a `TestBroker`, a `TestCluster`, or the address of any Kafka broker; None: the one of them that runs.
 
     Reads from the beginning, past the faults that a test broker has been given.
     """
@@ -175,4 +175,4 @@ class _Reader:
 def _source(broker: RunningBroker | str | None) -> object:
     if isinstance(broker, str):
         return broker
-    return (broker or running_broker()).inner
+    return (broker or running_broker()).source

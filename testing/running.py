@@ -1,16 +1,17 @@
-"""The test brokers that run in this process."""
+"""The test brokers and clusters that run in this process."""
 
 from typing import Protocol
 
-from ..app.broker.broker import Broker
 from ..ports.errors import ConfigError
 
 
 class RunningBroker(Protocol):
-    """A `TestBroker`, as far as its messages can be read."""
+    """A `TestBroker` or `TestCluster`, as far as its messages can be read."""
 
     @property
-    def inner(self) -> Broker: ...
+    def source(self) -> object:
+        """What a client is given to read from it: the broker itself, or an address."""
+        ...
 
 
 _running: list[RunningBroker] = []

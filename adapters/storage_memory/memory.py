@@ -36,6 +36,16 @@ class MemoryDisk:
             files = [self.root, *self.folders.values()]
             return sum(len(content.data) for folder in files for content in folder.values())
 
+    def after_crash(self, *, power_cut: bool = False) -> "MemoryDisk":
+        """What a broker that died without a word has left, as a disk of its own: whoever still writes to this one does
+        it in vain. With `power_cut`, what was appended and not flushed is lost; else all has reached the disk."""
+        with self.lock:
+            left = MemoryDisk(capacity=self.capacity, now_ms=self.now_ms)
+            left.read_only = self.read_only
+            left.root = _after_crash(self.root, power_cut)
+            left.folders = {name: _after_crash(files, power_cut) for name, files in self.folders.items()}
+            return left
+
     def check_write(self, added: int, what: str) -> None:
         """Raises `StorageReadOnly`, or `StorageFull` when `added` more bytes do not fit."""
         if self.read_only:
@@ -47,11 +57,20 @@ class MemoryDisk:
 class _Content:
     """The bytes of a file, by whatever name it goes."""
 
-    __slots__ = ("data", "modified_ms")
+    __slots__ = ("data", "flushed", "modified_ms")
 
     def __init__(self, data: bytearray, modified_ms: int) -> None:
         self.data = data
+        self.flushed = len(data)
+        """So many of the bytes outlive a power cut."""
         self.modified_ms = modified_ms
+
+
+def _after_crash(files: Mapping[str, _Content], power_cut: bool) -> dict[str, _Content]:
+    return {
+        name: _Content(content.data[: content.flushed if power_cut else None], content.modified_ms)
+        for name, content in files.items()
+    }
 
 
 class MemoryRegion:
@@ -132,6 +151,8 @@ class MemoryFile:
 
     def flush(self) -> None:
         self._check_open()
+        with self._disk.lock:
+            self._content.flushed = len(self._content.data)
 
     def truncate(self, size: int) -> None:
         self._check_open()
@@ -140,6 +161,7 @@ class MemoryFile:
         with self._disk.lock:
             self._disk.check_write(0, self._name)
             del self._content.data[size:]
+            self._content.flushed = min(self._content.flushed, size)
             self._content.modified_ms = self._disk.now_ms()
 
     def close(self) -> None:

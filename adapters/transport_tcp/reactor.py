@@ -27,6 +27,10 @@ _LAST_TURNS_MAX = 1000
 """Callbacks that go on adding callbacks while the reactor stops are cut off after so many turns."""
 
 
+class _Abandoned(BaseException):
+    """Ends `run` from within a callback; nobody else catches it."""
+
+
 class Reactor:
     """Fulfils `Scheduler`, and tells sockets when they are readable or writable.
 
@@ -46,7 +50,7 @@ class Reactor:
         self._executor: Executor | None = None
         self._offloaded = 0
         self._sleeping = False
-        self._running = self._stopping = self._closed = False
+        self._running = self._stopping = self._abandoned = self._closed = False
         self._state_lock = threading.RLock()  # re-entrant: a signal handler may call `stop`
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
@@ -145,6 +149,8 @@ class Reactor:
         try:
             while not self._stopping:
                 self.turn()
+        except _Abandoned:
+            self._abandoned = True
         finally:
             sys.setswitchinterval(interval_before)
             self._finish()
@@ -163,6 +169,16 @@ class Reactor:
             else:
                 self._running = True
                 self._finish()
+
+    def abandon(self) -> None:
+        """End `run` as the death of the process would: after the present callback sockets are closed, and nothing that
+        waits is done any more. Callable from any thread; twice is harmless."""
+        self._ready.appendleft(self._die)
+        self._wake()
+
+    def _die(self) -> None:
+        if not self._stopping:
+            raise _Abandoned
 
     def at_stop(self, callback: Callback) -> None:
         """Run `callback` when the reactor stops, before its last turns: to close what watches sockets."""
@@ -230,18 +246,22 @@ class Reactor:
             self._report(f"a callback raised {one_line(error)}")
 
     def _finish(self) -> None:
+        if self._abandoned:
+            self._at_turn_end.clear()
         self._end_turn()
         for callback in self._at_stop:
             self._guard(callback)
         self._timers.clear()
         turns = 0
-        while self._offloaded or (self._ready and turns < _LAST_TURNS_MAX):
+        while not self._abandoned and (self._offloaded or (self._ready and turns < _LAST_TURNS_MAX)):
             self._turn(0.0 if self._ready else None)
             self._run_ready()
             turns += 1
         if self._executor is not None:
-            self._executor.shutdown()
+            self._executor.shutdown(cancel_futures=self._abandoned)
         self._closed = True
+        if self._abandoned:
+            self._ready.clear()
         self._run_ready()
         self._selector.close()
         self._wake_in.close()

@@ -125,6 +125,17 @@ class Broker:
         if not thread.owns_caller():
             thread.join()
 
+    def abandon(self) -> None:
+        """Let it end as if its process had died: nothing is answered, flushed or told to anybody any more, and its
+        session is left to time out. For tests of what happens then. Twice is harmless."""
+        atexit.unregister(self.close)
+        thread = self._thread
+        if thread is None:
+            return
+        thread.reactor.abandon()
+        if not thread.owns_caller():
+            thread.join()
+
     def __enter__(self) -> Broker:
         return self.start()
 

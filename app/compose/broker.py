@@ -89,27 +89,6 @@ def outside_of(
     )
 
 
-class KeptInMemory:
-    """Log folders and a coordination tree in memory, for a broker that is stopped and started again."""
-
-    def __init__(self, report: Report = log_report) -> None:
-        from ...adapters.coord_memory import MemoryTree
-        from ...adapters.storage_memory import MemoryDisk
-
-        self._disk = MemoryDisk()
-        self._tree = MemoryTree(report=report)
-
-    def open_log_dirs(self) -> Sequence[LogDir]:
-        """The one folder; locked while it is open."""
-        from ...adapters.storage_memory import MemoryLogDir
-
-        return [MemoryLogDir(self._disk)]
-
-    def open_coordination(self) -> Coordination:
-        """A new session."""
-        return self._tree.session()
-
-
 def kafka_apis() -> dict[int, type[Request[Any]]]:
     """The APIs that a broker answers over the Kafka protocol: key → type of the request."""
     from ...adapters.wire_kafka.table import BY_KEY

@@ -95,6 +95,26 @@ def test_work_under_way_is_finished_before_it_stops() -> None:
     assert [outcome.get() for outcome in done] == [True, True, True]
 
 
+def test_nothing_that_waits_is_done_once_it_was_abandoned() -> None:
+    reports: list[str] = []
+    reactor = Reactor(reports.append, workers=1)
+    go = threading.Event()
+    seen: list[str] = []
+    reactor.at_stop(go.set)
+    reactor.at_stop(lambda: reactor.call_soon(lambda: seen.append("asked at the stop")))
+    reactor.call_soon(lambda: seen.append("before"))
+    reactor.call_soon(lambda: reactor.offload(lambda: go.wait(10), lambda _outcome: seen.append("worked")))
+    reactor.call_soon(reactor.abandon)
+    reactor.call_soon(lambda: seen.append("after"))
+    reactor.call_later(1, lambda: seen.append("timer"))
+    reactor.run()
+    reactor.abandon()
+    assert seen == ["before"]
+    assert reports == []
+    with pytest.raises(ClosedError):
+        reactor.call_soon(lambda: None)
+
+
 def test_what_callbacks_ask_for_while_it_stops_still_runs() -> None:
     reactor = Reactor()
     seen: list[str] = []

@@ -66,3 +66,25 @@ def test_times_come_from_the_disk() -> None:
     now = 7
     file.append(b"x")
     assert folder.files()["a"].modified_ms == 7
+
+
+def test_what_a_crash_leaves() -> None:
+    disk = MemoryDisk()
+    folder = MemoryLogDir(disk).folder("t-0")
+    file = folder.open("a.log")
+    file.append(b"flushed")
+    file.flush()
+    file.append(b", not flushed")
+    folder.write_small("small", b"whole")
+    died, lost_power = disk.after_crash(), disk.after_crash(power_cut=True)
+    file.append(b", written by who does not know that he is dead")
+
+    def left(of: MemoryDisk) -> bytes:
+        found = MemoryLogDir(of).folder("t-0")  # nobody has it open
+        assert found.read_small("small") == b"whole"
+        return found.open("a.log", create=False).read(0, 100)
+
+    assert left(died) == b"flushed, not flushed"
+    assert left(lost_power) == b"flushed"
+    file.truncate(3)
+    assert left(disk.after_crash(power_cut=True)) == b"flu"

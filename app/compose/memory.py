@@ -1,0 +1,55 @@
+"""What a broker keeps in memory while it is stopped, and the tree that several brokers of one process share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...ports.report import Report
+from ..logs import log_report
+
+if TYPE_CHECKING:
+    from ...adapters.coord_memory import MemoryTree
+    from ...ports.clock import Clock
+    from ...ports.coordination import Coordination
+    from ...ports.storage import LogDir
+
+
+def memory_tree(clock: Clock, report: Report = log_report) -> MemoryTree:
+    """A tree for several brokers. Who makes it ends the sessions that are not kept (`expire_overdue`)."""
+    from ...adapters.coord_memory import MemoryTree
+
+    return MemoryTree(clock=clock, report=report)
+
+
+class KeptFolders:
+    """Log folders in memory, for a broker that is stopped and started again."""
+
+    def __init__(self) -> None:
+        from ...adapters.storage_memory import MemoryDisk
+
+        self._disk = MemoryDisk()
+
+    def open_log_dirs(self) -> Sequence[LogDir]:
+        """The one folder; locked while it is open."""
+        from ...adapters.storage_memory import MemoryLogDir
+
+        return [MemoryLogDir(self._disk)]
+
+    def crash(self, *, power_cut: bool = False) -> None:
+        """Whoever has the folder open has died: what he still does there is in vain (see `MemoryDisk.after_crash`)."""
+        self._disk = self._disk.after_crash(power_cut=power_cut)
+
+
+class KeptInMemory(KeptFolders):
+    """A coordination tree besides, for a broker that is alone."""
+
+    def __init__(self, report: Report = log_report) -> None:
+        from ...adapters.coord_memory import MemoryTree
+
+        super().__init__()
+        self._tree = MemoryTree(report=report)
+
+    def open_coordination(self) -> Coordination:
+        """A new session."""
+        return self._tree.session()

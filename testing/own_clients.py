@@ -1,0 +1,85 @@
+"""Barnabas' own clients of a test broker or cluster, and messages given in short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from ..core.message.message import Message
+
+if TYPE_CHECKING:
+    from ..app.clients.admin import Admin
+    from ..app.clients.consumer import Consumer
+    from ..app.clients.producer import Producer
+    from ..core.client.producer.batch import Delivery
+
+PATIENCE_S = 20.0
+
+
+def producer_of(bootstrap: str, **settings: Any) -> Producer:
+    """A `Producer` that does not wait for more messages; the caller closes it."""
+    from ..app.clients.producer import Producer
+
+    return Producer(bootstrap, **{"linger_ms": 0, "retry_backoff_ms": 10, **settings})
+
+
+def consumer_of(bootstrap: str, **settings: Any) -> Consumer:
+    """A `Consumer` that begins with the earliest messages; the caller closes it."""
+    from ..app.clients.consumer import Consumer
+
+    return Consumer(bootstrap, **{"auto_offset_reset": "earliest", "retry_backoff_ms": 10, **settings})
+
+
+def admin_of(bootstrap: str, **settings: Any) -> Admin:
+    """An `Admin`; the caller closes it."""
+    from ..app.clients.admin import Admin
+
+    return Admin(bootstrap, **{"retry_backoff_ms": 10, **settings})
+
+
+class KeptProducer:
+    """One producer for all that a test produces through its broker or cluster."""
+
+    def __init__(self) -> None:
+        self._closing = ExitStack()
+        self._producer: Producer | None = None
+
+    def produce(
+        self, source: object, topic: str, messages: Iterable[Any], partition: int | None, **settings: Any
+    ) -> list[Delivery]:
+        """Produce, and wait for all deliveries; `source` and `settings` are for a new producer, if there is none."""
+        if self._producer is None:
+            from ..app.clients.producer import Producer
+
+            self._producer = self._closing.enter_context(Producer(source, linger_ms=0, **settings))
+        handles = [self._producer.send(topic, _message(each), partition=partition) for each in messages]
+        return [handle.result(PATIENCE_S) for handle in handles]
+
+    def close(self) -> None:
+        """The next call makes a new one. Twice is harmless."""
+        self._producer = None
+        self._closing.close()
+
+
+def text_of(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _message(given: Any) -> Message:
+    if isinstance(given, Message):
+        return given
+    if isinstance(given, tuple):
+        key, value = given
+        return Message(_bytes(value), _bytes(key))
+    return Message(_bytes(given))
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    import json
+
+    return json.dumps(value).encode()

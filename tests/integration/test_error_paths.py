@@ -91,7 +91,8 @@ def test_what_is_asked_wrongly(taken: RawMember, connection: ApiConnection, wron
     api = BY_REQUEST[type(request)]
     low, high = api.versions
     least = max(low, wrong.since, 0 if api.least_version is None else api.least_version(request))
-    asked = range(least, min(high, wrong.until) + 1)
+    most = min(high, wrong.until, high if api.most_version is None else api.most_version(request))
+    asked = range(least, most + 1)
     found = {version: errors_in(connection.ask(wrong.ask(taken.joined.member_id), version)) for version in asked}
     assert found == {version: list(wrong.errors) for version in asked}
     assert found, "no version can say it"

@@ -153,6 +153,11 @@ def fetch(topic: str, offset: int = 0, *, partition: int = 0, max_bytes: int = 1
     return lambda _: Fetch(partitions=[entry], max_wait_ms=0)
 
 
+def fetch_by_id(topic_id: bytes) -> Any:
+    entry = FetchPartition("", 0, 0, 1000, topic_id=topic_id)
+    return lambda _: Fetch(partitions=[entry], max_wait_ms=0)
+
+
 def offsets(topic: str, timestamp: int = -1, *, partition: int = 0, epoch: int = -1) -> Any:
     entry = ListOffsetsPartition(topic=topic, partition=partition, timestamp=timestamp, current_leader_epoch=epoch)
     return lambda _: ListOffsets(partitions=[entry])
@@ -165,6 +170,7 @@ def epochs(topic: str, *, partition: int = 0, epoch: int = -1) -> Any:
 
 READING = [
     Wrong("fetch: no such topic", fetch("nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("fetch: no such id", fetch_by_id(b"nobody has this!"), [E.UNKNOWN_TOPIC_ID], since=13),
     Wrong("fetch: no such partition", fetch("t", partition=9), [E.UNKNOWN_TOPIC_OR_PARTITION]),
     Wrong("fetch: a classic topic", fetch("classic"), [E.UNSUPPORTED_FOR_MESSAGE_FORMAT]),
     Wrong("fetch: beyond the end", fetch("t", 99), [E.OFFSET_OUT_OF_RANGE]),

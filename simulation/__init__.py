@@ -1,6 +1,6 @@
 """A cluster under a seeded clock, network and disk, with the faults that real ones have: for tests of your own code.
 
-See `World`.
+See `World`, and docs/simulation.md.
 """
 
 from typing import TYPE_CHECKING
@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..adapters.transport_memory import NetworkFaults
     from .broker import SimulatedBroker
+    from .disasters import Disasters
     from .network import COORDINATION
     from .program import Program
     from .world import World
 
 _HOMES = {
     "COORDINATION": ".network",
+    "Disasters": ".disasters",
     "NetworkFaults": "..adapters.transport_memory",
     "Program": ".program",
     "SimulatedBroker": ".broker",
     "World": ".world",
 }
 
-__all__ = ["COORDINATION", "NetworkFaults", "Program", "SimulatedBroker", "World"]
+__all__ = ["COORDINATION", "Disasters", "NetworkFaults", "Program", "SimulatedBroker", "World"]
 
 
 def __getattr__(name: str) -> object:

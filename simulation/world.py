@@ -13,6 +13,7 @@ from .machine import Machine
 from .network import COORDINATION
 from .program import Program, Run
 from .surroundings import Surroundings
+from .tree_view import TreeView
 
 READY_S = 120.0
 """A cluster that is not ready in so much of the world's time never will be."""
@@ -47,6 +48,8 @@ class World(Surroundings):
         super().__init__(seed, session_ms=session_seconds * 1000)
         self.shared = brokers > 1
         """True when the coordination service is on its own; a single broker has it in its process."""
+        self.look = TreeView(self.tree)
+        """What stands in the coordination tree."""
         self.programs: dict[str, Program] = {}
         self.brokers = {n: SimulatedBroker(self, n, settings, shared=self.shared) for n in range(1, brokers + 1)}
         self.coordination = CoordinationService(lambda: self.machines, self._set_down)

@@ -8,7 +8,7 @@ import pytest
 from barnabas import Admin, Consumer, Producer
 from barnabas.core.client.errors import ClientTimeout
 from barnabas.ports.errors import BarnabasError
-from barnabas.simulation import Program, World
+from barnabas.simulation import Disasters, Program, World
 
 
 def one_broker(seed: int = 1, **settings: object) -> World:
@@ -211,3 +211,33 @@ def test_the_same_seed_plays_the_same_world() -> None:
 
     assert trace(5) == trace(5)
     assert trace(5)[2] != trace(6)[2]
+
+
+def test_disasters_happen_and_end() -> None:
+    def work(program: Program) -> None:
+        while True:
+            program.sleep(1)
+
+    with one_broker(4) as world:
+        program = world.program("work", work, restart_after=1)
+        disasters = Disasters(world, every=2, lasting=3)
+        with disasters:
+            world.run(120)
+        world.run(5)
+        assert disasters.count > 20
+        assert program.lives > 1
+        assert world.brokers[1].lives > 5
+        assert send_one(world, b"all is well") >= 0
+
+
+def test_a_kind_of_disaster_that_there_is_not() -> None:
+    with World(brokers=1) as world, pytest.raises(ValueError, match=r"earthquake; there are restart"):
+        Disasters(world, kinds=["kill", "earthquake"])
+
+
+def test_whom_disasters_spare() -> None:
+    with one_broker() as world:
+        with Disasters(world, every=1, spared=[1], kinds=["kill", "power_cut", "restart", "pause"]) as disasters:
+            world.run(60)
+        assert disasters.count == 0
+        assert world.brokers[1].lives == 1

@@ -1,0 +1,294 @@
+"""Faults at random times, from the seed of the world."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from ..adapters.transport_memory import NetworkFaults
+from .broker import SimulatedBroker
+from .network import COORDINATION, Who
+from .program import Program
+from .surroundings import LATENCY_MS
+
+if TYPE_CHECKING:
+    from .world import World
+
+T = TypeVar("T")
+
+
+class Disasters:
+    """Something goes wrong every `every` seconds on average, and lasts up to `lasting` seconds.
+
+        with Disasters(world, every=30):
+            world.run(3600)
+        world.run(60)  # all is well again
+
+    kinds:   some of `Disasters.KINDS`; all by default.
+    spared:  names of programs, and ids of brokers, to which nothing is done.
+    losses:  so many brokers at a time, at most, have lost something that was not flushed, or their whole disk, and are
+             not in sync again. With replication factor r and min.insync.replicas k, k - 1 is what a cluster survives.
+    """
+
+    KINDS = (
+        *("restart", "kill", "power_cut", "lose_disk", "pause", "full_disk", "bad_disk"),
+        *("partition", "lose_coordination", "coordination_down", "expire", "lose_connections", "bad_network"),
+        *("kill_program", "pause_program", "set_clock"),
+    )
+
+    def __init__(
+        self,
+        world: "World",
+        *,
+        every: float = 5.0,
+        lasting: float = 4.0,
+        kinds: Iterable[str] = KINDS,
+        spared: Iterable[Who] = (),
+        losses: int = 1,
+    ) -> None:
+        """Raises `ValueError` for a kind that there is not."""
+        self.kinds = tuple(kinds)
+        unknown = [kind for kind in self.kinds if kind not in self.KINDS]
+        if unknown or not self.kinds:
+            raise ValueError(f"kinds: {', '.join(unknown) or 'none'}; there are {', '.join(self.KINDS)}")
+        self.count = 0
+        """How many there were."""
+        self._world = world
+        self._entropy = world.entropy.child("disasters")
+        self._every, self._lasting = every, lasting
+        self._spared = frozenset(spared)
+        self._losses_max = losses
+        self._lost: set[int] = set()
+        self._going_on = False
+        self._acts: dict[str, Callable[[], bool]] = {
+            "restart": self._restart,
+            "kill": self._kill,
+            "power_cut": self._power_cut,
+            "lose_disk": self._lose_disk,
+            "pause": self._pause,
+            "full_disk": self._full_disk,
+            "bad_disk": self._bad_disk,
+            "partition": self._partition,
+            "lose_coordination": self._lose_coordination,
+            "coordination_down": self._coordination_down,
+            "expire": self._expire,
+            "lose_connections": self._lose_connections,
+            "bad_network": self._bad_network,
+            "kill_program": self._kill_program,
+            "pause_program": self._pause_program,
+            "set_clock": self._set_clock,
+        }
+
+    def begin(self) -> None:
+        """From now on."""
+        self._going_on = True
+        self._later()
+
+    def end(self) -> None:
+        """No more, and what lasts ends: whoever is down is started, and the network heals."""
+        self._going_on = False
+        world = self._world
+        world.report("--- no more disasters")
+        world.end_faults()
+        world.network.heal()
+        world.network.faults = NetworkFaults(latency_ms_max=LATENCY_MS)
+        for broker in world.brokers.values():
+            self._mend_disk(broker)
+            self._up(broker)()
+
+    def __enter__(self) -> "Disasters":
+        self.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    # --- chance
+
+    def _later(self) -> None:
+        self._world.scheduler.call_later(2000 * self._every * self._entropy.fraction(), self._strike)
+
+    def _strike(self) -> None:
+        if self._going_on:
+            self.count += self._acts[self._one_of(self.kinds)]()
+            self._later()
+
+    def _one_of(self, things: Iterable[T]) -> T:
+        listed = list(things)
+        return listed[self._entropy.below(len(listed))]
+
+    def _some_seconds(self) -> float:
+        return self._lasting * self._entropy.fraction()
+
+    def _ends(self, seconds: float, end: Callable[[], None]) -> bool:
+        self._world.fault_ends_in(seconds * 1000, end)
+        return True
+
+    def _broker(self, *, running: bool = True) -> SimulatedBroker | None:
+        brokers = [each for each in self._world.brokers.values() if each.broker_id not in self._spared]
+        fit = [each for each in brokers if each.running or not running]
+        return self._one_of(fit) if fit else None
+
+    def _program(self) -> Program | None:
+        fit = [each for each in self._world.programs.values() if each.running and each.name not in self._spared]
+        return self._one_of(fit) if fit else None
+
+    # --- brokers and their disks
+
+    def _up(self, broker: SimulatedBroker) -> Callable[[], None]:
+        def start() -> None:
+            broker.wanted = True
+            if not broker.stopping:
+                broker.start()
+
+        return start
+
+    def _restart(self) -> bool:
+        broker = self._broker()
+        if broker is None:
+            return False
+        self._world.report(f"--- {broker.name} is stopped in order")
+        broker.restart(after=self._some_seconds())
+        return True
+
+    def _kill(self) -> bool:
+        broker = self._broker()
+        if broker is None:
+            return False
+        broker.kill()
+        return self._ends(self._some_seconds(), self._up(broker))
+
+    def _power_cut(self) -> bool:
+        return self._lose(lambda broker: broker.power_cut())
+
+    def _lose_disk(self) -> bool:
+        return len(self._world.brokers) > 1 and self._lose(lambda broker: broker.lose_disk())
+
+    def _lose(self, lose: Callable[[SimulatedBroker], None]) -> bool:
+        broker = self._broker()
+        if broker is None or not self.may_lose(broker):
+            return False
+        self._lost.add(broker.broker_id)
+        lose(broker)
+        return self._ends(self._some_seconds(), self._up(broker))
+
+    def may_lose(self, broker: SimulatedBroker) -> bool:
+        """True if, with this one, no more brokers than `losses` miss what they had."""
+        self._lost = {each for each in self._lost if not self._is_whole(each)}
+        return len(self._lost | {broker.broker_id}) <= self._losses_max
+
+    def _is_whole(self, broker_id: int) -> bool:
+        world = self._world
+        return world.brokers[broker_id].running and (not world.shared or world.look.in_sync_everywhere(broker_id))
+
+    def _pause(self) -> bool:
+        broker = self._broker()
+        if broker is None:
+            return False
+        broker.pause(self._some_seconds())
+        return True
+
+    def _full_disk(self) -> bool:
+        broker = self._broker()
+        if broker is None:
+            return False
+        self._world.report(f"--- the disk of {broker.name} is full")
+        broker.disk.bytes_max = broker.disk.used_bytes + self._entropy.below(2_000)
+        return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
+
+    def _bad_disk(self) -> bool:
+        broker = self._broker()
+        if broker is None:
+            return False
+        self._world.report(f"--- {broker.name} cannot write now and then")
+        broker.disk.errors_per_million = 100_000
+        return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
+
+    def _mend_disk(self, broker: SimulatedBroker) -> None:
+        broker.disk.bytes_max = -1
+        broker.disk.errors_per_million = 0
+
+    # --- the network and the coordination service
+
+    def _partition(self) -> bool:
+        world = self._world
+        broker = self._broker(running=False)
+        others: list[Who] = [each for each in world.brokers if broker is not None and each != broker.broker_id]
+        others += [each.name for each in world.programs.values() if each.name not in self._spared]
+        if broker is None or not others:
+            return False
+        cut = others if self._entropy.below(3) == 0 else [self._one_of(others)]
+        one_way, one = self._entropy.below(3) == 0, broker.broker_id
+        way = "does not reach" if one_way else "is parted from"
+        world.report(f"--- {broker.name} {way} {', '.join(map(str, cut))}")
+        world.network.partition(one, *cut, one_way=one_way)
+
+        def heal() -> None:
+            for other in cut:
+                world.network.heal(one, other)
+
+        return self._ends(self._some_seconds(), heal)
+
+    def _lose_coordination(self) -> bool:
+        world, broker = self._world, self._broker()
+        if broker is None or not world.shared:
+            return False
+        world.report(f"--- {broker.name} does not reach the coordination service")
+        world.network.partition(broker.broker_id, COORDINATION)
+        return self._ends(self._some_seconds(), lambda: world.network.heal(broker.broker_id, COORDINATION))
+
+    def _coordination_down(self) -> bool:
+        world = self._world
+        if world.service_is_down or not world.shared:
+            return False
+        world.report("--- the coordination service is down")
+        world.coordination.go_down(sessions_expire=self._entropy.below(2) == 0)
+        return self._ends(self._some_seconds(), world.coordination.come_up)
+
+    def _expire(self) -> bool:
+        broker = self._broker()
+        if broker is None or not self._world.shared:
+            return False
+        self._world.report(f"--- the session of {broker.name} expires")
+        self._world.coordination.expire(broker.broker_id)
+        return True
+
+    def _lose_connections(self) -> bool:
+        broker = self._broker()
+        if broker is None:
+            return False
+        self._world.report(f"--- {broker.name} loses its connections")
+        return self._world.network.lose_connections(broker.name) > 0
+
+    def _bad_network(self) -> bool:
+        network = self._world.network
+        self._world.report("--- the network is bad")
+        network.faults = NetworkFaults(latency_ms_max=60, drop_chance=0.03, refuse_chance=0.2)
+
+        def good() -> None:
+            network.faults = NetworkFaults(latency_ms_max=LATENCY_MS)
+
+        return self._ends(self._some_seconds(), good)
+
+    # --- programs and clocks
+
+    def _kill_program(self) -> bool:
+        """Only one that is started again."""
+        program = self._program()
+        if program is None or program.restart_after is None:
+            return False
+        program.kill()
+        return True
+
+    def _pause_program(self) -> bool:
+        program = self._program()
+        if program is None:
+            return False
+        program.pause(self._some_seconds())
+        return True
+
+    def _set_clock(self) -> bool:
+        broker = self._broker(running=False)
+        if broker is None:
+            return False
+        broker.clock.wall_ms = self._entropy.below(20_000) - 10_000
+        self._world.report(f"--- the clock of {broker.name} is {broker.clock.wall_ms} ms ahead")
+        return True

@@ -1,0 +1,75 @@
+"""What stands in the coordination tree of a world, whoever asks: for checks, and for faults that keep to a limit."""
+
+from collections.abc import Callable, Mapping
+
+from ..adapters.coord_memory import MemoryTree
+from ..core.cluster import layout
+from ..core.cluster.topics import BrokerRegistration, PartitionState, Topic
+from ..ports.coordination import NoNode
+
+
+class TreeView:
+    """Reads the nodes of the current generation as they are now."""
+
+    def __init__(self, tree: MemoryTree) -> None:
+        self._nodes = tree.nodes
+
+    def version(self, path: str) -> int:
+        """-1: there is no such node."""
+        try:
+            return self._nodes.get(path).version
+        except NoNode:
+            return -1
+
+    def topics(self) -> dict[str, Topic]:
+        """Without those that are being deleted; without their configs."""
+        found = {}
+        for name in self._children(layout.TOPICS):
+            topic, deleting = layout.decode_topic(name, self._nodes.get(layout.topic_path(name)).data, {})
+            if not deleting:
+                found[name] = topic
+        return found
+
+    def states(self, topic: str) -> Mapping[int, PartitionState]:
+        """Of a topic's partitions; empty where none are stored."""
+        try:
+            return layout.decode_states(self._nodes.get(layout.states_path(topic)).data)[1]
+        except NoNode:
+            return {}
+
+    def brokers(self) -> dict[int, BrokerRegistration]:
+        """Those that are registered."""
+        decode: Callable[[str, bytes], BrokerRegistration] = layout.decode_broker
+        return {
+            int(name): decode(name, self._nodes.get(f"{layout.BROKER_IDS}/{name}").data)
+            for name in self._children(layout.BROKER_IDS)
+            if name.isdecimal()
+        }
+
+    def controller(self) -> int:
+        """The broker that elects leaders; -1: nobody."""
+        try:
+            return layout.decode_controller(self._nodes.get(layout.CONTROLLER).data).broker_id
+        except NoNode:
+            return -1
+
+    def in_sync_everywhere(self, broker_id: int) -> bool:
+        """True if this broker, in its present life, is in the ISR of every partition that it is a replica of."""
+        broker = self.brokers().get(broker_id)
+        if broker is None:
+            return False
+        for name, topic in self.topics().items():
+            states = self.states(name)
+            for number, replicas in topic.partitions.items():
+                state = states.get(number)
+                if state is None or broker_id not in replicas:
+                    continue
+                if broker_id not in state.isr or state.broker_epochs.get(broker_id) != broker.broker_epoch:
+                    return False
+        return True
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return self._nodes.children(path)
+        except NoNode:
+            return []

@@ -1,0 +1,61 @@
+"""The example of a loop in the simulated world: as its text says, and it finds the mistake that it is for."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas import Consumer, Producer
+
+
+@pytest.fixture
+def example(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(checkout / "examples" / "simulated_loop"))
+    return import_module("play")
+
+
+def careless(bill_of: Callable[[bytes], bytes]) -> Callable[[object], None]:
+    """Bills are written ten at a time, or when nothing comes; meanwhile the positions of their orders are committed."""
+
+    def run(bootstrap: object) -> None:
+        with (
+            Producer(bootstrap, acks="all") as producer,
+            Consumer(bootstrap, group_id="billing", auto_offset_reset="earliest") as consumer,
+        ):
+            consumer.subscribe("orders")
+            bills: list[bytes] = []
+            while True:
+                order = consumer.poll(30.0)
+                if order is not None:
+                    assert isinstance(order.value, bytes)
+                    bills.append(bill_of(order.value))
+                if order is None or len(bills) == 10:
+                    producer.send_many("bills", bills)
+                    bills = []
+
+    return run
+
+
+def test_an_hour_in_seconds(checkout: Path) -> None:
+    command = [sys.executable, str(checkout / "examples" / "simulated_loop" / "play.py"), "1"]
+    played = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "all billed" in played.stdout
+
+
+def test_the_same_seed_plays_the_same_hour(example: Any) -> None:
+    assert example.play(2, seconds=300) == example.play(2, seconds=300)
+
+
+def test_a_loop_that_commits_too_early_is_found(example: Any) -> None:
+    for seed in range(5):
+        shop, billed = example.play(seed, careless(example.bill_of), seconds=600)
+        try:
+            example.check(shop, billed)
+        except AssertionError as error:
+            assert "nobody billed" in str(error)
+            return
+    pytest.fail("five seeds did not find it")

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: help install demo test lint format bench bench-peers compatibility sim clean
+.PHONY: help install demo test lint format bench bench-peers compatibility sim chaos clean
 .DEFAULT_GOAL := help
 
 help:  ## show the commands
@@ -46,6 +46,9 @@ compatibility: $(STAMP)  ## what each Kafka client does with the broker; writes 
 
 sim: $(STAMP)  ## the whole broker under a seeded clock, network and disk; SEEDS=1000
 	@$(BIN)/pytest -n $(JOBS) -q tests/simulation --seeds $(or $(SEEDS),1000) $(ARGS)
+
+chaos: $(STAMP)  ## real brokers under load while they are killed, stopped, cut off, filled up; MINUTES=2
+	@PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(or $(MINUTES),2) $(ARGS)
 
 clean:  ## remove what the commands made
 	rm -rf $(VENV) .build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -1,0 +1,238 @@
+"""Three brokers and three members of a coordination service, each a process, with a network that can be cut."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from chaos.switchboard import Pair, Switchboard
+from support.etcd_server import etcd_cluster
+from support.process import COMMAND
+from support.server_process import ServerProcess, free_ports
+from support.zookeeper_server import zookeeper_ensemble
+
+from barnabas import Admin
+
+BROKERS = 3
+SESSION_MS = 2000
+START_S, STOP_S, HEALTHY_S = 30, 30, 90
+MEMBERS: dict[str, Callable[[Path, int], Sequence[ServerProcess]]] = {
+    "zookeeper": zookeeper_ensemble,
+    "etcd": etcd_cluster,
+}
+REPLICAS = 3
+
+SETTINGS = {
+    "zookeeper.session.timeout.ms": SESSION_MS,
+    "replica.lag.time.max.ms": 2000,
+    "offsets.topic.num.partitions": 3,
+    "group.initial.rebalance.delay.ms": 0,
+    "listener.security.protocol.map": "CLIENT:PLAINTEXT,PEER:PLAINTEXT",
+    "inter.broker.listener.name": "PEER",
+}
+
+
+class ChaosBroker:
+    """`barnabas serve`. Clients reach it directly, brokers over the switchboard."""
+
+    def __init__(
+        self, number: int, folder: Path, switchboard: Switchboard, coordination: str, *, replicas: int
+    ) -> None:
+        self.number = number
+        self.name = f"broker-{number}"
+        self.data = folder / self.name
+        self.log_file = folder / f"{self.name}.log"
+        self.port, peer = free_ports(2)
+        shown = switchboard.open(self.name, ("127.0.0.1", peer))
+        own = {
+            "default.replication.factor": replicas,
+            "min.insync.replicas": max(1, replicas - 1),
+            "broker.id": number,
+            "coordination": coordination,
+            "listeners": f"CLIENT://127.0.0.1:{self.port},PEER://127.0.0.1:{peer}",
+            "advertised.listeners": f"CLIENT://127.0.0.1:{self.port},PEER://127.0.0.1:{shown}",
+        }
+        self._command = [str(COMMAND), "serve", "--data", str(self.data)]
+        for key, value in {**SETTINGS, **own}.items():
+            self._command += ["--set", f"{key}={value}"]
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ready = threading.Event()
+        self.starts = 0
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
+
+    def start(self) -> None:
+        """Returns at once; `ready` is set once it serves."""
+        self.ready.clear()
+        self.starts += 1
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command, stdout=subprocess.PIPE, stderr=log, start_new_session=True, env=dict(os.environ)
+            )
+        threading.Thread(target=self._wait_ready, args=(self.process,), daemon=True).start()
+
+    def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        with process.stdout as stdout:
+            line = stdout.readline()
+            if line.startswith(b"barnabas ready ") and process is self.process:
+                self.ready.set()
+            stdout.read()
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.signal(signal.SIGKILL)
+        self._gone()
+
+    def stop(self) -> None:
+        """SIGTERM, and wait."""
+        self.signal(signal.SIGTERM)
+        self._gone()
+
+    def _gone(self) -> None:
+        if self.process is None:
+            return
+        try:
+            self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(STOP_S)
+            raise
+        finally:
+            self.process = None
+            self.ready.clear()
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+class ChaosCluster:
+    """A context manager: all is started, and stopped at the end."""
+
+    def __init__(self, folder: Path, over: str, *, members: int = 3, brokers: int = BROKERS) -> None:
+        """`over`: "zookeeper" or "etcd"."""
+        self.folder = folder
+        self.over = over
+        self._closed = False
+        self.replicas = min(REPLICAS, brokers)
+        self.members = MEMBERS[over](folder / over, members)
+        self.switchboard = Switchboard(lambda: {b.name: b.pid for b in self.brokers if b.pid is not None})
+        self.brokers: list[ChaosBroker] = []
+        for number in range(1, brokers + 1):
+            place = self._coordination_of(number)
+            self.brokers.append(ChaosBroker(number, folder, self.switchboard, place, replicas=self.replicas))
+
+    def _coordination_of(self, number: int) -> str:
+        """Each broker has its own way to each member."""
+        places = []
+        for at, member in enumerate(self.members, start=1):
+            port: int = member.port  # type: ignore[attr-defined]  # both kinds have one
+            places.append(f"127.0.0.1:{self.switchboard.open(f'member-{at}', ('127.0.0.1', port), f'broker-{number}')}")
+        return f"{self.over}://{','.join(places)}/chaos"
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers)
+
+    @property
+    def member_names(self) -> list[str]:
+        return [f"member-{at}" for at in range(1, len(self.members) + 1)]
+
+    def __enter__(self) -> "ChaosCluster":
+        try:
+            for broker in self.brokers:
+                broker.start()
+            for broker in self.brokers:
+                if not broker.ready.wait(START_S):
+                    raise RuntimeError(f"{broker.name} did not start: {self.log_of(broker)[-4000:]}")
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Twice is harmless."""
+        if self._closed:
+            return
+        self._closed = True
+        for broker in self.brokers:
+            if broker.alive:
+                broker.signal(signal.SIGCONT)
+                broker.kill()
+        self.switchboard.close()
+        for member in self.members:
+            member.kill()
+
+    def log_of(self, broker: ChaosBroker) -> str:
+        return broker.log_file.read_text(errors="replace") if broker.log_file.exists() else ""
+
+    def both_ways(self, name: str, others: Sequence[str]) -> list[Pair]:
+        return [pair for other in others for pair in ((name, other), (other, name))]
+
+    def wait_healthy(self, *, patience_s: float = HEALTHY_S) -> float:
+        """Until every partition has a leader and all replicas in sync; returns the seconds that it took."""
+        began, seen = time.monotonic(), "no answer"
+        while time.monotonic() - began < patience_s:
+            self.revive()
+            seen = self._trouble()
+            if not seen:
+                return time.monotonic() - began
+            time.sleep(0.1)
+        raise TimeoutError(f"the cluster is not healthy after {patience_s} s: {seen}")
+
+    def revive(self) -> None:
+        """Start again whoever has ended, as a supervisor would."""
+        for broker in self.brokers:
+            if not broker.alive:
+                broker.start()
+
+    def _trouble(self) -> str:
+        if not all(broker.ready.is_set() for broker in self.brokers):
+            return f"not ready: {[broker.name for broker in self.brokers if not broker.ready.is_set()]}"
+        try:
+            with Admin(self.bootstrap, default_api_timeout_ms=3000, request_timeout_ms=2000) as admin:
+                there = {node.node_id for node in admin.describe_cluster().brokers}
+                topics = admin.describe_topics()
+        except Exception as error:  # noqa: BLE001  whatever it is, the cluster does not answer yet
+            return repr(error)
+        if len(there) < len(self.brokers):
+            return f"only {sorted(there)} are there"
+        behind = [
+            f"{topic.name}-{each.partition} leader {each.leader} isr {list(each.isr)}"
+            for topic in topics
+            for each in topic.partitions
+            if each.leader < 0 or len(each.isr) < len(each.replicas)
+        ]
+        return ", ".join(behind)
+
+    def leader_of(self, topic: str, partition: int) -> ChaosBroker | None:
+        """Who leads it, as far as somebody tells."""
+        try:
+            with Admin(self.bootstrap, default_api_timeout_ms=2000, request_timeout_ms=1000) as admin:
+                found = admin.describe_topics([topic])[0].partitions
+        except Exception:  # noqa: BLE001  the fault goes to another one then
+            return None
+        leader = next((each.leader for each in found if each.partition == partition), -1)
+        return next((broker for broker in self.brokers if broker.number == leader), None)
+
+
+def wait_until(condition: Callable[[], object], patience_s: float, what: str) -> None:
+    """Raises `TimeoutError` with `what`."""
+    until = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError(f"{what}: not within {patience_s:.0f} s")
+        time.sleep(0.05)

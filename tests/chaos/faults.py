@@ -1,0 +1,183 @@
+"""What is done to the cluster, and how it is undone."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+
+from attrs import frozen
+from chaos.clients import PARTITIONS, TOPIC
+from chaos.cluster import SESSION_MS, STOP_S, ChaosBroker, ChaosCluster
+
+Undo = Callable[[], object]
+
+
+@frozen
+class Done:
+    """A fault under way: what it is about, how long it lasts, how it ends."""
+
+    about: str
+    lasts_s: float
+    undo: Undo
+
+
+Act = Callable[[ChaosCluster, random.Random], Done]
+
+
+def _victim(cluster: ChaosCluster, chance: random.Random) -> ChaosBroker:
+    """Mostly the leader of some partition."""
+    leader = cluster.leader_of(TOPIC, chance.randrange(PARTITIONS)) if chance.random() < 0.7 else None
+    return leader or chance.choice(cluster.brokers)
+
+
+def _lasting(chance: random.Random) -> float:
+    """Shorter than a session, or longer."""
+    return chance.choice([0.3, 0.7, 1.5, 3.0]) * SESSION_MS / 1000
+
+
+def kill(cluster: ChaosCluster, chance: random.Random) -> Done:
+    victim = _victim(cluster, chance)
+    victim.kill()
+    return Done(victim.name, chance.choice([0.0, 1.0, 4.0]), cluster.revive)
+
+
+def kill_two(cluster: ChaosCluster, chance: random.Random) -> Done:
+    victims = chance.sample(cluster.brokers, 2)
+    for victim in victims:
+        victim.kill()
+    return Done(", ".join(victim.name for victim in victims), chance.choice([0.0, 2.0]), cluster.revive)
+
+
+def kill_all(cluster: ChaosCluster, chance: random.Random) -> Done:
+    for victim in cluster.brokers:
+        victim.signal(signal.SIGKILL)
+    for victim in cluster.brokers:
+        victim.kill()
+    return Done("all brokers", 0.5, cluster.revive)
+
+
+def pause(cluster: ChaosCluster, chance: random.Random) -> Done:
+    """SIGSTOP, as a machine that sleeps; then it goes on as if nothing had been."""
+    victim = _victim(cluster, chance)
+    victim.signal(signal.SIGSTOP)
+    return Done(victim.name, _lasting(chance), lambda: victim.signal(signal.SIGCONT))
+
+
+def cut_from_brokers(cluster: ChaosCluster, chance: random.Random) -> Done:
+    victim = _victim(cluster, chance)
+    others = [broker.name for broker in cluster.brokers if broker is not victim]
+    return _cut(cluster, chance, victim, others, "the other brokers")
+
+
+def cut_from_coordination(cluster: ChaosCluster, chance: random.Random) -> Done:
+    victim = _victim(cluster, chance)
+    return _cut(cluster, chance, victim, cluster.member_names, cluster.over)
+
+
+def cut_off(cluster: ChaosCluster, chance: random.Random) -> Done:
+    victim = _victim(cluster, chance)
+    others = [broker.name for broker in cluster.brokers if broker is not victim]
+    return _cut(cluster, chance, victim, [*others, *cluster.member_names], "all but clients")
+
+
+def _cut(cluster: ChaosCluster, chance: random.Random, victim: ChaosBroker, others: list[str], who: str) -> Done:
+    pairs = cluster.both_ways(victim.name, others)
+    way = chance.choice(["both ways", "both ways, with resets", "out", "in"])
+    if way in ("out", "in"):
+        pairs = [pair for pair in pairs if (pair[0] == victim.name) == (way == "out")]
+    cluster.switchboard.cut(pairs, reset="resets" in way)
+    return Done(f"{victim.name} and {who}, {way}", _lasting(chance), cluster.switchboard.heal)
+
+
+def restart_one_by_one(cluster: ChaosCluster, chance: random.Random) -> Done:
+    """As for an upgrade: the next one when all are in sync again."""
+    began = time.monotonic()
+    for broker in cluster.brokers:
+        broker.stop()
+        broker.start()
+        cluster.wait_healthy()
+    return Done(f"orderly, in {time.monotonic() - began:.1f} s", 0.0, lambda: None)
+
+
+def kill_member(cluster: ChaosCluster, chance: random.Random) -> Done:
+    at = chance.randrange(len(cluster.members))
+    member = cluster.members[at]
+    member.kill()
+    return Done(f"member {at + 1} of {cluster.over}", _lasting(chance), member.start)
+
+
+def pause_members(cluster: ChaosCluster, chance: random.Random) -> Done:
+    """Most of them, so that there is no quorum for a while."""
+    chosen = chance.sample(range(len(cluster.members)), len(cluster.members) // 2 + 1)
+    for at in chosen:
+        cluster.members[at].pause()
+
+    def resume() -> None:
+        for at in chosen:
+            cluster.members[at].resume()
+
+    named = ", ".join(str(at + 1) for at in sorted(chosen))
+    return Done(f"members {named} of {cluster.over}", _lasting(chance), resume)
+
+
+def fill_disk(cluster: ChaosCluster, chance: random.Random) -> Done:
+    """The disk of a broker is full, until somebody makes room and starts the broker again."""
+    victim = _victim(cluster, chance)
+    filler = victim.data / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(65_536))
+        except OSError:
+            pass  # that was the aim
+
+    def make_room() -> None:
+        filler.unlink()
+        victim.signal(signal.SIGTERM)
+        if victim.process is not None:
+            victim.process.wait(STOP_S)
+        cluster.revive()
+
+    return Done(victim.name, 4.0, make_room)
+
+
+FAULTS: Mapping[str, Act] = {
+    "kill": kill,
+    "kill-two": kill_two,
+    "kill-all": kill_all,
+    "pause": pause,
+    "cut-from-brokers": cut_from_brokers,
+    "cut-from-coordination": cut_from_coordination,
+    "cut-off": cut_off,
+    "restart-one-by-one": restart_one_by_one,
+    "kill-member": kill_member,
+    "pause-members": pause_members,
+    "fill-disk": fill_disk,
+}
+"""By the names that `--faults` takes."""
+
+
+class SmallDisks:
+    """Where root may mount: a small file system in memory for each broker's data, so that it can be full."""
+
+    SIZE = "256m"
+
+    def __init__(self, cluster: ChaosCluster) -> None:
+        self._mounted: list[str] = []
+        if os.geteuid() != 0:
+            return
+        for broker in cluster.brokers:
+            broker.data.mkdir(parents=True, exist_ok=True)
+            words = ["mount", "-t", "tmpfs", "-o", f"size={self.SIZE}", "barnabas-chaos", str(broker.data)]
+            if subprocess.run(words, capture_output=True, check=False).returncode != 0:
+                break
+            self._mounted.append(str(broker.data))
+        self.there = len(self._mounted) == len(cluster.brokers)
+
+    there = False
+
+    def close(self) -> None:
+        for path in self._mounted:
+            subprocess.run(["umount", "-l", path], capture_output=True, check=False)

@@ -1,0 +1,92 @@
+"""What clients did and saw, as they saw it; and what was done to the cluster meanwhile."""
+
+from typing import Any, NamedTuple
+
+from attrs import define, field, frozen
+
+ACKNOWLEDGED, REFUSED, UNKNOWN = "acknowledged", "refused", "unknown"
+"""What came of a message: a broker said that it has it; it never left the client; or nobody knows."""
+
+
+class Send(NamedTuple):
+    """A message. Times in seconds from the beginning; `sequence` counts what its client sent."""
+
+    client: str
+    sequence: int
+    partition: int
+    begun_s: float
+    done_s: float
+    outcome: str
+    offset: int
+    """-1: not told."""
+    why: str = ""
+
+    @property
+    def value(self) -> str:
+        return value_of(self.client, self.sequence)
+
+
+class Poll(NamedTuple):
+    """A message that a consumer was given. Within one `session` it reads on from where it is."""
+
+    client: str
+    session: int
+    partition: int
+    offset: int
+    value: str
+    at_s: float
+
+
+class Commit(NamedTuple):
+    """A position of a group, as its coordinator has acknowledged it."""
+
+    group: str
+    partition: int
+    offset: int
+    at_s: float
+
+
+@frozen
+class Fault:
+    """Something done to the cluster."""
+
+    name: str
+    about: str
+    begun_s: float
+    ended_s: float
+
+
+@define
+class History:
+    """All of it. Lists are appended to from several threads."""
+
+    sends: list[Send] = field(factory=list)
+    polls: list[Poll] = field(factory=list)
+    commits: list[Commit] = field(factory=list)
+    faults: list[Fault] = field(factory=list)
+    resets: list[str] = field(factory=list)
+    """Consumers that were told that their position is not there any more."""
+    final: dict[int, list[tuple[int, str]]] = field(factory=dict)
+    """Partition → offset and value of all that it holds in the end."""
+    groups: dict[str, str] = field(factory=dict)
+    """Client → its group."""
+    drained: set[str] = field(factory=set)
+    """Groups and clients that have read to the end after all faults were over."""
+    replicas: dict[str, dict[int, list[tuple[int, int, int]]]] = field(factory=dict)
+    """Partition's folder → broker → (base offset, leader epoch, CRC) of each batch in its log."""
+
+
+def value_of(client: str, sequence: int) -> str:
+    """What a message says; each one is different."""
+    return f"{client}.{sequence}"
+
+
+def to_fields(history: History) -> dict[str, Any]:
+    """For a JSON file."""
+    return {
+        "sends": [send._asdict() for send in history.sends],
+        "polls": [list(poll) for poll in history.polls],
+        "commits": [commit._asdict() for commit in history.commits],
+        "final": history.final,
+        "resets": history.resets,
+    }

@@ -1,0 +1,236 @@
+"""One run: load on a cluster, faults one after the other, then everything is read back and checked."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+from attrs import field, frozen
+from chaos.checker import Verdict, check
+from chaos.clients import (
+    PARTITIONS,
+    TOPIC,
+    LibrdkafkaProducer,
+    LibrdkafkaReader,
+    OurProducer,
+    OurReader,
+    ReadingWorker,
+    SendingWorker,
+)
+from chaos.cluster import ChaosCluster, wait_until
+from chaos.faults import FAULTS, SmallDisks
+from chaos.history import ACKNOWLEDGED, Fault, History
+from chaos.replicas import read_replicas
+
+from barnabas import Admin
+
+WARM_S = 2.0
+CALM_S = (0.5, 2.0)
+FINISH_S, DRAIN_S = 150, 60
+NEEDS_SMALL_DISKS = "fill-disk"
+
+
+@frozen(kw_only=True)
+class Plan:
+    """What a run does. It begins from `seed`; what processes and threads make of it differs each time."""
+
+    over: str
+    seconds: float
+    seed: int
+    faults: Sequence[str] = tuple(FAULTS)
+    in_turn: bool = False
+    """The faults one after the other, from the first on; else by chance."""
+    per_second: float = 100
+    """Messages of each producer."""
+    members: int = 3
+    brokers: int = 3
+
+
+@frozen(kw_only=True)
+class Outcome:
+    plan: Plan
+    history: History
+    verdict: Verdict
+    figures: dict[str, Any] = field(factory=dict)
+
+
+def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
+    """`tell` gets a line for each thing that happens. Raises what makes a run worthless: a cluster that stays ill."""
+    cluster = ChaosCluster(folder, plan.over, members=plan.members, brokers=plan.brokers)
+    disks = SmallDisks(cluster)
+    history = History()
+    began = time.monotonic()
+
+    def now() -> float:
+        return time.monotonic() - began
+
+    try:
+        with cluster:
+            _make_topic(cluster)
+            producers, readers = _workers(cluster, history, now, plan)
+            recoveries: list[float] = []
+            began = time.monotonic()
+            try:
+                for worker in [*readers, *producers]:
+                    worker.start()
+                time.sleep(WARM_S)
+                _disturb(cluster, history, plan, now, tell, disks.there, recoveries)
+                tell(f"{now():6.1f} s  no more faults; reading everything back")
+                for producer in producers:
+                    producer.stop(FINISH_S)
+                cluster.wait_healthy()
+                history.final = read_all(cluster.bootstrap)
+                _drain(history, readers, tell)
+            finally:
+                _stop_all([*producers, *readers])
+            for broker in cluster.brokers:
+                broker.stop()
+            folders = [(broker.number, broker.data) for broker in cluster.brokers]
+            history.replicas = read_replicas(folders, [TOPIC])
+        return Outcome(plan=plan, history=history, verdict=check(history), figures=_figures(history, recoveries))
+    finally:
+        cluster.close()
+        disks.close()
+
+
+def _make_topic(cluster: ChaosCluster) -> None:
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=cluster.replicas)
+    cluster.wait_healthy()
+
+
+def _workers(
+    cluster: ChaosCluster, history: History, now: Callable[[], float], plan: Plan
+) -> tuple[list[SendingWorker], list[ReadingWorker]]:
+    given = (history, cluster.bootstrap, now)
+    producers: list[SendingWorker] = [
+        LibrdkafkaProducer("librdkafka-producer", *given, per_second=plan.per_second),
+        OurProducer("our-producer", *given, per_second=plan.per_second),
+    ]
+    readers: list[ReadingWorker] = [
+        LibrdkafkaReader("librdkafka-reader", *given),
+        OurReader("our-reader", *given),
+        *(LibrdkafkaReader(f"librdkafka-member-{n}", *given, group="librdkafka-group") for n in (1, 2)),
+        *(OurReader(f"our-member-{n}", *given, group="our-group") for n in (1, 2)),
+    ]
+    return producers, readers
+
+
+def _disturb(
+    cluster: ChaosCluster,
+    history: History,
+    plan: Plan,
+    now: Callable[[], float],
+    tell: Callable[[str], None],
+    small_disks: bool,
+    recoveries: list[float],
+) -> None:
+    chance = random.Random(plan.seed)
+    names = [name for name in plan.faults if small_disks or name != NEEDS_SMALL_DISKS]
+    number = 0
+    while names and now() < WARM_S + plan.seconds:
+        name = names[number % len(names)] if plan.in_turn else chance.choice(names)
+        number += 1
+        begun = now()
+        done = FAULTS[name](cluster, chance)
+        try:
+            tell(f"{begun:6.1f} s  {name}: {done.about}, for {done.lasts_s:.1f} s")
+            time.sleep(done.lasts_s)
+        finally:
+            done.undo()
+        history.faults.append(Fault(name, done.about, begun, now()))
+        recoveries.append(cluster.wait_healthy())
+        tell(f"{now():6.1f} s  healthy again after {recoveries[-1]:.1f} s")
+        time.sleep(chance.uniform(*CALM_S))
+
+
+def read_all(bootstrap: str) -> dict[int, list[tuple[int, str]]]:
+    """All messages of the topic, by a client that knows nothing of what was before."""
+    with Admin(bootstrap) as admin:
+        ends = admin.list_offsets({(TOPIC, number): "latest" for number in range(PARTITIONS)})
+    left = {place.partition: end for place, end in ends.items() if end > 0}
+    found: dict[int, list[tuple[int, str]]] = {number: [] for number in range(PARTITIONS)}
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "checker", "auto.offset.reset": "error"}
+        | {"enable.auto.commit": False, "enable.partition.eof": False}
+    )
+    try:
+        consumer.assign([confluent_kafka.TopicPartition(TOPIC, number, 0) for number in left])
+        until = time.monotonic() + DRAIN_S
+        while left:
+            if time.monotonic() > until:
+                raise TimeoutError(f"the topic cannot be read to its end; missing: {left}")
+            for message in consumer.consume(1000, 0.2):
+                if message.error() is not None:
+                    continue
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                found[partition].append((offset, (message.value() or b"").decode()))
+                if offset + 1 >= left.get(partition, -1):
+                    left.pop(partition, None)
+    finally:
+        consumer.close()
+    return found
+
+
+def _drain(history: History, readers: Sequence[ReadingWorker], tell: Callable[[str], None]) -> None:
+    """Until each group, and each reader by itself, has come to the end; who does not is told by the checker."""
+    ends = {partition: messages[-1][0] for partition, messages in history.final.items() if messages}
+    names = {history.groups.get(reader.name, reader.name) for reader in readers}
+
+    def behind() -> set[str]:
+        last: dict[tuple[str, int], int] = {}
+        for poll in list(history.polls):
+            key = history.groups.get(poll.client, poll.client), poll.partition
+            last[key] = max(poll.offset, last.get(key, -1))
+        return {name for name in names if any(last.get((name, p), -1) < end for p, end in ends.items())}
+
+    try:
+        wait_until(lambda: not behind(), DRAIN_S, "reading to the end")
+    except TimeoutError:
+        tell(f"did not come to the end: {', '.join(sorted(behind()))}")
+    history.drained = names
+
+
+def _stop_all(workers: Sequence[SendingWorker | ReadingWorker]) -> None:
+    failures: list[BaseException] = []
+
+    def stop(worker: SendingWorker | ReadingWorker) -> None:
+        try:
+            worker.stop(FINISH_S)
+        except BaseException as error:  # noqa: BLE001  raised again below
+            failures.append(error)
+
+    threads = [threading.Thread(target=stop, args=(worker,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _figures(history: History, recoveries: Sequence[float]) -> dict[str, Any]:
+    acknowledged = [send for send in history.sends if send.outcome == ACKNOWLEDGED]
+    took = sorted(send.done_s - send.begun_s for send in acknowledged)
+    moments = sorted(send.done_s for send in acknowledged)
+    gaps = [two - one for one, two in pairwise(moments)]
+    return {
+        "sent": len(history.sends),
+        "acknowledged": len(acknowledged),
+        "unknown": sum(send.outcome == "unknown" for send in history.sends),
+        "refused": sum(send.outcome == "refused" for send in history.sends),
+        "read": len(history.polls),
+        "committed": len(history.commits),
+        "stored": sum(map(len, history.final.values())),
+        "faults": len(history.faults),
+        "seconds until acknowledged, median": round(took[len(took) // 2], 4) if took else None,
+        "seconds until acknowledged, 99 of 100": round(took[len(took) * 99 // 100], 3) if took else None,
+        "longest time without an acknowledgement, s": round(max(gaps, default=0.0), 2),
+        "longest recovery after a fault, s": round(max(recoveries, default=0.0), 2),
+    }

@@ -78,10 +78,22 @@ def faulty_servers(
     """Makes servers with faults; `made` is told of each."""
 
     def make_faulty(
-        api: BrokerApi, *, listener: str, max_in_flight: int, gone: Callable[[int], None], steps: StepRunner
+        api: BrokerApi,
+        *,
+        listener: str,
+        max_in_flight: int,
+        gone: Callable[[int], None],
+        steps: StepRunner,
+        topic_name: Callable[[bytes], str],
     ) -> Server:
-        faulty = FaultyApi(api, faults, scheduler)
-        kept = make(faulty, listener=listener, max_in_flight=max_in_flight, gone=gone, steps=steps)
+        kept = make(
+            FaultyApi(api, faults, scheduler),
+            listener=listener,
+            max_in_flight=max_in_flight,
+            gone=gone,
+            steps=steps,
+            topic_name=topic_name,
+        )
         server = FaultyServer(kept, faults)
         made(server)
         return server

@@ -23,6 +23,7 @@ class Api:
     long_answers:    a small request can get a long answer, which is written in steps; no more is taken from its
                      connection while it is being made.
     result_of:       how a client reads the result in this version, where the answer leaves out what the request said.
+    named:           the request with the names of the topics that it tells by their ids alone.
     completed:       the result as a client gets it, for (request, result as read): what is not in the answer because
                      the request said it. May raise `Malformed`.
     """
@@ -39,6 +40,7 @@ class Api:
     by_partition: bool = False
     long_answers: bool = False
     result_of: Callable[[Any, int], FieldCodec[Any]] | None = None
+    named: Callable[[Any, Callable[[bytes], str]], Any] | None = None
     completed: Callable[[Any, Any], Any] | None = None
 
     @property

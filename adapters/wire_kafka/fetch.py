@@ -1,10 +1,10 @@
 """Fetch (1), by hand: with Produce it is nearly all requests, and carries the records.
 
 Records are never copied here: an answer holds them as pieces between its other bytes. From version 13 on, topics go by
-their ids alone: a request holds empty names then, and the client's end puts those of its request into the answer.
+their ids alone: the broker's end puts in the names that it finds, the client's end those of its request.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any
 
@@ -259,7 +259,8 @@ class FetchResponse:
             _write_topic(writer, topic)
             writer.count(len(partitions))
             for part in partitions:
-                fixed = (part.partition, part.error, part.high_watermark, part.last_stable_offset)
+                error = part.error if part.topic or version < WITH_IDS else _of_nameless(part)
+                fixed = (part.partition, error, part.high_watermark, part.last_stable_offset)
                 if version >= 5:
                     writer.put(self._FIXED_V5, *fixed, part.log_start_offset)
                 else:
@@ -296,6 +297,11 @@ class FetchResponse:
         writer.tagged(fields)
 
 
+def _of_nameless(part: FetchResultPartition) -> ErrorCode:
+    """A topic without a name is unknown; what its reader said, and should be told, is its id."""
+    return ErrorCode.UNKNOWN_TOPIC_ID if part.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else part.error
+
+
 def _by_id(parts: Sequence[Any]) -> Mapping[bytes, Sequence[Any]]:
     """As `by_topic`, for versions that tell topics by their ids; those that nobody here knows have no names."""
     if len(parts) == 1:
@@ -327,6 +333,39 @@ def _most(request: Fetch) -> int:
     return WITH_IDS - 1 if any(part.topic_id == NO_TOPIC_ID for part in request.partitions) else WITH_NODES
 
 
+def _named(request: Fetch, topic_name: Callable[[bytes], str]) -> Fetch:
+    if not any(_is_nameless(entry) for entry in request.partitions):
+        return request
+    names = {entry.topic_id: topic_name(entry.topic_id) for entry in request.partitions}
+    partitions = [
+        FetchPartition(
+            names[entry.topic_id],
+            entry.partition,
+            entry.offset,
+            entry.max_bytes,
+            entry.current_leader_epoch,
+            entry.log_start_offset,
+            entry.last_fetched_epoch,
+            entry.topic_id,
+        )
+        for entry in request.partitions
+    ]
+    return Fetch(
+        partitions=partitions,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        isolation_level=request.isolation_level,
+        replica_id=request.replica_id,
+        replica_epoch=request.replica_epoch,
+        rack_id=request.rack_id,
+    )
+
+
+def _is_nameless(part: FetchPartition | FetchResultPartition) -> bool:
+    return not part.topic and part.topic_id != NO_TOPIC_ID
+
+
 def _answer_to(request: Fetch, version: int) -> FetchResponse:
     if version < WITH_IDS:
         return _ANSWER
@@ -346,6 +385,7 @@ APIS = (
         least_version=_least,
         most_version=_most,
         result_of=_answer_to,
+        named=_named,
         by_partition=True,
     ),
 )

@@ -46,6 +46,7 @@ class KafkaServer:
     gone:     told the number (`Caller.connection`) of each connection that has closed.
     watch:    looks at how long requests take; None costs nothing.
     steps:    where long answers are written, beside other work; without it they are written in one go.
+    topic_name: the name of the topic with an id, empty where there is none: fetches of newer versions tell ids alone.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class KafkaServer:
         gone: Callable[[int], None] | None = None,
         watch: RequestWatch | None = None,
         steps: StepRunner | None = None,
+        topic_name: Callable[[bytes], str] = lambda _: "",
     ) -> None:
         if max_in_flight < 1:
             raise ValueError("max_in_flight must be at least 1")
@@ -68,6 +70,7 @@ class KafkaServer:
         self.gone = gone
         self.watch = watch
         self.steps = steps
+        self.topic_name = topic_name
         self.connections: set[_ServerConnection] = set()
 
     def accept(self, connection: Connection) -> ConnectionHandler:
@@ -176,6 +179,8 @@ class _ServerConnection:
         except Answered as answered:
             slot.pieces = slot.encode(answered.result)
             return slot, None
+        if api.named is not None:
+            request = api.named(request, self._server.topic_name)
         slot.silent = type(request) is Produce and request.acks == 0
         return slot, request
 

@@ -56,10 +56,18 @@ class Server(Protocol):
 
 
 class MakeServer(Protocol):
-    """Makes a server; `gone` is told the number (`Caller.connection`) of each connection that has closed."""
+    """Makes a server; `gone` is told the number (`Caller.connection`) of each connection that has closed, `topic_name`
+    tells the name of a topic by its id, or nothing."""
 
     def __call__(
-        self, api: BrokerApi, *, listener: str, max_in_flight: int, gone: Callable[[int], None], steps: StepRunner
+        self,
+        api: BrokerApi,
+        *,
+        listener: str,
+        max_in_flight: int,
+        gone: Callable[[int], None],
+        steps: StepRunner,
+        topic_name: Callable[[bytes], str],
     ) -> Server: ...
 
 
@@ -351,6 +359,7 @@ class BrokerServer:
                     # Nothing of a classic connection waits, and servers of different protocols number theirs apart.
                     gone=state.gone if listener.protocol == KAFKA else _ignore,
                     steps=state.steps,
+                    topic_name=state.topic_name,
                 )
             )
 

@@ -83,6 +83,10 @@ class BrokerState:
         """What this broker knows of the cluster."""
         return self.registry.image
 
+    def topic_name(self, topic_id: bytes) -> str:
+        """What the topic with this id is called now; empty: there is none."""
+        return self.image.name_of(topic_id)
+
     def _cluster_changed(self, delta: Delta, before: ClusterImage) -> None:
         """Let the logs go by what is configured now."""
         match delta:

@@ -134,7 +134,8 @@ def open_log_dirs_of(config: BrokerConfig) -> list[LogDir]:
 
 
 def _servers(watching: Watching) -> dict[str, MakeServer]:
-    def classic(api: BrokerApi, *, steps: StepRunner, **given: Any) -> Server:  # noqa: ARG001  no long answers there
+    # Classic brokers give no long answers, and their clients know topics by name.
+    def classic(api: BrokerApi, *, steps: StepRunner, topic_name: Any, **given: Any) -> Server:  # noqa: ARG001
         from ...adapters.wire_classic.server import ClassicServer
 
         report, watch = watching.report("adapters.wire_classic"), watching.requests()

@@ -96,6 +96,10 @@ class ClusterImage:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {layout.encode_id(topic_id)}")
         return self.topics[name]
 
+    def name_of(self, topic_id: bytes) -> str:
+        """The name of the topic with this id; empty: there is none."""
+        return self._names_by_id.get(topic_id, "")
+
     def has_id(self, topic_id: bytes) -> bool:
         """True if a topic has this id."""
         return topic_id in self._names_by_id

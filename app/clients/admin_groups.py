@@ -31,6 +31,7 @@ from ...ports.broker_api import (
 from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
+from ...ports.transport import TransportError
 from ...ports.words import TopicPartition
 from .admin_base import Place, check
 from .admin_topics import TopicAdmin
@@ -59,11 +60,20 @@ class GroupAdmin(TopicAdmin):
         Filters need brokers of Kafka 2.6 (states) and 3.8 (types) or later; UNSUPPORTED_VERSION otherwise.
         """
         found: dict[str, ListedGroup] = {}
-        for broker in self._brokers():
-            request = ListGroups(states=states, types=types)
-            result: ListGroupsResult = self._shell.ask(request, broker.node_id, retriable=_passing(_whole))
-            check(result.error, None, f"the groups of broker {broker.node_id}")
+        request = ListGroups(states=states, types=types)
+        todo = {broker.node_id for broker in self._brokers()}
+        done: set[int] = set()
+        while todo:
+            node = min(todo)
+            try:
+                result: ListGroupsResult = self._shell.ask(request, node, retriable=_passing(_whole))
+            except TransportError:
+                todo, done = {broker.node_id for broker in self._brokers()}, set()
+                continue  # it has left the cluster: others have its groups now, those that were asked already too
+            check(result.error, None, f"the groups of broker {node}")
             found.update((group.group_id, group) for group in result.groups)
+            done.add(node)
+            todo -= done
         return [found[name] for name in sorted(found)]
 
     def coordinator(self, group_id: str) -> Coordinator:

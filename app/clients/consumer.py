@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...core.client.consumer.fetch_state import AtTime
+from ...core.client.consumer.fetch_state import AtOffset, AtTime, Position
 from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.group.events import CommittedOffset
 from ...core.message.damage import Damage
@@ -477,17 +477,17 @@ class Consumer:
             del ends[gone]
         ends |= self.end_offsets([place for place in places if place not in ends])
 
-    def _committed_or_reset(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, AtTime | int]:
+    def _committed_or_reset(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Position]:
         reset = self.settings.auto_offset_reset.value
         found: Mapping[TopicPartition, CommittedOffset | None] = {}
         if self._group is not None:
             found = self._group.committed(places, self._positions.limit_s(None))
-        starts: dict[TopicPartition, AtTime | int] = {}
+        starts: dict[TopicPartition, Position] = {}
         for place in places:
             at = found.get(place)
             if at is None and not reset:
                 raise ConfigError("auto.offset.reset is none: say where to begin, with position= or timestamp_ms=")
-            starts[place] = AtTime(reset) if at is None else at.offset
+            starts[place] = AtTime(reset) if at is None else AtOffset(at.offset, at.leader_epoch)
         return starts
 
     def _offsets_of(self, what: Any, group: GroupSide) -> dict[TopicPartition, CommittedOffset]:

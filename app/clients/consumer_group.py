@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ...core.client.consumer.fetch_state import AtTime
+from ...core.client.consumer.fetch_state import AtOffset, AtTime
 from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.effects import NEVER, Poll
 from ...core.client.errors import ClientTimeout, CommitFailed, NoOffset
@@ -258,7 +258,10 @@ class GroupSide:
     def _assigned(self, event: Assigned) -> None:
         reset = self._settings.auto_offset_reset.value
         default = AtTime(reset) if reset else None
-        starts = {place: default if at is None else at.offset for place, at in event.positions.items()}
+        starts = {
+            place: default if at is None else AtOffset(at.offset, at.leader_epoch)
+            for place, at in event.positions.items()
+        }
         with self._shell.lock:
             self._fetcher.add(starts)
             self._fetcher.pause(self._paused & starts.keys(), True)

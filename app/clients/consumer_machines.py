@@ -50,6 +50,8 @@ def fetching(chosen: ConsumerSettings) -> FetcherSettings:
         reset=chosen.auto_offset_reset,
         check_crc=chosen.check_crcs,
         skip_damaged=chosen.skip_damaged,
+        rack=chosen.client_rack,
+        near_ms=chosen.metadata_max_age_ms,
         retry_backoff_ms=chosen.retry_backoff_ms,
         retry_backoff_max_ms=chosen.retry_backoff_max_ms,
     )

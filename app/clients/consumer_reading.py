@@ -113,6 +113,10 @@ class Reading:
         if chunk is None:
             return False
         self._shell.wake()
+        if chunk.go_back is not None:
+            logger.warning("%s: going on at offset %d", chunk.error, chunk.go_back.offset)
+            self._fetcher.seek(chunk.place, chunk.go_back)
+            return self.take()
         if chunk.error is not None:
             raise chunk.error
         self._latest = state = self._fetcher.partitions[chunk.place]

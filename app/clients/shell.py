@@ -49,6 +49,7 @@ class ClientShell(WaitingRoom):
         super().__init__(connector)
         self.settings = settings
         entropy = connector.entropy
+        scheduler = connector.start()
         self.view = ClusterView(
             connector.bootstrap,
             entropy,
@@ -58,6 +59,7 @@ class ClientShell(WaitingRoom):
                 metadata_max_age_ms=settings.metadata_max_age_ms,
                 allow_auto_create=settings.allow_auto_create,
             ),
+            moved=lambda: scheduler.call_soon(self._links.tidy),
         )
         self.calls = Calls(
             self.view,
@@ -65,7 +67,6 @@ class ClientShell(WaitingRoom):
             retry_backoff_ms=settings.retry_backoff_ms,
             retry_backoff_max_ms=settings.retry_backoff_max_ms,
         )
-        scheduler = connector.start()
         outside = LinkOutside(
             scheduler=scheduler,
             clock=connector.clock,
@@ -75,7 +76,7 @@ class ClientShell(WaitingRoom):
             reconnect_backoff_ms=settings.reconnect_backoff_ms,
             reconnect_backoff_max_ms=settings.reconnect_backoff_max_ms,
         )
-        self._links = Links(outside, self.view.address)
+        self._links = Links(outside, self.view.address, self.view.heard)
         self._begin(scheduler, self._links.submit)
         # The view comes last: the others tell it that they miss something.
         self.add_part(self.view)

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _PAUSE_MS = 100
-_ONE_MORE_TRY = 1
-"""As the classic one: after an I/O error it reconnects and tries once more."""
 
 
 class FetchedSet(MessageSet):
@@ -143,7 +141,7 @@ class SimpleConsumer(SimpleConsumerFace):
             piece, outcome = _next(course, answer)
             if piece is not None:
                 yield FetchedSet(piece, self._codecs, outcome)
-            elif course.at_end:
+            elif course.at_end and self.offset_at(topic, partition, LATEST) < end:  # else it leads only since now
                 text = f"{topic}-{partition} ends at {outcome.high_watermark}, before offset {end}"
                 raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
 
@@ -156,9 +154,7 @@ class SimpleConsumer(SimpleConsumerFace):
                 isolation_level=self.settings.isolation_level,
             )
 
-        answers = self._shell.ask_leaders(
-            [TopicPartition(topic, partition)], lambda place: place, build, _listed, retries_max=_ONE_MORE_TRY
-        )
+        answers = self._shell.ask_leaders([TopicPartition(topic, partition)], lambda place: place, build, _listed)
         first_error(answers)
         offset: int = answers[0]
         return offset
@@ -210,7 +206,6 @@ class SimpleConsumer(SimpleConsumerFace):
             build,
             _fetched,
             timeout_ms=self.settings.default_api_timeout_ms + max_wait_ms,
-            retries_max=_ONE_MORE_TRY,
         )
 
     def _taken(self, course: Course, answer: FetchResultPartition | BarnabasError, asked: int) -> FetchedSet:

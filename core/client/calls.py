@@ -10,6 +10,7 @@ from ...ports.broker_api import FindCoordinator, FindCoordinatorResult, Request
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
+from ...ports.transport import TransportError
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from .cluster_view import ClusterView
@@ -159,6 +160,8 @@ class Calls:
             return [self._find_coordinator(call, call.target)]
         node = self._node(call.target)
         if node is None:
+            if isinstance(call.target, int) and call.failures:
+                self._finish(call, TransportError(f"broker {call.target} has left the cluster"))
             self._view.request_refresh()
             return []
         call.in_flight = True
@@ -180,15 +183,13 @@ class Calls:
 
     def _node(self, target: Destination) -> int | None:
         """None: not known now."""
-        node = target
+        node: Destination | None = target
         if isinstance(target, CoordinatorOf):
             node = self._coordinators[target]
         elif target is Target.ANY:
             node = self._view.any_node()
         elif target is Target.CONTROLLER:
-            node = self._view.controller
-            if node < 0 and self._view.updates:
-                node = self._view.any_node()
+            node = self._view.controller_node()
         return node if isinstance(node, int) and self._view.address(node) is not None else None
 
     def _find_coordinator(self, call: NodeCall, target: CoordinatorOf) -> Send:

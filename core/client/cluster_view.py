@@ -1,9 +1,11 @@
 """What a client knows of its cluster, and when it asks again (facts C6, Metadata)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...ports.broker_api import Metadata, MetadataResult, TopicMetadata
+from attrs import evolve
+
+from ...ports.broker_api import BrokerNode, CurrentLeader, Metadata, MetadataResult, TopicMetadata
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError
@@ -14,6 +16,9 @@ from .effects import NEVER, Poll, Send, backoff_ms
 
 COORDINATORS = 2**32
 """Nodes from here on are brokers in their role as coordinators."""
+_SOON_MS = 250.0
+_SOON = 40
+"""So often in a row it is asked again that soon for a leader, which is elected any moment; then less often."""
 
 
 @frozen
@@ -43,10 +48,21 @@ class ViewSettings:
 class ClusterView:
     """Brokers, and the topics that someone `want`s; refreshes itself when asked to, when stale and after errors.
 
+    It asks any broker that it can reach, and goes back to the bootstrap addresses where it can reach none. While the
+    leader of a wanted topic cannot be reached, it goes on asking: another one is elected soon. What it is told of a
+    leader counts if its epoch is not older than what is known.
+
     `topic` and `leader` may be called from any thread, `want` and `request_refresh` under the lock of `poll`.
     """
 
-    def __init__(self, bootstrap: Sequence[Address], entropy: Entropy, settings: ViewSettings) -> None:
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        entropy: Entropy,
+        settings: ViewSettings,
+        moved: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`moved` is called when brokers have left the cluster or have other addresses."""
         self._bootstrap = tuple(bootstrap)
         self._entropy = entropy
         self._settings = settings
@@ -71,6 +87,8 @@ class ClusterView:
         self._not_before = -NEVER
         self._updated_ms = -NEVER
         self._turn = 0
+        self._moved = moved
+        self._unreachable: set[int] = set()
 
     def topic(self, name: str) -> TopicView | None:
         """The topic, or None when it is not known (yet)."""
@@ -83,6 +101,31 @@ class ClusterView:
             return None
         node = view.leaders[partition]
         return node if node in self.brokers else None
+
+    def leadership(self, topic: str, partition: int) -> tuple[int, int]:
+        """Who leads the partition, and the leader epoch; -1 where that is not known."""
+        view = self._topics.get(topic)
+        if view is None or not 0 <= partition < len(view.leaders):
+            return -1, -1
+        return view.leaders[partition], view.epochs[partition]
+
+    def tell_leader(self, place: TopicPartition, leader: CurrentLeader | None, nodes: Sequence[BrokerNode]) -> bool:
+        """A broker that was asked for a partition in vain has told who leads it (KIP-951). True if that is news."""
+        view = self._topics.get(place.topic)
+        if leader is None or view is None or not 0 <= place.partition < len(view.leaders):
+            return False
+        node, epoch = leader.leader_id, leader.leader_epoch
+        if node < 0 or epoch <= view.epochs[place.partition]:
+            return False
+        addresses = {each.node_id: (each.host, each.port) for each in nodes}
+        if node not in self.brokers and node not in addresses:
+            return False
+        if node in addresses:
+            self.brokers = {**self.brokers, node: addresses[node]}
+        leaders, epochs = list(view.leaders), list(view.epochs)
+        leaders[place.partition], epochs[place.partition] = node, epoch
+        self._topics[place.topic] = _with_leaders(view, leaders, epochs)
+        return True
 
     def want(self, topics: Iterable[str]) -> None:
         """Ask for these topics from now on; at once when one is not known, whatever the others wait for."""
@@ -129,13 +172,35 @@ class ClusterView:
         return node
 
     def any_node(self) -> int:
-        """A broker that may know, the same one until `try_another`; bootstrap addresses come after known brokers."""
+        """A broker that may know, the same one until `try_another` or until it cannot be reached; bootstrap addresses
+        come after known brokers."""
         nodes: list[int] = [*sorted(self.brokers), *range(-1, -len(self._bootstrap) - 1, -1)]
+        for turn in range(self._turn, self._turn + len(nodes)):
+            node = nodes[turn % len(nodes)]
+            if node not in self._unreachable:
+                return node
         return nodes[self._turn % len(nodes)]
 
+    def controller_node(self) -> int | None:
+        """Where to send what the controller is to do; another broker while it cannot be reached, which does it or knows
+        better. None while nothing is known."""
+        if self.controller in self.brokers and self.controller not in self._unreachable:
+            return self.controller
+        return self.any_node() if self.updates else None
+
     def try_another(self) -> None:
-        """`any_node` could not be reached."""
+        """`any_node` was of no help."""
         self._turn += 1
+
+    def heard(self, node: int, answers: bool) -> None:
+        """A node has answered, or could not be reached. On the thread of `poll`."""
+        node = node - COORDINATORS if node >= COORDINATORS else node
+        if answers:
+            self._unreachable.discard(node)
+        elif node not in self._unreachable:
+            self._unreachable.add(node)
+            if any(node in view.leaders for view in self._topics.values()):
+                self._needed = True
 
     def poll(self, now_ms: float) -> Poll:
         if self._in_flight:
@@ -164,22 +229,31 @@ class ClusterView:
         self._take(result)
         if self._incomplete():
             self._again(now_ms)
+        elif self._lacks_leaders():
+            self._again(now_ms, _SOON_MS if self._failures < _SOON else NEVER)
         else:
             self._failures = 0
             self._not_before = now_ms + self._settings.retry_backoff_ms
         self.updates += 1
 
-    def _again(self, now_ms: float) -> None:
+    def _again(self, now_ms: float, most_ms: float = NEVER) -> None:
         self._needed = True
         self._failures += 1
         settings = self._settings
+        most_ms = min(settings.retry_backoff_max_ms, max(settings.retry_backoff_ms, most_ms))
         self._not_before = now_ms + backoff_ms(
-            self._failures, settings.retry_backoff_ms, settings.retry_backoff_max_ms, self._entropy.fraction()
+            self._failures, settings.retry_backoff_ms, most_ms, self._entropy.fraction()
         )
 
     def _take(self, result: MetadataResult) -> None:
         if result.brokers:
-            self.brokers = {broker.node_id: (broker.host, broker.port) for broker in result.brokers}
+            old, self.brokers = self.brokers, {each.node_id: (each.host, each.port) for each in result.brokers}
+            self._unreachable = {node for node in self._unreachable if node < 0 or node in self.brokers}
+            moved = [node for node, address in old.items() if self.brokers.get(node) != address]
+            for node in moved:
+                self._coordinators.pop(COORDINATORS + node, None)
+            if moved:
+                self._moved()
         self.controller = result.controller_id
         self.cluster_id = result.cluster_id
         everything = self._asked_all and self._wants_all
@@ -210,21 +284,32 @@ class ClusterView:
         """True while a wanted topic may become usable by asking again soon."""
         if any(error.retriable for name, error in self.topic_errors.items() if name in self._wanted):
             return True
-        views = [self._topics.get(name) for name in self._wanted if name not in self.topic_errors]
-        return any(view is None or -1 in view.leaders for view in views)
+        return any(name not in self._topics for name in self._wanted if name not in self.topic_errors)
+
+    def _lacks_leaders(self) -> bool:
+        """True while a partition has no leader, or one that cannot be reached."""
+        views = [self._topics[name] for name in self._wanted if name in self._topics]
+        return any(-1 in view.leaders or not self._unreachable.isdisjoint(view.leaders) for view in views)
 
 
 def _view_of(topic: TopicMetadata, old: TopicView | None) -> TopicView:
-    """The new view; where a leader epoch went back, what was known stays: the broker that answered is behind."""
+    """The new view; where a leader epoch or the partitions went back, what was known stays: the broker is behind."""
     count = max(p.partition for p in topic.partitions) + 1
-    leaders, epochs = [-1] * count, [-1] * count
-    same = old is not None and old.topic_id == topic.topic_id
+    if old is not None and old.topic_id != topic.topic_id:
+        old = None
+    known = 0 if old is None else len(old.epochs)
+    leaders, epochs = [-1] * max(count, known), [-1] * max(count, known)
     for p in topic.partitions:
         leaders[p.partition], epochs[p.partition] = p.leader, p.leader_epoch
-    if old is not None and same:
-        for index in range(min(count, len(old.epochs))):
-            if -1 < epochs[index] < old.epochs[index]:
+    if old is not None:
+        for index in range(known):
+            is_back = -1 < epochs[index] < old.epochs[index]
+            if is_back or (index >= count and old.epochs[index] >= 0):
                 leaders[index], epochs[index] = old.leaders[index], old.epochs[index]
+    places = tuple(TopicPartition(topic.name or "", index) for index in range(len(leaders)))
+    return _with_leaders(TopicView(topic.topic_id, (), (), (), places), leaders, epochs)
+
+
+def _with_leaders(view: TopicView, leaders: Sequence[int], epochs: Sequence[int]) -> TopicView:
     available = tuple(index for index, leader in enumerate(leaders) if leader >= 0)
-    places = tuple(TopicPartition(topic.name or "", index) for index in range(count))
-    return TopicView(topic.topic_id, tuple(leaders), tuple(epochs), available or tuple(range(count)), places)
+    return evolve(view, leaders=tuple(leaders), epochs=tuple(epochs), available=available or tuple(range(len(leaders))))

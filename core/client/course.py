@@ -70,6 +70,8 @@ class Course:
         self.rules = rules
         self.position = -1
         """The next offset to hand out; -1 while not known."""
+        self.epoch = -1
+        """The leader epoch of the batch before `position`; -1 while not known."""
         self.pause = False
         """It pays to wait before asking again."""
         self.at_end = False
@@ -86,9 +88,9 @@ class Course:
         self._asked = self._before = self._asked_bytes = self._max_bytes = 0
         self._empty = self._beyond = 0
 
-    def jump(self, offset: int) -> None:
-        """Go on there."""
-        self.position = offset
+    def jump(self, offset: int, epoch: int = -1) -> None:
+        """Go on there, behind a batch of that leader epoch."""
+        self.position, self.epoch = offset, epoch
         self._on_boundary = self._gaps_seen = False
         self._shunned = self._leapt = None
         self._shunning = False
@@ -110,6 +112,11 @@ class Course:
             self._asked = self._leapt.last_offset
         self._asked_bytes = self._max_bytes or self.rules.max_bytes
         return self._asked, self._asked_bytes
+
+    @property
+    def asked_epoch(self) -> int:
+        """The leader epoch of what lies before the offset that was last asked for; -1 = not known."""
+        return self.epoch if self._asked == self.position else -1
 
     def answered(self, found: FetchResultPartition, *, first: bool = True) -> Piece | None:
         """`found` has no error; `first`: the partition was the first that was asked for, so that a whole batch fits."""
@@ -199,7 +206,7 @@ class Course:
         position, header = chain.batches[-1]
         begin = self.position if damage is None else damage.end
         piece = Piece(records[: position + header.size], batches, begin, chain.next_offset, damage)
-        self._move(chain.next_offset)
+        self._move(chain.next_offset, header.leader_epoch)
         return piece
 
     def _wrong(self, fault: ChainBreak, records: memoryview, found: FetchResultPartition, trust: Trust) -> Piece | None:
@@ -293,8 +300,8 @@ class Course:
         self._empty = 0
         return self._leave_out(f"the broker brings nothing, although the partition goes on to offset {readable}")
 
-    def _move(self, offset: int) -> None:
-        self.position = offset
+    def _move(self, offset: int, epoch: int = -1) -> None:
+        self.position, self.epoch = offset, epoch
         self._on_boundary = True
         self._settle()
 

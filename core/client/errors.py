@@ -26,6 +26,19 @@ class NoOffset(BarnabasError):
     """A partition has no position, or one out of range, and `auto.offset.reset` is none."""
 
 
+class LogTruncated(NoOffset):
+    """The log lost what was read of it, and `auto.offset.reset` is none: messages that it had are gone (KIP-320).
+
+    Other messages may be where they were. `offset` is where the reader was, `end_offset` up to where it and the log
+    agree: `seek` there to read what the log has now.
+    """
+
+    def __init__(self, message: str, offset: int = -1, end_offset: int = -1) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.end_offset = end_offset
+
+
 class CommitFailed(ApiError):
     """The positions were not committed, because their partitions are another member's now, or may be soon.
 

@@ -1,6 +1,7 @@
 """Connections to brokers: made when there is something to ask, and again, after a while, when they were lost."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ...ports.broker_api import BrokerLink, Caller, Request
@@ -39,9 +40,11 @@ class NodeLink:
     broker has answered. What waits for a connection fails with the attempt; nothing is sent twice.
     """
 
-    def __init__(self, address: Address, outside: LinkOutside) -> None:
+    def __init__(self, address: Address, outside: LinkOutside, heard: Callable[[bool], None] = lambda _: None) -> None:
+        """`heard` is told that a broker has answered there, or could not be reached."""
         self.address = address
         self._outside = outside
+        self._heard = heard
         self._link: BrokerLink | None = None
         self._connecting = False
         self._waiting: list[tuple[Request[Any], Reply]] = []
@@ -95,6 +98,7 @@ class NodeLink:
         waiting, self._waiting = self._waiting, []
         if isinstance(outcome, TransportError):
             self._put_off()
+            self._heard(False)
             for _, reply in waiting:
                 reply(outcome)
             return
@@ -113,6 +117,7 @@ class NodeLink:
                 self._lost(link)
             else:
                 self._failures = 0
+                self._heard(True)
             reply(result)
 
         link.submit(request, self._outside.caller, answered)
@@ -121,6 +126,7 @@ class NodeLink:
         if self._link is link:
             self._link = None
             self._put_off()
+            self._heard(False)
             link.close()
 
     def _put_off(self) -> None:
@@ -137,10 +143,19 @@ class NodeLink:
 class Links:
     """A link to each broker, by the number of its node. Owner thread only."""
 
-    def __init__(self, outside: LinkOutside, address: Callable[[int], Address | None]) -> None:
-        """`address` tells where to reach a node; None when it is not of the cluster (any more)."""
+    def __init__(
+        self,
+        outside: LinkOutside,
+        address: Callable[[int], Address | None],
+        heard: Callable[[int, bool], None] = lambda _node, _answers: None,
+    ) -> None:
+        """`address` tells where to reach a node; None when it is not of the cluster (any more).
+
+        `heard` is told that a node has answered, or could not be reached, before who asked is.
+        """
         self._outside = outside
         self._address = address
+        self._heard = heard
         self._links: dict[int, NodeLink] = {}
 
     def submit(self, node: int, request: Request[Any], reply: Reply) -> None:
@@ -151,11 +166,18 @@ class Links:
             return
         link = self._links.get(node)
         if link is None or link.address != address:
-            self._links[node] = fresh = NodeLink(address, self._outside)
+            self._links[node] = fresh = NodeLink(address, self._outside, partial(self._heard, node))
             if link is not None:
                 link.close()
             link = fresh
         link.submit(request, reply)
+
+    def tidy(self) -> None:
+        """Hang up on nodes that are elsewhere now, or not of the cluster any more; what is under way there fails."""
+        for node, link in list(self._links.items()):
+            if self._address(node) != link.address and self._links.get(node) is link:
+                del self._links[node]
+                link.close()
 
     def close(self) -> None:
         """Hang up everywhere."""

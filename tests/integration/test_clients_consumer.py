@@ -8,9 +8,20 @@ import pytest
 from support.plain_cluster import PlainCluster, PlainConnector
 
 from barnabas import Consumer, Message, SimpleConsumer
-from barnabas.core.client.errors import ClientTimeout, EncodeError, NoOffset
+from barnabas.core.client.errors import ClientTimeout, EncodeError, LogTruncated, NoOffset
 from barnabas.core.message.batch_writer import encode_batch
-from barnabas.ports.broker_api import EARLIEST, LATEST, Fetch, FetchResult, FetchResultPartition, Metadata
+from barnabas.ports.broker_api import (
+    EARLIEST,
+    LATEST,
+    DivergingEpoch,
+    Fetch,
+    FetchResult,
+    FetchResultPartition,
+    ListOffsets,
+    ListOffsetsResult,
+    ListOffsetsResultPartition,
+    Metadata,
+)
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ClosedError, ConfigError
 from barnabas.ports.transport import TransportError
@@ -330,6 +341,41 @@ def test_closing_from_another_thread_ends_waiting(cluster: PlainCluster) -> None
     timer.join()
 
 
+# --- a log that was truncated
+
+
+def truncated(_: Fetch) -> FetchResult:
+    return FetchResult(partitions=[FetchResultPartition("t", 0, diverging=DivergingEpoch(0, 6))])
+
+
+def test_a_log_that_lost_messages_is_read_on_from_where_it_has_others(cluster: PlainCluster) -> None:
+    with consumer_of(cluster, auto_offset_reset="latest") as consumer:
+        consumer.assign(T0, position=0)
+        assert offsets(until(consumer, 9)) == list(range(9))
+        cluster.once(Fetch, truncated)
+        fill(cluster, 1)
+        assert offsets(until(consumer, 4)) == [6, 7, 8, 9]
+
+
+def test_without_a_reset_it_is_told(cluster: PlainCluster) -> None:
+    with consumer_of(cluster, auto_offset_reset="none") as consumer:
+        consumer.assign(T0, position=8)
+        cluster.once(Fetch, truncated)
+        with pytest.raises(
+            LogTruncated, match="read up to offset 8, and its log has lost what it had from 6 on"
+        ) as told:
+            until(consumer, 1)
+        consumer.seek(T0, told.value.end_offset)
+        assert offsets(until(consumer, 3)) == [6, 7, 8]
+
+
+def until(consumer: Consumer, count: int) -> list[Any]:
+    read: list[Any] = []
+    while len(read) < count:
+        read += consumer.poll_many(count - len(read), timeout=5)
+    return read
+
+
 # --- the simple consumer
 
 
@@ -379,14 +425,30 @@ def test_reading_a_range(simple: SimpleConsumer) -> None:
         list(simple.read("t", 0, 8, 12))
 
 
-def test_one_lost_connection_is_made_good_and_a_second_is_told(simple: SimpleConsumer, cluster: PlainCluster) -> None:
-    cluster.once(Fetch, TransportError("lost"))
-    assert offsets(simple.fetch("t", 0, 6)) == [6, 7, 8]
-    cluster.once(Fetch, TransportError("lost"))
-    cluster.once(Fetch, TransportError("lost"))
-    with pytest.raises(TransportError, match="lost"):
-        simple.fetch("t", 0, 6)
-    assert len(cluster.of(Fetch)) == 4
+def test_lost_connections_are_made_good_for_as_long_as_a_call_may_take(cluster: PlainCluster) -> None:
+    quick: dict[str, Any] = {"retry_backoff_ms": 1, "reconnect_backoff_ms": 1, "default_api_timeout_ms": 300}
+    with SimpleConsumer(PlainConnector(cluster), **quick) as simple:
+        for _ in range(3):
+            cluster.once(Fetch, TransportError("lost"))
+        assert offsets(simple.fetch("t", 0, 6)) == [6, 7, 8]
+        cluster.script(lambda _, request: TransportError("lost") if isinstance(request, Fetch) else None)
+        with pytest.raises(ClientTimeout, match="lost"):
+            simple.fetch("t", 0, 6)
+
+
+def test_a_new_leader_that_does_not_know_yet_how_far_its_followers_are_is_waited_for(
+    simple: SimpleConsumer, cluster: PlainCluster
+) -> None:
+    def behind(_: Fetch) -> FetchResult:
+        return FetchResult(partitions=[FetchResultPartition("t", 0, ErrorCode.NONE, 6, 6, 0)])
+
+    cluster.once(Fetch, behind)
+    cluster.once(ListOffsets, ListOffsetsResult(partitions=[_listed("t", 0, ErrorCode.OFFSET_NOT_AVAILABLE)]))
+    assert [offsets(piece) for piece in simple.read("t", 0, 6, 9)] == [[6, 7, 8]]
+
+
+def _listed(topic: str, partition: int, error: ErrorCode) -> ListOffsetsResultPartition:
+    return ListOffsetsResultPartition(topic=topic, partition=partition, error=error)
 
 
 def test_out_of_range_is_told(simple: SimpleConsumer, cluster: PlainCluster) -> None:

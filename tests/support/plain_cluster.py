@@ -239,12 +239,13 @@ class Play:
 
 
 def is_empty(result: Any) -> bool:
-    """True for a fetch's result without records and errors."""
-    return (
-        isinstance(result, FetchResult)
-        and not result.error
-        and not any((isinstance(p.records, bytes) and p.records) or p.error for p in result.partitions)
-    )
+    """True for a fetch's result without anything that a reader is to be told at once."""
+
+    def tells(part: FetchResultPartition) -> bool:
+        has_records = isinstance(part.records, bytes) and bool(part.records)
+        return has_records or bool(part.error) or part.diverging is not None or part.preferred_read_replica >= 0
+
+    return isinstance(result, FetchResult) and not result.error and not any(map(tells, result.partitions))
 
 
 class PlainConnector:

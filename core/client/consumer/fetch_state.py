@@ -29,6 +29,19 @@ class AtTime:
     timestamp_ms: int
 
 
+@frozen
+class AtOffset:
+    """A position, and the leader epoch of the message before it: where the log has another one there, it has lost
+    what was read (KIP-320). -1 = not known."""
+
+    offset: int
+    leader_epoch: int = -1
+
+
+Position = AtTime | AtOffset | int
+"""Where to read from."""
+
+
 @frozen(kw_only=True)
 class FetcherSettings:
     """Sizes in bytes, times in ms."""
@@ -46,6 +59,10 @@ class FetcherSettings:
     """How many answers may wait per partition to be read; further fetches leave the partition out."""
     retry_backoff_ms: float = 100
     retry_backoff_max_ms: float = 1000
+    rack: str = ""
+    """Where the reader is: a leader may send it to a replica that is near (KIP-392)."""
+    near_ms: float = 300_000
+    """How long it goes there, before it asks the leader again."""
 
     @property
     def rules(self) -> CourseRules:
@@ -68,6 +85,8 @@ class Chunk:
     error: BarnabasError | None = None
     damage: Damage | None = None
     """What was left out before `next_offset`."""
+    go_back: AtOffset | None = None
+    """The log has lost what was read from there on: that is where to go on."""
 
 
 @define(eq=False)
@@ -95,6 +114,13 @@ class AssignedPartition:
     """Grows with every jump, so that answers to earlier questions are recognised."""
     busy: bool = False
     """A fetch or a lookup is on its way."""
+    tried: tuple[int, int] = (-1, -1)
+    """Who was asked last as the leader, and in which leader epoch."""
+    fenced: int = 0
+    """How often in a row the leader has said that its epoch is another one."""
+    near: int = -1
+    """The broker to fetch from in place of the leader, until `near_until_ms`; -1 = none."""
+    near_until_ms: float = 0.0
     failures: int = 0
     not_before_ms: float = 0.0
     last_error: BarnabasError | None = None
@@ -105,11 +131,11 @@ class AssignedPartition:
         """The offset up to which it is fetched; -1 while not known."""
         return self.course.position
 
-    def jump(self, lookup: AtTime | None, offset: int = -1) -> None:
+    def jump(self, lookup: AtTime | None, offset: int = -1, epoch: int = -1) -> None:
         """Go to an offset, or to what the lookup will find; what was fetched before is forgotten."""
         self.version += 1
         self.lookup = lookup
-        self.course.jump(offset)
+        self.course.jump(offset, epoch)
         self.read_offset = offset
         self.read_epoch = -1
         self.chunks.clear()

@@ -5,6 +5,7 @@ from typing import Any
 
 from ....ports.broker_api import (
     LATEST,
+    DivergingEpoch,
     Fetch,
     FetchPartition,
     FetchResult,
@@ -14,6 +15,7 @@ from ....ports.broker_api import (
     ListOffsetsResult,
     ListOffsetsResultPartition,
 )
+from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
@@ -24,11 +26,16 @@ from ...message.message_set import MessageSet
 from ..cluster_view import ClusterView
 from ..course import Course, Piece
 from ..effects import NEVER, Poll, Send, backoff_ms
-from ..errors import NoOffset
-from .fetch_state import AssignedPartition, AtTime, Chunk, FetcherSettings, Reset
+from ..errors import LogTruncated, NoOffset
+from .fetch_state import AssignedPartition, AtOffset, AtTime, Chunk, FetcherSettings, Position, Reset
 
 FULL_BUFFERS_WAIT_MS = 50
 """How long a fetch may wait at the broker while other partitions of that broker are left out for full buffers."""
+FENCED_MAX = 3
+"""So often a leader may say that the epoch which its cluster tells is old. Then it is asked without one: brokers before
+2.4 may tell old epochs for ever."""
+_BEHIND = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE)
+"""The broker has just become the leader, or is to become it."""
 
 
 class Fetcher:
@@ -46,12 +53,12 @@ class Fetcher:
         self._order: list[TopicPartition] = []
         self._fetching: set[int] = set()
 
-    def assign(self, positions: Mapping[TopicPartition, AtTime | int]) -> None:
+    def assign(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Read these partitions, and no others, from these positions."""
         self.remove(list(self.partitions))
         self.add(positions)
 
-    def add(self, positions: Mapping[TopicPartition, AtTime | int | None]) -> None:
+    def add(self, positions: Mapping[TopicPartition, Position | None]) -> None:
         """Read these partitions, too; None: as soon as `seek` says from where."""
         for place, position in positions.items():
             self.partitions[place] = AssignedPartition(place, Course(place, self.settings.rules))
@@ -66,11 +73,13 @@ class Fetcher:
             self.partitions.pop(place, None)
         self._order = [place for place in self._order if place in self.partitions]
 
-    def seek(self, place: TopicPartition, position: AtTime | int) -> None:
+    def seek(self, place: TopicPartition, position: Position) -> None:
         """Go on from there. Raises `KeyError` for a partition that is not assigned."""
         state = self.partitions[place]
         if isinstance(position, AtTime):
             state.jump(position)
+        elif isinstance(position, AtOffset):
+            state.jump(None, position.offset, position.leader_epoch)
         else:
             state.jump(None, position)
 
@@ -109,10 +118,10 @@ class Fetcher:
                 continue  # out of range, but what was fetched before is still to be read
             if state.lookup is None and state.fetch_offset < 0:
                 continue  # nobody has said yet where to begin
-            if now_ms < state.not_before_ms:
+            if now_ms < state.not_before_ms and not self._has_moved(state):
                 wake = min(wake, state.not_before_ms)
                 continue
-            node = self._node_of(state)
+            node = self._node_of(state, now_ms)
             if node is None:
                 continue
             if state.lookup is not None:
@@ -129,8 +138,17 @@ class Fetcher:
         """Bytes that wait to be read; what paused partitions keep does not hold up the others."""
         return sum(chunk.messages.size for s in self.partitions.values() if not s.paused for chunk in s.chunks)
 
-    def _node_of(self, state: AssignedPartition) -> int | None:
+    def _has_moved(self, state: AssignedPartition) -> bool:
+        """Somebody else leads the partition by now, in a later epoch, so that there is no use in waiting (KIP-951)."""
+        node, epoch = self._view.leadership(*state.place)
+        return state.failures > 0 and node >= 0 and epoch > state.tried[1]
+
+    def _node_of(self, state: AssignedPartition, now_ms: float) -> int | None:
         topic, partition = state.place
+        if state.near >= 0 and state.lookup is None:
+            if now_ms < state.near_until_ms and self._view.address(state.near) is not None:
+                return state.near
+            state.near = -1
         node = self._view.leader(topic, partition)
         if node is None:
             error = self._view.topic_errors.get(topic)
@@ -145,14 +163,21 @@ class Fetcher:
             self._view.request_refresh()
         return node
 
+    def _begin(self, state: AssignedPartition) -> int:
+        """A question about the partition goes out; in which leader epoch."""
+        state.busy = True
+        state.tried = self._view.leadership(*state.place)
+        return state.tried[1] if state.fenced < FENCED_MAX else -1
+
     def _lookup(self, node: int, states: Sequence[AssignedPartition]) -> Send:
         asked = [(state, state.version) for state in states]
-        for state in states:
-            state.busy = True
         request = ListOffsets(
             partitions=[
                 ListOffsetsPartition(
-                    topic=state.place.topic, partition=state.place.partition, timestamp=state.lookup.timestamp_ms
+                    topic=state.place.topic,
+                    partition=state.place.partition,
+                    timestamp=state.lookup.timestamp_ms,
+                    current_leader_epoch=self._begin(state),
                 )
                 for state in states
                 if state.lookup is not None
@@ -177,8 +202,7 @@ class Fetcher:
         if isinstance(outcome, BarnabasError):
             self._failed(state, outcome, now_ms, refresh=True)
         elif outcome.error is not ErrorCode.NONE:
-            error = ApiError(outcome.error, f"offset of {state.place}")
-            self._failed(state, error, now_ms, refresh=outcome.error.refresh_metadata)
+            self._refused(state, ApiError(outcome.error, f"offset of {state.place}"), now_ms)
         elif outcome.offset < 0:  # no record is so young: go on at the end
             state.lookup = AtTime(LATEST)
         else:
@@ -188,15 +212,14 @@ class Fetcher:
         states = sorted(states, key=lambda state: not state.course.urgent)
         asked = [(state, state.version) for state in states]
         settings = self.settings
-        for state in states:
-            state.busy = True
         self._fetching.add(node)
         request = Fetch(
-            partitions=[FetchPartition(*state.place, *state.course.ask()) for state in states],
+            partitions=[self._question(state) for state in states],
             max_wait_ms=min(settings.max_wait_ms, FULL_BUFFERS_WAIT_MS) if others_full else settings.max_wait_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
             isolation_level=settings.isolation_level,
+            rack_id=settings.rack,
         )
 
         def answered(result: Any, now_ms: float) -> None:
@@ -208,18 +231,37 @@ class Fetcher:
             else:
                 outcomes = [result] * len(asked)
             for turn, ((state, version), outcome) in enumerate(zip(asked, outcomes, strict=True)):
-                if state.version == version:
-                    state.busy = False
-                    self._fetched(state, outcome, now_ms, first=turn == 0)
+                if state.version != version:
+                    continue
+                state.busy = False
+                if isinstance(result, FetchResult) and isinstance(outcome, FetchResultPartition):
+                    self._view.tell_leader(state.place, outcome.current_leader, result.nodes)
+                self._fetched(state, outcome, now_ms, first=turn == 0)
 
         return Send(node, request, answered)
+
+    def _question(self, state: AssignedPartition) -> FetchPartition:
+        view = self._view.topic(state.place.topic)
+        offset, size = state.course.ask()
+        return FetchPartition(
+            *state.place,
+            offset,
+            size,
+            current_leader_epoch=self._begin(state),
+            last_fetched_epoch=state.course.asked_epoch,
+            topic_id=NO_TOPIC_ID if view is None else view.topic_id,
+        )
 
     def _fetched(
         self, state: AssignedPartition, outcome: FetchResultPartition | BarnabasError, now_ms: float, *, first: bool
     ) -> None:
         course = state.course
         if isinstance(outcome, BarnabasError):
+            state.near = -1
             self._failed(state, outcome, now_ms, refresh=True)
+        elif state.near >= 0 and (outcome.error is not ErrorCode.NONE or outcome.diverging is not None):
+            state.near = -1  # the leader knows better
+            state.not_before_ms = now_ms + self.settings.retry_backoff_ms
         elif outcome.error is ErrorCode.CORRUPT_MESSAGE:
             self._keep(state, lambda: course.refused("the broker cannot read it: CORRUPT_MESSAGE"), now_ms)
         elif outcome.error is ErrorCode.OFFSET_OUT_OF_RANGE and course.exploring:
@@ -228,9 +270,13 @@ class Fetcher:
             self._out_of_range(state)
         elif outcome.error is not ErrorCode.NONE:
             error = ApiError(outcome.error, f"fetch of {state.place} from {state.fetch_offset}")
-            self._failed(state, error, now_ms, refresh=outcome.error.refresh_metadata)
+            self._refused(state, error, now_ms)
+        elif outcome.diverging is not None:
+            self._truncated(state, outcome.diverging)
+        elif outcome.preferred_read_replica >= 0:
+            state.near, state.near_until_ms = outcome.preferred_read_replica, now_ms + self.settings.near_ms
         else:
-            state.failures = 0
+            state.failures = state.fenced = 0
             state.last_error = None
             state.high_watermark = outcome.high_watermark
             stable = self.settings.isolation_level and outcome.last_stable_offset >= 0
@@ -267,6 +313,21 @@ class Fetcher:
             return
         text = f"{state.place} has no offset {state.fetch_offset} (any more), and auto.offset.reset is none: seek"
         self._surface(state, NoOffset(text))
+
+    def _truncated(self, state: AssignedPartition, diverging: DivergingEpoch) -> None:
+        """The log has lost what lies between there and here: a leader was elected that did not have it (KIP-320)."""
+        here, end = state.fetch_offset, diverging.end_offset
+        text = f"{state.place} was read up to offset {here}, and its log has lost what it had from {end} on"
+        if self.settings.reset is Reset.NONE:
+            error = LogTruncated(f"{text}, and auto.offset.reset is none: seek", here, end)
+            self._surface(state, error)
+        else:
+            self._surface(state, BarnabasError(text))
+            state.chunks[-1].go_back = AtOffset(end, diverging.epoch)
+
+    def _refused(self, state: AssignedPartition, error: ApiError, now_ms: float) -> None:
+        state.fenced = state.fenced + 1 if error.code is ErrorCode.FENCED_LEADER_EPOCH else 0
+        self._failed(state, error, now_ms, refresh=error.code.refresh_metadata or error.code in _BEHIND)
 
     def _failed(self, state: AssignedPartition, error: BarnabasError, now_ms: float, *, refresh: bool) -> None:
         if refresh:

@@ -57,6 +57,8 @@ class CoordinatorFinder:
         """The coordinator cannot be reached, or says that it is not the one; look again, after a pause."""
         if self.known is not None:
             self.known = None
+            if self._failures:  # who told of it may be behind
+                self._view.try_another()
             self._pause(error, now_ms)
 
     def take_refusal(self) -> BarnabasError | None:
@@ -85,9 +87,9 @@ class CoordinatorFinder:
             error: BarnabasError = ApiError(found.error, text)
         elif isinstance(result, BarnabasError):
             error = result
-            self._view.try_another()
         else:
             error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker told no coordinator")
+        self._view.try_another()
         if isinstance(error, ApiError) and not error.retriable:
             self._refusal = error
         self._pause(error, now_ms)

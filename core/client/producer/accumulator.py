@@ -138,11 +138,17 @@ class Accumulator:
         self.messages += end - start
         return batch, end - start
 
-    def take_ready(self, now_ms: float, sendable: Callable[[TopicPartition], bool]) -> tuple[list[Batch], float]:
+    def take_ready(
+        self,
+        now_ms: float,
+        sendable: Callable[[TopicPartition], bool],
+        has_moved: Callable[[Batch], bool] = lambda _: False,
+    ) -> tuple[list[Batch], float]:
         """The batches to send now, at most one per partition, and when the next one is due.
 
-        A batch is due when it is full, has lingered, or is to be tried again; `sendable` says whether there is a
-        leader with capacity. What is taken stays in flight until `give_back` or `settle`.
+        A batch is due when it is full, has lingered, or is to be tried again: after a pause, or at once where
+        `has_moved` says that there is another leader to try. `sendable` says whether there is a leader with capacity.
+        What is taken stays in flight until `give_back` or `settle`.
         """
         taken: list[Batch] = []
         wake = NEVER
@@ -150,7 +156,7 @@ class Accumulator:
             if queue.in_flight or not queue.batches:
                 continue
             due = self._due_ms(queue)
-            if due > now_ms:
+            if due > now_ms and not (queue.batches[0].attempts and has_moved(queue.batches[0])):
                 wake = min(wake, due)
             elif sendable(place):
                 queue.in_flight = True

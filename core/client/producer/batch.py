@@ -96,6 +96,7 @@ class Batch(Home):
         "producer_epoch",
         "producer_id",
         "timestamps",
+        "tried",
         "values",
         "wall_ms",
     )
@@ -119,6 +120,8 @@ class Batch(Home):
         """No message is added any more."""
         self.attempts = 0
         self.not_before_ms = 0.0
+        self.tried = (-1, -1)
+        """Which leader it was sent to last, in which leader epoch."""
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.producer_id = self.producer_epoch = self.base_sequence = -1

@@ -109,7 +109,9 @@ class Sender:
 
         ready, wake = list[Batch](), NEVER
         if self._identity is None or self._identity.prepare():
-            ready, wake = self._accumulator.take_ready(now_ms, sendable)
+            ready, wake = self._accumulator.take_ready(now_ms, sendable, self._has_moved)
+            for batch in ready:
+                batch.tried = self._view.leadership(*batch.place)
         if late:
             self._finish(late, self._expired())
         return Ready([(nodes[batch.place], batch) for batch in ready], min(wake, wake_late))
@@ -139,6 +141,11 @@ class Sender:
             asking = self._identity.poll(now_ms)
             sends, wake = sends + asking.sends, min(wake, asking.wake_ms)
         return Poll(sends, wake)
+
+    def _has_moved(self, batch: Batch) -> bool:
+        """Somebody else leads the partition by now, in a later epoch, so that there is no use in waiting (KIP-951)."""
+        node, epoch = self._view.leadership(*batch.place)
+        return node >= 0 and epoch > batch.tried[1]
 
     def fail_waiting(self, error: BarnabasError) -> None:
         """Give up what is not in flight."""
@@ -191,6 +198,7 @@ class Sender:
     def _answered(self, batches: Sequence[Batch], result: Any, now_ms: float) -> None:
         if isinstance(result, ProduceResult):
             for batch, outcome in zip(batches, result.partitions, strict=True):
+                self._view.tell_leader(batch.place, outcome.current_leader, result.nodes)
                 self._outcome(batch, outcome, now_ms)
             return
         again = not isinstance(result, ApiError) or result.retriable

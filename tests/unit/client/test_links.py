@@ -174,3 +174,35 @@ def test_a_node_that_moved_gets_a_new_connection(net: Net) -> None:
     links.submit(1, ASK, box.append)
     assert isinstance(box[-1], BarnabasError)
     assert "left the cluster" in str(box[-1])
+
+
+def test_it_is_told_who_answers_and_who_cannot_be_reached(net: Net) -> None:
+    heard: list[tuple[int, bool]] = []
+    links, box = Links(net.outside, {1: HOME}.get, lambda node, answers: heard.append((node, answers))), list[Any]()
+    links.submit(1, ASK, box.append)
+    net.refuse()
+    assert heard == [(1, False)]
+    links.submit(1, ASK, box.append)
+    net.scheduler.run_until(lambda: bool(net.attempts))
+    wire = net.open()
+    wire.asked.pop()("fine")
+    assert heard[1:] == [(1, True)]
+    links.submit(1, ASK, box.append)
+    wire.asked.pop()(LOST)
+    assert heard[2:] == [(1, False)]
+    assert len(box) == 3
+
+
+def test_what_is_under_way_to_a_broker_that_has_left_fails_at_once(net: Net) -> None:
+    """It may be paused: its answer would come after the request timeout, if at all."""
+    homes: dict[int, Address] = {1: HOME, 2: ("other", 1)}
+    links, box = Links(net.outside, homes.get), list[Any]()
+    for node in homes:
+        links.submit(node, ASK, box.append)
+    left, stays = net.open(), net.open()
+    del homes[1]
+    links.tidy()
+    assert (left.closed, stays.closed) == (1, 0)
+    assert [str(error) for error in box] == ["closed"]
+    stays.asked.pop()("fine")
+    assert box[1:] == ["fine"]

@@ -1,0 +1,415 @@
+"""Clients of a cluster whose brokers fail and whose leaders move."""
+
+from typing import Any
+
+import pytest
+from support.plain_cluster import PlainCluster, Play
+
+from barnabas.core.client.cluster_view import COORDINATORS, ClusterView, ViewSettings
+from barnabas.core.client.consumer.fetch_state import AtOffset, AtTime, Chunk, FetcherSettings, Reset
+from barnabas.core.client.consumer.fetcher import FENCED_MAX, Fetcher
+from barnabas.core.client.errors import LogTruncated
+from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings, message_bytes
+from barnabas.core.client.producer.sender import Sender, SenderSettings
+from barnabas.core.message.batch_writer import encode_batch
+from barnabas.core.message.codec import NO_CODECS
+from barnabas.core.message.message import Message
+from barnabas.ports.broker_api import (
+    EARLIEST,
+    BrokerNode,
+    CurrentLeader,
+    DivergingEpoch,
+    Fetch,
+    FetchResult,
+    FetchResultPartition,
+    ListOffsets,
+    Metadata,
+    Produce,
+    ProduceResult,
+    ProduceResultPartition,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.transport import TransportError
+from barnabas.ports.words import TopicPartition
+
+PLACE = TopicPartition("t", 0)
+MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class Bench(Play):
+    """A view of a cluster of three, topic t known, led by broker 1 in epoch 5."""
+
+    def __init__(self, bootstrap: int = 1) -> None:
+        super().__init__(PlainCluster(brokers=3, t=2))
+        self.cluster.epochs[PLACE] = 5
+        self.moves = 0
+        addresses = [(f"bootstrap{number}", 1) for number in range(bootstrap)]
+        self.view = ClusterView(addresses, self.entropy, ViewSettings(), moved=self._moved)
+        self.parts = [self.view]
+        self.view.want(["t"])
+        self.settle()
+
+    def _moved(self) -> None:
+        self.moves += 1
+
+    def elect(self, leader: int, epoch: int) -> None:
+        self.cluster.leaders[PLACE], self.cluster.epochs[PLACE] = leader, epoch
+
+    def refresh(self) -> None:
+        self.clock.advance(1000)
+        self.view.request_refresh()
+        self.settle()
+
+    @property
+    def asked(self) -> int:
+        return len(self.cluster.of(Metadata))
+
+
+# --- whom to ask
+
+
+def test_any_broker_that_can_be_reached_is_asked_and_at_last_the_bootstrap_addresses() -> None:
+    bench = Bench(bootstrap=2)
+    view = bench.view
+    seen = []
+    for gone in (1, 2, 3, -1):
+        seen.append(view.any_node())
+        view.heard(gone, False)
+    assert [*seen, view.any_node()] == [1, 2, 3, -1, -2]
+    view.heard(-2, False)
+    assert view.any_node() == 1, "nobody can be reached: each in turn"
+    view.try_another()
+    assert view.any_node() == 2
+    view.heard(COORDINATORS + 3, True)
+    assert view.any_node() == 3, "a coordinator is a broker, too"
+
+
+def test_what_the_controller_is_to_do_others_can_while_it_is_away() -> None:
+    bench = Bench()
+    assert bench.view.controller_node() == 1
+    bench.view.heard(1, False)
+    assert bench.view.controller_node() == 2
+    bench.view.heard(1, True)
+    assert bench.view.controller_node() == 1
+
+
+def test_while_a_leader_cannot_be_reached_it_is_asked_often_who_leads_instead_and_later_less_often() -> None:
+    bench = Bench()
+    bench.view.heard(1, False)
+    bench.view.heard(1, False)
+    pauses = []
+    for _ in range(60):
+        wake = bench.settle()
+        pauses.append(wake - bench.now)
+        bench.clock.advance_to(wake)
+    assert max(pauses[:35]) <= 1.2 * 250
+    assert min(pauses[50:]) >= 0.8 * 1000
+    bench.elect(2, 6)
+    bench.cluster.leaders[TopicPartition("t", 1)] = 3
+    bench.settle()
+    assert bench.view.leader("t", 0) == 2
+    asked = bench.asked
+    bench.clock.advance(10_000)
+    bench.settle()
+    assert bench.asked == asked
+
+
+def test_a_broker_that_leads_nothing_of_ours_may_be_away() -> None:
+    bench = Bench()
+    bench.view.heard(3, False)
+    bench.clock.advance(10_000)
+    bench.settle()
+    assert bench.asked == 1
+
+
+def test_brokers_that_leave_or_move_are_told_and_so_are_coordinators() -> None:
+    bench = Bench()
+    node = bench.view.coordinator(3, ("broker-3", 9092))
+    bench.refresh()
+    assert (bench.moves, bench.view.address(node)) == (0, ("broker-3", 9092))
+    bench.cluster.brokers = 2
+    bench.cluster.leaders = {PLACE: 1, TopicPartition("t", 1): 2}
+    bench.refresh()
+    assert (bench.moves, bench.view.address(3), bench.view.address(node)) == (1, None, None)
+
+
+# --- what is believed
+
+
+def test_a_leader_that_is_told_counts_if_its_epoch_is_newer_and_its_address_known() -> None:
+    bench = Bench()
+    tell = bench.view.tell_leader
+    assert not tell(PLACE, None, ())
+    assert not tell(PLACE, CurrentLeader(2, 5), ())
+    assert not tell(PLACE, CurrentLeader(9, 6), ())
+    assert not tell(TopicPartition("t", 7), CurrentLeader(2, 6), ())
+    assert not tell(TopicPartition("u", 0), CurrentLeader(2, 6), ())
+    assert bench.view.leadership("t", 0) == (1, 5)
+    assert tell(PLACE, CurrentLeader(2, 6), ())
+    assert bench.view.leadership("t", 0) == (2, 6)
+    assert tell(PLACE, CurrentLeader(9, 7), [BrokerNode(node_id=9, host="nine", port=1)])
+    assert (bench.view.leader("t", 0), bench.view.address(9)) == (9, ("nine", 1))
+    bench.refresh()
+    assert bench.view.leadership("t", 0) == (9, 7), "the broker that answered is behind"
+
+
+def test_a_topic_never_shrinks() -> None:
+    bench = Bench()
+    bench.cluster.topics["t"] = 1
+    bench.refresh()
+    assert bench.view.leader("t", 1) == 2
+
+
+# --- producing
+
+
+class Producing(Bench):
+    def __init__(self) -> None:
+        super().__init__()
+        self.accumulator = Accumulator(AccumulatorSettings(linger_ms=0), self.clock, lambda _: None)
+        self.settled: list[Any] = []
+        self.sender = Sender(
+            self.accumulator,
+            self.view,
+            self.entropy,
+            SenderSettings(retry_backoff_ms=400),
+            codec_for=lambda _: None,
+            settled=self.settled.extend,
+        )
+        self.parts.insert(0, self.sender)
+
+    def put(self) -> None:
+        self.accumulator.append(PLACE, (b"x", None, (), None), message_bytes(b"x", None, ()))
+
+
+def test_a_batch_goes_to_the_leader_that_the_answer_tells_at_once() -> None:
+    bench = Producing()
+    bench.elect(2, 6)
+    told = [ProduceResultPartition(*PLACE, MOVED, current_leader=CurrentLeader(2, 6))]
+    bench.cluster.once(Produce, ProduceResult(partitions=told))
+    began = bench.now
+    bench.put()
+    bench.run(lambda: bool(bench.settled))
+    assert (bench.settled[0].error, bench.now - began) == (None, 0)
+    assert [node for node, request in bench.cluster.requests if isinstance(request, Produce)] == [1, 2]
+    bench.clock.advance(200)
+    bench.settle()
+    assert bench.asked == 2, "it asks all the same, without waiting for it"
+
+
+@pytest.mark.parametrize("failure", [TransportError("refused"), ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_a_batch_goes_to_a_new_leader_as_soon_as_it_is_known(failure: Any) -> None:
+    bench = Producing()
+
+    def answer(node: int, request: Any) -> Any:
+        if not isinstance(request, Produce) or node != 1:
+            return None
+        bench.view.heard(node, not isinstance(failure, TransportError))
+        if isinstance(failure, TransportError):
+            return failure
+        return ProduceResult(partitions=[ProduceResultPartition(*PLACE, failure)])
+
+    bench.cluster.script(answer)
+    bench.put()
+    bench.settle()
+    bench.clock.advance(2000)
+    bench.settle()
+    assert not bench.settled
+    bench.elect(2, 6)
+    elected = bench.now
+    bench.run(lambda: bool(bench.settled))
+    assert bench.settled[0].error is None
+    assert bench.now - elected <= (300 if isinstance(failure, TransportError) else 1200)
+
+
+# --- consuming
+
+
+class Reading(Bench):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        for number in range(4):
+            self.cluster.append(PLACE, encode_batch([Message(b"%d" % number)], now_ms=0))
+        chosen: dict[str, Any] = {"max_partition_bytes": 1, "retry_backoff_ms": 400, **settings}
+        self.fetcher = Fetcher(self.view, self.entropy, FetcherSettings(**chosen), NO_CODECS)
+        self.parts.insert(0, self.fetcher)
+
+    def chunk(self) -> Chunk:
+        found: list[Chunk] = []
+
+        def came() -> bool:
+            chunk = self.fetcher.next_chunk()
+            if chunk is not None:
+                found.append(chunk)
+            return chunk is not None
+
+        self.run(came)
+        return found[0]
+
+    def answers(self, **fields: Any) -> None:
+        """The next fetch gets this."""
+        self.cluster.once(Fetch, FetchResult(partitions=[FetchResultPartition(*PLACE, **fields)]))
+
+    @property
+    def fetches(self) -> list[tuple[int, int, int, int]]:
+        """Broker, offset, leader epoch, and the epoch before the offset."""
+        parts = [(node, request.partitions[0]) for node, request in self.cluster.requests if isinstance(request, Fetch)]
+        return [(node, part.offset, part.current_leader_epoch, part.last_fetched_epoch) for node, part in parts]
+
+
+def test_fetches_tell_whom_they_take_for_the_leader_and_what_was_read_before() -> None:
+    bench = Reading()
+    bench.fetcher.assign({PLACE: 0})
+    bench.chunk()
+    bench.chunk()
+    assert bench.fetches[:2] == [(1, 0, 5, -1), (1, 1, 5, 0)]
+    bench.fetcher.seek(PLACE, AtOffset(3, 4))
+    bench.chunk()
+    assert (1, 3, 5, 4) in bench.fetches
+    request = bench.cluster.of(Fetch)[0]
+    assert (request.partitions[0].topic_id, request.rack_id) == (b"t".ljust(16, b"\0"), "")
+
+
+def test_lookups_tell_whom_they_take_for_the_leader() -> None:
+    bench = Reading()
+    bench.fetcher.assign({PLACE: AtTime(EARLIEST)})
+    bench.chunk()
+    assert [each.current_leader_epoch for each in bench.cluster.of(ListOffsets)[0].partitions] == [5]
+
+
+def test_a_fetch_goes_to_the_leader_that_the_answer_tells_at_once() -> None:
+    bench = Reading()
+    bench.elect(3, 6)
+    bench.answers(error=MOVED, current_leader=CurrentLeader(3, 6))
+    began = bench.now
+    bench.fetcher.assign({PLACE: 0})
+    bench.chunk()
+    assert (bench.fetches, bench.now) == ([(1, 0, 5, -1), (3, 0, 6, -1)], began)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    ],
+    ids=str,
+)
+def test_what_a_move_brings_about_is_tried_again_after_asking_who_leads(error: ErrorCode) -> None:
+    bench = Reading()
+    bench.answers(error=error)
+    asked = bench.asked
+    bench.fetcher.assign({PLACE: 0})
+    assert bench.chunk().error is None
+    assert bench.asked > asked
+
+
+def test_a_leader_that_contradicts_its_cluster_for_ever_is_asked_without_an_epoch() -> None:
+    bench = Reading()
+
+    def fenced(_: int, request: Any) -> Any:
+        if isinstance(request, Fetch) and request.partitions[0].current_leader_epoch == 5:
+            return FetchResult(partitions=[FetchResultPartition(*PLACE, ErrorCode.FENCED_LEADER_EPOCH)])
+        return None
+
+    bench.cluster.script(fenced)
+    bench.fetcher.assign({PLACE: 0})
+    assert bench.chunk().error is None
+    assert [epoch for _, _, epoch, _ in bench.fetches[: FENCED_MAX + 2]] == [5] * FENCED_MAX + [-1, 5]
+
+
+def test_a_log_that_lost_what_was_read_is_read_on_from_where_both_agree() -> None:
+    bench = Reading(reset=Reset.LATEST)
+    bench.fetcher.assign({PLACE: AtOffset(4, 4)})
+    bench.answers(diverging=DivergingEpoch(3, 2))
+    chunk = bench.chunk()
+    assert chunk.go_back == AtOffset(2, 3)
+    assert "was read up to offset 4, and its log has lost what it had from 2 on" in str(chunk.error)
+    fetches = len(bench.fetches)
+    bench.settle()
+    assert len(bench.fetches) == fetches, "until the reader is there"
+    bench.fetcher.seek(PLACE, chunk.go_back)
+    assert [message.value for message in bench.chunk().messages] == [b"2"]
+    assert bench.fetches[fetches] == (1, 2, 5, 3)
+
+
+def test_who_has_no_reset_is_told_that_messages_are_gone() -> None:
+    bench = Reading(reset=Reset.NONE)
+    bench.fetcher.assign({PLACE: AtOffset(4, 4)})
+    bench.answers(diverging=DivergingEpoch(3, 2))
+    chunk = bench.chunk()
+    assert isinstance(chunk.error, LogTruncated)
+    assert (chunk.go_back, chunk.error.offset, chunk.error.end_offset) == (None, 4, 2)
+    assert "seek" in str(chunk.error)
+
+
+# --- reading near
+
+
+def near(bench: Reading) -> None:
+    """Broker 3 has a replica, and the leader says so."""
+
+    def answer(node: int, request: Any) -> Any:
+        if not isinstance(request, Fetch) or request.rack_id != "here":
+            return None
+        if node == 1:
+            return FetchResult(partitions=[FetchResultPartition(*PLACE, high_watermark=4, preferred_read_replica=3)])
+        batch = bench.cluster.logs[PLACE][request.partitions[0].offset]
+        return FetchResult(partitions=[FetchResultPartition(*PLACE, high_watermark=4, records=batch)])
+
+    bench.cluster.script(answer)
+
+
+def test_a_reader_goes_where_the_leader_sends_it_and_comes_back_in_time() -> None:
+    bench = Reading(rack="here", near_ms=5000)
+    near(bench)
+    bench.fetcher.assign({PLACE: 0})
+    bench.chunk()
+    bench.chunk()
+    assert [node for node, *_ in bench.fetches][:3] == [1, 3, 3]
+    bench.clock.advance(5000)
+    bench.chunk()
+    bench.chunk()
+    assert [node for node, *_ in bench.fetches].count(1) == 2
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        TransportError("refused"),
+        FetchResult(partitions=[FetchResultPartition(*PLACE, ErrorCode.OFFSET_OUT_OF_RANGE)]),
+        FetchResult(partitions=[FetchResultPartition(*PLACE, diverging=DivergingEpoch(1, 0))]),
+    ],
+    ids=["connection", "out of range", "diverging"],
+)
+def test_whatever_a_near_replica_cannot_give_the_leader_is_asked_for(failure: Any) -> None:
+    bench = Reading(rack="here")
+    near(bench)
+    left = [failure]
+    bench.cluster.script(
+        lambda node, request: left.pop() if isinstance(request, Fetch) and node == 3 and left else None
+    )
+    bench.fetcher.assign({PLACE: 0})
+    assert bench.chunk().error is None
+    assert [node for node, *_ in bench.fetches][:4] == [1, 3, 1, 3]
+
+
+def test_a_near_replica_that_has_left_is_not_waited_for() -> None:
+    bench = Reading(rack="here")
+    near(bench)
+    bench.fetcher.assign({PLACE: 0})
+    bench.chunk()
+    bench.cluster.brokers = 2
+    bench.cluster.leaders = {PLACE: 1, TopicPartition("t", 1): 2}
+    bench.cluster.scripts.clear()
+    bench.refresh()
+    while bench.fetcher.next_chunk() is not None:
+        pass
+    bench.fetcher.seek(PLACE, 3)
+    assert [message.value for message in bench.chunk().messages] == [b"3"]
+    assert bench.fetches[-1][0] == 1

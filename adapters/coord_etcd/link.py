@@ -43,6 +43,7 @@ class Link:
         self._kv = rpc.KVStub(self._channel)
         self._lease = rpc.LeaseStub(self._channel)
         self._watch = rpc.WatchStub(self._channel)
+        self._maintenance = rpc.MaintenanceStub(self._channel)
 
     def transact(self, path: str, request: Any, timeout_s: float) -> Any:
         return self._call(path, self._kv.Txn, request, timeout_s)
@@ -68,6 +69,11 @@ class Link:
     ) -> "WatchStream":
         request = rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=first, range_end=end))
         return WatchStream(self._watch, request, self.endpoint, changed, lost)
+
+    def has_leader(self, timeout_s: float) -> bool:
+        """Whether the server belongs to a majority, as far as it knows."""
+        answer = self._call("the status", self._maintenance.Status, rpc.StatusRequest(), timeout_s)
+        return bool(answer.leader != 0)
 
     def close(self) -> None:
         """Calls in flight fail."""

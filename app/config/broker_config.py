@@ -35,9 +35,14 @@ MINUTE_MS = 60_000
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES = ("compact", "delete")
-COORDINATION_FORMS = "embedded, embedded://FILE, memory, zookeeper://HOST:PORT/CHROOT, etcd://HOST:PORT/PREFIX"
+COORDINATION_FORMS = (
+    "embedded, embedded://FILE, memory, zookeeper://HOST:PORT/CHROOT, etcd://HOST:PORT/PREFIX, "
+    "etcd+managed://OWN:PORT,OTHER:PORT/PREFIX"
+)
 REMOTE_PORTS = {"zookeeper": 2181, "etcd": 2379}
 """The services that several brokers can share, and where they listen unless told otherwise."""
+MANAGED_ETCD = "etcd+managed"
+"""etcd, with the first server of the URL as a child process of the broker."""
 
 
 @frozen(kw_only=True)
@@ -408,13 +413,19 @@ class BrokerConfig(ReplicationConfig):
         return int(digits, 8)
 
     @property
+    def runs_etcd(self) -> bool:
+        """Whether a server of the coordination service is a child process of the broker: it is opened only once."""
+        return self.coordination.startswith(f"{MANAGED_ETCD}://")
+
+    @property
     def coordination_choice(self) -> tuple[str, str | None]:
         """(kind, where): ("memory", None), ("embedded", the file, or None for one in the first data folder), or
         ("zookeeper" or "etcd", the whole URL)."""
-        kind, separator, rest = self.coordination.partition("://")
+        scheme, separator, rest = self.coordination.partition("://")
+        kind = "etcd" if scheme == MANAGED_ETCD else scheme
         if kind in REMOTE_PORTS:
             try:
-                parse_service_url(self.coordination, scheme=kind, default_port=REMOTE_PORTS[kind])
+                parse_service_url(self.coordination, scheme=scheme, default_port=REMOTE_PORTS[kind])
             except ConfigError as error:
                 raise ConfigError(f"coordination={error}") from error
             return kind, self.coordination

@@ -23,7 +23,7 @@ from .checkpoints import (
 from .format import LogSegment
 from .formats import holds_classic_segments
 from .log import Log
-from .names import classic_folder_partition, folder_partition, folder_state
+from .names import ETCD_FOLDER, classic_folder_partition, folder_partition, folder_state
 
 
 class DataFolder:
@@ -70,6 +70,8 @@ class DataFolder:
             state, partition = folder_state(name), self._partition_of(name)
             if state == "delete":
                 removable.append(name)
+            elif name == ETCD_FOLDER:
+                continue
             elif state is not None or partition is None:
                 self.report(f"{self.log_dir.path}/{name} is no folder of a partition and is left alone")
             else:

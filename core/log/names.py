@@ -16,6 +16,8 @@ ASIDE_SUFFIX = ".aside"
 """Ours: kept for a person to look at. Other programs pass such files over."""
 DELETE_FOLDER_SUFFIX = "-delete"
 STRAY_FOLDER_SUFFIX = "-stray"
+ETCD_FOLDER = "etcd"
+"""Beside the partitions: the data and the log of an etcd that the broker runs."""
 
 SEGMENT_FILE = re.compile(
     r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(?P<state>\.deleted|\.cleaned|\.swap)?"

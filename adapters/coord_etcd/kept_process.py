@@ -1,0 +1,128 @@
+"""A program that runs as long as we do: started again when it dies, gone when we are, however we went."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Lock, Thread
+
+from ...ports.coordination import CoordinationError
+
+RESTART_FIRST_S, RESTART_MAX_S = 0.2, 5.0
+STOP_PATIENCE_S = 10.0
+LOG_BYTES_MAX = 8 * 1024 * 1024
+
+_GUARD = """
+exec 3<&0 </dev/null
+"$@" 3<&- &
+program=$!
+(if read -r _ <&3; then kill -TERM "$program"; read -r _ <&3; fi; kill -KILL "$program") 2>/dev/null &
+guard=$!
+exec 3<&-
+wait "$program"
+code=$?
+kill "$guard"
+exit "$code"
+"""
+"""What stands between: a shell whose input is a pipe from us. A line in it means to stop in order; its end, which comes
+with our own, means at once. (PR_SET_PDEATHSIG is Linux's alone, and goes with the thread that started the program.)"""
+
+
+class KeptProcess:
+    """`report` is told when it dies and is started again. Its output is added to the file `log`."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, report: Callable[[str], None]) -> None:
+        self._name = name
+        self._command = command
+        self._log = log
+        self._report = report
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = Event()
+        self._keeper = Thread(target=self._keep, name=f"kept-{name}", daemon=True)
+        self.deaths = 0
+        """How often it ended by itself."""
+
+    def start(self) -> None:
+        """Once. Raises `CoordinationError` when it cannot be started at all."""
+        self._launch()
+        self._keeper.start()
+
+    def stop(self) -> None:
+        """In order, or after `STOP_PATIENCE_S` by force. Twice is harmless."""
+        with self._lock:  # from here on none is started
+            self._stopping.set()
+            process = self._process
+        if process is None or process.stdin is None:
+            return
+        with suppress(OSError, ValueError):  # it has ended just now
+            process.stdin.write(b"stop\n")
+            process.stdin.flush()
+        self._keeper.join(STOP_PATIENCE_S)
+        if self._keeper.is_alive():
+            self._report(f"{self._name} does not stop within {STOP_PATIENCE_S:.0f} s and is killed")
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            self._keeper.join()
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        try:
+            with self._log.open("rb") as log:
+                log.seek(max(0, self._log.stat().st_size - 4096))
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError as error:
+            return f"{self._log} cannot be read: {error.strerror}"
+        return lines[-1][:1000] if lines else "it wrote nothing"
+
+    def _launch(self) -> None:
+        try:
+            if self._log.exists() and self._log.stat().st_size > LOG_BYTES_MAX:
+                self._log.replace(self._log.with_name(f"{self._log.name}.1"))
+            with self._log.open("ab") as log, self._lock:
+                if self._stopping.is_set():
+                    return
+                self._process = subprocess.Popen(
+                    ["/bin/sh", "-c", _GUARD, self._name, *self._command],
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # Ctrl-C is for us, who stop it when nobody needs it any more
+                )
+        except OSError as error:
+            raise CoordinationError(f"{self._name} cannot be started: {error}") from error
+
+    def _keep(self) -> None:
+        pause_s = RESTART_FIRST_S
+        while True:
+            code = self._wait()
+            if self._stopping.is_set():
+                return
+            self.deaths += 1
+            self._report(f"{self._name} ended ({_how(code)}) and is started again; its log is {self._log}")
+            while True:
+                if self._stopping.wait(pause_s):
+                    return
+                pause_s = min(2 * pause_s, RESTART_MAX_S)
+                try:
+                    self._launch()
+                    break
+                except CoordinationError as error:
+                    self._report(str(error))
+
+    def _wait(self) -> int:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        code = process.wait()
+        with suppress(OSError):
+            process.stdin.close()  # the end of a program whose shell was killed alone
+        return code
+
+
+def _how(code: int) -> str:
+    if code < 0 or code > 128:
+        return f"killed by signal {-code if code < 0 else code - 128}"
+    return f"exit code {code}"

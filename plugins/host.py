@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..core.client.serde import Decoder, Encoder
     from ..core.log.retention import DeletionPolicy
     from ..core.message.codec import Codecs
+    from ..core.replica.selection import ReplicaSelector
 
 
 class PluginHost:
@@ -91,6 +92,10 @@ class PluginHost:
     def rebalancer(self, name: str) -> Rebalancer:
         rebalancer: Rebalancer = self._require("rebalancer", name)
         return rebalancer
+
+    def replica_selector(self, name: str) -> ReplicaSelector:
+        selector: ReplicaSelector = self._require("replica_selector", name)
+        return selector
 
     def known(self, kind: str) -> list[str]:
         """The names that plugins say they answer to, sorted."""

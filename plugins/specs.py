@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..core.client.serde import Decoder, Encoder
     from ..core.log.retention import DeletionPolicy
     from ..core.message.codec import Codec
+    from ..core.replica.selection import ReplicaSelector
 
 PROJECT = "barnabas"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -84,4 +85,9 @@ class Specs:
     @hookspec(firstresult=True)
     def barnabas_rebalancer(self, name: str) -> Rebalancer | None:
         """How the partitions of a topic are shared out among the threads of a classic group (`rebalance.strategy`)."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_replica_selector(self, name: str) -> ReplicaSelector | None:
+        """Which replica consumers are told to read from (`replica.selector.class`)."""
         raise NotImplementedError

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ...core.client.serde import Decoder, Encoder
     from ...core.log.retention import DeletionPolicy
     from ...core.message.codec import Codec
+    from ...core.replica.selection import ReplicaSelector
 
 
 class BuiltIn:
@@ -27,6 +28,7 @@ class BuiltIn:
         from .encoders import SERDE_NAMES
         from .handlers import HANDLER_NAMES
         from .partitioners import PARTITIONER_NAMES
+        from .replica_selectors import REPLICA_SELECTOR_NAMES
 
         names: dict[str, Sequence[str]] = {
             "encoder": SERDE_NAMES,
@@ -37,6 +39,7 @@ class BuiltIn:
             "deletion_policy": DELETION_POLICY_NAMES,
             "rebalance_strategy": ASSIGNOR_NAMES,
             "rebalancer": ("range",),
+            "replica_selector": REPLICA_SELECTOR_NAMES,
         }
         return names.get(kind, ())
 
@@ -94,3 +97,9 @@ class BuiltIn:
         from ...core.classic.rebalancer import RangeRebalancer
 
         return RangeRebalancer() if name == "range" else None
+
+    @hookimpl(trylast=True)
+    def barnabas_replica_selector(self, name: str) -> ReplicaSelector | None:
+        from .replica_selectors import builtin_replica_selector
+
+        return builtin_replica_selector(name)

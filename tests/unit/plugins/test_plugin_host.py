@@ -54,6 +54,7 @@ def test_built_in_names_of_every_kind_can_be_made() -> None:
         "deletion_policy": host.deletion_policy,
         "rebalance_strategy": host.rebalance_strategy,
         "rebalancer": host.rebalancer,
+        "replica_selector": host.replica_selector,
     }
     for kind, make in makers.items():
         assert host.known(kind)

@@ -1,7 +1,7 @@
 """From what a user gives to `send` to what goes into a batch; whatever is wrong with it is found here."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ...core.client.cluster_view import TopicView
 from ...core.client.errors import EncodeError
@@ -10,6 +10,7 @@ from ...core.client.producer.partitioner import Partitioner
 from ...core.client.serde import Encoder
 from ...core.message.message import Headers
 from ...plugins.builtin.encoders import BytesSerde
+from ...plugins.host import PluginHost
 
 _TIMESTAMP_MAX = 2**63 - 1
 
@@ -32,6 +33,31 @@ class Encoding:
         if key is not None:
             key = _encoded(self._key_encoder, topic, key, "key")
         return value, key
+
+
+class EncoderSettings(Protocol):
+    """The names of the encoders, for those that are not given as objects."""
+
+    @property
+    def encoder(self) -> str: ...
+
+    @property
+    def key_encoder(self) -> str: ...
+
+
+def encoding_of(
+    host: PluginHost, chosen: EncoderSettings, encoder: str | Encoder | None, key_encoder: str | Encoder | None
+) -> Encoding:
+    """The encoders that are given, or those that the settings name. Raises `ConfigError`."""
+    return Encoding(
+        host.encoder(chosen.encoder) if encoder is None or isinstance(encoder, str) else encoder,
+        host.encoder(chosen.key_encoder) if key_encoder is None or isinstance(key_encoder, str) else key_encoder,
+    )
+
+
+def by_name(**given: object) -> dict[str, Any]:
+    """What is given by name is a setting; objects are used as they are."""
+    return {name: thing for name, thing in given.items() if isinstance(thing, str)}
 
 
 def _encoded(encoder: Encoder, topic: str, thing: Any, what: str) -> bytes | None:

@@ -9,17 +9,17 @@ from ...core.client.errors import ClientTimeout, HookError, QueueFull
 from ...core.client.producer.batch import DeliveryCallback, Home
 from ...core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem
 from ...core.client.producer.hook_queue import HookQueue
-from ...core.message.message import Headers
+from ...core.message.message import Headers, Message
 from ...ports.errors import BarnabasError
 from ...ports.values import frozen
 from .encoding import checked_headers, checked_timestamp
-from .handle import DeliveryHandle
+from .handle import DeliveryHandle, ManyHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ...plugins.host import PluginHost
-    from .producer import Producer
+    from .intake import Intake
     from .waiting import WaitingRoom
 
 
@@ -215,8 +215,10 @@ class HookPath(ABC):
 class ProducerHooks(HookPath):
     """On the way to the accumulator of the current generation."""
 
-    def __init__(self, producer: Producer, events: EventHandler, callbacks: CallbackHandler | None) -> None:
-        settings = producer.settings
+    def __init__(
+        self, owner: HookOwner, intake: Intake, events: EventHandler, callbacks: CallbackHandler | None
+    ) -> None:
+        settings = intake.settings
         limits = QueueLimits(
             batch_messages=settings.batch_num_messages,
             queue_ms=settings.linger_ms,
@@ -224,20 +226,30 @@ class ProducerHooks(HookPath):
             block_ms=settings.max_block_ms,
             hurry=settings.producer_type == "sync",
         )
-        super().__init__(producer, producer._shell, events, callbacks, limits)
-        self._producer = producer
+        super().__init__(owner, intake.shell, events, callbacks, limits)
+        self._intake = intake
+
+    def send_many(self, topic: str, values: Sequence[Any], partition: int | None, key: Any) -> ManyHandle:
+        """Queue messages, one after the other. Raises what `send` raises."""
+        return ManyHandle(self._shell, [], [self._send_one(topic, value, key, partition) for value in values])
+
+    def _send_one(self, topic: str, value: Any, key: Any, partition: int | None) -> DeliveryHandle:
+        if type(value) is Message:
+            own_key = value.key if key is None else key
+            return self.send(topic, value.value, own_key, partition, value.headers, value.timestamp_ms, None)
+        return self.send(topic, value, key, partition, (), None, None)
 
     def route(self, item: ProducerItem) -> None:
-        producer = self._producer
+        intake = self._intake
         handle = self.taken(item)
         try:
             headers = checked_headers(item.headers) if item.headers else ()
             if item.timestamp_ms is not None:
                 checked_timestamp(item.timestamp_ms)
-            data, key = producer._encoding.encode(item.topic, item.value, item.key)
-            producer._take(item.topic, (data, key, headers, item.timestamp_ms), item.partition, handle)
+            data, key = intake.encoding.encode(item.topic, item.value, item.key)
+            intake.take(item.topic, (data, key, headers, item.timestamp_ms), item.partition, handle)
         except BarnabasError as error:
-            producer.fail_handle(handle, error)
+            self._owner.fail_handle(handle, error)
 
     def has_room(self) -> bool:
-        return self._producer._accumulator.has_room(1)
+        return self._intake.accumulator.has_room(1)

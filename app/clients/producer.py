@@ -5,27 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from attrs import evolve
-
-from ...core.client.errors import ClientTimeout, QueueFull
-from ...core.client.producer.accumulator import Accumulator, message_bytes
-from ...core.client.producer.batch import Batch, DeliveryCallback, EncodedMessage, Home
+from ...core.client.errors import ClientTimeout
+from ...core.client.producer.batch import Batch, DeliveryCallback, Home
 from ...core.client.producer.identity import ProducerIdentity
 from ...core.client.producer.partitioner import Partitioner
 from ...core.client.producer.sender import Sender
-from ...core.client.producer.unplaced import UnplacedMessage, UnplacedMessages
+from ...core.client.producer.unplaced import UnplacedMessage
 from ...core.message.message import Message
-from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
-from ...ports.words import TopicPartition
 from .classic.choice import is_classic
-from .encoding import Encoding, checked_headers, checked_timestamp, choose_partition
+from .encoding import by_name, checked_headers, checked_timestamp, encoding_of
 from .faces import ProducerFace
 from .guarded import Guarded, GuardedSender
 from .handle import DeliveryHandle, ManyHandle
 from .hooks import HookPath, ProducerHooks
+from .intake import Intake
 from .opening import open_shell, plugin_host
-from .producer_machines import accumulating, sending
+from .producer_machines import sending
 from .sending_many import send_many
 from .settings import ProducerSettings, read_settings
 from .waiting import logger
@@ -33,7 +29,6 @@ from .waiting import logger
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ...core.client.cluster_view import TopicView
     from ...core.client.producer.handlers import CallbackHandler, EventHandler
     from ...core.client.serde import Encoder
     from ...core.message.codec import Codec
@@ -87,27 +82,21 @@ class Producer(ProducerFace):
         config: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        objects = {
-            "encoder": encoder,
-            "key_encoder": key_encoder,
-            "partitioner": partitioner,
-            "event_handler": event_handler,
-            "callback_handler": callback_handler,
-        }
-        given: dict[str, Any] = {name: thing for name, thing in objects.items() if isinstance(thing, str)}
+        given = by_name(
+            encoder=encoder,
+            key_encoder=key_encoder,
+            partitioner=partitioner,
+            event_handler=event_handler,
+            callback_handler=callback_handler,
+        )
         given |= {"compression_type": compression_type, "acks": acks, "linger_ms": linger_ms, "batch_size": batch_size}
         self.settings = chosen = read_settings(ProducerSettings, config, {**given, **settings})
         host = plugin_host(plugins)
-        self._encoding = Encoding(
-            host.encoder(chosen.encoder) if encoder is None or isinstance(encoder, str) else encoder,
-            host.encoder(chosen.key_encoder) if key_encoder is None or isinstance(key_encoder, str) else key_encoder,
-        )
-        chosen_partitioner = chosen.partitioner if partitioner is None else partitioner
-        self._partitioner = (
-            host.partitioner(chosen_partitioner) if isinstance(chosen_partitioner, str) else chosen_partitioner
-        )
-        if not isinstance(self._partitioner, Partitioner):
-            raise ConfigError(f"partitioner: {type(self._partitioner).__name__} is not a Partitioner")
+        encoding = encoding_of(host, chosen, encoder, key_encoder)
+        wanted = chosen.partitioner if partitioner is None else partitioner
+        partitioned = host.partitioner(wanted) if isinstance(wanted, str) else wanted
+        if not isinstance(partitioned, Partitioner):
+            raise ConfigError(f"partitioner: {type(partitioned).__name__} is not a Partitioner")
         codec = host.codecs().by_name(chosen.compression_type)
         handlers = HookPath.handlers(host, chosen, event_handler, callback_handler)
         self.delivered = 0
@@ -115,11 +104,7 @@ class Producer(ProducerFace):
         self.failed = 0
         """Messages that are not known to have arrived, though they may have: their handles tell why."""
         self._told_failed = 0
-        self._closing = False
         self._sync = chosen.producer_type == "sync"
-        self._may_run = self._encoding.plain and self._partitioner.sticky and handlers is None and not self._sync
-        self._runs: dict[str, Batch] = {}
-        """Topic → the batch that the next message without anything but a value goes into."""
         self._ended: list[Batch] = []
         """Their outcome is known, and their callbacks have not run."""
         self._refused: list[tuple[Sequence[UnplacedMessage], BarnabasError]] = []
@@ -127,39 +112,35 @@ class Producer(ProducerFace):
         self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
         self._lock = self._shell.lock
         self._view = self._shell.view
+        runs = encoding.plain and partitioned.sticky and handlers is None and not self._sync
         try:
+            partitioned.start(self._shell.connector.entropy)
+            self._intake = Intake(self._shell, chosen, encoding, partitioned, runs=runs, not_placed=self._not_placed)
             self._make_machines(codec, handlers)
         except BaseException:
             self._shell.close()
             raise
 
     def _make_machines(self, codec: Codec | None, handlers: tuple[EventHandler, CallbackHandler | None] | None) -> None:
-        chosen, entropy = self.settings, self._shell.connector.entropy
-        self._partitioner.start(entropy)
-        self._accumulator = Accumulator(accumulating(chosen), self._shell.clock, self._batch_closed)
+        chosen, intake = self.settings, self._intake
+        self._accumulator = intake.accumulator
         self._accumulator.hurry = int(self._sync)
         topics = frozenset(chosen.compressed_topics)
         self._sender = Sender(
             self._accumulator,
             self._view,
-            entropy,
+            self._shell.connector.entropy,
             sending(chosen),
             codec_for=lambda topic: codec if not topics or topic in topics else None,
             settled=self._settled,
             identity=self._make_identity() if chosen.idempotent else None,
         )
-        self._unplaced = UnplacedMessages(
-            self._view,
-            limit_ms=chosen.max_block_ms if chosen.max_block_ms > 0 else chosen.delivery_timeout_ms,
-            route=self._place_late,
-            failed=self._not_placed,
-        )
         changed = self._shell.changed
         self._shell.add_part(GuardedSender(self._sender, changed, self._tell), guarded=False)
-        self._shell.add_part(Guarded(self._unplaced, changed, self._tell), guarded=False)
-        self._hooks: HookPath | None = None
+        self._shell.add_part(Guarded(intake.unplaced, changed, self._tell), guarded=False)
+        self._hooks: ProducerHooks | None = None
         if handlers is not None:
-            self._hooks = ProducerHooks(self, *handlers)
+            self._hooks = ProducerHooks(self, intake, *handlers)
             self._shell.add_part(self._hooks.queue, guarded=False)
 
     def _make_identity(self) -> ProducerIdentity:
@@ -192,9 +173,10 @@ class Producer(ProducerFace):
         `ClosedError`, `ApiError` (MESSAGE_TOO_LARGE, or a partition that the topic does not have); with sync also what
         the delivery raises.
         """
+        intake = self._intake
         bare = partition is None and key is None and timestamp_ms is None and on_delivery is None and not headers
-        if bare and self._runs and type(value) is bytes:
-            quick = self._take_plain(topic, value)
+        if bare and intake.runs and type(value) is bytes:
+            quick = intake.take_plain(topic, value)
             if quick is not None:
                 return quick
         if type(value) is Message:
@@ -205,8 +187,8 @@ class Producer(ProducerFace):
         if self._hooks is not None:
             handle = self._hooks.send(topic, value, key, partition, own_headers, timestamp_ms, on_delivery)
         else:
-            data, key_data = self._encoding.encode(topic, value, key)
-            handle = self._take(topic, (data, key_data, own_headers, timestamp_ms), partition, None, on_delivery)
+            data, key_data = intake.encoding.encode(topic, value, key)
+            handle = intake.take(topic, (data, key_data, own_headers, timestamp_ms), partition, None, on_delivery)
         if self._sync:
             handle.result()
         return handle
@@ -219,7 +201,10 @@ class Producer(ProducerFace):
         Raises what `send` raises: an encoding error before anything is taken, `QueueFull` with what was taken until
         then in `taken`.
         """
-        handle = send_many(self, topic, values, partition, key)
+        if self._hooks is not None:
+            handle = self._hooks.send_many(topic, values, partition, key)
+        else:
+            handle = send_many(self._intake, topic, values, partition, key)
         if self._sync:
             handle.result()
         return handle
@@ -239,7 +224,7 @@ class Producer(ProducerFace):
             try:
                 self._flush_hooks(timeout)
                 homes: list[Home] = list(self._accumulator.unsettled)
-                unplaced = [m.token for m in self._unplaced.waiting() if isinstance(m.token, DeliveryHandle)]
+                unplaced = [m.token for m in self._intake.unplaced.waiting() if isinstance(m.token, DeliveryHandle)]
                 self._shell.wake()
                 if not self._shell.wait(lambda: _all_done(homes, unplaced), timeout):
                     left = self._accumulator.messages
@@ -263,9 +248,9 @@ class Producer(ProducerFace):
         With a `timeout` in seconds what is not delivered by then fails; without, each message has its delivery timeout.
         """
         with self._lock:
-            if self._closing:
+            if self._intake.closed:
                 return
-            self._closing = True
+            self._intake.closed = True
         try:
             if self._hooks is not None:
                 self._hooks.drain(timeout)
@@ -296,8 +281,7 @@ class Producer(ProducerFace):
 
     def check_open(self) -> None:
         """Raises `ClosedError` once `close` has begun."""
-        if self._closing:
-            raise ClosedError("the producer is closed")
+        self._intake.check_open()
 
     def __enter__(self) -> Self:
         return self
@@ -307,100 +291,9 @@ class Producer(ProducerFace):
     ) -> None:
         self.close()
 
-    def _take_plain(self, topic: str, value: bytes) -> DeliveryHandle | None:
-        """The quick way for what goes where the last message went; None when it does not."""
-        with self._lock:
-            batch = self._runs.get(topic)
-            index = -1 if batch is None or self._closing else self._accumulator.append_plain(batch, value)
-        return None if batch is None or index < 0 else DeliveryHandle(batch, index, self._shell)
-
-    def _take(
-        self,
-        topic: str,
-        message: EncodedMessage,
-        partition: int | None,
-        handle: DeliveryHandle | None = None,
-        on_delivery: DeliveryCallback | None = None,
-    ) -> DeliveryHandle:
-        """Put an encoded message into its batch, or keep it until it has one. With a `handle`, from hooks: at once."""
-        value, key, headers, _ = message
-        size = message_bytes(value, key, headers)
-        if size > self.settings.max_request_size:
-            limit = self.settings.max_request_size
-            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"about {size} bytes; max.request.size is {limit}")
-        with self._lock:
-            if handle is None:
-                self.check_open()
-                if not self._accumulator.has_room(size):
-                    self._wait_for_room(size)
-            view = self._view.topic(topic)
-            if view is None or topic in self._unplaced:
-                return self._place_later(topic, UnplacedMessage(message, partition, size, handle), on_delivery)
-            place = self._place(view, topic, message, partition)
-            batch = self._accumulator.append(place, message, size)
-            index = batch.count - 1
-            if not index:
-                self._shell.wake()
-                if self._may_run and partition is None and key is None:
-                    self._runs[topic] = batch
-            if handle is not None:
-                handle.move(batch, index)
-                return handle
-            if on_delivery is not None:
-                batch.callbacks.append((index, on_delivery))
-        return DeliveryHandle(batch, index, self._shell)
-
     # --- with the lock held
 
-    def _place(self, view: TopicView, topic: str, message: EncodedMessage, partition: int | None) -> TopicPartition:
-        if partition is None:
-            partition = choose_partition(self._partitioner, topic, message, view)
-        elif not 0 <= partition < len(view.leaders):
-            count = len(view.leaders)
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions, no {partition}")
-        return view.places[partition]
-
-    def _wait_for_room(self, size: int) -> None:
-        limit_ms = self.settings.max_block_ms
-        room = lambda: self._accumulator.has_room(size)  # noqa: E731
-        if limit_ms and not self._shell.connector.owns_thread():
-            self._accumulator.hurry += 1
-            self._shell.wake()
-            try:
-                if self._shell.wait(room, limit_ms / 1000 if limit_ms > 0 else None):
-                    self.check_open()
-                    return
-            finally:
-                self._accumulator.hurry -= 1
-        held = f"{self._accumulator.messages} messages, {self._accumulator.bytes} bytes"
-        raise QueueFull(f"the producer holds {held} and did not get rid of them within max.block.ms ({limit_ms:g})")
-
-    def _place_later(
-        self, topic: str, unplaced: UnplacedMessage, on_delivery: DeliveryCallback | None
-    ) -> DeliveryHandle:
-        handle = unplaced.token
-        if not isinstance(handle, DeliveryHandle):
-            handle = DeliveryHandle(Home(), 0, self._shell)
-            unplaced = evolve(unplaced, token=handle)
-        if on_delivery is not None:
-            handle.home.callbacks.append((0, on_delivery))
-        self._accumulator.hold(unplaced.size)
-        self._unplaced.put(topic, unplaced, self._shell.now_ms())
-        self._shell.wake()
-        return handle
-
-    def _place_late(self, topic: str, unplaced: UnplacedMessage) -> None:
-        view, handle = self._view.topic(topic), unplaced.token
-        if view is None or not isinstance(handle, DeliveryHandle):
-            raise BarnabasError(f"topic {topic} has gone")
-        place = self._place(view, topic, unplaced.message, unplaced.partition)
-        self._accumulator.hold(-unplaced.size)
-        batch = self._accumulator.append(place, unplaced.message, unplaced.size)
-        handle.move(batch, batch.count - 1)
-
     def _not_placed(self, group: Sequence[UnplacedMessage], error: BarnabasError) -> None:
-        for unplaced in group:
-            self._accumulator.hold(-unplaced.size)
         self._refused.append((group, error))
 
     def _settled(self, batches: Sequence[Batch]) -> None:
@@ -411,12 +304,6 @@ class Producer(ProducerFace):
                 self.failed += batch.count
         self._ended += batches
         self._shell.changed.notify_all()
-
-    def _batch_closed(self, place: TopicPartition) -> None:
-        try:
-            self._partitioner.next_batch(*place)
-        except Exception as error:  # noqa: BLE001  # no message is to blame; its next choice may fail one
-            self._shell.report(f"the partitioner {type(self._partitioner).__name__} failed in next_batch", error)
 
     def _flush_hooks(self, timeout: float | None) -> None:
         if self._hooks is None:
@@ -462,7 +349,7 @@ class Producer(ProducerFace):
         closed = ClosedError("the producer was closed before the message was delivered")
         self._shell.close()
         with self._lock:
-            self._unplaced.fail_all(closed)
+            self._intake.unplaced.fail_all(closed)
             self._sender.fail_waiting(closed)
         self._tell()
         if self._hooks is not None:

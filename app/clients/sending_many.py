@@ -13,82 +13,69 @@ from .encoding import checked_headers, checked_timestamp
 from .handle import DeliveryHandle, ManyHandle
 
 if TYPE_CHECKING:
-    from .producer import Producer
+    from .intake import Intake
 
 _RUN_BYTES = 65_536
 """So much room at least is waited for before the next run of values is taken."""
 
 
-def send_many(producer: Producer, topic: str, values: Sequence[Any], partition: int | None, key: Any) -> ManyHandle:
+def send_many(intake: Intake, topic: str, values: Sequence[Any], partition: int | None, key: Any) -> ManyHandle:
     """See `Producer.send_many`."""
-    shell = producer._shell
-    if producer._hooks is not None:
-        singles = [_send_one(producer, topic, value, key, partition) for value in values]
-        return ManyHandle(shell, [], singles)
     kinds = set(map(type, values))
-    if kinds == {bytes} and key is None and producer._encoding.plain:
-        return _send_values(producer, topic, list(values), partition)
-    messages = [_encoded(producer, topic, value, key) for value in values]
+    if kinds == {bytes} and key is None and intake.encoding.plain:
+        return _send_values(intake, topic, list(values), partition)
+    messages = [_encoded(intake, topic, value, key) for value in values]
     if kinds == {Message} and key is None and all(m[1] is None and not m[2] and m[3] is None for m in messages):
         plain = [m[0] for m in messages]
         if None not in plain:
-            return _send_values(producer, topic, plain, partition)  # type: ignore[arg-type]  # none of them is None
+            return _send_values(intake, topic, plain, partition)  # type: ignore[arg-type]  # none of them is None
     handles: list[DeliveryHandle] = []
     for message in messages:
         try:
-            handles.append(producer._take(topic, message, partition))
+            handles.append(intake.take(topic, message, partition))
         except QueueFull as error:
-            error.taken = ManyHandle(shell, [], handles)
+            error.taken = ManyHandle(intake.shell, [], handles)
             raise
-    return ManyHandle(shell, [], handles)
+    return ManyHandle(intake.shell, [], handles)
 
 
-def _send_one(producer: Producer, topic: str, value: Any, key: Any, partition: int | None) -> DeliveryHandle:
-    hooks = producer._hooks
-    assert hooks is not None
-    if type(value) is Message:
-        own_key = value.key if key is None else key
-        return hooks.send(topic, value.value, own_key, partition, value.headers, value.timestamp_ms, None)
-    return hooks.send(topic, value, key, partition, (), None, None)
-
-
-def _encoded(producer: Producer, topic: str, value: Any, key: Any) -> EncodedMessage:
+def _encoded(intake: Intake, topic: str, value: Any, key: Any) -> EncodedMessage:
     if type(value) is not Message:
-        return (*producer._encoding.encode(topic, value, key), (), None)
-    data, own_key = producer._encoding.encode(topic, value[0], value[1] if key is None else key)
+        return (*intake.encoding.encode(topic, value, key), (), None)
+    data, own_key = intake.encoding.encode(topic, value[0], value[1] if key is None else key)
     headers = checked_headers(value[2]) if value[2] else ()
     if value[3] is not None:
         checked_timestamp(value[3])
     return data, own_key, headers, value[3]
 
 
-def _send_values(producer: Producer, topic: str, values: list[bytes], partition: int | None) -> ManyHandle:
+def _send_values(intake: Intake, topic: str, values: list[bytes], partition: int | None) -> ManyHandle:
     """Values without keys, headers and timestamps; with a sticky partitioner a batch at a time."""
-    shell, accumulator = producer._shell, producer._accumulator
+    shell, accumulator = intake.shell, intake.accumulator
     runs: list[tuple[Home, int, int]] = []
     singles: list[DeliveryHandle] = []
     ends = bytes_up_to(values)
     at, count = 0, len(values)
-    one_by_one = partition is None and not producer._partitioner.sticky
-    limit = producer.settings.max_request_size
+    one_by_one = partition is None and not intake.partitioner.sticky
+    limit = intake.settings.max_request_size
     while at < count:
         before = ends[at - 1] if at else 0
-        view = producer._view.topic(topic)
-        if view is None or one_by_one or topic in producer._unplaced or ends[at] - before > limit:
-            singles.append(_take_one(producer, topic, values[at], partition, runs, singles))
+        view = intake.view.topic(topic)
+        if view is None or one_by_one or topic in intake.unplaced or ends[at] - before > limit:
+            singles.append(_take_one(intake, topic, values[at], partition, runs, singles))
             at += 1
             continue
         # Up to the first value that is too large by itself nothing is checked one by one: a batch holds less.
-        with producer._lock:
-            producer.check_open()
+        with intake.lock:
+            intake.check_open()
             need = min(ends[-1] - before, max(ends[at] - before, _RUN_BYTES))
             try:
                 if not accumulator.has_room(need):
-                    producer._wait_for_room(need)
+                    intake.wait_for_room(need)
             except QueueFull as error:
                 error.taken = ManyHandle(shell, runs, singles)
                 raise
-            place = producer._place(view, topic, (None, None, (), None), partition)
+            place = intake.place(view, topic, (None, None, (), None), partition)
             batch, taken = accumulator.extend(place, values, ends, at)
             runs.append((batch, batch.count - taken, taken))
             at += taken
@@ -97,7 +84,7 @@ def _send_values(producer: Producer, topic: str, values: list[bytes], partition:
 
 
 def _take_one(
-    producer: Producer,
+    intake: Intake,
     topic: str,
     value: bytes,
     partition: int | None,
@@ -105,7 +92,7 @@ def _take_one(
     singles: list[DeliveryHandle],
 ) -> DeliveryHandle:
     try:
-        return producer._take(topic, (value, None, (), None), partition)
+        return intake.take(topic, (value, None, (), None), partition)
     except QueueFull as error:
-        error.taken = ManyHandle(producer._shell, runs, singles)
+        error.taken = ManyHandle(intake.shell, runs, singles)
         raise

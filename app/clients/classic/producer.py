@@ -16,7 +16,7 @@ from ....core.client.producer.partitioner import Partitioner
 from ....core.message.message import Message
 from ....ports.errors import BarnabasError, ClosedError
 from ....ports.scheduler import Outcome
-from ..encoding import Encoding, checked_headers, choose_index
+from ..encoding import by_name, checked_headers, choose_index, encoding_of
 from ..faces import ProducerFace
 from ..handle import DeliveryHandle, ManyHandle
 from ..hooks import HookPath
@@ -75,22 +75,18 @@ class ClassicProducer(ProducerFace):
         config: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        objects = {
-            "encoder": encoder,
-            "key_encoder": key_encoder,
-            "partitioner": partitioner,
-            "event_handler": event_handler,
-            "callback_handler": callback_handler,
-        }
-        given: dict[str, Any] = {name: thing for name, thing in objects.items() if isinstance(thing, str)}
+        given = by_name(
+            encoder=encoder,
+            key_encoder=key_encoder,
+            partitioner=partitioner,
+            event_handler=event_handler,
+            callback_handler=callback_handler,
+        )
         config = dict(config or {})
         coordination = config.pop("coordination", None) if coordination is None else coordination
         self.settings = chosen = read_settings(ClassicProducerSettings, config, {**given, **settings})
         host = plugin_host(plugins)
-        encoding = Encoding(
-            host.encoder(chosen.encoder) if encoder is None or isinstance(encoder, str) else encoder,
-            host.encoder(chosen.key_encoder) if key_encoder is None or isinstance(key_encoder, str) else key_encoder,
-        )
+        encoding = encoding_of(host, chosen, encoder, key_encoder)
         codec = classic_codec(host, chosen.compression_codec)
         self._maker = RunMaker(encoding, None if codec is not None else chosen.max_message_size)
         handlers = HookPath.handlers(host, chosen, event_handler, callback_handler)

@@ -1,0 +1,94 @@
+"""Three brokers of Apache Kafka (KRaft, each a controller as well), from jars of a Maven repository."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from support.compat.java_client import broker_classpath
+from support.compat.model import Unavailable
+from support.server_process import free_ports
+
+BROKERS = 3
+HEAP = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC")
+"""Kafka's own settings of its start script."""
+START_S, STOP_S = 90, 60
+_CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+
+
+class KafkaUnavailable(Exception):
+    """The text says why, in one line."""
+
+
+def kafka_cluster(folder: Path) -> "_Running":
+    """Raises `KafkaUnavailable`."""
+    try:
+        return _run(folder, broker_classpath())
+    except Unavailable as error:
+        raise KafkaUnavailable(str(error)) from error
+
+
+@contextmanager
+def _run(folder: Path, classpath: str) -> Iterator[str]:
+    ports = free_ports(2 * BROKERS)
+    voters = ",".join(f"{n + 1}@127.0.0.1:{ports[BROKERS + n]}" for n in range(BROKERS))
+    java = ["java", *HEAP, "-cp", classpath]
+    started = []
+    try:
+        for number in range(1, BROKERS + 1):
+            home = folder / f"kafka-{number}"
+            home.mkdir()
+            config = home / "server.properties"
+            config.write_text(_config(number, home, ports, voters))
+            words = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(config)]
+            subprocess.run(words, cwd=home, capture_output=True, check=True)
+            with (home / "server.log").open("wb") as log:
+                started.append(
+                    subprocess.Popen(
+                        [*java, "kafka.Kafka", str(config)], cwd=home, stdout=log, stderr=log, start_new_session=True
+                    )
+                )
+        for number in range(BROKERS):
+            _wait_open(ports[number])
+        yield ",".join(f"127.0.0.1:{port}" for port in ports[:BROKERS])
+    finally:
+        for process in started:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(STOP_S)
+
+
+_Running = type(_run(Path(), ""))
+
+
+def _config(number: int, home: Path, ports: list[int], voters: str) -> str:
+    mine, controller = ports[number - 1], ports[BROKERS + number - 1]
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": str(number),
+        "controller.quorum.voters": voters,
+        "listeners": f"PLAINTEXT://127.0.0.1:{mine},CONTROLLER://127.0.0.1:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(home / "data"),
+        "default.replication.factor": "3",
+        "min.insync.replicas": "2",
+        "offsets.topic.replication.factor": "3",
+    }
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def _wait_open(port: int) -> None:
+    until = time.monotonic() + START_S
+    while time.monotonic() < until:
+        try:
+            with socket.create_connection(("127.0.0.1", port), 1):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise TimeoutError(f"Apache Kafka does not listen on {port}")

@@ -12,12 +12,12 @@ BATCH_BYTES = 1_000_000
 MESSAGE = bytes(10_000)
 
 
-def _fill(running: RunningCluster, partition_of: int) -> None:
+def _fill(running: RunningCluster) -> None:
     with Producer(
         running.bootstrap, acks="1", batch_size=BATCH_BYTES, linger_ms=20, enable_idempotence=False
     ) as producer:
-        for number in range(MEGABYTES * 1_000_000 // len(MESSAGE)):
-            producer.send(TOPIC, MESSAGE, partition=number % partition_of)
+        for _ in range(MEGABYTES * 1_000_000 // len(MESSAGE)):
+            producer.send(TOPIC, MESSAGE, partition=0)
 
 
 def _held(admin: Admin, broker: int) -> int:
@@ -31,7 +31,7 @@ def measure() -> list[Result]:
         admin.create_topic(TOPIC, partitions=1, replication_factor=1)
         leader = admin.describe_topics([TOPIC])[0].partitions[0].leader
         follower = 3 - leader
-        _fill(running, 1)
+        _fill(running)
         size = _held(admin, leader)
         processes: dict[int, psutil.Process] = running.brokers()
         before = {number: cpu_seconds([process]) for number, process in processes.items()}

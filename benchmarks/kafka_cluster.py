@@ -7,14 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from support.compat.java_client import broker_classpath
-from support.compat.model import Unavailable
-from support.server_process import free_ports
+jars: Any = import_module("support.compat.java_client")
+model: Any = import_module("support.compat.model")
+servers: Any = import_module("support.server_process")
 
 BROKERS = 3
 HEAP = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC")
@@ -27,17 +29,17 @@ class KafkaUnavailable(Exception):
     """The text says why, in one line."""
 
 
-def kafka_cluster(folder: Path) -> "_Running":
+def kafka_cluster(folder: Path) -> AbstractContextManager[str]:
     """Raises `KafkaUnavailable`."""
     try:
-        return _run(folder, broker_classpath())
-    except Unavailable as error:
+        return _run(folder, jars.broker_classpath())
+    except model.Unavailable as error:
         raise KafkaUnavailable(str(error)) from error
 
 
 @contextmanager
 def _run(folder: Path, classpath: str) -> Iterator[str]:
-    ports = free_ports(2 * BROKERS)
+    ports = servers.free_ports(2 * BROKERS)
     voters = ",".join(f"{n + 1}@127.0.0.1:{ports[BROKERS + n]}" for n in range(BROKERS))
     java = ["java", *HEAP, "-cp", classpath]
     started = []
@@ -62,9 +64,6 @@ def _run(folder: Path, classpath: str) -> Iterator[str]:
         for process in started:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(STOP_S)
-
-
-_Running = type(_run(Path(), ""))
 
 
 def _config(number: int, home: Path, ports: list[int], voters: str) -> str:

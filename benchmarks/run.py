@@ -29,6 +29,10 @@ BENCHMARKS = (
     "classic_consume",
     "transport_echo",
     "spark_read",
+    "cluster_produce",
+    "cluster_replication",
+    "cluster_failover",
+    "cluster_idle",
 )
 
 

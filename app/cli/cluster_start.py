@@ -30,7 +30,7 @@ def start(
         typer.Option(
             "--coordination",
             metavar="URL",
-            help="Where the brokers agree: zookeeper://HOST:PORT/CHROOT or etcd://HOST:PORT/PREFIX.",
+            help="Where they agree: zookeeper://..., etcd://..., etcd+managed://...; default: an etcd of their own.",
         ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="Where to listen, and what clients are told.")] = "127.0.0.1",
@@ -52,6 +52,8 @@ def start(
     Prints "barnabas cluster ready HOST:PORT,HOST:PORT,..." on standard output once all brokers accept connections. The
     logs of all go to standard error, each line with the name of its broker. A broker that dies is started again, after
     half a second at first. At the end brokers stop one after the other, then the etcd; told twice, all at once.
+
+    With etcd+managed://HOST:PORT,HOST:PORT,... and a server for each broker, each broker runs one of them.
 
     Topics have 3 replicas (or as many as there are brokers) and min.insync.replicas=2 unless --set says otherwise.
     """
@@ -75,14 +77,15 @@ def start(
         sys.stdout.write(f"barnabas cluster ready {addresses}\n")
         sys.stdout.flush()
 
-    with cluster_coordination(coordination, read) as url:
+    chosen = coordination or (read.coordination if "coordination" in read.given else None)
+    with cluster_coordination(chosen, brokers, data / "etcd") as urls:
         words = [
             *(["--config", str(config)] if config else []),
             *(word for level in log_level or () for word in ("--log-level", level)),
             *("--log-format", log_format),
         ]
         members = []
-        for number, (name, port) in enumerate(zip(names, ports, strict=True), start=1):
+        for number, (name, port, url) in enumerate(zip(names, ports, urls, strict=True), start=1):
             own = {**_defaults(brokers, read), **given, "broker.id": number, "coordination": url}
             place = ["--data", str(data / name), "--listen", f"kafka://{host}:{port}"]
             members.append(ManagedProcess(name, ["serve", *place, *words, *_set(own)]))

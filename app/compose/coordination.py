@@ -12,6 +12,8 @@ from ..extras import install_command, require
 from ..logs import log_report
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ...ports.coordination import Coordination
     from ..config import BrokerConfig
 
@@ -112,12 +114,32 @@ def client_coordination(
 
 
 @contextmanager
-def cluster_coordination(url: str | None, config: BrokerConfig) -> Iterator[str]:
-    """Where the brokers of a cluster on this machine agree: at `url`, or where `config` says. Raises `ConfigError`."""
-    if url is None and "coordination" in config.given:
-        url = config.coordination
+def cluster_coordination(url: str | None, brokers: int, folder: Path) -> Iterator[list[str]]:
+    """Where each broker of a cluster on this machine finds the others: all at `url`, or in an etcd of their own.
+
+    None: one etcd with its data in `folder`, stopped at the end. `etcd+managed://` with as many servers as there are
+    brokers: each runs its own. Raises `ConfigError`, `CoordinationError`.
+    """
     if url is None:
-        raise ConfigError("give --coordination zookeeper://HOST:PORT/CHROOT or etcd://HOST:PORT/PREFIX")
-    if url.partition("://")[0] not in REMOTE_COORDINATION:
-        raise ConfigError(f"coordination={url}: several brokers need zookeeper://... or etcd://...")
-    yield url
+        require_etcd()
+        from ...adapters.coord_etcd.managed import ManagedEtcd
+
+        etcd = ManagedEtcd(folder, report=in_room(log_report, "adapters.coord_etcd"))
+        etcd.start()
+        try:
+            etcd.wait_ready()
+            yield [etcd.url()] * brokers
+        finally:
+            etcd.stop()
+        return
+    scheme, _, rest = url.partition("://")
+    if scheme == "etcd+managed":
+        servers, slash, prefix = rest.partition("/")
+        each = servers.split(",")
+        if len(each) != brokers:
+            raise ConfigError(f"coordination={url} names {len(each)} servers; {brokers} brokers run one each")
+        yield [f"{scheme}://{','.join([*each[n:], *each[:n]])}{slash}{prefix}" for n in range(brokers)]
+        return
+    if scheme not in REMOTE_COORDINATION:
+        raise ConfigError(f"coordination={url}: several brokers need zookeeper://..., etcd://... or etcd+managed://...")
+    yield [url] * brokers

@@ -4,6 +4,7 @@ import json
 import re
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -12,6 +13,7 @@ from support.cluster_process import ClusterProcess, cluster_process
 from support.command import barnabas_here
 from support.etcd_server import EtcdServer
 from support.process import barnabas
+from support.server_process import free_ports
 from support.waiting import wait_for
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("etcd")]
@@ -24,6 +26,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, etcd_server: EtcdServer) -
     words = ("--brokers", str(BROKERS), "--coordination", f"etcd://127.0.0.1:{etcd_server.port}/cli-cluster")
     with cluster_process(tmp_path_factory.mktemp("cluster") / "data", *words) as running:
         yield running
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE  # nobody may be there to ask after an orphan
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _all_ended(processes: list[psutil.Process]) -> bool:
+    return all(map(_has_ended, processes))
 
 
 @pytest.mark.parametrize(
@@ -137,6 +150,31 @@ def test_a_broker_that_is_killed_comes_back(cluster: ClusterProcess) -> None:
     assert len(json.loads(barnabas_here("brokers", "list", "--json", "-b", cluster.bootstrap).stdout)) == BROKERS
 
 
+def test_by_default_it_has_an_etcd_of_its_own(tmp_path: Path) -> None:
+    for life in range(2):
+        with cluster_process(tmp_path / "data", "--brokers", str(BROKERS)) as running:
+            if not life:
+                barnabas_here("topics", "create", "kept", "-b", running.bootstrap)
+            assert b"kept" in barnabas_here("topics", "list", "-b", running.bootstrap).stdout
+            processes = psutil.Process(running.process.pid).children(recursive=True)
+            assert any("etcd" in Path(each.exe()).name for each in processes)
+            assert running.stop() == 0
+            wait_for(partial(_all_ended, processes))
+    brokers = [f"broker-{number}" for number in range(1, BROKERS + 1)]
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [*brokers, "etcd"]
+
+
+def test_each_broker_may_run_a_member_of_the_etcd(tmp_path: Path) -> None:
+    ports = free_ports(3 * BROKERS)[::3]
+    place = f"etcd+managed://{','.join(f'127.0.0.1:{port}' for port in ports)}/x"
+    with cluster_process(tmp_path / "data", "--brokers", str(BROKERS), "--coordination", place) as running:
+        for number in range(1, BROKERS + 1):
+            assert any("etcd" in Path(each.exe()).name for each in running.broker(number).children(recursive=True))
+        assert running.stop() == 0
+    more = barnabas_here("cluster", "start", "--data", tmp_path, "--brokers", "7", "--coordination", place, expect=2)
+    assert b"7 brokers run one each" in more.stderr
+
+
 def test_sigterm_stops_all_in_order_and_ids_stay(tmp_path: Path, etcd_server: EtcdServer) -> None:
     place = f"etcd://127.0.0.1:{etcd_server.port}/cli-stop"
     words = ("--brokers", str(BROKERS), "--coordination", place, "--log-format", "json", "--no-restart")
@@ -148,7 +186,7 @@ def test_sigterm_stops_all_in_order_and_ids_stay(tmp_path: Path, etcd_server: Et
             assert b"kept" in barnabas_here("topics", "list", *b).stdout
             processes = [running.broker(number) for number in range(1, BROKERS + 1)]
             assert running.stop() == 0
-            assert not any(map(psutil.Process.is_running, processes))
+            assert _all_ended(processes)
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [f"broker-{n}" for n in range(1, BROKERS + 1)]
     lines = [json.loads(line) for line in running.log().splitlines()]
     stopped = [line["node"] for line in lines if "has stopped" in line["message"]]
@@ -168,7 +206,7 @@ def test_brokers_stop_when_the_cluster_command_is_killed(tmp_path: Path, etcd_se
     with cluster_process(tmp_path / "data", "--brokers", "1", "--coordination", place) as running:
         left = running.broker(1)
         running.process.send_signal(signal.SIGKILL)
-        wait_for(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE)
+        wait_for(lambda: _has_ended(left))
 
 
 def test_a_cluster_that_cannot_start_says_why(tmp_path: Path, etcd_server: EtcdServer) -> None:

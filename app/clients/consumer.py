@@ -15,12 +15,13 @@ from ...core.message.damage import Damage
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from ...ports.words import TopicPartition
+from .assignors import assignors_of
 from .consumer_group import CommitCallback, GroupMetadata, GroupSide
 from .consumer_listener import RebalanceListener, Told, listener_of
-from .consumer_machines import assignors_of, fetching
 from .consumer_offsets import ConsumerPositions, offsets_to_commit
 from .consumer_partitions import Place, PlaceFinder, StartOffset, start_at, subscription_of
 from .consumer_reading import Reading
+from .machine_settings import fetching
 from .opening import open_shell, plugin_host
 from .settings import ConsumerSettings, read_settings
 

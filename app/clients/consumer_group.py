@@ -21,8 +21,8 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.words import TopicPartition
 from .consumer_listener import RebalanceListener
-from .consumer_machines import membership_of
 from .consumer_reading import Reading
+from .machine_settings import membership_of
 from .settings import ConsumerSettings
 from .shell import ClientShell
 from .waiting import GRACE_S, logger

@@ -16,7 +16,7 @@ from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.words import TopicPartition
 from .encoding import Encoding, choose_partition
 from .handle import DeliveryHandle
-from .producer_machines import accumulating
+from .machine_settings import accumulating
 
 if TYPE_CHECKING:
     from ...core.client.cluster_view import TopicView

@@ -20,8 +20,8 @@ from .guarded import Guarded, GuardedSender
 from .handle import DeliveryHandle, ManyHandle
 from .hooks import HookPath, ProducerHooks
 from .intake import Intake
+from .machine_settings import sending
 from .opening import open_shell, plugin_host
-from .producer_machines import sending
 from .sending_many import send_many
 from .settings import ProducerSettings, read_settings
 from .waiting import logger

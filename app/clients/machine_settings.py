@@ -1,29 +1,34 @@
-"""What a consumer's machines are told, from its settings."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""What the machines of producers and consumers are told, from the settings of their client."""
 
 from ...core.client.consumer.fetch_state import FetcherSettings
 from ...core.client.group.events import GroupSettings
-from ...ports.errors import ConfigError
-from .settings import ConsumerSettings
-
-if TYPE_CHECKING:
-    from ...core.client.group.assignor import Assignor
-    from ...plugins.host import PluginHost
+from ...core.client.producer.accumulator import AccumulatorSettings
+from ...core.client.producer.sender import SenderSettings
+from .settings import ConsumerSettings, ProducerSettings
 
 
-def assignors_of(chosen: ConsumerSettings, host: PluginHost) -> list[Assignor]:
-    """By their names, and objects as they are. Raises `ConfigError`."""
-    found: list[Assignor] = []
-    for each in chosen.partition_assignment_strategy:
-        if not isinstance(each, str):
-            missing = [name for name in ("name", "cooperative", "user_data", "assign") if not hasattr(each, name)]
-            if missing:
-                raise ConfigError(f"partition.assignment.strategy: {each!r:.100} has no {missing[0]}, see Assignor")
-        found.append(host.rebalance_strategy(each) if isinstance(each, str) else each)
-    return found
+def accumulating(chosen: ProducerSettings) -> AccumulatorSettings:
+    return AccumulatorSettings(
+        batch_size=chosen.batch_size,
+        batch_messages=chosen.batch_num_messages,
+        linger_ms=chosen.linger_ms,
+        buffer_memory=chosen.buffer_memory,
+        buffer_messages=chosen.queue_buffering_max_messages,
+        delivery_timeout_ms=chosen.delivery_timeout_ms,
+    )
+
+
+def sending(chosen: ProducerSettings) -> SenderSettings:
+    return SenderSettings(
+        acks=chosen.acks,
+        retries=chosen.retries,
+        retry_backoff_ms=chosen.retry_backoff_ms,
+        retry_backoff_max_ms=chosen.retry_backoff_max_ms,
+        delivery_timeout_ms=chosen.delivery_timeout_ms,
+        request_timeout_ms=chosen.request_timeout_ms,
+        max_in_flight=chosen.max_in_flight_requests_per_connection,
+        max_request_size=chosen.max_request_size,
+    )
 
 
 def membership_of(chosen: ConsumerSettings) -> GroupSettings:

@@ -27,8 +27,7 @@ reassign = typer.Typer(
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 """Of a broker, in bytes a second: what it sends as a leader, what it takes as a follower."""
 THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-"""Of a topic, `PARTITION:BROKER,...`: the replicas that this is counted for."""
-EVERY_REPLICA = "*"
+"""Of a topic, `PARTITION:BROKER,...`: the replicas that this is counted for, who has the messages and who gets them."""
 LOOK_S = 0.5
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="What `plan` printed; - is standard input.")]
@@ -88,7 +87,7 @@ def execute(
         current = _held(admin, sorted({place.topic for place in wanted}))
         _check_known(wanted, current)
         if throttle is not None:
-            _throttle(admin, wanted, throttle)
+            _throttle(admin, wanted, current, throttle)
         admin.reassign_partitions(wanted)
     typer.echo(to_json({place: current[place] for place in wanted}))
     more = "" if throttle is None else "; `barnabas cluster reassign verify` takes the throttle off at the end"
@@ -224,9 +223,16 @@ def _wait(admin: Admin, wanted: Assignment) -> dict[TopicPartition, str]:
             time.sleep(LOOK_S)
 
 
-def _throttle(admin: Admin, wanted: Assignment, rate: int) -> None:
-    for topic in sorted({place.topic for place in wanted}):
-        admin.alter_configs(ResourceKind.TOPIC, topic, dict.fromkeys(THROTTLED, EVERY_REPLICA))
+def _throttle(admin: Admin, wanted: Assignment, current: Assignment, rate: int) -> None:
+    from ..clients.reassigning import moved
+
+    copies = moved(current, wanted)
+    for topic in sorted({place.topic for place, _ in copies}):
+        places = sorted({place for place, _ in copies if place.topic == topic})
+        gives = [f"{place.partition}:{broker}" for place in places for broker in current[place]]
+        takes = [f"{place.partition}:{broker}" for place, broker in copies if place.topic == topic]
+        changes = dict(zip(THROTTLED, (",".join(gives), ",".join(takes)), strict=True))
+        admin.alter_configs(ResourceKind.TOPIC, topic, changes)
     for node in admin.describe_cluster().brokers:
         admin.alter_configs(ResourceKind.BROKER, node.node_id, dict.fromkeys(RATES, str(rate)))
 

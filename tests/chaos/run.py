@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,10 @@ WARM_S = 2.0
 CALM_S = (0.5, 2.0)
 FINISH_S, DRAIN_S = 150, 60
 NEEDS_SMALL_DISKS = "fill-disk"
+STANDS_ALONE = {"restart-one-by-one"}
+"""It waits for a cluster that is well."""
+ANOTHER = 0.3
+"""How often a fault comes while another one lasts."""
 
 
 @frozen(kw_only=True)
@@ -135,17 +140,38 @@ def _disturb(
     while names and now() < WARM_S + plan.seconds:
         name = names[number % len(names)] if plan.in_turn else chance.choice(names)
         number += 1
-        begun = now()
-        done = FAULTS[name](cluster, chance)
-        try:
-            tell(f"{begun:6.1f} s  {name}: {done.about}, for {done.lasts_s:.1f} s")
-            time.sleep(done.lasts_s)
-        finally:
-            done.undo()
-        history.faults.append(Fault(name, done.about, begun, now()))
+        with ExitStack() as under_way:
+            lasts_s = _begin(name, cluster, chance, history, now, tell, under_way)
+            another = chance.choice(names)
+            if not {name, another} & STANDS_ALONE and chance.random() < ANOTHER:
+                time.sleep(chance.uniform(0, lasts_s))
+                lasts_s = _begin(another, cluster, chance, history, now, tell, under_way)
+            time.sleep(lasts_s)
         recoveries.append(cluster.wait_healthy())
         tell(f"{now():6.1f} s  healthy again after {recoveries[-1]:.1f} s")
         time.sleep(chance.uniform(*CALM_S))
+
+
+def _begin(
+    name: str,
+    cluster: ChaosCluster,
+    chance: random.Random,
+    history: History,
+    now: Callable[[], float],
+    tell: Callable[[str], None],
+    under_way: ExitStack,
+) -> float:
+    """Do it, and have it undone when `under_way` ends; returns for how long it should last, in seconds."""
+    begun = now()
+    done = FAULTS[name](cluster, chance)
+    tell(f"{begun:6.1f} s  {name}: {done.about}, for {done.lasts_s:.1f} s")
+
+    def end() -> None:
+        done.undo()
+        history.faults.append(Fault(name, done.about, begun, now()))
+
+    under_way.callback(end)
+    return done.lasts_s
 
 
 def read_all(bootstrap: str) -> dict[int, list[tuple[int, str]]]:

@@ -384,7 +384,7 @@ class BrokerServer:
         if self._api is not None:
             self._api.groups.close()
         if self._state is not None:
-            self._state.replicas.purgatory.close()
+            self._state.replicas.close()
         self._drain(self._outside.clock.monotonic_ms() + _DRAIN_MS)
 
     def _drain(self, until_ms: float) -> None:

@@ -2,47 +2,51 @@
 
 from collections.abc import Callable, Hashable
 
+from ...ports.broker_api import FetchPartition
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError
-from .isolation import FetchIsolation
 from .partition import Partition
 from .purgatory import Delayed
+from .reading import Reading
 
 
 class AwaitedPartition:
     """One partition of a delayed fetch, and the bytes counted for it so far."""
 
-    __slots__ = ("current_leader_epoch", "isolation", "max_bytes", "offset", "partition", "ready")
+    __slots__ = ("_check", "entry", "partition", "reading", "ready")
 
     def __init__(
         self,
         partition: Partition,
-        offset: int,
-        max_bytes: int,
-        current_leader_epoch: int,
-        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+        entry: FetchPartition,
+        reading: Reading,
+        check: Callable[[Partition, FetchPartition], None],
     ) -> None:
         self.partition = partition
-        self.offset = offset
-        self.max_bytes = max_bytes
-        self.current_leader_epoch = current_leader_epoch
-        self.isolation = isolation
+        self.entry = entry
+        self.reading = reading
+        self._check = check
         self.ready = 0
 
     def ready_bytes(self) -> int:
         """How much a read could give now. Raises as `Partition.read` does."""
-        return self.partition.ready_bytes(self.offset, self.max_bytes, self.isolation)
+        return self.partition.ready_bytes(self.entry.offset, self.entry.max_bytes, self.reading.isolation)
 
     def rolled_past(self) -> bool:
         """True if waiting adds nothing to what a read gives."""
-        return self.partition.rolled_past(self.offset, self.isolation)
+        return self.partition.rolled_past(self.entry.offset, self.reading.isolation)
+
+    def look_again(self) -> int:
+        """As `ready_bytes`. Raises `ApiError` when the reader may not read here any more."""
+        self._check(self.partition, self.entry)
+        return self.ready_bytes()
 
 
 class DelayedFetch(Delayed):
     """A fetch that waits for `min_bytes` in all its partitions together.
 
     It ends early when a partition gets an answer that waiting does not improve: leadership or epoch lost, the offset
-    out of range, or the log rolled on to another segment.
+    out of range, the log rolled on to another segment, or a high watermark that a follower has to know.
     """
 
     __slots__ = ("_awaited", "_missing")
@@ -63,8 +67,9 @@ class DelayedFetch(Delayed):
         if entry is None:
             return False
         try:
-            entry.partition.check_leader(entry.current_leader_epoch)
-            ready = entry.ready_bytes()
+            ready = entry.look_again()
+            if entry.reading.needs_news(entry.partition):
+                return True
         except (ApiError, StorageError):
             return True
         self._missing -= ready - entry.ready

@@ -1,12 +1,15 @@
 """One partition as a broker holds it: a log with a leader epoch, a high watermark and an in-sync set (facts D4, D5)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 
+from ...ports.broker_api import DivergingEpoch
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import Region
 from ...ports.words import Buffer, TopicPartition
+from ..cluster.topics import ALONE_EPOCH, NO_LEADER, PartitionState, ReplicaId
 from ..log.log import Appended, Log
+from .followers import FollowerProgress, Followers
 from .isolation import FetchIsolation
 
 _HIGH_WATERMARK = FetchIsolation.HIGH_WATERMARK  # a member costs a tenth of a microsecond to look up
@@ -17,17 +20,25 @@ class Partition:
 
     The high watermark is the smallest log end offset of the in-sync set; with one replica it follows each append at
     once. All offsets are exclusive ends except `log_start_offset`. Owner thread only.
+
+    leader:             who leads by the state in the tree; nobody (-1) if that is an earlier life of this broker.
+    epoch_start_offset: where the log ended when this broker began to lead in this leader epoch.
+    followers:          what is known of them where this broker leads; None where it does not, or there are none.
+    offline:            the disk of this replica has failed: it neither leads nor follows.
     """
 
     __slots__ = (
-        "_replica_ends",
         "broker_id",
+        "epoch_start_offset",
+        "followers",
         "high_watermark",
         "isr",
         "leader",
         "leader_epoch",
         "log",
+        "offline",
         "replicas",
+        "state",
         "topic_id",
         "topic_partition",
     )
@@ -38,24 +49,46 @@ class Partition:
         topic_partition: TopicPartition,
         *,
         topic_id: bytes,
-        broker_id: int,
-        leader: int,
-        leader_epoch: int,
-        replicas: Iterable[int],
-        isr: Iterable[int],
+        own: ReplicaId,
+        replicas: Sequence[int],
+        state: PartitionState,
         high_watermark: int = 0,
+        now_ms: float = 0,
     ) -> None:
         self.log = log
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.broker_id = broker_id
-        self.leader = leader
-        self.leader_epoch = leader_epoch
-        self.replicas = tuple(replicas)
-        self.isr = tuple(isr)
+        self.broker_id = own.broker_id
+        self.leader, self.leader_epoch = NO_LEADER, -1
+        self.epoch_start_offset = 0
+        self.followers: Followers | None = None
+        self.offline = False
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.readable_end))
-        self._replica_ends: dict[int, int] = {}
-        self._raise_high_watermark()
+        self.take(state, replicas, own, now_ms)
+
+    def take(self, state: PartitionState, replicas: Sequence[int], own: ReplicaId, now_ms: float) -> bool:
+        """Go by this state of the partition, as this life of the broker; True if that raised the high watermark.
+
+        `now_ms`: monotonic.
+        """
+        before = self.leader_epoch if self.leader == own.broker_id else -1
+        self.state, self.replicas, self.isr = state, tuple(replicas), state.isr
+        self.leader, self.leader_epoch = state.leader, state.leader_epoch
+        epochs = state.broker_epochs
+        if self.leader == own.broker_id and (
+            self.offline or own.broker_epoch < 0 or epochs.get(own.broker_id, ALONE_EPOCH) != own.broker_epoch
+        ):
+            self.leader = NO_LEADER
+        others = {each: epochs.get(each, ALONE_EPOCH) for each in state.isr if each != own.broker_id}
+        if self.leader != own.broker_id or before != self.leader_epoch:
+            self.followers = None
+            self.epoch_start_offset = self.log.log_end_offset
+        if self.leader == own.broker_id and (others or self.replicas != (own.broker_id,)):
+            self.followers = self.followers or Followers()
+            self.followers.take([each for each in self.replicas if each != own.broker_id], others, now_ms)
+        elif self.followers is not None:
+            self.followers = None
+        return self._raise_high_watermark()
 
     @property
     def is_leader(self) -> bool:
@@ -74,14 +107,33 @@ class Partition:
         """Refuse what only the leader of that epoch may answer; -1 = any epoch (facts D6).
 
         Raises `ApiError` NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (the caller is behind) or UNKNOWN_LEADER_EPOCH
-        (the caller knows more than we do).
+        (the caller knows more than we do); KAFKA_STORAGE_ERROR when the disk has failed.
         """
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
-            if current_leader_epoch < self.leader_epoch:
-                raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}")
-            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"the leader epoch here is still {self.leader_epoch}")
+            self._refuse_epoch(current_leader_epoch)
         if self.leader != self.broker_id:
+            self._refuse_offline()
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by broker {self.leader}")
+
+    def check_replica(self, current_leader_epoch: int = -1) -> None:
+        """The same for what a follower may answer, too. Raises as `check_leader`."""
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            self._refuse_epoch(current_leader_epoch)
+        self._refuse_offline()
+        if self.leader == NO_LEADER:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has no leader")
+
+    def _refuse_epoch(self, current_leader_epoch: int) -> None:
+        if current_leader_epoch < self.leader_epoch:
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}")
+        raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"the leader epoch here is still {self.leader_epoch}")
+
+    def _refuse_offline(self) -> None:
+        if self.offline:
+            text = f"the log of {self.topic_partition} is out of use; the broker's log says why"
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+
+    # --- as the leader
 
     def append_as_leader(self, records: memoryview, *, now_ms: int, allows_zstd: bool = True) -> Appended:
         """Append one record batch, in place (the log sets offset and epoch in `records`).
@@ -92,27 +144,111 @@ class Partition:
         self._raise_high_watermark()
         return appended
 
-    def replica_reached(self, broker_id: int, log_end_offset: int) -> bool:
-        """A follower has everything below `log_end_offset`; True if that raised the high watermark."""
-        self._replica_ends[broker_id] = log_end_offset
+    def follower_fetched(self, follower: FollowerProgress, offset: int, log_start: int, now_ms: float) -> bool:
+        """A follower has everything below `offset`; True if that raised the high watermark.
+
+        Raises `ApiError` OFFSET_OUT_OF_RANGE. `now_ms`: monotonic.
+        """
+        self._check_range(offset)
+        follower.fetched(offset, log_start, self.log.log_end_offset, now_ms)
+        if self.followers is not None:
+            self.followers.recount()
         return self._raise_high_watermark()
 
-    def set_in_sync(self, isr: Iterable[int]) -> bool:
-        """Replace the in-sync set; True if that raised the high watermark."""
-        self.isr = tuple(isr)
+    def in_sync_changed(self) -> bool:
+        """Who is counted as in sync has changed; True if that raised the high watermark."""
         return self._raise_high_watermark()
 
     def _raise_high_watermark(self) -> bool:
         if self.leader != self.broker_id:
             return False
         end = self.log.readable_end
-        if len(self.isr) > 1:
-            ends = self._replica_ends
-            end = min(end, *(ends.get(replica, 0) for replica in self.isr if replica != self.broker_id))
+        followers = self.followers
+        if followers is not None:
+            if len(self.isr) < min(self.log.config.min_insync_replicas, len(self.replicas)):
+                return False  # so that whoever leaves the ISR now has all that is committed (KIP-966)
+            end = min(end, followers.low)
         if end <= self.high_watermark:
             return False
         self.high_watermark = end
         return True
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest leader epoch up to this one, the offset at which it ends); -1 and -1 when unknown (facts B4).
+
+        The epoch of now reaches to the log end even before its first message.
+        """
+        epochs, end = self.log.epochs, self.log.log_end_offset
+        if epoch == self.leader_epoch:
+            return epoch, end
+        if epochs.latest < epoch < self.leader_epoch:
+            return epochs.latest if epochs.entries else epoch, end
+        return epochs.end_offset_for(epoch, end)
+
+    def diverging(self, offset: int, last_epoch: int) -> DivergingEpoch | None:
+        """Where a reader's log, which ends at `offset` with a batch of `last_epoch`, parts from this one; None: it does
+        not (KIP-595)."""
+        epoch, end = self.end_of_epoch(last_epoch)
+        if end < 0:  # later than all that there ever was here
+            epoch, end = self.log.epochs.latest, self.log.log_end_offset
+        return DivergingEpoch(epoch, end) if epoch < last_epoch or end < offset else None
+
+    def delete_records(self, offset: int) -> int:
+        """Drop the records below `offset` (-1 = below the high watermark); returns the offset that this comes to.
+
+        Raises `ApiError` OFFSET_OUT_OF_RANGE above the high watermark.
+        """
+        target = self.high_watermark if offset == -1 else offset
+        if not 0 <= target <= self.high_watermark:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the high watermark is {self.high_watermark}")
+        if target > self.log.log_start_offset:
+            self.log.advance_start(target)
+        return target
+
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+        """Below this offset no live replica has a record any more."""
+        starts = [each.log_start for each in self.followers or () if is_alive(each.broker_id)]
+        return min([self.log.log_start_offset, *starts])
+
+    def readable_at(self, offset: int) -> list[int]:
+        """The replicas that a consumer can read from at this offset: in sync, this one, and far enough."""
+        start = self.log.log_start_offset
+        found = [
+            each.broker_id
+            for each in self.followers or ()
+            if each.broker_id in self.isr and each.log_start <= offset <= each.log_end and each.log_start >= 0
+        ]
+        return [self.broker_id, *found] if offset >= start else found
+
+    # --- as a follower
+
+    def append_as_follower(self, records: memoryview, *, high_watermark: int, log_start: int, now_ms: int) -> bool:
+        """Append what the leader sent, and go by its high watermark and log start; True if the one here has risen.
+
+        Raises as `Log.append_replicated`.
+        """
+        log = self.log
+        if records:
+            log.append_replicated(records, now_ms=now_ms)
+        if log_start > log.log_start_offset:
+            log.advance_start(min(log_start, log.log_end_offset))
+        reached = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
+        if reached <= self.high_watermark:
+            return False
+        self.high_watermark = reached
+        return True
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Drop what the leader does not have. Raises `StorageError`."""
+        self.log.truncate_to(offset, now_ms)
+        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+
+    def begin_anew_at(self, offset: int, now_ms: int) -> None:
+        """Drop everything: the leader has no record below `offset` any more. Raises `StorageError`."""
+        self.log.truncate_fully_and_start_at(offset, now_ms)
+        self.high_watermark = offset
+
+    # --- read
 
     def end_for(self, isolation: FetchIsolation) -> int:
         """The offset below which such a reader sees the log."""
@@ -156,27 +292,3 @@ class Partition:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.topic_partition} has offsets {log.log_start_offset} to {log.readable_end}, not {offset}",
             )
-
-    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest leader epoch up to this one, the offset at which it ends); -1 and -1 when unknown (facts B4).
-
-        The epoch of now reaches to the log end even before its first message.
-        """
-        epochs, end = self.log.epochs, self.log.log_end_offset
-        if epoch == self.leader_epoch:
-            return epoch, end
-        if epochs.latest < epoch < self.leader_epoch:
-            return epochs.latest if epochs.entries else epoch, end
-        return epochs.end_offset_for(epoch, end)
-
-    def delete_records(self, offset: int) -> int:
-        """Drop the records below `offset` (-1 = below the high watermark); returns the new log start offset.
-
-        Raises `ApiError` OFFSET_OUT_OF_RANGE above the high watermark.
-        """
-        target = self.high_watermark if offset == -1 else offset
-        if not 0 <= target <= self.high_watermark:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the high watermark is {self.high_watermark}")
-        if target > self.log.log_start_offset:
-            self.log.advance_start(target)
-        return self.log.log_start_offset

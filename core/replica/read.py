@@ -1,47 +1,44 @@
 """Reads of the partitions that a broker leads: at once, or when enough is there (facts C6, D8)."""
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 
 from ...ports.broker_api import FetchPartition, FetchResultPartition
+from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.storage import Region, StorageError, size_of
 from ...ports.words import Buffer, TopicPartition
+from ..cluster.topics import ReplicaId
 from ..message.batch_header import ZSTD_ID
 from ..message.batch_prefix import bytes_without_codec
 from .delayed_fetch import AwaitedPartition, DelayedFetch
+from .insync import InSync
 from .isolation import FetchIsolation
 from .local_partitions import LocalPartitions
 from .partition import Partition
 from .purgatory import Purgatory
+from .reading import FollowerReading, Nearest, Reading
 from .topic_stats import BrokerTopicStats
 
 ReadResults = Callable[[Sequence[FetchResultPartition] | ApiError], None]
 """Told what was read, in the order that was asked for; an `ApiError` when the broker itself failed on the way."""
 
-_HEADERS_MAX = 2000
-"""So many batch headers are read for a reader that knows no zstd: a few milliseconds. Its answer ends there, and the
-client goes on from there with the next."""
-
-
 _LOG_END = FetchIsolation.LOG_END
-
-
-class _HeadersLeft:
-    """How many more may be read for a read."""
-
-    def __init__(self) -> None:
-        self.count = _HEADERS_MAX
 
 
 class Reads:
     """One partition's failure leaves the others of a read alone. Owner thread only."""
 
-    def __init__(self, local: LocalPartitions, purgatory: Purgatory, stats: BrokerTopicStats) -> None:
+    def __init__(
+        self, local: LocalPartitions, purgatory: Purgatory, stats: BrokerTopicStats, insync: InSync, clock: Clock
+    ) -> None:
         self._local = local
         self._partitions = local.by_key
         self._purgatory = purgatory
         self._stats = stats
+        self._insync = insync
+        self._clock = clock
 
     def read(
         self,
@@ -54,73 +51,118 @@ class Reads:
         isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
         allows_zstd: bool = True,
         reader: Hashable = None,
+        replica: ReplicaId | None = None,
+        anywhere: bool = False,
+        nearest: Nearest | None = None,
     ) -> None:
         """Read record batches from partitions that this broker leads.
 
         `max_bytes` and `min_bytes` count for all of them together. `done` is called once: at once when there is enough,
         an error, or no time to wait; else when there is, or after `max_wait_ms`. `reader` is a key that ends the
         wait, too: that of a connection. A reader that knows no zstd gets error 76 for it.
+
+        replica:  the follower that reads: up to the log end, and what it asks for tells how far it is.
+        anywhere: a consumer that reads what this broker follows, too, up to the high watermark known here (KIP-392).
+        nearest:  asked for the replica that a consumer should rather read from; see `Nearest`.
         """
-        results, size = self._read_all(entries, max_bytes, isolation, allows_zstd=allows_zstd)
+        if replica is not None:
+            self._follower_reads(entries, done, max_bytes, min_bytes, max_wait_ms, reader, replica)
+            return
+        reading = Reading(isolation, allows_zstd=allows_zstd, anywhere=anywhere, nearest=nearest)
+        results, size = self._read_all(entries, max_bytes, reading)
         if max_wait_ms > 0 and size < min_bytes and results:
-            awaited = self._awaited(entries, results, isolation)
-            if awaited is not None:
+            self._wait(entries, results, done, max_bytes, min_bytes, max_wait_ms, reader, reading)
+        else:
+            self._answer(results, reading, done)
 
-                def finish() -> None:
-                    late, _ = self._read_all(entries, max_bytes, isolation, allows_zstd=allows_zstd)
-                    self._answer(late, isolation, done)
+    def _follower_reads(
+        self,
+        entries: Sequence[FetchPartition],
+        done: ReadResults,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: float,
+        reader: Hashable,
+        replica: ReplicaId,
+    ) -> None:
+        reading = FollowerReading(replica, self._insync, self._clock.monotonic_ms())
+        results, size = self._read_all(entries, max_bytes, reading)
+        if max_wait_ms > 0 and size < min_bytes and results:
+            self._wait(entries, results, done, max_bytes, min_bytes, max_wait_ms, reader, reading)
+        else:
+            self._answer(results, reading, done)
+        for partition in reading.changed:
+            self._purgatory.check(partition.topic_partition)
 
-                waiting = DelayedFetch(awaited, min_bytes, finish, lambda: done(broker_failed()))
-                self._purgatory.watch(waiting, (*awaited, reader) if reader else awaited, max_wait_ms)
-                return
-        self._answer(results, isolation, done)
+    def _wait(
+        self,
+        entries: Sequence[FetchPartition],
+        results: Sequence[FetchResultPartition],
+        done: ReadResults,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: float,
+        reader: Hashable,
+        reading: Reading,
+    ) -> None:
+        """Answer later, or now if waiting is useless."""
+        awaited = self._awaited(entries, results, reading)
+        if awaited is None:
+            self._answer(results, reading, done)
+            return
 
-    def _answer(self, results: Sequence[FetchResultPartition], isolation: FetchIsolation, done: ReadResults) -> None:
-        if isolation is not _LOG_END:
+        def finish() -> None:
+            reading.again()
+            late, _ = self._read_all(entries, max_bytes, reading)
+            self._answer(late, reading, done)
+
+        waiting = DelayedFetch(awaited, min_bytes, finish, lambda: done(broker_failed()))
+        self._purgatory.watch(waiting, (*awaited, reader) if reader else awaited, max_wait_ms)
+
+    def _answer(self, results: Sequence[FetchResultPartition], reading: Reading, done: ReadResults) -> None:
+        if reading.isolation is not _LOG_END:
             for result in results:
                 size = size_of(result.records)
                 if size:
                     self._stats.of(result.topic).bytes_out.add(size)
+        else:
+            for result in results:
+                if result.error is ErrorCode.NONE:
+                    reading.answered(self._partitions[result.topic, result.partition], result)
         done(results)
 
     def _read_all(
-        self, entries: Sequence[FetchPartition], max_bytes: int, isolation: FetchIsolation, *, allows_zstd: bool
+        self, entries: Sequence[FetchPartition], max_bytes: int, reading: Reading
     ) -> tuple[list[FetchResultPartition], int]:
         """Every partition in the order asked for, within `max_bytes` all told; and how many bytes that came to."""
         left = max_bytes
         total = 0
         results = []
-        headers = None if allows_zstd else _HeadersLeft()
         for entry in entries:
-            result = self._read(entry, left, isolation, headers, first=total == 0)
+            result = self._read(entry, left, reading, first=total == 0)
             size = size_of(result.records)
             left = max(0, left - size)
             total += size
             results.append(result)
         return results, total
 
-    def _read(
-        self,
-        entry: FetchPartition,
-        left: int,
-        isolation: FetchIsolation,
-        headers: _HeadersLeft | None,
-        *,
-        first: bool,
-    ) -> FetchResultPartition:
+    def _read(self, entry: FetchPartition, left: int, reading: Reading, *, first: bool) -> FetchResultPartition:
         partition = self._partitions.get((entry.topic, entry.partition))
         try:
             if partition is None:
                 raise self._local.unknown(entry.topic, entry.partition)
             if entry.max_bytes < 0:
                 raise ApiError(ErrorCode.INVALID_FETCH_SIZE, f"partition max bytes is {entry.max_bytes}")
-            partition.check_leader(entry.current_leader_epoch)
+            reading.check(self._local, partition, entry)
+            elsewhere = reading.without_records(partition, entry)
+            if elsewhere is not None:
+                return elsewhere
             size = min(entry.max_bytes, left)
-            records = partition.read(entry.offset, size, whole_first_batch=first, isolation=isolation)
-            if headers is not None:
-                records = _before_zstd(partition, entry.offset, records, headers, isolation)
+            records = partition.read(entry.offset, size, whole_first_batch=first, isolation=reading.isolation)
+            if reading.headers_left is not None:
+                records = _before_zstd(partition, entry.offset, records, reading)
         except ApiError as error:
-            return FetchResultPartition(entry.topic, entry.partition, error.code, topic_id=entry.topic_id)
+            return reading.refused(partition, entry, error)
         except StorageError as error:
             self._local.storage_failed(TopicPartition(entry.topic, entry.partition), error)
             code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -141,19 +183,19 @@ class Reads:
         )
 
     def _awaited(
-        self,
-        entries: Sequence[FetchPartition],
-        results: Sequence[FetchResultPartition],
-        isolation: FetchIsolation,
+        self, entries: Sequence[FetchPartition], results: Sequence[FetchResultPartition], reading: Reading
     ) -> dict[Hashable, AwaitedPartition] | None:
-        """What to wait for; None when an error, or a log that rolled on, makes waiting useless."""
+        """What to wait for; None when an error, news, or a log that rolled on, makes waiting useless."""
         awaited: dict[Hashable, AwaitedPartition] = {}
+        check = partial(reading.check, self._local)
         for entry, result in zip(entries, results, strict=True):
-            if result.error is not ErrorCode.NONE:
+            if result.error is not ErrorCode.NONE or result.diverging is not None or result.preferred_read_replica >= 0:
                 return None
             key = (entry.topic, entry.partition)
             partition = self._partitions[key]
-            waiting = AwaitedPartition(partition, entry.offset, entry.max_bytes, entry.current_leader_epoch, isolation)
+            if reading.needs_news(partition):
+                return None
+            waiting = AwaitedPartition(partition, entry, reading, check)
             if size_of(result.records):
                 if waiting.rolled_past():
                     return None
@@ -162,14 +204,13 @@ class Reads:
         return awaited
 
 
-def _before_zstd(
-    partition: Partition, offset: int, records: Buffer | Region, headers: _HeadersLeft, isolation: FetchIsolation
-) -> Buffer | Region:
+def _before_zstd(partition: Partition, offset: int, records: Buffer | Region, reading: Reading) -> Buffer | Region:
     """The batches before the first zstd one, for readers that do not know it. Raises `ApiError` when none is left."""
-    size, looked = bytes_without_codec(records, ZSTD_ID, headers_max=max(1, headers.count))
-    headers.count -= looked
+    left = reading.headers_left or 0
+    size, looked = bytes_without_codec(records, ZSTD_ID, headers_max=max(1, left))
+    reading.headers_left = left - looked
     if size == size_of(records):
         return records
     if size == 0:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10 or later")
-    return partition.read(offset, size, whole_first_batch=False, isolation=isolation)
+    return partition.read(offset, size, whole_first_batch=False, isolation=reading.isolation)

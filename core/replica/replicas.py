@@ -3,24 +3,34 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...ports.clock import Clock
-from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.metrics import Metrics
-from ...ports.scheduler import Scheduler
+from ...ports.scheduler import Scheduler, Timer
 from ...ports.storage import StorageError
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
+from ..client.driver import Submit
 from ..cluster.change_queue import on_disk
-from ..cluster.topics import NO_LEADER, PartitionState
+from ..cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic
 from ..log.log import Log
 from ..log.manager import LogManager
 from .append import Appends
+from .delete_records import Deletions
+from .fetching import Copying, FollowingNobody, ReplicaFetchers
 from .flushes import DurableFlushes
+from .insync import InSync, IsrChange
 from .local_partitions import LocalPartitions
 from .partition import Partition
 from .purgatory import Purgatory
 from .read import Reads
+from .roles import Following, Roles
+from .settings import DEFAULT_SETTINGS, ReplicationSettings
 from .topic_stats import BrokerTopicStats
+
+
+def _yes(_who: object) -> bool:
+    return True
+
 
 PARTITIONS_AT_A_TIME = 100
 """So many logs are begun by one piece of work off the owner thread, and taken over in one turn of it."""
@@ -52,22 +62,64 @@ class Replicas:
         metrics: Metrics,
         unknown: Callable[[str, int], ApiError],
         report: Callable[[str], None],
+        broker_epoch: int = ALONE_EPOCH,
+        settings: ReplicationSettings = DEFAULT_SETTINGS,
+        fetch_from: Submit | None = None,
+        lease_valid: Callable[[], bool] | None = None,
+        change_isr: Callable[[IsrChange], None] | None = None,
+        may_join: Callable[[ReplicaId], bool] = _yes,
+        is_alive: Callable[[int], bool] = _yes,
+        went_offline: Callable[[TopicPartition], None] | None = None,
     ) -> None:
-        self._broker_id = broker_id
+        """The last six are for a broker that is not alone.
+
+        fetch_from:   sends a request to a broker, as `Links.submit` does; None: there is nobody to follow.
+        lease_valid:  tells if nobody can have elected another leader in place of this broker; None: nobody ever can.
+        change_isr:   is to store a change of an ISR; see `InSync`.
+        may_join:     tells if a replica may come into an ISR: its broker lives, in this life, and is not about to stop.
+        is_alive:     tells if a broker lives.
+        went_offline: is told of a partition whose disk has failed here.
+        """
         self._logs = logs
-        self._local = LocalPartitions(unknown, report)
+        self._clock = clock
+        self._scheduler = scheduler
+        self._went_offline = went_offline
+        self._lag_time_max_ms = settings.lag_time_max_ms
+        self._local = LocalPartitions(unknown, report, lease_valid)
         self.partitions: Mapping[tuple[str, int], Partition] = self._local.by_key
         """Those that are open, by topic and number."""
         self.purgatory = Purgatory(scheduler, lambda error: self._local.failed("an answer that waited", error))
         self.stats = BrokerTopicStats(metrics)
         self._flushes = DurableFlushes(logs, self.purgatory)
+        self._insync = InSync(lambda: self._roles.own, change_isr, may_join, lag_time_max_ms=settings.lag_time_max_ms)
+        self.fetchers: Following = FollowingNobody()
+        if fetch_from is not None:
+            self.fetchers = ReplicaFetchers(
+                Copying(
+                    submit=fetch_from,
+                    own=lambda: self._roles.own,
+                    local=self._local,
+                    logs=logs,
+                    purgatory=self.purgatory,
+                    scheduler=scheduler,
+                    clock=clock,
+                    settings=settings,
+                )
+            )
+        own = ReplicaId(broker_id, broker_epoch)
+        self._roles = Roles(own, self.purgatory, self._insync, self.fetchers, clock, metrics)
         self.append = Appends(self._local, self.purgatory, self._flushes, self.stats, clock).append
-        self.read = Reads(self._local, self.purgatory, self.stats).read
+        self.read = Reads(self._local, self.purgatory, self.stats, self._insync, clock).read
+        self.delete_records = Deletions(self._local, self.purgatory, is_alive).delete
+        self._timer: Timer | None = None
         self._beginning: set[TopicPartition] = set()
         self._when_opened: list[Callable[[Partition], None]] = []
         self._when_dropped: list[Callable[[Sequence[TopicPartition]], None]] = []
-        self._when_led: list[Callable[[Partition], None]] = []
-        self._when_resigned: list[Callable[[Partition], None]] = []
+        if went_offline is not None:
+            self._local.broken = self._take_offline
+            logs.when_flushed(self._flushed)
+        if change_isr is not None:
+            self._check_in_time()
         logs.high_watermark_of = self._high_watermark_of
         metrics.gauge(
             "kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait.", lambda: len(self.purgatory)
@@ -102,8 +154,8 @@ class Replicas:
     def listen_leadership(self, led: Callable[[Partition], None], resigned: Callable[[Partition], None]) -> None:
         """Have `led` told of each partition that this broker comes to lead from now on, in each epoch in which it does,
         and `resigned` when it leads one no more."""
-        self._when_led.append(led)
-        self._when_resigned.append(resigned)
+        self._roles.when_led.append(led)
+        self._roles.when_resigned.append(resigned)
 
     async def open(self, assigned: Iterable[AssignedReplica]) -> Mapping[str, BarnabasError]:
         """Begin the logs of new partitions, those that are not here yet: a part of a change (`ChangeQueue`).
@@ -153,22 +205,20 @@ class Replicas:
         return [each for each in assigned if each.key not in self._local.by_key]
 
     def _take(self, assigned: AssignedReplica, log: Log) -> None:
-        key, state = assigned.key, assigned.state
+        key = assigned.key
         partition = self._local.by_key[key] = Partition(
             log,
             key,
             topic_id=assigned.topic_id,
-            broker_id=self._broker_id,
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
+            own=self._roles.own,
             replicas=assigned.replicas,
-            isr=state.isr,
+            state=assigned.state,
             high_watermark=self._logs.high_watermark(key),
+            now_ms=self._clock.monotonic_ms(),
         )
         for told in self._when_opened:
             told(partition)
-        for told in self._when_led if partition.is_leader else ():
-            told(partition)
+        self._roles.begin(partition)
 
     def drop(self, keys: Sequence[TopicPartition]) -> bool:
         """Forget partitions and remove their logs; whoever waits for them is answered.
@@ -183,10 +233,7 @@ class Replicas:
     def _drop(self, key: TopicPartition) -> bool:
         partition = self._local.remove(key)
         if partition is not None:
-            was_leader, partition.leader = partition.is_leader, NO_LEADER
-            for told in self._when_resigned if was_leader else ():
-                told(partition)
-            self.purgatory.check(key)
+            self._roles.end(partition)
         self._flushes.forget(key)
         try:
             self._logs.delete(key)
@@ -195,20 +242,66 @@ class Replicas:
             return False
         return True
 
-    # --- records
+    # --- leading and following
 
-    def delete_records(self, topic: str, number: int, offset: int) -> int:
-        """Drop the records below `offset` (-1 = below the high watermark); returns the new log start offset.
+    @property
+    def broker_epoch(self) -> int:
+        """The life of this broker, as it is registered; -1: not known now, so that it leads nothing."""
+        return self._roles.own.broker_epoch
 
-        Raises `ApiError`: as `led`, POLICY_VIOLATION for a topic that deletes nothing, OFFSET_OUT_OF_RANGE. Raises
-        `StorageError`.
-        """
-        partition = self.led(topic, number)
-        if "delete" not in partition.log.config.cleanup_policy:
-            raise ApiError(ErrorCode.POLICY_VIOLATION, "cleanup.policy of the topic does not include delete")
-        low_watermark = partition.delete_records(offset)
-        self.purgatory.check(partition.topic_partition)
-        return low_watermark
+    @broker_epoch.setter
+    def broker_epoch(self, broker_epoch: int) -> None:
+        self._roles.live_anew(broker_epoch, list(self.partitions.values()))
+
+    def apply(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
+        """Have the open partitions of a topic lead, follow or rest as these states say; older ones are passed over."""
+        for number, state in states.items():
+            partition = self.partitions.get((topic.name, number))
+            if partition is not None and partition.topic_id == topic.topic_id:
+                self._roles.apply(partition, state, topic.partitions.get(number, partition.replicas))
+
+    def isr_unchanged(self, key: TopicPartition) -> None:
+        """The `IsrChange` that was asked for is sure not to be in the tree, and will not come there."""
+        partition = self.partitions.get(key)
+        if partition is not None and self._insync.unchanged(partition):
+            self.purgatory.check(key)
+
+    def brokers_changed(self) -> None:
+        """Brokers have come or gone: nobody waits any more for one that is not there."""
+        for key, partition in list(self.partitions.items()):
+            if partition.followers is not None:
+                self._insync.recheck_joining(partition)
+                self.purgatory.check(key)
+
+    def _check_in_time(self) -> None:
+        """Find, now and then, who is behind for too long (facts D5)."""
+        self._timer = self._scheduler.call_later(self._lag_time_max_ms / 2, self._check_in_time)
+        now_ms = self._clock.monotonic_ms()
+        for key, partition in list(self.partitions.items()):
+            if partition.followers is not None and self._insync.check(partition, now_ms):
+                self.purgatory.check(key)
+
+    def close(self) -> None:
+        """Follow nobody any more, change no ISR, and answer whoever waits."""
+        self.fetchers.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.purgatory.close()
+
+    # --- disks that fail
+
+    def _flushed(self, log: Log) -> None:
+        if log.failure is not None:
+            for partition in list(self.partitions.values()):
+                if partition.log.failure is not None:
+                    self._take_offline(partition)
+
+    def _take_offline(self, partition: Partition) -> None:
+        if not partition.offline and self._went_offline is not None:
+            self._roles.take_offline(partition)
+            self._went_offline(partition.topic_partition)
+
+    # --- what the logs ask
 
     def _high_watermark_of(self, key: TopicPartition) -> int | None:
         partition = self._local.by_key.get(key)

@@ -38,11 +38,9 @@ CALLED_FROM_OUTSIDE = {
 }
 
 NOT_CALLED_YET = {
-    "append_replicated": "a follower will take in what its leader sends",
-    "checkpoint_of": "a follower will note where it was cut",
-    "replica_reached": "followers of a partition will report how far they are",
-    "set_in_sync": "the leader of a partition will shrink and grow its ISR",
-    "truncate_to": "a follower will cut what its leader does not have",
+    "brokers_changed": "whoever follows the brokers will tell the replicas",
+    "isr_unchanged": "whoever stores the changes of ISRs will tell what came of them",
+    "readable_at": "whoever chooses a replica near a consumer will ask which there are",
     "write_to": "a message set on its way to a sink, as the design has it",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""

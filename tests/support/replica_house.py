@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+from attrs import evolve
 from support.simulated_broker import batch
 
 from barnabas.adapters.metrics_memory import MemoryMetrics
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.core.cluster.topics import PartitionState
+from barnabas.core.cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager import LogManager
 from barnabas.core.message.codec import NO_CODECS
@@ -16,6 +17,8 @@ from barnabas.core.replica.partition import Partition
 from barnabas.core.replica.replicas import AssignedReplica, Replicas
 from barnabas.plugins.builtin.deletion import KeepAll
 from barnabas.ports.broker_api import (
+    DeleteRecordsPartition,
+    DeleteRecordsResultPartition,
     FetchPartition,
     FetchResultPartition,
     ProducePartition,
@@ -26,6 +29,35 @@ from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition
 
 ME, OTHER = 1, 2
+
+
+def reached(partition: Partition, broker_id: int, offset: int) -> bool:
+    """A follower has everything below this offset; True if that raised the high watermark."""
+    assert partition.followers is not None
+    epoch = partition.state.broker_epochs.get(broker_id, ALONE_EPOCH)
+    follower = partition.followers.of(ReplicaId(broker_id, epoch))
+    return partition.follower_fetched(follower, offset, 0, 0.0)
+
+
+def led_in_sync(
+    replicas: Replicas, partition: Partition, isr: Sequence[int], *, leader: int | None = None, epochs: int = 0
+) -> None:
+    """Have the tree say that these are the replicas, all in sync; `epochs` later and under another leader if wanted."""
+    state = partition.state
+    topic = Topic(
+        name=partition.topic_partition.topic,
+        topic_id=partition.topic_id,
+        partitions={partition.topic_partition.partition: tuple(isr)},
+    )
+    changed = evolve(
+        state,
+        leader=state.leader if leader is None else leader,
+        leader_epoch=state.leader_epoch + epochs,
+        isr=tuple(isr),
+        broker_epochs=dict.fromkeys(isr, replicas.broker_epoch),
+        partition_epoch=state.partition_epoch + 1,
+    )
+    replicas.apply(topic, {partition.topic_partition.partition: changed})
 
 
 class ReplicaHouse:
@@ -62,6 +94,18 @@ class ReplicaHouse:
         state = PartitionState(leader=ME, leader_epoch=0, isr=tuple(replicas))
         self.replicas.reopen([AssignedReplica(key=key, topic_id=bytes(16), replicas=replicas, state=state)])
         return self.replicas.partitions[key]
+
+    def delete(self, offset: int, *, timeout_ms: float = 1000) -> list[DeleteRecordsResultPartition]:
+        """The list gets the outcome, now or later."""
+        told: list[DeleteRecordsResultPartition] = []
+
+        def done(results: Sequence[DeleteRecordsResultPartition] | ApiError) -> None:
+            assert not isinstance(results, ApiError)
+            told.extend(results)
+
+        entry = DeleteRecordsPartition(topic="t", partition=0, offset=offset)
+        self.replicas.delete_records([entry], done, timeout_ms=timeout_ms)
+        return told
 
     def append(
         self, topic: str = "t", *, acks: int = -1, timeout_ms: float = 1000, allows_internal: bool = False

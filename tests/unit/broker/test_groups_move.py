@@ -1,6 +1,6 @@
 """A broker whose partition of `__consumer_offsets` is led elsewhere, and again here."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from support.group_requests import (
@@ -14,6 +14,7 @@ from support.group_requests import (
     place_of,
     stable,
 )
+from support.replica_house import led_in_sync, reached
 from support.simulated_broker import SimulatedBroker
 
 from barnabas.core.replica.partition import Partition
@@ -37,16 +38,9 @@ def partition_of(broker: SimulatedBroker) -> Partition:
     return broker.node.state.replicas.partitions[PLACE]
 
 
-def led_by(broker: SimulatedBroker, leader: int, epoch: int) -> None:
-    """Another leader epoch, as the replicas tell it to those who listen."""
-    replicas, partition = broker.node.state.replicas, partition_of(broker)
-    was_leader = partition.is_leader
-    partition.leader, partition.leader_epoch = leader, epoch
-    for told in replicas._when_resigned if was_leader else ():
-        told(partition)
-    replicas.purgatory.check(PLACE)
-    for told in replicas._when_led if partition.is_leader else ():
-        told(partition)
+def led_by(broker: SimulatedBroker, leader: int, epochs: int = 1, isr: Sequence[int] = (HERE,)) -> None:
+    """Another leader epoch, as the tree would have it."""
+    led_in_sync(broker.node.state.replicas, partition_of(broker), isr, leader=leader, epochs=epochs)
 
 
 def test_whoever_waits_is_sent_to_the_new_coordinator(broker: SimulatedBroker) -> None:
@@ -59,7 +53,7 @@ def test_whoever_waits_is_sent_to_the_new_coordinator(broker: SimulatedBroker) -
     )
     commits = broker.submit(committing("h", {("t", 0): 5}))
     assert (joins, commits) == ([], [])
-    led_by(broker, ELSEWHERE, 1)
+    led_by(broker, ELSEWHERE)
     assert [each.error for each in joins] == [ErrorCode.NOT_COORDINATOR]
     assert heartbeat(broker, member) is ErrorCode.NOT_COORDINATOR
     broker.scheduler.run_pending()
@@ -70,8 +64,8 @@ def test_whoever_waits_is_sent_to_the_new_coordinator(broker: SimulatedBroker) -
 def test_a_commit_of_this_turn_is_never_written_after_the_next_leader_took_over(broker: SimulatedBroker) -> None:
     assert broker.ask(committing("g", {("t", 0): 5})).partitions[0].error is ErrorCode.NONE
     commits = broker.submit(committing("g", {("t", 0): 6}))
-    led_by(broker, ELSEWHERE, 1)
-    led_by(broker, HERE, 2)
+    led_by(broker, ELSEWHERE)
+    led_by(broker, HERE)
     assert [each.partitions[0].error for each in commits] == [ErrorCode.NOT_COORDINATOR]
     broker.scheduler.run_pending()
     assert committed(broker, "g") == {("t", 0): 5}
@@ -79,11 +73,11 @@ def test_a_commit_of_this_turn_is_never_written_after_the_next_leader_took_over(
 
 
 def test_a_commit_that_waits_for_followers_is_answered_when_another_broker_leads(broker: SimulatedBroker) -> None:
-    partition_of(broker).set_in_sync((HERE, ELSEWHERE))
+    led_by(broker, HERE, epochs=0, isr=(HERE, ELSEWHERE))
     commits = broker.submit(committing("g", {("t", 0): 5}))
     broker.scheduler.run_pending()
     assert commits == []
-    led_by(broker, ELSEWHERE, 1)
+    led_by(broker, ELSEWHERE)
     assert [each.partitions[0].error for each in commits] == [ErrorCode.NOT_COORDINATOR]
     assert broker.ask(fetching("g")).groups[0].error is ErrorCode.NOT_COORDINATOR
 
@@ -91,14 +85,13 @@ def test_a_commit_that_waits_for_followers_is_answered_when_another_broker_leads
 def test_what_comes_back_is_read_anew_and_served_once_the_followers_have_it(broker: SimulatedBroker) -> None:
     member = stable(broker)
     partition = partition_of(broker)
-    led_by(broker, ELSEWHERE, 1)
-    partition.set_in_sync((HERE, ELSEWHERE))
+    led_by(broker, ELSEWHERE)
     partition.high_watermark = 0
-    led_by(broker, HERE, 2)
+    led_by(broker, HERE, isr=(HERE, ELSEWHERE))
     broker.scheduler.run_pending()
     assert load_error(broker, "g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it may still be lost"
     assert heartbeat(broker, member) is ErrorCode.NONE, "nobody's session ends before"
-    partition.replica_reached(ELSEWHERE, partition.log.log_end_offset)
+    reached(partition, ELSEWHERE, partition.log.log_end_offset)
     broker.node.state.replicas.purgatory.check(PLACE)
     assert load_error(broker, "g") is ErrorCode.NONE
     assert heartbeat(broker, member) is ErrorCode.NONE

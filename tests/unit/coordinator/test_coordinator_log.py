@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.batches import bytes_of
-from support.replica_house import ME, OTHER, ReplicaHouse
+from support.replica_house import ME, OTHER, ReplicaHouse, reached
 
 from barnabas.core.coordinator.log import CoordinatorLog
 from barnabas.core.coordinator.log_loader import LogLoader
@@ -85,7 +85,7 @@ def test_it_is_told_when_the_in_sync_replicas_have_it_or_never_will(keeper: Keep
     keeper.append("a", (b"k", b"1"))
     keeper.house.scheduler.run_pending()
     assert keeper.told == []
-    partition.replica_reached(OTHER, 1)
+    reached(partition, OTHER, 1)
     keeper.house.replicas.purgatory.check(partition.topic_partition)
     assert keeper.told == [("a", NONE)]
     keeper.append("b", (b"k", b"2"))
@@ -168,12 +168,12 @@ def test_what_the_next_leader_might_not_have_is_told_to_nobody(keeper: Keeper) -
     partition = written(keeper, 3)
     keeper.loader.load(partition)
     keeper.house.scheduler.run_pending()
-    for reached in (0, 2):
-        partition.replica_reached(OTHER, reached)
+    for offset in (0, 2):
+        reached(partition, OTHER, offset)
         keeper.house.replicas.purgatory.check(partition.topic_partition)
         keeper.house.scheduler.advance(5000)
         assert (keeper.ended, keeper.loader.is_busy) == ([], True)
-    partition.replica_reached(OTHER, 3)
+    reached(partition, OTHER, 3)
     keeper.house.replicas.purgatory.check(partition.topic_partition)
     (kept,) = keeper.ended
     assert (kept.values, keeper.loader.is_busy) == ({b"k": b"2"}, False)
@@ -189,7 +189,7 @@ def test_a_partition_that_is_led_elsewhere_is_dropped_and_read_anew_when_it_is_b
         keeper.house.scheduler.run_pending()
     partition.leader, partition.leader_epoch = OTHER, 1
     partition.leader, partition.leader_epoch = ME, 2  # both in one turn: only the epoch tells
-    partition.replica_reached(OTHER, 2)
+    reached(partition, OTHER, 2)
     keeper.loader.load(partition)
     keeper.house.replicas.purgatory.check(partition.topic_partition)
     keeper.house.scheduler.run_pending()

@@ -9,6 +9,7 @@ from support.classic_logs import OVERHEAD, classic, content, flush, open_classic
 
 from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
+from barnabas.core.cluster.topics import ReplicaId, first_state
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.message.codec import NO_CODECS
@@ -210,12 +211,13 @@ def test_the_high_watermark_is_what_is_flushed(folder: Folder) -> None:
     put(log, b"a")
     flush(log)
     place = TopicPartition("t", 0)
-    partition = Partition(log, place, topic_id=bytes(16), broker_id=1, leader=1, leader_epoch=0, replicas=[1], isr=[1])
+    own, state = ReplicaId(1, 0), first_state([1])
+    partition = Partition(log, place, topic_id=bytes(16), own=own, replicas=[1], state=state)
     assert partition.high_watermark == log.readable_end == OVERHEAD + 1
     partition.append_as_leader(memoryview(message_set(b"b")), now_ms=1)
     assert partition.high_watermark == OVERHEAD + 1
     flush(log)
-    assert partition.set_in_sync([1])
+    assert partition.take(state, [1], own, 0)
     assert partition.high_watermark == log.log_end_offset
 
 

@@ -1,0 +1,286 @@
+"""Followers copy what leaders have: one connection and one question at a time for each leader (facts D4 to D6)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...ports.broker_api import Fetch, FetchPartition, FetchResult, FetchResultPartition
+from ...ports.clock import Clock
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.scheduler import Scheduler, Timer
+from ...ports.storage import StorageError, size_of
+from ...ports.words import TopicPartition
+from ..client.driver import Submit
+from ..cluster.topics import ReplicaId
+from ..log.manager import LogManager
+from .followed import Followed, records_of, where_to_cut
+from .local_partitions import LocalPartitions
+from .partition import Partition
+from .purgatory import Purgatory
+from .settings import ReplicationSettings
+
+_Asked = dict[tuple[str, int], tuple[Followed, FetchPartition]]
+_NEWER_STATE_FIRST = frozenset({ErrorCode.FENCED_LEADER_EPOCH})
+"""The leader knows a later epoch: that comes from the tree, too."""
+
+
+class Copying:
+    """What all fetchers of a broker share: how what came is taken in."""
+
+    def __init__(
+        self,
+        *,
+        submit: Submit,
+        own: Callable[[], ReplicaId],
+        local: LocalPartitions,
+        logs: LogManager,
+        purgatory: Purgatory,
+        scheduler: Scheduler,
+        clock: Clock,
+        settings: ReplicationSettings,
+    ) -> None:
+        self.submit = submit
+        self.own = own
+        self.scheduler = scheduler
+        self.clock = clock
+        self.settings = settings
+        self._local = local
+        self._logs = logs
+        self._purgatory = purgatory
+
+    def take(self, followed: Followed, result: FetchResultPartition, resume: Callable[[], None]) -> None:
+        """Take in what a leader answered for a partition. `resume` is called if it has to wait meanwhile."""
+        partition = followed.partition
+        try:
+            if result.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._out_of_range(followed, result, resume)
+            elif result.error is not ErrorCode.NONE:
+                self._refused(followed, result.error)
+            elif result.diverging is not None:
+                told = result.diverging
+                self._cut(followed, where_to_cut(partition.log.epochs, partition.log.log_end_offset, told), resume)
+            else:
+                self._append(followed, result)
+        except StorageError as error:
+            self.put_off(followed)
+            self._local.storage_failed(partition.topic_partition, error)
+        except ApiError as error:
+            if self.put_off(followed):
+                self._local.failed(f"following {partition.topic_partition}", error)
+
+    def tell(self, line: str) -> None:
+        """Report something that a person should know."""
+        self._local.tell(line)
+
+    def put_off(self, followed: Followed) -> bool:
+        """Ask for this partition later; True if it went well before."""
+        return followed.put_off(self.clock.monotonic_ms(), self.settings.fetch_backoff_ms)
+
+    def _append(self, followed: Followed, result: FetchResultPartition) -> None:
+        partition = followed.partition
+        log_end = partition.log.log_end_offset
+        risen = partition.append_as_follower(
+            records_of(result),
+            high_watermark=result.high_watermark,
+            log_start=result.log_start_offset,
+            now_ms=self.clock.now_ms(),
+        )
+        if log_end == partition.log.log_end_offset and size_of(result.records):
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"not one whole batch came for offset {log_end}")
+        followed.went_well()
+        if risen:
+            self._purgatory.check(partition.topic_partition)
+
+    def _refused(self, followed: Followed, error: ErrorCode) -> None:
+        if error in _NEWER_STATE_FIRST:
+            followed.waiting = True
+        elif self.put_off(followed) and error is ErrorCode.CORRUPT_MESSAGE:
+            partition = followed.partition
+            text = f"the log of its leader, broker {partition.leader}, is damaged at {partition.log.log_end_offset}"
+            self._local.tell(f"{partition.topic_partition} cannot be followed: {text}")
+
+    def _out_of_range(self, followed: Followed, result: FetchResultPartition, resume: Callable[[], None]) -> None:
+        """The leader has told its range: cut what it does not have, or begin where it begins."""
+        log, told = followed.partition.log, result.diverging
+        if told is not None and 0 <= told.end_offset < log.log_end_offset:
+            self._cut(followed, told.end_offset, resume)
+        elif result.log_start_offset > log.log_end_offset:
+            start = result.log_start_offset
+            self._local.tell(
+                f"{followed.partition.topic_partition}: its leader begins at {start}; "
+                f"what is here, up to {log.log_end_offset}, is given up"
+            )
+            self._cut(followed, start, resume, anew=True)
+        else:
+            self.put_off(followed)  # it has moved meanwhile
+
+    def _cut(self, followed: Followed, offset: int, resume: Callable[[], None], *, anew: bool = False) -> None:
+        """Drop what the leader does not have, and go on when the checkpoints say so, too."""
+        partition, now_ms = followed.partition, self.clock.now_ms()
+        log, key = partition.log, partition.topic_partition
+        before = log.log_end_offset
+        if anew:
+            partition.begin_anew_at(offset, now_ms)
+        elif offset >= before:
+            if self.put_off(followed):
+                self._local.tell(f"{key}: its leader, broker {partition.leader}, has another log, but says not where")
+            return
+        else:
+            if offset < partition.high_watermark:
+                text = f"is cut at {offset}, below the high watermark {partition.high_watermark}"
+                self._local.tell(f"{key} {text}: its leader, broker {partition.leader}, was elected without them")
+            partition.truncate_to(offset, now_ms)
+        followed.waiting = True
+
+        def noted() -> None:
+            followed.waiting = False
+            resume()
+
+        self._logs.checkpoint_of(log, noted)
+        self._purgatory.check(key)
+
+
+class LeaderFetcher:
+    """What is copied from one leader. Owner thread only."""
+
+    def __init__(self, leader: int, copying: Copying) -> None:
+        self._leader = leader
+        self._copying = copying
+        self._followed: dict[TopicPartition, Followed] = {}
+        self._asked = False
+        self._soon = False
+        self._complained = False
+        self._timer: Timer | None = None
+
+    def add(self, followed: Followed) -> None:
+        """Copy this one, too, from the next question on."""
+        self._followed[followed.partition.topic_partition] = followed
+        self._turn_soon()
+
+    def remove(self, key: TopicPartition) -> None:
+        self._followed.pop(key, None)
+
+    def close(self) -> None:
+        """Ask no more; what is answered yet is not taken in."""
+        self._followed.clear()
+        self._cancel_timer()
+
+    def _turn_soon(self) -> None:
+        if not self._soon and not self._asked:
+            self._soon = True
+            self._copying.scheduler.call_later(0, self._turn)
+
+    def _turn(self) -> None:
+        """Ask, unless an answer is awaited, or there is nothing to ask for yet."""
+        self._soon = False
+        if self._asked:
+            return
+        self._cancel_timer()
+        now_ms = self._copying.clock.monotonic_ms()
+        ready: list[Followed] = []
+        next_ms = float("inf")
+        for each in self._followed.values():
+            if each.waiting:
+                continue
+            if each.not_before_ms <= now_ms:
+                ready.append(each)
+            else:
+                next_ms = min(next_ms, each.not_before_ms)
+        if ready:
+            self._ask(ready, next_ms - now_ms)
+        elif next_ms < float("inf"):
+            self._timer = self._copying.scheduler.call_later(next_ms - now_ms, self._turn)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ask(self, ready: Sequence[Followed], others_due_ms: float) -> None:
+        settings, own = self._copying.settings, self._copying.own()
+        asked: _Asked = {}
+        for each in ready:
+            question = each.question(settings.fetch_max_bytes)
+            asked[question.topic, question.partition] = each, question
+        request = Fetch(
+            partitions=[question for _, question in asked.values()],
+            max_wait_ms=int(min(settings.fetch_wait_max_ms, max(1.0, others_due_ms))),
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_response_max_bytes,
+            replica_id=own.broker_id,
+            replica_epoch=own.broker_epoch,
+        )
+        self._asked = True
+        self._copying.submit(self._leader, request, lambda result: self._answered(result, asked))
+
+    def _answered(self, result: Any, asked: _Asked) -> None:
+        self._asked = False
+        if isinstance(result, FetchResult) and result.error is ErrorCode.NONE:
+            self._complained = False
+            for each in result.partitions:
+                known = asked.pop((each.topic, each.partition), None)
+                if known is not None:
+                    self._take(*known, each)
+        elif self._followed:
+            self._complain(result.error.name if isinstance(result, FetchResult) else str(result))
+        for followed, _ in asked.values():
+            self._copying.put_off(followed)  # no answer for these
+        self._turn_soon()
+
+    def _complain(self, why: str) -> None:
+        if not self._complained:
+            self._complained = True
+            self._copying.tell(f"broker {self._leader} cannot be followed: {why}")
+
+    def _take(self, followed: Followed, question: FetchPartition, result: FetchResultPartition) -> None:
+        key = followed.partition.topic_partition
+        if self._followed.get(key) is not followed or followed.partition.log.log_end_offset != question.offset:
+            return  # another leader epoch has come meanwhile
+        self._copying.take(followed, result, self._turn_soon)
+        if size_of(result.records) and self._followed.get(key) is followed:
+            self._followed[key] = self._followed.pop(key)  # the others come before it next time
+
+
+class ReplicaFetchers:
+    """All that this broker follows. Fulfils `Following`. Owner thread only."""
+
+    def __init__(self, copying: Copying) -> None:
+        self._copying = copying
+        self._fetchers: dict[int, LeaderFetcher] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+        self._closed = False
+
+    def follow(self, partition: Partition) -> None:
+        self.forget(partition)
+        if self._closed:
+            return
+        fetcher = self._fetchers.get(partition.leader)
+        if fetcher is None:
+            fetcher = self._fetchers[partition.leader] = LeaderFetcher(partition.leader, self._copying)
+        self._leaders[partition.topic_partition] = partition.leader
+        fetcher.add(Followed(partition))
+
+    def forget(self, partition: Partition) -> None:
+        leader = self._leaders.pop(partition.topic_partition, None)
+        if leader is not None:
+            self._fetchers[leader].remove(partition.topic_partition)
+
+    def close(self) -> None:
+        self._closed = True
+        fetchers, self._fetchers = list(self._fetchers.values()), {}
+        self._leaders.clear()
+        for fetcher in fetchers:
+            fetcher.close()
+
+
+class FollowingNobody:
+    """A broker without others. Fulfils `Following`."""
+
+    def follow(self, partition: Partition) -> None:
+        """Nobody is there to copy from."""
+
+    def forget(self, partition: Partition) -> None:
+        """Nothing was copied."""
+
+    def close(self) -> None:
+        """Nothing to end."""

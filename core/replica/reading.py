@@ -1,0 +1,164 @@
+"""Who reads, and what that means for each partition that it reads (facts C6, D4)."""
+
+from collections.abc import Callable
+
+from ...ports.broker_api import DivergingEpoch, FetchPartition, FetchResultPartition
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ..cluster.topics import ReplicaId
+from .followers import FollowerProgress
+from .insync import InSync
+from .isolation import FetchIsolation
+from .local_partitions import LocalPartitions
+from .partition import Partition
+
+HEADERS_MAX = 2000
+"""So many batch headers are read for a reader that knows no zstd: a few milliseconds. Its answer ends there, and the
+client goes on from there with the next."""
+
+Nearest = Callable[[Partition, int], int]
+"""Tells which replica of a partition a consumer should read from at this offset (`Partition.readable_at` has the
+choice); -1, or this broker: here."""
+
+
+class Reading:
+    """A consumer that reads. Not frozen: it counts what it has left."""
+
+    __slots__ = ("anywhere", "headers_left", "isolation", "nearest")
+
+    def __init__(
+        self, isolation: FetchIsolation, *, allows_zstd: bool, anywhere: bool = False, nearest: Nearest | None = None
+    ) -> None:
+        self.isolation = isolation
+        self.headers_left: int | None = None if allows_zstd else HEADERS_MAX
+        """How many more may be read for it; None: it knows zstd."""
+        self.anywhere = anywhere
+        """True if it may read from a follower."""
+        self.nearest = nearest
+
+    def again(self) -> None:
+        """It reads once more, after a wait."""
+        if self.headers_left is not None:
+            self.headers_left = HEADERS_MAX
+
+    def check(self, local: LocalPartitions, partition: Partition, entry: FetchPartition) -> None:
+        """Raise `ApiError` where it may not read here: see `LocalPartitions.check_led`, `Partition.check_replica`."""
+        if self.anywhere and not partition.is_leader:
+            partition.check_replica(entry.current_leader_epoch)
+        else:
+            local.check_led(partition, entry.current_leader_epoch)
+
+    def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:
+        """The answer where it is to get no records from here; None: it is."""
+        if entry.last_fetched_epoch >= 0:
+            diverging = partition.diverging(entry.offset, entry.last_fetched_epoch)
+            if diverging is not None and entry.offset >= partition.log.log_start_offset:
+                return empty(partition, entry, diverging=diverging)
+        if self.nearest is not None and partition.is_leader:
+            chosen = self.nearest(partition, entry.offset)
+            if chosen not in (-1, partition.broker_id):
+                return empty(partition, entry, preferred_read_replica=chosen)
+        return None
+
+    def refused(
+        self,
+        partition: Partition | None,  # noqa: ARG002  it knows where its log begins and ends
+        entry: FetchPartition,
+        error: ApiError,
+    ) -> FetchResultPartition:
+        """The answer in place of an error."""
+        return FetchResultPartition(entry.topic, entry.partition, error.code, topic_id=entry.topic_id)
+
+    def answered(self, partition: Partition, result: FetchResultPartition) -> None:
+        """This is what it is told of the partition."""
+
+    def needs_news(self, partition: Partition) -> bool:  # noqa: ARG002
+        """True if it is to be answered at once, whether there are records or not."""
+        return False
+
+
+class FollowerReading(Reading):
+    """A follower that reads, and tells by that how far it is."""
+
+    __slots__ = ("_insync", "_noted", "_now_ms", "_replica", "changed")
+
+    def __init__(self, replica: ReplicaId, insync: InSync, now_ms: float) -> None:
+        super().__init__(FetchIsolation.LOG_END, allows_zstd=True)
+        self._replica = replica
+        self._insync = insync
+        self._now_ms = now_ms
+        self._noted = False
+        self.changed: list[Partition] = []
+        """The partitions of which it told something that others may wait for."""
+
+    def again(self) -> None:
+        self._noted = True
+
+    def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:
+        if not entry.topic_id.strip(b"\0") or entry.topic_id == partition.topic_id:
+            result = super().without_records(partition, entry)
+            if result is None and not self._noted:
+                self._note(partition, entry)
+            return result
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"{partition.topic_partition} is of another topic of that name")
+
+    def _note(self, partition: Partition, entry: FetchPartition) -> None:
+        if self._replica.broker_epoch < 0:
+            return  # it does not know itself in which life it is
+        follower = self._follower(partition)
+        before = follower.log_start
+        risen = partition.follower_fetched(follower, entry.offset, entry.log_start_offset, self._now_ms)
+        risen = self._insync.fetched(partition, follower, self._now_ms) or risen
+        if risen or before != follower.log_start:
+            self.changed.append(partition)
+
+    def _follower(self, partition: Partition) -> FollowerProgress:
+        if partition.followers is None:
+            raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition.topic_partition} has no followers")
+        return partition.followers.of(self._replica)
+
+    def refused(self, partition: Partition | None, entry: FetchPartition, error: ApiError) -> FetchResultPartition:
+        """One that is out of range is told the range, so that it need not ask."""
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or partition is None:
+            return super().refused(partition, entry, error)
+        log = partition.log
+        return FetchResultPartition(
+            entry.topic,
+            entry.partition,
+            error.code,
+            log_start_offset=log.log_start_offset,
+            diverging=DivergingEpoch(log.epochs.latest, log.log_end_offset),
+            topic_id=entry.topic_id,
+        )
+
+    def answered(self, partition: Partition, result: FetchResultPartition) -> None:
+        if partition.followers is not None and self._replica.broker_epoch >= 0:
+            follower = self._follower(partition)
+            follower.sent_high_watermark, follower.sent_log_start = result.high_watermark, result.log_start_offset
+
+    def needs_news(self, partition: Partition) -> bool:
+        if partition.followers is None or self._replica.broker_epoch < 0:
+            return False
+        follower = self._follower(partition)
+        start = partition.log.log_start_offset
+        return follower.sent_high_watermark < partition.high_watermark or follower.sent_log_start < start
+
+
+def empty(
+    partition: Partition,
+    entry: FetchPartition,
+    *,
+    diverging: DivergingEpoch | None = None,
+    preferred_read_replica: int = -1,
+) -> FetchResultPartition:
+    return FetchResultPartition(
+        entry.topic,
+        entry.partition,
+        ErrorCode.NONE,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log.log_start_offset,
+        diverging=diverging,
+        preferred_read_replica=preferred_read_replica,
+        topic_id=entry.topic_id,
+    )

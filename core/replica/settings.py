@@ -1,0 +1,20 @@
+"""How a broker's replicas keep up with each other (facts D9). The Kafka keys of these are in `app.config`."""
+
+from ...ports.values import frozen
+
+
+@frozen(kw_only=True)
+class ReplicationSettings:
+    """`replica.lag.time.max.ms` and `replica.fetch.*`; times in ms."""
+
+    lag_time_max_ms: float = 30_000
+    fetch_wait_max_ms: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 1_048_576
+    """Of each partition."""
+    fetch_response_max_bytes: int = 10_485_760
+    fetch_backoff_ms: float = 1000
+    """After an error; the first attempts come sooner."""
+
+
+DEFAULT_SETTINGS = ReplicationSettings()

@@ -109,7 +109,7 @@ def sections_of(found: ClusterStatus) -> list[Section]:
             broker.in_sync,
             size_text(broker.bytes),
             "-" if broker.lag is None else broker.lag,
-            broker.problem or ("controller" if broker.controller else "up"),
+            broker.problem or "up",
         )
         for broker in found.brokers
     ]

@@ -49,9 +49,9 @@ def framed(sections: Sequence[Section]) -> Group:
     for section in sections:
         parts.append(Text(section.title, style="bold red" if section.alarm else "bold"))
         if section.rows:
-            table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+            table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
             for column in section.columns:
-                table.add_column(column.upper(), overflow="fold")
+                table.add_column(column.upper(), overflow="fold", no_wrap=column != section.columns[-1])
             for row in section.rows:
                 table.add_row(*(Text(str(cell)) for cell in row))
             parts.append(table)

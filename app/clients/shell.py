@@ -8,6 +8,7 @@ from ...core.client.cluster_view import ClusterView, ViewSettings
 from ...core.client.effects import Part
 from ...core.client.errors import ClientTimeout
 from ...core.client.links import LinkOutside, Links
+from ...core.client.overdue import Overdue
 from ...ports.broker_api import Caller, Request
 from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
@@ -77,9 +78,11 @@ class ClientShell(WaitingRoom):
             reconnect_backoff_max_ms=settings.reconnect_backoff_max_ms,
         )
         self._links = Links(outside, self.view.address, self.view.heard)
-        self._begin(scheduler, self._links.submit)
+        overdue = Overdue(self._links.submit, connector.clock, lambda node: self.view.heard(node, answers=False))
+        self._begin(scheduler, overdue.submit)
         # The view comes last: the others tell it that they miss something.
         self.add_part(self.view)
+        self.add_part(overdue, guarded=False)
         self.add_part(self.calls)
 
     def add_part(self, part: Part, *, guarded: bool = True) -> None:

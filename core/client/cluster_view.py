@@ -193,13 +193,13 @@ class ClusterView:
         self._turn += 1
 
     def heard(self, node: int, answers: bool) -> None:
-        """A node has answered, or could not be reached. On the thread of `poll`."""
-        node = node - COORDINATORS if node >= COORDINATORS else node
+        """A node has answered, or could not be reached, or not in time. On the thread of `poll`."""
+        broker = node - COORDINATORS if node >= COORDINATORS else node
         if answers:
-            self._unreachable.discard(node)
-        elif node not in self._unreachable:
-            self._unreachable.add(node)
-            if any(node in view.leaders for view in self._topics.values()):
+            self._unreachable.discard(broker)
+        elif broker not in self._unreachable:
+            self._unreachable.add(broker)
+            if node >= COORDINATORS or any(broker in view.leaders for view in self._topics.values()):
                 self._needed = True
 
     def poll(self, now_ms: float) -> Poll:

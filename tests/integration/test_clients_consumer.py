@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.plain_cluster import PlainCluster, PlainConnector
+from support.plain_cluster import WITHHELD, PlainCluster, PlainConnector
 
-from barnabas import Consumer, Message, SimpleConsumer
+from barnabas import Consumer, Message, Producer, SimpleConsumer
 from barnabas.core.client.errors import ClientTimeout, EncodeError, LogTruncated, NoOffset
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.ports.broker_api import (
@@ -374,6 +374,29 @@ def until(consumer: Consumer, count: int) -> list[Any]:
     while len(read) < count:
         read += consumer.poll_many(count - len(read), timeout=5)
     return read
+
+
+# --- a broker that is paused
+
+
+def test_a_leader_that_hangs_is_left_as_soon_as_the_cluster_has_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection stands, and the request timeout is half a minute."""
+    monkeypatch.setattr("barnabas.core.client.overdue.LATE_MS", 50)
+    cluster = PlainCluster(brokers=2, t=1)
+    fill(cluster, 3)
+    hangs = threading.Event()
+    cluster.script(lambda node, _: WITHHELD if node == 1 and hangs.is_set() else None)
+    with consumer_of(cluster) as consumer, Producer(PlainConnector(cluster), linger_ms=0) as producer:
+        consumer.assign(T0, position=0)
+        assert offsets(until(consumer, 3)) == [0, 1, 2]
+        producer.send("t", b"3").result(5)
+        assert offsets(until(consumer, 1)) == [3]
+        hangs.set()
+        sent = producer.send("t", b"4")
+        cluster.only = {2}
+        cluster.leaders[T0], cluster.epochs[T0] = 2, 1
+        assert sent.result(10).offset == 4
+        assert offsets(until(consumer, 1)) == [4]
 
 
 # --- the simple consumer

@@ -47,6 +47,8 @@ class PlainCluster:
 
     def __init__(self, brokers: int = 1, **topics: int) -> None:
         self.brokers = brokers
+        self.only: set[int] | None = None
+        """Those that the metadata tells; None: all."""
         self.topics: dict[str, int] = dict(topics)
         self.leaders: dict[TopicPartition, int] = {}
         self.epochs: dict[TopicPartition, int] = {}
@@ -113,8 +115,9 @@ class PlainCluster:
 
     def _metadata(self, request: Metadata) -> MetadataResult:
         names = self.topics if request.topics is None else request.topics
+        living = range(1, self.brokers + 1) if self.only is None else sorted(self.only)
         return MetadataResult(
-            brokers=[BrokerNode(node_id=n, host=f"broker-{n}", port=9092) for n in range(1, self.brokers + 1)],
+            brokers=[BrokerNode(node_id=n, host=f"broker-{n}", port=9092) for n in living],
             cluster_id="plain",
             controller_id=1,
             topics=[self._topic(name) for name in names],

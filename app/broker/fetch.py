@@ -1,11 +1,16 @@
 """Fetch: read record batches, at once or when enough is there (facts C6, D8)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from ...core.cluster.topics import ReplicaId
 from ...core.replica.isolation import FetchIsolation
+from ...core.replica.partition import Partition
+from ...core.replica.selection import ReplicaSelector
 from ...ports.broker_api import Caller, Fetch, FetchResult, FetchResultPartition, Reply
 from ...ports.errors import ApiError
 from .leaders import Leaders
+from .near import NearReplicas
 from .replica_ids import refused_replica
 from .state import BrokerState
 
@@ -15,13 +20,14 @@ _ISOLATION = {0: _UNCOMMITTED, 1: FetchIsolation.TXN_COMMITTED}
 
 
 class FetchService:
-    """Asks the replicas for what consumers want."""
+    """Asks the replicas for what consumers and followers want; `selector` tells who should rather ask elsewhere."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, selector: ReplicaSelector | None = None) -> None:
         self._state = state
         self._leaders = Leaders(state)
         self._read = state.replicas.read
         self._max_bytes = state.settings.static.fetch_max_bytes
+        self._near = NearReplicas(state, selector) if selector is not None else None
 
     def handle(self, request: Fetch, caller: Caller, reply: Reply[FetchResult]) -> None:
         refused = refused_replica(request, caller, self._state.endpoints)
@@ -46,4 +52,13 @@ class FetchService:
             isolation=_ISOLATION.get(request.isolation_level, _UNCOMMITTED),
             allows_zstd=request.allows_zstd,
             reader=caller.connection,
+            replica=ReplicaId(request.replica_id, request.replica_epoch) if request.replica_id >= 0 else None,
+            anywhere=request.allows_follower,
+            nearest=self._nearest(request, caller),
         )
+
+    def _nearest(self, request: Fetch, caller: Caller) -> Callable[[Partition, int], int] | None:
+        if self._near is None:
+            return None
+        reader = self._near.reader(request, caller)
+        return None if reader is None else partial(self._near.nearest, reader)

@@ -22,6 +22,8 @@ from ...ports.words import TopicPartition
 from .replica_ids import refused_replica
 from .state import BrokerState
 
+DEBUGGING = -2
+"""The replica id of tools that look at one replica, whether it leads or not."""
 _EARLIEST_LOCAL = -4
 """The same as EARLIEST where nothing is kept elsewhere."""
 
@@ -46,14 +48,17 @@ class ListOffsetsService:
             if named[entry.topic, entry.partition] > 1:
                 found.append(_failed(entry, ErrorCode.INVALID_REQUEST))
             else:
-                found.append((yield from self._look_up(entry)))
+                found.append((yield from self._look_up(entry, request)))
             yield None
         return ListOffsetsResult(partitions=found)
 
-    def _look_up(self, entry: ListOffsetsPartition) -> Steps[ListOffsetsResultPartition]:
+    def _look_up(self, entry: ListOffsetsPartition, request: ListOffsets) -> Steps[ListOffsetsResultPartition]:
         try:
-            partition = self._state.replicas.led(entry.topic, entry.partition, entry.current_leader_epoch)
-            timestamp, offset, epoch = yield from _find(partition, entry.timestamp)
+            partition = self._partition(entry, anywhere=request.replica_id == DEBUGGING)
+            if request.replica_id < 0:
+                timestamp, offset, epoch = yield from _find_for_reader(partition, entry.timestamp)
+            else:
+                timestamp, offset, epoch = yield from _find(partition, entry.timestamp, partition.log.readable_end)
         except ApiError as error:
             return _failed(entry, error.code)
         except StorageError as error:
@@ -66,16 +71,36 @@ class ListOffsetsService:
             topic=entry.topic, partition=entry.partition, timestamp=timestamp, offset=offset, leader_epoch=epoch
         )
 
+    def _partition(self, entry: ListOffsetsPartition, *, anywhere: bool) -> Partition:
+        """`anywhere`: one that this broker follows will do. Raises `ApiError` as `Replicas.led`."""
+        replicas = self._state.replicas
+        partition = replicas.partitions.get((entry.topic, entry.partition))
+        if not anywhere or partition is None or partition.is_leader:
+            return replicas.led(entry.topic, entry.partition, entry.current_leader_epoch)
+        partition.check_replica(entry.current_leader_epoch)
+        return partition
+
 
 def _failed(entry: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsResultPartition:
     return ListOffsetsResultPartition(topic=entry.topic, partition=entry.partition, error=error)
 
 
-def _find(partition: Partition, timestamp: int) -> Steps[tuple[int, int, int]]:
-    """(timestamp, offset, leader epoch); all -1 when no record below the high watermark is so late."""
+def _find_for_reader(partition: Partition, timestamp: int) -> Steps[tuple[int, int, int]]:
+    """As `_find`, up to where consumers see. Raises `ApiError(OFFSET_NOT_AVAILABLE)` instead of an end that may be
+    below one that a former leader has told (KIP-207)."""
+    found = yield from _find(partition, timestamp, partition.last_stable_offset)
+    is_end = timestamp == LATEST or found[1] < 0
+    if is_end and partition.is_leader and partition.high_watermark < partition.epoch_start_offset:
+        text = f"{partition.topic_partition} has a new leader, who does not know yet what all replicas have"
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, text)
+    return found
+
+
+def _find(partition: Partition, timestamp: int, end: int) -> Steps[tuple[int, int, int]]:
+    """(timestamp, offset, leader epoch); all -1 when no record below `end` is so late."""
     log = partition.log
     if timestamp == LATEST:
-        return -1, partition.last_stable_offset, partition.leader_epoch
+        return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, _EARLIEST_LOCAL):
         return -1, log.log_start_offset, partition.leader_epoch
     if timestamp == MAX_TIMESTAMP:
@@ -84,6 +109,6 @@ def _find(partition: Partition, timestamp: int) -> Steps[tuple[int, int, int]]:
         found = yield from log.offset_for_timestamp(timestamp)
     else:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"no meaning for timestamp {timestamp}")
-    if found is None or found.offset >= partition.high_watermark:
+    if found is None or found.offset >= end:
         return -1, -1, -1
     return found.timestamp, found.offset, found.leader_epoch

@@ -214,7 +214,10 @@ class BrokerServer:
             metrics=outside.metrics,
             report=self._report,
         )
-        self._api = BrokerService(state, outside.authorizer)
+        selector = config.replica_selector_class
+        self._api = BrokerService(
+            state, outside.authorizer, self._plugins.replica_selector(selector) if selector else None
+        )
         fronts.callback(state.changes.close)
         fronts.callback(self._api.close)
         open_topics(state)

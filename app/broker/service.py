@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from ...core.replica.selection import ReplicaSelector
 from ...ports.broker_api import (
     AlterConfigs,
     AlterPartitionReassignments,
@@ -61,7 +62,9 @@ Handler = Callable[[Any, Caller, Any], None]
 class BrokerService:
     """Implements `BrokerApi`. Owner thread only."""
 
-    def __init__(self, state: BrokerState, authorizer: Authorizer = everyone) -> None:
+    def __init__(
+        self, state: BrokerState, authorizer: Authorizer = everyone, selector: ReplicaSelector | None = None
+    ) -> None:
         self._state = state
         self._authorizer = authorizer
         self._is_closed = False
@@ -73,7 +76,7 @@ class BrokerService:
         self.groups = GroupService(state, topics)
         self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state).handle,
-            Fetch: FetchService(state).handle,
+            Fetch: FetchService(state, selector).handle,
             ListOffsets: ListOffsetsService(state).handle,
             Metadata: MetadataService(state, topics).handle,
             CreateTopics: topics.create,

@@ -42,7 +42,8 @@ def test_a_producer(broker: SimulatedBroker) -> None:
 
 def test_a_consumer(broker: SimulatedBroker) -> None:
     _lead(broker, 2, 5)
-    result = broker.ask(Fetch(partitions=[FetchPartition("t", number, 0, 1000) for number in (1, 0)]))
+    asked = [FetchPartition("t", number, 0, 1000) for number in (1, 0)]
+    result = broker.ask(Fetch(partitions=asked, allows_follower=False))
     here, there = result.partitions
     assert (here.error, here.current_leader) == (ErrorCode.NONE, None)
     assert (there.error, there.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, CurrentLeader(2, 5))

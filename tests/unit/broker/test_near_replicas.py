@@ -1,0 +1,188 @@
+"""What a broker that leads, or follows, tells consumers who may read elsewhere."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from support.replica_house import led_in_sync, reached
+from support.simulated_broker import HERE, ITSELF, SimulatedBroker
+
+from barnabas.core.cluster.deltas import BrokersChanged
+from barnabas.core.cluster.topics import BrokerRegistration
+from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.selection import NearReader, ReplicaView
+from barnabas.plugins import hookimpl
+from barnabas.ports.broker_api import (
+    EARLIEST,
+    LATEST,
+    Fetch,
+    FetchPartition,
+    FetchResultPartition,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsResultPartition,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ConfigError
+from barnabas.ports.words import TopicPartition
+
+OWN_RACK = "a"
+
+
+class Selectors:
+    """Chooses whom the test says, or fails."""
+
+    def __init__(self, chosen: int | None) -> None:
+        self.chosen = chosen
+        self.asked: list[tuple[TopicPartition, NearReader, list[int]]] = []
+
+    @hookimpl
+    def barnabas_replica_selector(self, name: str) -> "Selectors | None":
+        return self if name == "ours" else None
+
+    def select(
+        self, place: TopicPartition, reader: NearReader, leader: ReplicaView, replicas: Sequence[ReplicaView]
+    ) -> int:
+        assert leader.broker_id == 1
+        self.asked.append((place, reader, [view.broker_id for view in replicas]))
+        if self.chosen is None:
+            raise RuntimeError("lost the map")
+        return self.chosen
+
+
+def _broker(selector: str | None = "rack-aware", plugins: Sequence[object] = ()) -> SimulatedBroker:
+    settings: dict[str, Any] = {"broker.rack": OWN_RACK}
+    if selector is not None:
+        settings["replica.selector.class"] = selector
+    broker = SimulatedBroker(plugins=plugins, **settings)
+    broker.create("t")
+    broker.produce("t", b"x", b"y")
+    state = broker.node.state
+    others = {
+        each: BrokerRegistration(broker_id=each, endpoints=(f"kafka://b{each}:1",), rack=rack, leaving=each == 4)
+        for each, rack in ((2, "b"), (3, "c"), (4, "d"))
+    }
+    state.registry.apply(BrokersChanged(brokers={1: state.image.brokers[1], **others}))
+    led_in_sync(state.replicas, _partition(broker), (1, 2, 3, 4, 5))
+    broker.produce("t", b"z")
+    for follower, offset in ((2, 3), (3, 2), (4, 3), (5, 3)):
+        reached(_partition(broker), follower, offset)
+    return broker
+
+
+def _partition(broker: SimulatedBroker) -> Partition:
+    return broker.node.state.replicas.partitions["t", 0]
+
+
+def _fetch(
+    broker: SimulatedBroker, rack: str, offset: int = 0, *, epoch: int = -1, **others: object
+) -> FetchResultPartition:
+    options: dict[str, Any] = {"max_wait_ms": 60_000, **others}
+    asked = Fetch(partitions=[FetchPartition("t", 0, offset, 1 << 20, epoch)], rack_id=rack, **options)
+    (result,) = broker.ask(asked).partitions
+    return result
+
+
+def test_a_consumer_is_sent_to_a_replica_in_its_rack() -> None:
+    broker = _broker()
+    told = _fetch(broker, "b", 3)  # it has read all, and is answered at once
+    assert (told.error, told.preferred_read_replica, bytes(told.records)) == (ErrorCode.NONE, 2, b"")  # type: ignore[arg-type]
+    assert (told.high_watermark, told.log_start_offset) == (2, 0)
+    assert _fetch(broker, "c", 2).preferred_read_replica == 3
+
+
+@pytest.mark.parametrize("rack", [OWN_RACK, "nowhere", ""])
+def test_others_read_at_the_leader(rack: str) -> None:
+    told = _fetch(_broker(), rack)
+    assert told.preferred_read_replica == -1
+    assert told.records
+
+
+def test_a_replica_that_has_not_what_is_asked_for_is_no_choice() -> None:
+    assert _fetch(_broker(), "c", 3, max_wait_ms=0).preferred_read_replica == -1
+
+
+def test_neither_is_one_about_to_stop_nor_one_that_does_not_live() -> None:
+    ours = Selectors(1)
+    broker = _broker("ours", [ours])
+    assert _fetch(broker, "d").preferred_read_replica == -1
+    ((place, reader, choice),) = ours.asked
+    assert (place, choice) == (TopicPartition("t", 0), [1, 2, 3])
+    assert (reader.rack, reader.client_id, reader.host) == ("d", HERE.client_id, HERE.host)
+
+
+@pytest.mark.parametrize("others", [{"allows_follower": False}, {"replica_id": -2}])
+def test_who_does_not_know_what_to_make_of_it_is_not_sent(others: dict[str, Any]) -> None:
+    assert _fetch(_broker(), "b", **others).records
+
+
+def test_without_a_selector_nobody_is_sent() -> None:
+    assert _fetch(_broker(None), "b").records
+
+
+def test_an_old_epoch_is_told_before_anything_else() -> None:
+    broker = _broker()
+    led_in_sync(broker.node.state.replicas, _partition(broker), (1, 2), epochs=3)
+    assert _fetch(broker, "b", epoch=1).error is ErrorCode.FENCED_LEADER_EPOCH
+
+
+@pytest.mark.parametrize("chosen", [99, -1, 1, 4])
+def test_a_selector_of_ones_own_may_only_name_a_choice(chosen: int) -> None:
+    broker = _broker("ours", [Selectors(chosen)])
+    assert _fetch(broker, "b").records
+
+
+def test_a_selector_that_raises_is_reported() -> None:
+    broker = _broker("ours", [Selectors(None)])
+    assert _fetch(broker, "b").records
+    assert any("replica.selector.class failed: RuntimeError: lost the map" in line for line in broker.lines)
+
+
+def test_a_selector_that_nobody_knows() -> None:
+    with pytest.raises(ConfigError, match=r"unknown replica selector 'nobody'; known: leader, .*rack-aware"):
+        SimulatedBroker(replica_selector_class="nobody")
+
+
+# --- at a follower
+
+
+def _following(broker: SimulatedBroker) -> None:
+    led_in_sync(broker.node.state.replicas, _partition(broker), (1, 2), leader=2, epochs=1)
+
+
+def test_a_follower_answers_consumers_up_to_the_high_watermark_that_it_knows() -> None:
+    broker = _broker()
+    _following(broker)
+    told = _fetch(broker, "a")
+    assert (told.error, told.high_watermark) == (ErrorCode.NONE, 2)
+    assert told.records
+    assert _fetch(broker, "a", 3, max_wait_ms=0).error is ErrorCode.NONE
+    assert _fetch(broker, "a", 4).error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert _fetch(broker, "a", allows_follower=False).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _offsets(broker: SimulatedBroker, timestamp: int, replica_id: int = -1) -> ListOffsetsResultPartition:
+    asked = ListOffsetsPartition(topic="t", partition=0, timestamp=timestamp)
+    (told,) = broker.ask(ListOffsets(partitions=[asked], replica_id=replica_id), ITSELF).partitions
+    return told
+
+
+def test_a_follower_tells_offsets_to_tools_alone() -> None:
+    broker = _broker()
+    _following(broker)
+    assert _offsets(broker, LATEST).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert _offsets(broker, LATEST, -2).offset == 2
+
+
+def test_a_new_leader_does_not_tell_an_end_that_may_lie_below_that_of_the_former() -> None:
+    broker = _broker()
+    led_in_sync(broker.node.state.replicas, _partition(broker), (1, 2), epochs=1)
+    partition = _partition(broker)
+    assert (partition.high_watermark, partition.epoch_start_offset) == (2, 3)
+    for timestamp in (LATEST, 2**50):
+        assert _offsets(broker, timestamp).error is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert _offsets(broker, EARLIEST).offset == 0
+    assert _offsets(broker, 0).offset == 0
+    assert _offsets(broker, LATEST, 2).offset == 3  # replicas ask for the log end
+    reached(partition, 2, 3)
+    assert (_offsets(broker, LATEST).offset, _offsets(broker, 2**50).offset) == (3, -1)

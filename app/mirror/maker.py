@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.classic.registry.topic_filter import TopicFilter
-from ...core.client.errors import EncodeError
+from ...core.client.errors import EncodeError, NoOffset
 from ...core.message.damage import is_damage
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ..clients.waiting import logger
@@ -240,7 +240,7 @@ class _Carrier:
         except ClosedError:
             return []
         except BarnabasError as error:
-            if isinstance(error, ApiError) and is_damage(error):
+            if isinstance(error, NoOffset) or (isinstance(error, ApiError) and is_damage(error)):
                 raise  # asking again would leave the partition behind for ever, in silence
             self._mirror.report(f"mirror: reading from {self._book.source.name}: {error}")
             self._mirror.stopping.wait(RETRY_S)

@@ -192,7 +192,7 @@ class _FileReader:
         if set(own) == known:
             return
         positions = {place: self._consumer.position(place) for place in own if place in known}
-        self._consumer.assign(own)
+        self._consumer.assign(own, position="earliest")
         for place in own:
             start = positions.get(place, self._source.offset(place))
             self._consumer.seek(place, start if start is not None else "earliest")

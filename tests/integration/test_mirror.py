@@ -21,6 +21,7 @@ from barnabas.app.compose.coordination import remote_coordination
 from barnabas.app.mirror import MirrorMaker
 from barnabas.app.mirror.sources import ClassicSource
 from barnabas.core.classic.registry.layout import BrokerPartition, offset_path
+from barnabas.core.client.errors import NoOffset
 from barnabas.core.message.classic.message_set import ClassicMessageSet
 from barnabas.ports.broker_api.offsets import LATEST
 from barnabas.ports.coordination import Coordination, NoNode
@@ -337,6 +338,19 @@ def test_what_the_target_can_never_take_stops_the_mirror(tmp_path: Path) -> None
         config = {"bootstrap.servers": source.bootstrap, "offsets.file": str(tmp_path / "offsets.json")}
         mirror = MirrorMaker([config], {"broker.list": f"0:{target.bootstrap}"}, whitelist="views")
         with mirror, pytest.raises(BarnabasError, match="has a value"):
+            mirror.wait(20)
+
+
+def test_a_partition_that_cannot_be_read_on_stops_the_mirror(tmp_path: Path) -> None:
+    """With auto.offset.reset=none, say after a log was truncated: else it would stay behind in silence."""
+    offsets = tmp_path / "offsets.json"
+    offsets.write_text('{"views": {"0": 99}}')
+    with current_broker() as source, current_broker() as target:
+        with Producer(source) as producer:
+            producer.send("views", b"one")
+        config = {"bootstrap.servers": source.bootstrap, "offsets.file": str(offsets), "auto.offset.reset": "none"}
+        mirror = MirrorMaker([config], {"bootstrap.servers": target.bootstrap}, whitelist="views")
+        with mirror, pytest.raises(NoOffset, match="has no offset 99"):
             mirror.wait(20)
 
 

@@ -7,7 +7,7 @@ from ...ports.errors import ApiError
 from ...ports.storage import StorageError
 from .partition import Partition
 from .purgatory import Delayed
-from .reading import Reading
+from .reading import FetchReader
 
 
 class AwaitedPartition:
@@ -19,7 +19,7 @@ class AwaitedPartition:
         self,
         partition: Partition,
         entry: FetchPartition,
-        reading: Reading,
+        reading: FetchReader,
         check: Callable[[Partition, FetchPartition], None],
     ) -> None:
         self.partition = partition

@@ -18,7 +18,7 @@ from .isolation import FetchIsolation
 from .local_partitions import LocalPartitions
 from .partition import Partition
 from .purgatory import Purgatory
-from .reading import FollowerReading, Nearest, Reading
+from .reading import FetchReader, FollowerReader, Nearest
 from .topic_stats import BrokerTopicStats
 
 ReadResults = Callable[[Sequence[FetchResultPartition] | ApiError], None]
@@ -68,7 +68,7 @@ class Reads:
         if replica is not None:
             self._follower_reads(entries, done, max_bytes, min_bytes, max_wait_ms, reader, replica)
             return
-        reading = Reading(isolation, allows_zstd=allows_zstd, anywhere=anywhere, nearest=nearest)
+        reading = FetchReader(isolation, allows_zstd=allows_zstd, anywhere=anywhere, nearest=nearest)
         results, size = self._read_all(entries, max_bytes, reading)
         if max_wait_ms > 0 and size < min_bytes and results:
             self._wait(entries, results, done, max_bytes, min_bytes, max_wait_ms, reader, reading)
@@ -85,7 +85,7 @@ class Reads:
         reader: Hashable,
         replica: ReplicaId,
     ) -> None:
-        reading = FollowerReading(replica, self._insync, self._clock.monotonic_ms())
+        reading = FollowerReader(replica, self._insync, self._clock.monotonic_ms())
         results, size = self._read_all(entries, max_bytes, reading)
         if max_wait_ms > 0 and size < min_bytes and results:
             self._wait(entries, results, done, max_bytes, min_bytes, max_wait_ms, reader, reading)
@@ -103,7 +103,7 @@ class Reads:
         min_bytes: int,
         max_wait_ms: float,
         reader: Hashable,
-        reading: Reading,
+        reading: FetchReader,
     ) -> None:
         """Answer later, or now if waiting is useless."""
         awaited = self._awaited(entries, results, reading)
@@ -119,7 +119,7 @@ class Reads:
         waiting = DelayedFetch(awaited, min_bytes, finish, lambda: done(broker_failed()))
         self._purgatory.watch(waiting, (*awaited, reader) if reader else awaited, max_wait_ms)
 
-    def _answer(self, results: Sequence[FetchResultPartition], reading: Reading, done: ReadResults) -> None:
+    def _answer(self, results: Sequence[FetchResultPartition], reading: FetchReader, done: ReadResults) -> None:
         if reading.isolation is not _LOG_END:
             for result in results:
                 size = size_of(result.records)
@@ -132,7 +132,7 @@ class Reads:
         done(results)
 
     def _read_all(
-        self, entries: Sequence[FetchPartition], max_bytes: int, reading: Reading
+        self, entries: Sequence[FetchPartition], max_bytes: int, reading: FetchReader
     ) -> tuple[list[FetchResultPartition], int]:
         """Every partition in the order asked for, within `max_bytes` all told; and how many bytes that came to."""
         left = max_bytes
@@ -146,7 +146,7 @@ class Reads:
             results.append(result)
         return results, total
 
-    def _read(self, entry: FetchPartition, left: int, reading: Reading, *, first: bool) -> FetchResultPartition:
+    def _read(self, entry: FetchPartition, left: int, reading: FetchReader, *, first: bool) -> FetchResultPartition:
         partition = self._partitions.get((entry.topic, entry.partition))
         try:
             if partition is None:
@@ -183,7 +183,7 @@ class Reads:
         )
 
     def _awaited(
-        self, entries: Sequence[FetchPartition], results: Sequence[FetchResultPartition], reading: Reading
+        self, entries: Sequence[FetchPartition], results: Sequence[FetchResultPartition], reading: FetchReader
     ) -> dict[Hashable, AwaitedPartition] | None:
         """What to wait for; None when an error, news, or a log that rolled on, makes waiting useless."""
         awaited: dict[Hashable, AwaitedPartition] = {}
@@ -204,7 +204,7 @@ class Reads:
         return awaited
 
 
-def _before_zstd(partition: Partition, offset: int, records: Buffer | Region, reading: Reading) -> Buffer | Region:
+def _before_zstd(partition: Partition, offset: int, records: Buffer | Region, reading: FetchReader) -> Buffer | Region:
     """The batches before the first zstd one, for readers that do not know it. Raises `ApiError` when none is left."""
     left = reading.headers_left or 0
     size, looked = bytes_without_codec(records, ZSTD_ID, headers_max=max(1, left))

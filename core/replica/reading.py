@@ -21,7 +21,7 @@ Nearest = Callable[[Partition, int], int]
 choice); -1, or this broker: here."""
 
 
-class Reading:
+class FetchReader:
     """A consumer that reads. Not frozen: it counts what it has left."""
 
     __slots__ = ("anywhere", "headers_left", "isolation", "nearest")
@@ -77,7 +77,7 @@ class Reading:
         return False
 
 
-class FollowerReading(Reading):
+class FollowerReader(FetchReader):
     """A follower that reads, and tells by that how far it is."""
 
     __slots__ = ("_insync", "_noted", "_now_ms", "_replica", "changed")

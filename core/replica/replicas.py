@@ -92,20 +92,7 @@ class Replicas:
         self.stats = BrokerTopicStats(metrics)
         self._flushes = DurableFlushes(logs, self.purgatory)
         self._insync = InSync(lambda: self._roles.own, change_isr, may_join, lag_time_max_ms=settings.lag_time_max_ms)
-        self.fetchers: Following = FollowingNobody()
-        if fetch_from is not None:
-            self.fetchers = ReplicaFetchers(
-                Copying(
-                    submit=fetch_from,
-                    own=lambda: self._roles.own,
-                    local=self._local,
-                    logs=logs,
-                    purgatory=self.purgatory,
-                    scheduler=scheduler,
-                    clock=clock,
-                    settings=settings,
-                )
-            )
+        self.fetchers: Following = FollowingNobody() if fetch_from is None else self._fetchers(fetch_from, settings)
         own = ReplicaId(broker_id, broker_epoch)
         self._roles = Roles(own, self.purgatory, self._insync, self.fetchers, clock, metrics)
         self.append = Appends(self._local, self.purgatory, self._flushes, self.stats, clock).append
@@ -123,6 +110,20 @@ class Replicas:
         logs.high_watermark_of = self._high_watermark_of
         metrics.gauge(
             "kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait.", lambda: len(self.purgatory)
+        )
+
+    def _fetchers(self, fetch_from: Submit, settings: ReplicationSettings) -> ReplicaFetchers:
+        return ReplicaFetchers(
+            Copying(
+                submit=fetch_from,
+                own=lambda: self._roles.own,
+                local=self._local,
+                logs=self._logs,
+                purgatory=self.purgatory,
+                scheduler=self._scheduler,
+                clock=self._clock,
+                settings=settings,
+            )
         )
 
     # --- finding

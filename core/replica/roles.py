@@ -83,12 +83,12 @@ class Roles:
         self._purgatory.check(partition.topic_partition)
 
     def _take(self, partition: Partition, state: PartitionState, replicas: Sequence[int]) -> None:
-        was_leader, before = partition.is_leader, partition.leader_epoch
+        was_leader, before = partition.is_leader, (partition.leader, partition.leader_epoch)
         in_sync = set(partition.isr)
         risen = partition.take(state, replicas, self.own, self._clock.monotonic_ms())
         self._insync.forget(partition.topic_partition)
-        again = was_leader and partition.is_leader and before == partition.leader_epoch
-        if again:
+        again = before == (partition.leader, partition.leader_epoch)
+        if again and was_leader:
             self._shrinks.add(len(in_sync - set(partition.isr)))
             self._expands.add(len(set(partition.isr) - in_sync))
         self._settle(partition, began=not again)

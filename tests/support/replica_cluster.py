@@ -1,0 +1,401 @@
+"""The replicas of several brokers, joined in memory: no sockets, no coordination service, a clock moved by hand.
+
+The tree is one value here, the state of the only partition; what changes it is what `core/cluster/election.py` says.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attrs import evolve
+from support.batches import batch, messages_in
+
+from barnabas.adapters.metrics_memory import MemoryMetrics
+from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.core.cluster.election import ElectionRules, claimed, new_state, settled, wants_claim, with_isr
+from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, ReplicaId, Topic
+from barnabas.core.log.config import LogConfig
+from barnabas.core.log.log import Log
+from barnabas.core.log.manager import LogManager
+from barnabas.core.message.codec import NO_CODECS
+from barnabas.core.replica.insync import IsrChange
+from barnabas.core.replica.partition import Partition
+from barnabas.core.replica.replicas import AssignedReplica, Replicas
+from barnabas.core.replica.settings import ReplicationSettings
+from barnabas.plugins.builtin.deletion import KeepAll
+from barnabas.ports.broker_api import (
+    DeleteRecordsPartition,
+    DeleteRecordsResultPartition,
+    Fetch,
+    FetchPartition,
+    FetchResult,
+    FetchResultPartition,
+    ProducePartition,
+    ProduceResultPartition,
+    Request,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+from barnabas.ports.storage import size_of
+from barnabas.ports.transport import TransportError
+from barnabas.ports.words import TopicPartition
+from barnabas.simulation.disk import FaultyDisk
+
+KEY = TopicPartition("t", 0)
+TOPIC_ID = bytes(range(16))
+HOP_MS = 1
+"""What a message takes from one to the other."""
+ONE_BATCH = len(batch(b"x"))
+
+
+class Member:
+    """One broker, over all its lives."""
+
+    def __init__(self, cluster: "ReplicaCluster", broker_id: int) -> None:
+        self.cluster = cluster
+        self.broker_id = broker_id
+        self.disk = FaultyDisk(SeededEntropy(broker_id), cluster.clock.now_ms)
+        self.life = 0
+        self.alive = False
+        self.lease_valid = True
+        self.reports: list[str] = []
+        self.offline: list[TopicPartition] = []
+        self.events: list[str] = []
+        self.fetches: list[Fetch] = []
+
+    @property
+    def partition(self) -> Partition:
+        return self.replicas.partitions[KEY]
+
+    @property
+    def log(self) -> Log:
+        return self.partition.log
+
+    @property
+    def values(self) -> list[bytes | None]:
+        """All records here, below the log end."""
+        return [value for _, value in self._read(self.log.log_end_offset)]
+
+    @property
+    def visible(self) -> list[bytes | None]:
+        """All records below the high watermark."""
+        return [value for _, value in self._read(self.partition.high_watermark)]
+
+    def _read(self, limit: int) -> list[tuple[int, bytes | None]]:
+        found: list[tuple[int, bytes | None]] = []
+        offset = self.log.log_start_offset
+        while offset < limit:
+            records = self.log.read(offset, max_bytes=1 << 20, limit=limit).records
+            found += [
+                pair
+                for pair in messages_in(records if isinstance(records, bytes) else records.read())
+                if offset <= pair[0] < limit
+            ]
+            if not found or found[-1][0] < offset:
+                break
+            offset = found[-1][0] + 1
+        return found
+
+    def start(self, *, previous_epoch: int = -1) -> None:
+        cluster = self.cluster
+        self.life += 1
+        self.alive = self.lease_valid = True
+        cluster.epochs += 1
+        self.epoch = cluster.epochs
+        self.offline.clear()
+        self.logs = LogManager(
+            [self.disk.open()],
+            clock=cluster.clock,
+            scheduler=cluster.scheduler,
+            config_for=lambda _: cluster.config,
+            codecs=NO_CODECS,
+            policy_for=lambda _: KeepAll(),
+            report=self.reports.append,
+            entropy=SeededEntropy(self.broker_id),
+            may_end_early=True,
+        )
+        self.logs.load()
+        life = self.life
+        self.replicas = Replicas(
+            broker_id=self.broker_id,
+            broker_epoch=self.epoch,
+            logs=self.logs,
+            clock=cluster.clock,
+            scheduler=cluster.scheduler,
+            metrics=MemoryMetrics(),
+            unknown=lambda topic, number: ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no {topic}-{number}"),
+            report=self.reports.append,
+            settings=cluster.settings,
+            fetch_from=lambda node, request, reply: cluster.send(self, life, node, request, reply),
+            lease_valid=lambda: self.lease_valid,
+            change_isr=lambda change: cluster.change_isr(self, life, change),
+            may_join=lambda replica: cluster.epoch_of(replica.broker_id) == replica.broker_epoch,
+            is_alive=lambda broker: broker in cluster.brokers,
+            went_offline=self.offline.append,
+        )
+        self.replicas.listen_leadership(
+            lambda partition: self.events.append(f"led {partition.leader_epoch}"),
+            lambda partition: self.events.append(f"resigned {partition.leader_epoch}"),
+        )
+        registration = BrokerRegistration(
+            broker_id=self.broker_id, endpoints=(), broker_epoch=self.epoch, previous_epoch=previous_epoch
+        )
+        cluster.brokers = {**cluster.brokers, self.broker_id: registration}
+
+    def open(self, state: PartitionState) -> None:
+        replicas = self.cluster.topic.partitions[0]
+        self.replicas.reopen([AssignedReplica(key=KEY, topic_id=TOPIC_ID, replicas=replicas, state=state)])
+
+    def end(self) -> None:
+        """The process is gone; the disk stays as it is."""
+        self.alive = False
+        self.replicas.close()
+        self.cluster.brokers = {k: v for k, v in self.cluster.brokers.items() if k != self.broker_id}
+
+    # --- requests of clients
+
+    def produce(self, *values: bytes, acks: int = -1, timeout_ms: float = 10_000) -> list[ProduceResultPartition]:
+        """The list gets the outcome, now or later."""
+        told: list[ProduceResultPartition] = []
+
+        def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:
+            assert not isinstance(results, ApiError)
+            told.extend(results)
+
+        entry = ProducePartition("t", 0, batch(*values))
+        self.replicas.append([entry], done, acks=acks, timeout_ms=timeout_ms)
+        return told
+
+    def consume(
+        self, offset: int = 0, *, epoch: int = -1, last_epoch: int = -1, **how: Any
+    ) -> list[FetchResultPartition]:
+        told: list[FetchResultPartition] = []
+
+        def done(results: Sequence[FetchResultPartition] | ApiError) -> None:
+            assert not isinstance(results, ApiError)
+            told.extend(results)
+
+        entry = FetchPartition("t", 0, offset, 1 << 20, epoch, -1, last_epoch)
+        self.replicas.read([entry], done, max_bytes=1 << 20, **how)
+        return told
+
+    def delete(self, offset: int, *, timeout_ms: float = 5000) -> list[DeleteRecordsResultPartition]:
+        told: list[DeleteRecordsResultPartition] = []
+
+        def done(results: Sequence[DeleteRecordsResultPartition] | ApiError) -> None:
+            assert not isinstance(results, ApiError)
+            told.extend(results)
+
+        entry = DeleteRecordsPartition(topic="t", partition=0, offset=offset)
+        self.replicas.delete_records([entry], done, timeout_ms=timeout_ms)
+        return told
+
+
+class ReplicaCluster:
+    """Brokers 1 to `brokers`, all with a replica of the one partition; the first leads."""
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        config: LogConfig | None = None,
+        unclean: bool = False,
+        settings: ReplicationSettings | None = None,
+    ) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.config = config or LogConfig()
+        self.rules = ElectionRules(min_isr=self.config.min_insync_replicas, unclean=unclean)
+        self.settings = settings or ReplicationSettings(lag_time_max_ms=2000, fetch_wait_max_ms=100)
+        self.epochs = 0
+        self.brokers: dict[int, BrokerRegistration] = {}
+        self.cut: set[frozenset[int]] = set()
+        """Pairs that cannot reach each other; 0 is the tree."""
+        self.topic = Topic(name="t", topic_id=TOPIC_ID, partitions={0: tuple(range(1, brokers + 1))})
+        self.members = {number: Member(self, number) for number in range(1, brokers + 1)}
+        for member in self.members.values():
+            member.start()
+        self.state = new_state(self.topic.partitions[0], self.brokers)
+        for member in self.members.values():
+            member.open(self.state)
+        self.isr_requests: list[IsrChange] = []
+        self.refuse_isr = False
+
+    def __getitem__(self, broker_id: int) -> Member:
+        return self.members[broker_id]
+
+    @property
+    def leader(self) -> Member:
+        return self.members[self.state.leader]
+
+    @property
+    def live(self) -> list[Member]:
+        return [member for member in self.members.values() if member.alive]
+
+    def epoch_of(self, broker_id: int) -> int:
+        known = self.brokers.get(broker_id)
+        return -1 if known is None else known.broker_epoch
+
+    def run(self, ms: float = 20) -> None:
+        self.scheduler.advance(ms)
+
+    def until(self, reached: Callable[[], bool], *, ms: float = 60_000) -> None:
+        """Let time pass until that is so."""
+        waited = 0.0
+        while not reached():
+            assert waited < ms, f"it is still not so: {self.state}"
+            self.run(10)
+            waited += 10
+
+    # --- the network
+
+    def reaches(self, one: int, other: int) -> bool:
+        return frozenset((one, other)) not in self.cut
+
+    def send(self, source: Member, life: int, node: int, request: Request[Any], reply: Callable[[Any], None]) -> None:
+        """Bring a fetch to a broker, and the answer back."""
+        assert isinstance(request, Fetch)
+        target = self.members[node]
+        source.fetches.append(request)
+
+        def answer(result: Any) -> None:
+            def arrive() -> None:
+                if source.alive and source.life == life:
+                    reply(result if self.reaches(source.broker_id, node) else TransportError("cut off"))
+
+            self.scheduler.call_later(HOP_MS, arrive)
+
+        def done(results: Sequence[FetchResultPartition] | ApiError) -> None:
+            if isinstance(results, ApiError):
+                answer(results)
+                return
+            answer(FetchResult(partitions=[evolve(each, records=_in_memory(each)) for each in results]))
+
+        def deliver() -> None:
+            if not target.alive or not self.reaches(source.broker_id, node):
+                answer(TransportError("nobody is there"))
+                return
+            target.replicas.read(
+                request.partitions,
+                done,
+                max_bytes=request.max_bytes,
+                min_bytes=request.min_bytes,
+                max_wait_ms=request.max_wait_ms,
+                replica=ReplicaId(request.replica_id, request.replica_epoch),
+            )
+
+        self.scheduler.call_later(HOP_MS, deliver)
+
+    # --- the tree
+
+    def change_isr(self, source: Member, life: int, change: IsrChange) -> None:
+        """Compare and set, a moment later."""
+        self.isr_requests.append(change)
+
+        def store() -> None:
+            state = self.state
+            same = (state.partition_epoch, state.leader_epoch) == (change.partition_epoch, change.leader_epoch)
+            if not self.reaches(0, source.broker_id):
+                return  # nobody knows what came of it
+            if same and not self.refuse_isr:
+                after = with_isr(state, change.isr, self.topic.partitions[0], self.brokers, self.rules)
+                self.set(evolve(after, partition_epoch=state.partition_epoch + 1))
+            elif source.alive and source.life == life:
+                source.replicas.isr_unchanged(KEY)
+
+        self.scheduler.call_later(HOP_MS, store)
+
+    def set(self, state: PartitionState) -> None:
+        """The node has another state; whoever reaches the tree hears of it a moment later."""
+        self.state = state
+        for member in self.live:
+            self._announce(member, state)
+
+    def _announce(self, member: Member, state: PartitionState) -> None:
+        life = member.life
+
+        def arrive() -> None:
+            if member.alive and member.life == life and self.reaches(0, member.broker_id):
+                member.replicas.apply(self.topic, {0: state})
+
+        self.scheduler.call_later(HOP_MS, arrive)
+
+    def announce(self) -> None:
+        """Whoever can be reached reads the tree again."""
+        for member in self.live:
+            self._announce(member, self.state)
+
+    def settle(self) -> None:
+        """What the controller does, until there is nothing more to do."""
+        for member in self.live:
+            own = ReplicaId(member.broker_id, self.epoch_of(member.broker_id))
+            if own.broker_epoch >= 0 and wants_claim(self.state, own):
+                self.set(claimed(self.state, own, member.log.epochs.latest, member.log.log_end_offset))
+        while (after := settled(self.state, self.topic.partitions[0], self.brokers, self.rules)) is not None:
+            self.set(after)
+        for member in self.live:
+            if self.reaches(0, member.broker_id):
+                member.replicas.brokers_changed()
+
+    def lead(self, broker_id: int, *, isr: Sequence[int] | None = None) -> None:
+        """Elect by hand, with this ISR or the one that there is."""
+        state = self.state
+        members = tuple(state.isr if isr is None else isr)
+        self.set(
+            evolve(
+                state,
+                leader=broker_id,
+                leader_epoch=state.leader_epoch + 1,
+                isr=members,
+                broker_epochs={each: self.epoch_of(each) for each in members},
+                partition_epoch=state.partition_epoch + 1,
+            )
+        )
+        self.run(2 * HOP_MS)
+
+    # --- the fate of brokers
+
+    def kill(self, broker_id: int, *, power: bool = False) -> None:
+        """The process is gone, and with `power` what was not flushed may be, too. The tree does not know yet."""
+        member = self.members[broker_id]
+        member.end()
+        if power:
+            member.disk.power_cut()
+        else:
+            member.disk.release()
+
+    def start(self, broker_id: int) -> None:
+        member = self.members[broker_id]
+        member.start()
+        member.open(self.state)
+
+    def expire(self, broker_id: int) -> None:
+        """The session is over, and the broker knows by its own clock; the process goes on."""
+        member = self.members[broker_id]
+        member.lease_valid = False
+        self.brokers = {k: v for k, v in self.brokers.items() if k != broker_id}
+
+    def register_again(self, broker_id: int) -> None:
+        """After `expire`: a new session of the same process."""
+        member = self.members[broker_id]
+        self.epochs += 1
+        registration = BrokerRegistration(
+            broker_id=broker_id, endpoints=(), broker_epoch=self.epochs, previous_epoch=member.epoch
+        )
+        member.epoch, member.lease_valid = self.epochs, True
+        self.brokers = {**self.brokers, broker_id: registration}
+        member.replicas.broker_epoch = self.epochs
+        self._announce(member, self.state)
+
+    def isolate(self, broker_id: int) -> None:
+        """Nobody reaches it."""
+        self.cut |= {frozenset((broker_id, other)) for other in (0, *self.members) if other != broker_id}
+
+    def heal(self) -> None:
+        self.cut.clear()
+        self.announce()
+
+
+def _in_memory(result: FetchResultPartition) -> bytes:
+    records = result.records
+    assert size_of(records) >= 0
+    return bytes(records) if isinstance(records, bytes | bytearray | memoryview) else records.read()

@@ -1,0 +1,235 @@
+"""Leaders and followers: what is copied, what counts as committed, and who is in sync."""
+
+import pytest
+from support.replica_cluster import KEY, ReplicaCluster
+
+from barnabas.core.cluster.topics import ReplicaId
+from barnabas.core.log.config import LogConfig
+from barnabas.ports.error_codes import ErrorCode
+
+
+@pytest.fixture
+def cluster() -> ReplicaCluster:
+    return ReplicaCluster()
+
+
+def test_followers_copy_and_the_high_watermark_follows(cluster: ReplicaCluster) -> None:
+    told = cluster[1].produce(b"a", b"b")
+    assert (told, cluster[1].partition.high_watermark) == ([], 0)
+    cluster.run()
+    assert [(each.error, each.base_offset) for each in told] == [(ErrorCode.NONE, 0)]
+    for member in cluster.live:
+        assert member.visible == [b"a", b"b"], "followers are told at once what is committed"
+        assert member.log.epochs.entries == [(0, 0)]
+    assert not cluster.isr_requests
+    assert not any(member.reports for member in cluster.live)
+
+
+def test_what_is_copied_is_the_same_to_the_byte(cluster: ReplicaCluster) -> None:
+    for number in range(20):
+        cluster[1].produce(b"%d" % number, b"x" * number)
+    cluster.run()
+    logs = [member.log.read(0, max_bytes=1 << 20, limit=40).records for member in cluster.live]
+    assert len({log if isinstance(log, bytes) else log.read() for log in logs}) == 1
+
+
+def test_who_is_too_slow_leaves_the_isr_and_comes_back(cluster: ReplicaCluster) -> None:
+    cluster.isolate(3)
+    told = cluster[1].produce(b"a")
+    cluster.run(1900)
+    assert (told, cluster.state.isr) == ([], (1, 2, 3))
+    cluster.until(lambda: cluster.state.isr == (1, 2))
+    cluster.run()
+    assert [each.error for each in told] == [ErrorCode.NONE]
+    assert cluster[3].values == []
+    cluster.heal()
+    cluster.until(lambda: cluster.state.isr == (1, 2, 3))
+    assert cluster[3].values == [b"a"]
+    shrink, expand = cluster.isr_requests
+    assert [each.broker_id for each in shrink.isr] == [1, 2]
+    assert [each.broker_id for each in expand.isr] == [1, 2, 3]
+
+
+def test_an_idle_follower_that_reads_everything_stays(cluster: ReplicaCluster) -> None:
+    cluster.run(30_000)
+    assert (cluster.state.isr, cluster.isr_requests) == ((1, 2, 3), [])
+    assert len(cluster[2].fetches) == pytest.approx(30_000 / 102, abs=3), "one question at a time, each waits"
+
+
+def test_a_follower_comes_back_under_a_load_that_never_stops(cluster: ReplicaCluster) -> None:
+    """With itself alone in the ISR the leader's high watermark would run away from everyone."""
+    cluster.isolate(3)
+    cluster.isolate(2)
+    cluster.until(lambda: cluster.state.isr == (1,))
+    cluster.heal()
+    for number in range(3000):
+        cluster[1].produce(b"%d" % number)
+        cluster.run(0.5)
+        if cluster.state.isr == (1, 2, 3):
+            break
+    assert set(cluster.state.isr) == {1, 2, 3}
+
+
+# --- min.insync.replicas
+
+
+def test_too_few_in_sync_is_refused_before_and_told_after() -> None:
+    cluster = ReplicaCluster(config=LogConfig(min_insync_replicas=2))
+    cluster.isolate(2)
+    cluster.isolate(3)
+    late = cluster[1].produce(b"a", timeout_ms=60_000)
+    cluster.until(lambda: cluster.state.isr == (1,))
+    cluster.run()
+    assert (late, cluster[1].partition.high_watermark) == ([], 0), "nothing is committed by too few (KIP-966)"
+    assert cluster.state.elr == (2, 3)
+    assert [each.error for each in cluster[1].produce(b"b")] == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert [each.error for each in cluster[1].produce(b"c", acks=1)] == [ErrorCode.NONE]
+    cluster.heal()
+    cluster.until(lambda: set(cluster.state.isr) == {1, 2, 3})
+    cluster.run()
+    assert [each.error for each in late] == [ErrorCode.NONE]
+    assert cluster[2].visible == [b"a", b"c"]
+
+
+def test_a_timeout_with_too_few_is_told_so() -> None:
+    cluster = ReplicaCluster(config=LogConfig(min_insync_replicas=2))
+    cluster.isolate(2)
+    cluster.isolate(3)
+    told = cluster[1].produce(b"a", timeout_ms=500)
+    cluster.run(500)
+    assert [each.error for each in told] == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+# --- the ISR in the tree
+
+
+def test_a_shrink_counts_only_once_it_is_stored(cluster: ReplicaCluster) -> None:
+    cluster.isolate(3)
+    told = cluster[1].produce(b"a")
+    cluster.refuse_isr = True
+    cluster.run(5000)
+    assert cluster.isr_requests
+    assert (told, cluster[1].partition.high_watermark) == ([], 0)
+    cluster.refuse_isr = False
+    cluster.until(lambda: bool(told))
+    assert told[0].error is ErrorCode.NONE
+
+
+def test_who_is_being_added_counts_before_it_is_stored(cluster: ReplicaCluster) -> None:
+    cluster.isolate(3)
+    cluster.until(lambda: cluster.state.isr == (1, 2))
+    cluster.cut = {frozenset((1, 0))}  # the leader's wish may or may not have come there
+    cluster.until(lambda: len(cluster.isr_requests) == 2)
+    cluster.cut |= {frozenset((1, 3)), frozenset((2, 3))}
+    told = cluster[1].produce(b"a", timeout_ms=60_000)
+    cluster.run(5000)
+    assert (told, cluster[1].partition.high_watermark) == ([], 0)
+    assert len(cluster.isr_requests) == 2, "one wish at a time"
+
+
+def test_one_wish_at_a_time(cluster: ReplicaCluster) -> None:
+    cluster.cut = {frozenset((1, 0)), frozenset((1, 3)), frozenset((1, 2))}
+    cluster[1].produce(b"a")
+    cluster.run(30_000)
+    assert len(cluster.isr_requests) == 1
+
+
+# --- lives of brokers
+
+
+def test_what_an_earlier_life_had_does_not_count(cluster: ReplicaCluster) -> None:
+    cluster.kill(3, power=True)
+    cluster.start(3)  # before anybody noticed
+    told = cluster[1].produce(b"a")
+    cluster.refuse_isr = True
+    cluster.run(500)
+    assert cluster[3].values == [b"a"], "it follows"
+    assert told == [], "but it is not the one that is in sync"
+    cluster.refuse_isr = False
+    cluster.until(lambda: bool(told))
+    assert cluster.state.isr == (1, 2, 3)
+    assert cluster.state.broker_epochs[3] == cluster[3].epoch
+    assert told[0].error is ErrorCode.NONE
+
+
+def test_an_old_life_that_still_asks_is_refused(cluster: ReplicaCluster) -> None:
+    partition = cluster[1].partition
+    assert partition.followers is not None
+    old = cluster[3].epoch
+    cluster.kill(3)
+    cluster.start(3)
+    cluster.run()
+    (told,) = cluster[1].consume(replica=ReplicaId(3, old), epoch=0)
+    assert told.error is ErrorCode.STALE_BROKER_EPOCH
+    (told,) = cluster[1].consume(replica=ReplicaId(9, 100), epoch=0)
+    assert told.error is ErrorCode.REPLICA_NOT_AVAILABLE
+
+
+def test_a_broker_of_unknown_life_leads_nothing(cluster: ReplicaCluster) -> None:
+    cluster[1].produce(b"a")
+    cluster.run()
+    cluster[1].replicas.broker_epoch = -1
+    assert cluster[1].events == ["led 0", "resigned 0"]
+    assert [each.error for each in cluster[1].produce(b"b")] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    cluster[1].replicas.broker_epoch = cluster[1].epoch
+    assert cluster[1].events == ["led 0", "resigned 0", "led 0"]
+    told = cluster[1].produce(b"c")
+    cluster.until(lambda: bool(told))
+    assert told[0].error is ErrorCode.NONE
+
+
+def test_a_lease_that_is_over_ends_reads_and_writes(cluster: ReplicaCluster) -> None:
+    cluster[1].produce(b"a")
+    cluster.run()
+    waiting = cluster[1].produce(b"b")
+    cluster[1].lease_valid = False
+    assert [each.error for each in cluster[1].produce(b"c")] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert [each.error for each in cluster[1].consume()] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    cluster.run(500)
+    assert waiting == [], "followers are not answered any more, so nothing more is committed"
+    assert cluster[2].visible == [b"a"]
+
+
+# --- leadership
+
+
+def test_a_deposed_leader_tells_whoever_waits_and_follows(cluster: ReplicaCluster) -> None:
+    cluster[1].produce(b"a")
+    cluster.run()
+    cluster.cut = {frozenset((1, 2)), frozenset((1, 3))}
+    waiting = cluster[1].produce(b"lost")
+    reading = cluster[1].consume(1, max_wait_ms=5000, min_bytes=1)
+    cluster.lead(2)
+    assert [each.error for each in waiting] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert [each.error for each in reading] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert cluster[1].events == ["led 0", "resigned 1"]
+    assert cluster[2].events == ["led 1"]
+    cluster.heal()
+    told = cluster[2].produce(b"b")
+    cluster.until(lambda: bool(told))
+    cluster.run(1000)
+    assert [member.visible for member in cluster.live] == [[b"a", b"b"]] * 3, "what it had alone is cut off"
+    assert cluster[2].partition.epoch_start_offset == 1
+    assert cluster[1].log.epochs.entries == [(0, 0), (1, 1)]
+
+
+def test_older_news_change_nothing(cluster: ReplicaCluster) -> None:
+    first = cluster.state
+    cluster.lead(2)
+    later = cluster.state
+    cluster[2].replicas.apply(cluster.topic, {0: first})
+    cluster[1].replicas.apply(cluster.topic, {0: first})
+    assert (cluster[2].partition.is_leader, cluster[1].partition.leader_epoch) == (True, 1)
+    events = list(cluster[2].events)
+    cluster[2].replicas.apply(cluster.topic, {0: later})
+    assert cluster[2].events == events, "nor does what is known"
+    assert KEY in cluster[2].replicas.partitions
+
+
+def test_nobody_leads(cluster: ReplicaCluster) -> None:
+    cluster.lead(-1)
+    for member in cluster.live:
+        assert member.consume(anywhere=True)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    fetched = [len(member.fetches) for member in cluster.live]
+    cluster.run(1000)
+    assert [len(member.fetches) for member in cluster.live] == fetched, "nor follows anybody"

@@ -237,7 +237,7 @@ class EtcdCoordination:
     def _transact(self, path: str, request: Any) -> Any:
         self._check_open()
         try:
-            return self._keeper.link().transact(path, request, self._keeper.request_timeout_s)
+            return self._keeper.ask(lambda link, timeout_s: link.transact(path, request, timeout_s))
         except CoordinationError as error:
             self._check_open()
             if isinstance(error, SessionExpired):

@@ -1,17 +1,22 @@
 """The session: a lease that is kept alive, and a watch of the whole tree, over whichever server answers."""
 
+from collections.abc import Callable
 from itertools import cycle
 from math import ceil
 from threading import Event, Thread
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core.tree.delivery import WatchDelivery
 from ...core.tree.service_url import ServiceUrl
 from ...ports.coordination import CoordinationError, SessionExpired, SessionState
-from .link import Link
+from .link import Link, NoAnswer
 from .tree_requests import KeySpace, touched_nodes
 
 RECONNECT_PAUSE_S = 0.2
+REQUEST_TIMEOUT_MIN_S = 1.0
+NEW_SERVER_PATIENCE_S = 1.0
+"""For the first answer of the next server, while the session runs out."""
+T = TypeVar("T")
 
 
 class SessionKeeper:
@@ -42,9 +47,18 @@ class SessionKeeper:
             servers = self._where.servers
             raise CoordinationError(f"no etcd answers at {servers} within {timeout_ms} ms; last: {self._why}")
 
-    @property
-    def request_timeout_s(self) -> float:
-        return float(self._ttl_s)
+    def ask(self, request: Callable[[Link, float], T]) -> T:
+        """Make a request, given the server and the seconds that it may take; one that stands still is left.
+
+        A write that is on its way when etcd's leader dies is answered by no one for 7 s, and done by none: it is better
+        asked again.
+        """
+        link = self.link()
+        try:
+            return request(link, max(REQUEST_TIMEOUT_MIN_S, self._ttl_s / 3))
+        except NoAnswer:
+            link.close()  # whatever else waits for it fails too, and the keeper goes on with another server
+            raise
 
     @property
     def lease(self) -> int:
@@ -60,16 +74,12 @@ class SessionKeeper:
 
     def keep(self) -> float:
         """As `Coordination.keep`."""
-        link, lease = self.link(), self.lease
-        left_s = 0
-        try:
-            left_s = link.keep_alive(lease, self._ttl_s / 3)
-        finally:
-            if left_s <= 0:
-                self.check_now()  # for another server, or another lease
+        left_s = self.ask(lambda link, timeout_s: link.keep_alive(self.lease, timeout_s))
+        if left_s <= 0:
+            self.check_now()
         # Asked last: a lease that came in place of one that ended is not told of before the listeners know.
         if left_s <= 0 or self._end_untold or self._delivery.owes_an_end:
-            raise SessionExpired(f"the session with etcd at {link.endpoint} expired")
+            raise SessionExpired(f"the session with etcd at {self._where.servers} expired")
         return left_s * 1000.0
 
     def check_now(self) -> None:
@@ -99,7 +109,7 @@ class SessionKeeper:
             self._closing.wait(RECONNECT_PAUSE_S)
 
     def _serve(self, link: Link) -> None:
-        self._take_lease(link)
+        self._take_lease(link, min(NEW_SERVER_PATIENCE_S, self._ttl_s / 3))
         stream = link.watch(*self._keys.below(""), changed=self._on_events, lost=self._wake.set)
         try:
             stream.wait_ready(self._ttl_s / 3)
@@ -113,17 +123,17 @@ class SessionKeeper:
                     raise stream.error
                 if self._closing.is_set():
                     break
-                self._take_lease(link)
+                self._take_lease(link, self._ttl_s / 3)
                 if self._end_untold:
                     self._tell()
             link.revoke(self.lease, self._ttl_s / 3)
         finally:
             stream.close()
 
-    def _take_lease(self, link: Link) -> None:
+    def _take_lease(self, link: Link, patience_s: float) -> None:
         """Keep the lease alive, or take a new one."""
         if self._lease is not None:
-            if link.keep_alive(self._lease, self._ttl_s / 3) > 0:
+            if link.keep_alive(self._lease, patience_s) > 0:
                 return
             self._end_untold = True
         self._lease = link.grant(self._ttl_s, self._ttl_s / 3).ID

@@ -20,6 +20,10 @@ _HAS_LEADER = (("hasleader", "true"),)
 _OUTCOME = "; whether the service has done it is not known"
 
 
+class NoAnswer(CoordinationError):
+    """A call took longer than it may; the server may stand still, or be cut off."""
+
+
 def to_coordination_error(error: Exception, what: str, endpoint: Endpoint) -> CoordinationError:
     """The port's error for a failed call."""
     if not isinstance(error, grpc.Call):
@@ -28,7 +32,7 @@ def to_coordination_error(error: Exception, what: str, endpoint: Endpoint) -> Co
     if code == grpc.StatusCode.NOT_FOUND and "lease" in details:
         return SessionExpired(f"{what}: the session with etcd at {endpoint} expired")
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-        return CoordinationError(f"{what}: no answer from etcd at {endpoint} in time{_OUTCOME}")
+        return NoAnswer(f"{what}: no answer from etcd at {endpoint} in time{_OUTCOME}")
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return CoordinationError(f"{what}: etcd at {endpoint} cannot be reached ({details}){_OUTCOME}")
     return CoordinationError(f"{what}: etcd at {endpoint} refused: {code.name} {details}")

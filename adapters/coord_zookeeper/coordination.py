@@ -34,6 +34,7 @@ from .watches import Watches
 from .watching_client import WatchingClient
 
 DEFAULT_PORT = 2181
+KEEP_TIMEOUT_MIN_S = 1.0
 REQUESTS_AT_ONCE = 1000
 """On their way before the first answer is waited for; about as many as a server takes in at once."""
 CREATE_ATTEMPTS = 20
@@ -217,7 +218,12 @@ class ZookeeperCoordination:
         # leader and a quorum, who refuse it once the session has ended. That "/" is there changes nothing.
         request = self._client.transaction()
         request.check("/", _ANY_VERSION)
-        self._ask("the session", request.commit_async())
+        answer = request.commit_async()
+        if not answer.wait(max(KEEP_TIMEOUT_MIN_S, self._request_timeout_s / 3)):
+            # kazoo leaves a server that stands still after two thirds of the session time.
+            self._client.drop_connection()
+            raise CoordinationError(f"the session: no answer from ZooKeeper at {self._where.servers} in time")
+        self._ask("the session", answer)
         if self._expired or self._delivery.owes_an_end:  # asked last: by now it may be the session after
             raise SessionExpired(f"the session with ZooKeeper at {self._where.servers} expired")
         return self._client.negotiated_timeout_ms

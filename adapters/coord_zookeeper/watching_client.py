@@ -1,6 +1,8 @@
 """What kazoo lacks: recursive watches that stay (ZooKeeper 3.6), and the session time that the service agreed to."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from socket import SHUT_RDWR
 from typing import Any, ClassVar
 
 from kazoo.client import KazooClient
@@ -48,8 +50,19 @@ class WatchingClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
         self._call(AddWatch(path), result)
         return result
 
+    def drop_connection(self) -> None:
+        """The server does not answer: go on with another one, in the same session. From any thread."""
+        self._connection.drop()
+
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
+    def drop(self) -> None:
+        """Its thread finds the end of the stream."""
+        connection = self._socket
+        if connection is not None:
+            with suppress(OSError):  # it is closed already
+                connection.shutdown(SHUT_RDWR)
+
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         answer = super()._invoke(timeout, request, xid)
         if isinstance(request, Connect):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 from support.etcd_server import EtcdServer, etcd_cluster
 from support.server_process import free_ports
+from support.standing_still import goes_on_when_it_stands_still
 
 from barnabas.adapters.coord_etcd import EtcdCoordination
 from barnabas.ports.coordination import Coordination, CoordinationError, NotEmpty, SessionState
@@ -186,3 +187,19 @@ def test_a_cluster_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_
 def test_the_session_time_is_what_the_service_agreed_to(harness: EtcdHarness) -> None:
     assert harness.session(session_timeout_ms=4100).keep() == 5000
     assert harness.session(session_timeout_ms=1).keep() == 2000  # the least that etcd gives
+
+
+def test_a_member_that_stands_still_is_left_for_another(tmp_path: Path) -> None:
+    servers = etcd_cluster(tmp_path, 3)
+    try:
+        leader = next(server for server in servers if server.is_leader())
+        order = [*(server for server in servers if server is not leader), leader]
+        hosts = ",".join(f"127.0.0.1:{server.port}" for server in order)
+        session = EtcdCoordination(f"etcd://{hosts}/prefix", report=_ignore, session_timeout_ms=3000)
+        try:
+            goes_on_when_it_stands_still(session, order[0])
+        finally:
+            session.close()
+    finally:
+        for server in servers:
+            server.kill()

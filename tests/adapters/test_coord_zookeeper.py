@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 from kazoo.client import KazooClient
 from support.server_process import free_ports
+from support.standing_still import goes_on_when_it_stands_still
 from support.zookeeper_server import ZookeeperServer, zookeeper_ensemble
 
 from barnabas.adapters.coord_zookeeper import ZookeeperCoordination
@@ -200,3 +201,19 @@ def test_a_server_that_is_too_old_to_watch_all_below(harness: ZookeeperHarness) 
         second.wait(b"2", [])
     finally:
         AddWatch.type = asked
+
+
+def test_a_member_that_stands_still_is_left_for_another(tmp_path: Path) -> None:
+    servers = zookeeper_ensemble(tmp_path, 3)
+    try:
+        followers = [server for server in servers if server.mode() == "follower"]
+        hosts = ",".join(f"127.0.0.1:{server.port}" for server in followers)
+        session = ZookeeperCoordination(f"zookeeper://{hosts}/chroot", report=_ignore, session_timeout_ms=3000)
+        try:
+            port = session._client._connection._socket.getpeername()[1]
+            goes_on_when_it_stands_still(session, next(server for server in followers if server.port == port))
+        finally:
+            session.close()
+    finally:
+        for server in servers:
+            server.kill()

@@ -1,0 +1,31 @@
+"""What a session does when the server that it talks to stands still."""
+
+from support.server_process import ServerProcess
+from support.waiting import wait_for
+
+from barnabas.ports.coordination import Coordination, CoordinationError, SessionState
+from barnabas.testing.contracts.coordination_harness import Recorder
+
+
+def goes_on_when_it_stands_still(session: Coordination, server: ServerProcess) -> None:
+    """Its session time is 3 s: `keep` gives up after one, and another server serves long before the session ends."""
+    states: Recorder[SessionState] = Recorder()
+    session.listen(states)
+    session.create("/registered", ephemeral=True)
+    server.pause()
+    try:
+        told = _refusal_of(session)
+        assert "no answer" in told or "cannot be reached" in told
+        wait_for(lambda: not _refusal_of(session))
+        assert states.told == [SessionState.SUSPENDED, SessionState.CONNECTED]
+        assert session.get("/registered").ephemeral
+    finally:
+        server.resume()
+
+
+def _refusal_of(session: Coordination) -> str:
+    try:
+        session.keep()
+    except CoordinationError as error:
+        return str(error)
+    return ""

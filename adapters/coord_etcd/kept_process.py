@@ -13,6 +13,7 @@ from ...ports.coordination import CoordinationError
 RESTART_FIRST_S, RESTART_MAX_S = 0.2, 5.0
 STOP_PATIENCE_S = 10.0
 LOG_BYTES_MAX = 8 * 1024 * 1024
+_LAST_WORDS_BYTES = 16_384
 
 _GUARD = """
 exec 3<&0 </dev/null
@@ -67,15 +68,14 @@ class KeptProcess:
                 os.killpg(process.pid, signal.SIGKILL)
             self._keeper.join()
 
-    def last_words(self) -> str:
-        """The end of its log."""
+    def last_words(self) -> list[str]:
+        """The last lines of its log."""
         try:
             with self._log.open("rb") as log:
-                log.seek(max(0, self._log.stat().st_size - 4096))
-                lines = log.read().decode(errors="replace").splitlines()
+                log.seek(max(0, self._log.stat().st_size - _LAST_WORDS_BYTES))
+                return log.read().decode(errors="replace").splitlines()
         except OSError as error:
-            return f"{self._log} cannot be read: {error.strerror}"
-        return lines[-1][:1000] if lines else "it wrote nothing"
+            return [f"{self._log} cannot be read: {error.strerror}"]
 
     def _launch(self) -> None:
         try:

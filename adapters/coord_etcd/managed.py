@@ -88,9 +88,8 @@ class ManagedEtcd:
             if died or time.monotonic() > until or self._stopping.wait(_LOOK_EVERY_S):
                 self.stop()
                 what = "ended" if died else f"was not ready within {timeout_ms:.0f} ms (a majority has to run)"
-                raise CoordinationError(
-                    f"etcd {self.name} at {self.client} {what}: {_plain(self._process.last_words())}"
-                )
+                why = f"{_reason(self._process.last_words())} (see {self.folder}/etcd.log)"
+                raise CoordinationError(f"etcd {self.name} at {self.client} {what}: {why}")
 
     def stop(self) -> None:
         """In order. Twice is harmless."""
@@ -186,13 +185,21 @@ class ManagedEtcdCoordination(EtcdCoordination):
         self._member.stop()
 
 
-def _plain(line: str) -> str:
-    """What a line of etcd's log says."""
+def _reason(lines: list[str]) -> str:
+    """What etcd said last: of what is fatal, or else at all."""
+    told = [entry for entry in map(_entry, lines) if entry]
+    fatal = [entry for entry in told if entry.get("level") in ("fatal", "panic")]
+    for entry in (fatal or told)[-1:]:
+        return ": ".join(str(entry[key]) for key in ("msg", "error") if key in entry)
+    return lines[-1][:1000] if lines else "it wrote nothing"
+
+
+def _entry(line: str) -> dict[str, object]:
     try:
-        told = json.loads(line)
-        return ": ".join(str(told[key]) for key in ("msg", "error") if key in told)
-    except (ValueError, TypeError):
-        return line
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _address_of(host: str) -> str:

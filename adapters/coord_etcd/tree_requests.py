@@ -8,7 +8,7 @@ from typing import Any
 
 from aetcd import rpc
 
-from ...core.tree.tree import parent_of
+from ...core.tree.tree import is_path, parent_of
 from ...ports.coordination import Node
 
 _VERSION_MAX = 2**62
@@ -39,15 +39,12 @@ class KeySpace:
         """The sorted names of the direct children among the keys below `path`."""
         start = len(self.key(path)) + 1
         names = {key[start:] for key in keys if b"/" not in key[start:] and len(key) > start}
-        return sorted(name.decode() for name in names if _is_text(name))
+        return sorted(name for name in map(_text, names) if is_path(f"/{name}"))
 
 
-def _is_text(name: bytes) -> bool:
-    try:
-        name.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+def _text(name: bytes) -> str:
+    """Not printable, hence no path, if it is no text."""
+    return name.decode(errors="surrogateescape")
 
 
 def ancestors(path: str) -> list[str]:
@@ -68,7 +65,7 @@ def touched_nodes(keys: KeySpace, events: Iterable[Any]) -> dict[str, bool]:
     touched: dict[str, bool] = {}
     for event in events:
         path = keys.path(event.kv.key)
-        if path is None or not path.startswith("/"):
+        if path is None or not is_path(path):
             continue
         came_or_went = event.type == rpc.Event.EventType.DELETE or event.kv.version == 1
         touched[path] = came_or_went or touched.get(path, False)

@@ -15,7 +15,7 @@ from kazoo.protocol.states import KeeperState
 
 from ...core.tree.delivery import WatchDelivery
 from ...core.tree.service_url import parse_service_url
-from ...core.tree.tree import check_commit, check_data, check_path, parent_of
+from ...core.tree.tree import check_commit, check_data, check_path, is_path, parent_of
 from ...ports.coordination import (
     BadVersion,
     Cancel,
@@ -185,7 +185,8 @@ class ZookeeperCoordination:
 
     def children(self, path: str) -> list[str]:
         check_path(path)
-        return sorted(self._call(path, self._client.get_children_async))
+        names: list[str] = self._call(path, self._client.get_children_async)
+        return sorted(name for name in names if is_path(f"/{name}"))
 
     def watch(self, path: str, changed: Callable[[], None]) -> Cancel:
         check_path(path)

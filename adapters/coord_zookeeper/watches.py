@@ -10,7 +10,7 @@ from kazoo import exceptions as kazoo
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from ...core.tree.delivery import WatchDelivery
-from ...core.tree.tree import is_at_or_below
+from ...core.tree.tree import is_at_or_below, is_path
 from .watching_client import WatchingClient
 
 _LOST = (kazoo.ConnectionLoss, kazoo.ConnectionClosedError, kazoo.SessionExpiredError)
@@ -106,7 +106,7 @@ class Watches:
         path = path[len(self._prefix) :]
         with self._lock:
             covered = self._is_covered(path)
-        if covered:  # else its one-shot watch tells
+        if covered and is_path(path):  # else its one-shot watch tells
             self._delivery.touch({path: came_or_went})
 
     def _is_covered(self, path: str) -> bool:

@@ -42,6 +42,15 @@ def check_path(path: str) -> None:
         raise ValueError(f"a node's path has printable characters only: {path!r}")
 
 
+def is_path(path: str) -> bool:
+    """Whether `check_path` takes it: others may write what we cannot name."""
+    try:
+        check_path(path)
+    except ValueError:
+        return False
+    return True
+
+
 def check_data(data: bytes) -> None:
     """Raise `ValueError` when the data is longer than a node may hold."""
     if len(data) > DATA_BYTES_MAX:

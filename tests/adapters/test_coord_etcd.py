@@ -14,7 +14,7 @@ from barnabas.adapters.coord_etcd import EtcdCoordination
 from barnabas.ports.coordination import Coordination, CoordinationError, NotEmpty, SessionState
 from barnabas.ports.errors import ConfigError
 from barnabas.testing.contracts.coordination import CoordinationContract, Opened, machine_for
-from barnabas.testing.contracts.coordination_harness import Recorder, Watch, wait_until
+from barnabas.testing.contracts.coordination_harness import Follower, Recorder, Watch, wait_until
 from barnabas.testing.contracts.coordination_remote import CableHarness, RemoteSuite, is_created, is_set
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("etcd")]
@@ -121,10 +121,13 @@ def test_keys_that_someone_else_wrote(server: EtcdServer, harness: EtcdHarness) 
     prefix = harness.prefix.encode()
     for key in (b"/a/\xff\xfe", b"/a/", b"/a/gap/below", b"/a/b//c", b"-beside/a"):
         server.put(prefix + key, b"foreign")
-    watch = Watch(session, "/a")
-    server.put(prefix + b"/a/\xff", b"foreign")
+    watch, follower = Watch(session, "/a"), Follower(session, "/a")
+    for key in (b"/a/\xff", b"/a/", b"/a/b//c", b"/a/..", b"/a/\x01", "/a/\u3000".encode()):
+        server.put(prefix + key, b"foreign")
     session.set("/a", b"1")
     watch.wait(b"1", ["b"])
+    follower.wait({"/a": b"1", "/a/b": b""})
+    assert {path for paths in follower.told.told for path in paths or ()} == {"/a"}
     assert session.children("/a") == ["b"]
     with pytest.raises(NotEmpty):
         session.delete("/a/b")

@@ -16,7 +16,7 @@ from barnabas.adapters.coord_zookeeper.watching_client import AddWatch
 from barnabas.ports.coordination import Coordination, CoordinationError, SessionState
 from barnabas.ports.errors import ConfigError
 from barnabas.testing.contracts.coordination import CoordinationContract, Opened, machine_for
-from barnabas.testing.contracts.coordination_harness import Recorder, Watch, exists, wait_until
+from barnabas.testing.contracts.coordination_harness import Follower, Recorder, Watch, exists, wait_until
 from barnabas.testing.contracts.coordination_remote import CableHarness, RemoteSuite, is_created, is_set
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("zookeeper")]
@@ -132,6 +132,26 @@ def test_nodes_stand_at_the_paths_that_others_expect(server: ZookeeperServer, ha
     finally:
         plain.stop()
         plain.close()
+
+
+def test_nodes_that_someone_else_made_and_that_cannot_be_named(
+    server: ZookeeperServer, harness: ZookeeperHarness
+) -> None:
+    session = harness.session()
+    session.create("/a/b")
+    follower = Follower(session, "/a")
+    plain = KazooClient(f"127.0.0.1:{server.port}")
+    plain.start()
+    try:
+        plain.create(f"{harness.chroot}/a/\u3000", b"foreign")
+        plain.set(f"{harness.chroot}/a/\u3000", b"again")
+    finally:
+        plain.stop()
+        plain.close()
+    session.set("/a", b"1")
+    follower.wait({"/a": b"1", "/a/b": b""})
+    assert {path for paths in follower.told.told for path in paths or ()} == {"/a"}
+    assert session.children("/a") == ["b"]
 
 
 def test_a_service_that_is_not_there_is_a_clear_error() -> None:

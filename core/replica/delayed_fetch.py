@@ -30,6 +30,8 @@ class AwaitedPartition:
 
     def ready_bytes(self) -> int:
         """How much a read could give now. Raises as `Partition.read` does."""
+        if self.reading.held_back(self.partition):
+            return 0
         return self.partition.ready_bytes(self.entry.offset, self.entry.max_bytes, self.reading.isolation)
 
     def rolled_past(self) -> bool:

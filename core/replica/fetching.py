@@ -18,6 +18,7 @@ from .local_partitions import LocalPartitions
 from .partition import Partition
 from .purgatory import Purgatory
 from .settings import ReplicationSettings
+from .throttle import Throttle, followers_throttled
 
 _Asked = dict[tuple[str, int], tuple[Followed, FetchPartition]]
 _NEWER_STATE_FIRST = frozenset({ErrorCode.FENCED_LEADER_EPOCH})
@@ -47,6 +48,16 @@ class Copying:
         self._local = local
         self._logs = logs
         self._purgatory = purgatory
+        self._throttle = Throttle(own, clock, settings.follower_rate, followers_throttled)
+
+    def put_off_ms(self, followed: Followed) -> float:
+        """How long a replica has to wait for its share of what may be copied."""
+        partition = followed.partition
+        return self._throttle.wait_ms() if self._throttle.holds(partition) and not self._is_in_sync(partition) else 0.0
+
+    def _is_in_sync(self, partition: Partition) -> bool:
+        own, state = self.own(), partition.state
+        return own.broker_id in state.isr and state.broker_epochs.get(own.broker_id) == own.broker_epoch
 
     def take(self, followed: Followed, result: FetchResultPartition, resume: Callable[[], None]) -> None:
         """Take in what a leader answered for a partition. `resume` is called if it has to wait meanwhile."""
@@ -88,6 +99,9 @@ class Copying:
         if log_end == partition.log.log_end_offset and size_of(result.records):
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"not one whole batch came for offset {log_end}")
         followed.went_well()
+        size = size_of(result.records)
+        if size and not self._is_in_sync(partition):
+            self._throttle.spend(partition, size)
         if risen:
             self._purgatory.check(partition.topic_partition)
 
@@ -182,10 +196,11 @@ class LeaderFetcher:
         for each in self._followed.values():
             if each.waiting:
                 continue
-            if each.not_before_ms <= now_ms:
+            due_ms = max(each.not_before_ms, now_ms + self._copying.put_off_ms(each))
+            if due_ms <= now_ms:
                 ready.append(each)
             else:
-                next_ms = min(next_ms, each.not_before_ms)
+                next_ms = min(next_ms, due_ms)
         if ready:
             self._ask(ready, next_ms - now_ms)
         elif next_ms < float("inf"):

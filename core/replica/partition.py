@@ -210,16 +210,6 @@ class Partition:
         starts = [each.log_start for each in self.followers or () if is_alive(each.broker_id)]
         return min([self.log.log_start_offset, *starts])
 
-    def readable_at(self, offset: int) -> list[int]:
-        """The replicas that a consumer can read from at this offset: in sync, this one, and far enough."""
-        start = self.log.log_start_offset
-        found = [
-            each.broker_id
-            for each in self.followers or ()
-            if each.broker_id in self.isr and each.log_start <= offset <= each.log_end and each.log_start >= 0
-        ]
-        return [self.broker_id, *found] if offset >= start else found
-
     # --- as a follower
 
     def append_as_follower(self, records: memoryview, *, high_watermark: int, log_start: int, now_ms: int) -> bool:

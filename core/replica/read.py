@@ -19,6 +19,7 @@ from .local_partitions import LocalPartitions
 from .partition import Partition
 from .purgatory import Purgatory
 from .reading import FetchReader, FollowerReader, Nearest
+from .throttle import Throttle
 from .topic_stats import BrokerTopicStats
 
 ReadResults = Callable[[Sequence[FetchResultPartition] | ApiError], None]
@@ -31,13 +32,20 @@ class Reads:
     """One partition's failure leaves the others of a read alone. Owner thread only."""
 
     def __init__(
-        self, local: LocalPartitions, purgatory: Purgatory, stats: BrokerTopicStats, insync: InSync, clock: Clock
+        self,
+        local: LocalPartitions,
+        purgatory: Purgatory,
+        stats: BrokerTopicStats,
+        insync: InSync,
+        throttle: Throttle,
+        clock: Clock,
     ) -> None:
         self._local = local
         self._partitions = local.by_key
         self._purgatory = purgatory
         self._stats = stats
         self._insync = insync
+        self._throttle = throttle
         self._clock = clock
 
     def read(
@@ -85,7 +93,7 @@ class Reads:
         reader: Hashable,
         replica: ReplicaId,
     ) -> None:
-        reading = FollowerReader(replica, self._insync, self._clock.monotonic_ms())
+        reading = FollowerReader(replica, self._insync, self._throttle, self._clock.monotonic_ms())
         results, size = self._read_all(entries, max_bytes, reading)
         if max_wait_ms > 0 and size < min_bytes and results:
             self._wait(entries, results, done, max_bytes, min_bytes, max_wait_ms, reader, reading)

@@ -5,20 +5,21 @@ from collections.abc import Callable
 from ...ports.broker_api import DivergingEpoch, FetchPartition, FetchResultPartition
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from ...ports.storage import size_of
 from ..cluster.topics import ReplicaId
 from .followers import FollowerProgress
 from .insync import InSync
 from .isolation import FetchIsolation
 from .local_partitions import LocalPartitions
 from .partition import Partition
+from .throttle import Throttle
 
 HEADERS_MAX = 2000
 """So many batch headers are read for a reader that knows no zstd: a few milliseconds. Its answer ends there, and the
 client goes on from there with the next."""
 
 Nearest = Callable[[Partition, int], int]
-"""Tells which replica of a partition a consumer should read from at this offset (`Partition.readable_at` has the
-choice); -1, or this broker: here."""
+"""Tells which replica of a partition a consumer should read from at this offset; -1, or this broker: here."""
 
 
 class FetchReader:
@@ -72,6 +73,10 @@ class FetchReader:
     def answered(self, partition: Partition, result: FetchResultPartition) -> None:
         """This is what it is told of the partition."""
 
+    def held_back(self, partition: Partition) -> bool:  # noqa: ARG002
+        """True if it gets no records now, so that it copies no more than it may."""
+        return False
+
     def needs_news(self, partition: Partition) -> bool:  # noqa: ARG002
         """True if it is to be answered at once, whether there are records or not."""
         return False
@@ -80,12 +85,13 @@ class FetchReader:
 class FollowerReader(FetchReader):
     """A follower that reads, and tells by that how far it is."""
 
-    __slots__ = ("_insync", "_noted", "_now_ms", "_replica", "changed")
+    __slots__ = ("_insync", "_noted", "_now_ms", "_replica", "_throttle", "changed")
 
-    def __init__(self, replica: ReplicaId, insync: InSync, now_ms: float) -> None:
+    def __init__(self, replica: ReplicaId, insync: InSync, throttle: Throttle, now_ms: float) -> None:
         super().__init__(FetchIsolation.LOG_END, allows_zstd=True)
         self._replica = replica
         self._insync = insync
+        self._throttle = throttle
         self._now_ms = now_ms
         self._noted = False
         self.changed: list[Partition] = []
@@ -99,6 +105,8 @@ class FollowerReader(FetchReader):
             result = super().without_records(partition, entry)
             if result is None and not self._noted:
                 self._note(partition, entry)
+            if result is None and self.held_back(partition):
+                return empty(partition, entry)
             return result
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"{partition.topic_partition} is of another topic of that name")
 
@@ -135,6 +143,13 @@ class FollowerReader(FetchReader):
         if partition.followers is not None and self._replica.broker_epoch >= 0:
             follower = self._follower(partition)
             follower.sent_high_watermark, follower.sent_log_start = result.high_watermark, result.log_start_offset
+            if not partition.followers.is_in_sync(follower):
+                self._throttle.spend(partition, size_of(result.records))
+
+    def held_back(self, partition: Partition) -> bool:
+        if partition.followers is None or not self._throttle.holds(partition):
+            return False
+        return not partition.followers.is_in_sync(self._follower(partition))
 
     def needs_news(self, partition: Partition) -> bool:
         if partition.followers is None or self._replica.broker_epoch < 0:

@@ -25,6 +25,7 @@ from .purgatory import Purgatory
 from .read import Reads
 from .roles import Following, Roles
 from .settings import DEFAULT_SETTINGS, ReplicationSettings
+from .throttle import Throttle, leaders_throttled
 from .topic_stats import BrokerTopicStats
 
 
@@ -96,7 +97,8 @@ class Replicas:
         own = ReplicaId(broker_id, broker_epoch)
         self._roles = Roles(own, self.purgatory, self._insync, self.fetchers, clock, metrics)
         self.append = Appends(self._local, self.purgatory, self._flushes, self.stats, clock).append
-        self.read = Reads(self._local, self.purgatory, self.stats, self._insync, clock).read
+        throttle = Throttle(lambda: self._roles.own, clock, settings.leader_rate, leaders_throttled)
+        self.read = Reads(self._local, self.purgatory, self.stats, self._insync, throttle, clock).read
         self.delete_records = Deletions(self._local, self.purgatory, is_alive).delete
         self._timer: Timer | None = None
         self._beginning: set[TopicPartition] = set()

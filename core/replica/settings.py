@@ -1,11 +1,18 @@
 """How a broker's replicas keep up with each other (facts D9). The Kafka keys of these are in `app.config`."""
 
+from collections.abc import Callable
+
 from ...ports.values import frozen
+from .throttle import UNTHROTTLED
+
+
+def _unthrottled() -> int:
+    return UNTHROTTLED
 
 
 @frozen(kw_only=True)
 class ReplicationSettings:
-    """`replica.lag.time.max.ms` and `replica.fetch.*`; times in ms."""
+    """`replica.lag.time.max.ms`, `replica.fetch.*`, `*.replication.throttled.rate`; times in ms."""
 
     lag_time_max_ms: float = 30_000
     fetch_wait_max_ms: int = 500
@@ -15,6 +22,10 @@ class ReplicationSettings:
     fetch_response_max_bytes: int = 10_485_760
     fetch_backoff_ms: float = 1000
     """After an error; the first attempts come sooner."""
+    leader_rate: Callable[[], int] = _unthrottled
+    """Bytes a second of throttled replicas that others may fetch here, as it is set by now; see `Throttle`."""
+    follower_rate: Callable[[], int] = _unthrottled
+    """The same of what this broker fetches."""
 
 
 DEFAULT_SETTINGS = ReplicationSettings()

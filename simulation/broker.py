@@ -24,6 +24,7 @@ class SimulatedBroker(Machine):
     def __init__(self, world: Surroundings, broker_id: int, settings: Mapping[str, object], *, shared: bool) -> None:
         """`shared`: the coordination service is on its own, and not in the process of this broker."""
         super().__init__(world, f"broker-{broker_id}", session_blocks=shared)
+        self._shared = shared
         self.broker_id = broker_id
         self.address: Address = (self.name, PORT)
         self.disk = FaultyDisk(world.entropy.child(f"disk {broker_id}"), world.clock.now_ms)
@@ -130,6 +131,7 @@ class SimulatedBroker(Machine):
             open_log_dirs=lambda: [self.disk.open()],
             open_coordination=self.session,
             report=self._report,
+            shared=self._shared,
         )
         node = BrokerServer(config, outside, plugin_host(config))
         node.failed = lambda error: self._ended(f"gives up: {error}")

@@ -41,7 +41,7 @@ from .running import started, stopped
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ..app.broker.node import Outside, Server
+    from ..app.broker.outside import Outside, Server
     from ..app.clients.admin import Admin
     from ..app.clients.consumer import Consumer
     from ..app.clients.producer import Producer

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ..background import ReactorThread
     from ..in_process import InProcessLink
     from ..shared_session import SharedSession
-    from .node import BrokerServer, MakeOutside
+    from .node import BrokerServer
+    from .outside import MakeOutside
 
 
 class Broker:

@@ -1,39 +1,46 @@
 """One broker from start to stop: in which order things are opened, and closed again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from typing import Protocol
 
 from attrs import evolve
 
 from ...core.classic.registry.broker_registration import BrokerRegistrar
+from ...core.client.links import Links
 from ...core.cluster.change_queue import complete
+from ...core.cluster.lease import Lease
 from ...core.cluster.registry import ClusterRegistry
+from ...core.cluster.store import confirm_deleted, deleted_of
+from ...core.cluster.topics import BrokerRegistration
 from ...core.log.config import LogConfig
 from ...core.log.manager import LogManager
-from ...core.traffic.steps import StepRunner
 from ...plugins.host import PluginHost
 from ...ports.broker_api import BrokerApi
-from ...ports.clock import Clock
 from ...ports.coordination import Coordination
-from ...ports.entropy import Entropy
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
-from ...ports.metrics import Metrics
-from ...ports.report import Report, in_room, info
-from ...ports.scheduler import Scheduler
+from ...ports.report import in_room, info
 from ...ports.storage import LogDir
-from ...ports.transport import Connection, ConnectionHandler, Limits, Transport
+from ...ports.transport import Connection, ConnectionHandler, Limits
 from ...ports.transport import Listener as OpenPort
-from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from ..config import BrokerConfig, ListenAddress
 from ..config.classic import CLASSIC, FORMAT_KEY
 from .broker_ids import GENERATED, with_broker_id
+from .cluster_member import ClusterMember
 from .data_folders import checked_cluster_id
 from .endpoints import Endpoints
-from .following import cluster_follower
-from .gate import Authorizer, everyone
-from .registration import KAFKA, check_alone, current_broker, follow_topics, id_nodes, predecessor_ms, shows_classic
+from .joining import follower_of, joined, links_to_others
+from .outside import Outside, Server
+from .registration import (
+    KAFKA,
+    current_broker,
+    follow_topics,
+    id_nodes,
+    predecessor_ms,
+    shows_classic,
+    shows_current,
+)
+from .replica_metrics import show_replicas
 from .service import BrokerService
 from .settings import BrokerSettings
 from .state import BrokerState
@@ -41,73 +48,6 @@ from .state import BrokerState
 ROOM = "app.broker"
 _DRAIN_MS = 1000.0
 _DRAIN_STEP_MS = 5.0
-
-
-class Server(Protocol):
-    """The protocol of one listener."""
-
-    def accept(self, connection: Connection) -> ConnectionHandler:
-        """The handler of a new connection."""
-        ...
-
-    def close(self, reason: str) -> int:
-        """Close every connection once what was answered has gone out; returns how many have not gone yet."""
-        ...
-
-
-class MakeServer(Protocol):
-    """Makes a server; `gone` is told the number (`Caller.connection`) of each connection that has closed, `topic_name`
-    tells the name of a topic by its id, or nothing."""
-
-    def __call__(
-        self,
-        api: BrokerApi,
-        *,
-        listener: str,
-        max_in_flight: int,
-        gone: Callable[[int], None],
-        steps: StepRunner,
-        topic_name: Callable[[bytes], str],
-    ) -> Server: ...
-
-
-@frozen(kw_only=True)
-class Outside:
-    """What a broker needs from the outside."""
-
-    clock: Clock
-    entropy: Entropy
-    scheduler: Scheduler
-    transport: Transport
-    metrics: Metrics
-    open_log_dirs: Callable[[], Sequence[LogDir]]
-    open_coordination: Callable[[], Coordination]
-    servers: Mapping[str, MakeServer]
-    """By protocol, the word before `://` in a listener."""
-    report: Report
-    """Takes the lines for the log."""
-    finish: Callable[[], None] = lambda: None
-    """Called at the end: what was counted for the log is told."""
-    expose_metrics: Callable[[Metrics], Callable[[], None]] | None = None
-    """Lets the metrics be seen from elsewhere; returns how to end that."""
-    authorizer: Authorizer = everyone
-    """Asked about every request."""
-    host_name: str = "localhost"
-    """What to tell clients of a listener on every interface when nothing is advertised."""
-
-
-class MakeOutside(Protocol):
-    """Makes what a broker of this configuration gets from the outside (see `app.compose.outside_of`)."""
-
-    def __call__(
-        self,
-        config: BrokerConfig,
-        *,
-        scheduler: Scheduler,
-        transport: Transport,
-        metrics: Metrics | None,
-        report: Callable[[str], None],
-    ) -> Outside: ...
 
 
 class BrokerServer:
@@ -132,9 +72,12 @@ class BrokerServer:
         self._stopping = self._is_stopped = False
         self._when_stopped: list[Callable[[], None]] = []
         self._ready = False
+        self._waits_for_registrar, self._waits_for_member = True, False
         self._held: list[Connection] = []
         """Connections that came before the broker was ready."""
         self._when_ready: list[Callable[[BarnabasError | None], None]] = []
+        self.member: ClusterMember | None = None
+        """Its part in the cluster, where others can share the tree; set by `start`."""
         self.failed: Callable[[BarnabasError], None] | None = None
         """Called (settable) when the broker must not go on: another one has taken its id. Without it the broker stops
         by itself."""
@@ -186,12 +129,15 @@ class BrokerServer:
         coordination = self._coordination = outside.open_coordination()
         closing.callback(coordination.close)
         config = self._config = with_broker_id(config, log_dirs, coordination, self._report)
-        check_alone(config, coordination, self._report)
         registry = ClusterRegistry(coordination, in_room(outside.report, "core.cluster"))
         complete(registry.load())
         settings = BrokerSettings(config, registry, self._report, self._plugins.deletion_policy)
         cluster_id = checked_cluster_id(log_dirs, config, registry, outside.entropy, self._report)
-        logs = self._open_logs(log_dirs, registry, settings)
+        lease = None
+        if outside.shared and shows_current(config.listener_list):
+            lease = Lease(outside.scheduler, outside.clock, coordination, self._report)
+        deleted = deleted_of(coordination, config.broker_id) if lease is not None else {}
+        logs = self._open_logs(log_dirs, registry, settings, deleted)
         self._logs = logs
         closing.callback(logs.close)
         for listener in config.listener_list:
@@ -213,22 +159,34 @@ class BrokerServer:
             logs=logs,
             metrics=outside.metrics,
             report=self._report,
+            lease_valid=None if lease is None else lambda: lease.is_valid,
+            fetch_from=None if lease is None else self._links(registry).submit,
         )
         selector = config.replica_selector_class
         self._api = BrokerService(
             state, outside.authorizer, self._plugins.replica_selector(selector) if selector else None
         )
+        show_replicas(state)
+        fronts.callback(state.replicas.close)
         fronts.callback(state.changes.close)
         fronts.callback(self._api.close)
+        for topic_id in deleted:
+            confirm_deleted(coordination, topic_id, config.broker_id)
         open_topics(state)
         self._api.groups.start()
         self._serve(state, self._api)
         if outside.expose_metrics is not None:
             fronts.callback(outside.expose_metrics(outside.metrics))
         logs.start()
-        self._register(state, self._api, coordination)
+        self._register(state, self._api, coordination, lease)
 
-    def _open_logs(self, log_dirs: Sequence[LogDir], registry: ClusterRegistry, settings: BrokerSettings) -> LogManager:
+    def _open_logs(
+        self,
+        log_dirs: Sequence[LogDir],
+        registry: ClusterRegistry,
+        settings: BrokerSettings,
+        deleted: Collection[bytes],
+    ) -> LogManager:
         def config_for(topic: str) -> LogConfig:
             known = registry.image.topics.get(topic) or registry.image.deleting.get(topic)
             return settings.log_config(known.configs if known is not None else {FORMAT_KEY: CLASSIC}, topic)
@@ -246,6 +204,8 @@ class BrokerServer:
             report=in_room(self._outside.report, "core.log"),
             entropy=self._outside.entropy,
             topic_id_of=topic_id_of,
+            deleted_ids=deleted,
+            may_end_early=self._outside.shared and shows_current(self._config.listener_list),
             retention_check_ms=self._config.log_retention_check_interval_ms,
             flush_check_ms=self._config.flush_check_interval_ms,
             checkpoint_ms=self._config.log_flush_offset_checkpoint_interval_ms,
@@ -297,29 +257,66 @@ class BrokerServer:
         else:
             self._when_ready.append(told)
 
-    def _register(self, state: BrokerState, api: BrokerService, coordination: Coordination) -> None:
+    def _register(
+        self, state: BrokerState, api: BrokerService, coordination: Coordination, lease: Lease | None
+    ) -> None:
         """Show the broker in the registries, if it can be done now, and follow them; else it becomes ready later."""
         own = current_broker(state, self._config)
-        complete(state.registry.reread_brokers(own))
+        if lease is None:
+            complete(state.registry.reread_brokers(own))
         registrar = BrokerRegistrar(
             state.scheduler,
             coordination,
             broker_id=state.node_id,
-            ids=id_nodes(state, self._config, self.listeners, own),
+            ids=id_nodes(state, self._config, self.listeners, own, is_member=lease is not None),
             predecessor_ms=predecessor_ms(self._config),
             report=in_room(self._outside.report, "core.classic"),
-            ready=self._became_ready,
+            ready=self._registrar_ready,
             failed=self._fail,
         )
         self._fronts.callback(registrar.close)
         if shows_classic(self._config, self.listeners):
             follow_topics(state.classic, registrar)
-        if coordination.blocking and self._config.coordination_choice[0] != "embedded":
-            # A tree in its own process or folder nobody but this broker can reach.
-            follower = cluster_follower(state, api.topics, own)
+        if lease is not None:
+            self._join(state, api, lease, own)
+        elif self._outside.shared:
+            follower = follower_of(state, api.topics)
             self._fronts.callback(follower.close)
             follower.begin()
-        if registrar.begin():
+        self._waits_for_registrar = not registrar.begin()
+        self._look_if_ready()
+
+    def _links(self, registry: ClusterRegistry) -> Links:
+        links = links_to_others(self._outside, self._config, registry)
+        self._fronts.callback(links.close)
+        return links
+
+    def _join(self, state: BrokerState, api: BrokerService, lease: Lease, own: BrokerRegistration) -> None:
+        """Become one of the brokers of a cluster."""
+        member = self.member = joined(
+            state,
+            api.topics,
+            lease,
+            own,
+            self._config,
+            ready=self._member_ready,
+            failed=self._fail,
+            report=in_room(self._outside.report, "core.cluster"),
+        )
+        self._waits_for_member = True
+        self._fronts.callback(member.close)
+        member.begin()
+
+    def _registrar_ready(self) -> None:
+        self._waits_for_registrar = False
+        self._look_if_ready()
+
+    def _member_ready(self) -> None:
+        self._waits_for_member = False
+        self._look_if_ready()
+
+    def _look_if_ready(self) -> None:
+        if not (self._ready or self._stopping or self._waits_for_member or self._waits_for_registrar):
             self._became_ready()
 
     def _became_ready(self) -> None:
@@ -382,6 +379,12 @@ class BrokerServer:
         self._began_ms = self._outside.clock.monotonic_ms()
         self._report(info(f"broker {self._config.broker_id} stops"))
         self._tell_ready(ClosedError("the broker was stopped before it was ready"))
+        if self.member is not None and self._config.controlled_shutdown_enable:
+            self.member.hand_over(self._close_fronts)
+        else:
+            self._close_fronts()
+
+    def _close_fronts(self) -> None:
         for opened in self._opened:
             opened.close()
         if self._api is not None:
@@ -429,7 +432,9 @@ def open_topics(state: BrokerState) -> None:
         return
     for topic in list(state.image.deleting.values()):
         if state.drop_topic(topic):
-            complete(state.registry.finish_delete(topic.name))
+            complete(state.registry.finish_delete(topic))
+            if not state.is_alone:
+                confirm_deleted(state.registry.coordination, topic.topic_id, state.node_id)
     for topic in state.image.topics.values():
         state.reopen_topic(topic)
     state.classic.load()

@@ -1,11 +1,11 @@
 """Topics as the folders of their partitions tell of them, for a coordination tree that has lost them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from attrs import evolve
 
 from ...core.cluster import layout, store
-from ...core.cluster.brokers import cluster_id
+from ...core.cluster.brokers import cluster_id, live_brokers
 from ...core.cluster.planning import PARTITIONS_PER_REQUEST_MAX, plan_topic
 from ...core.cluster.producer_ids import BLOCK_SIZE, largest_given_out, skip_to
 from ...core.cluster.registry import ClusterRegistry
@@ -13,8 +13,9 @@ from ...core.cluster.topics import PartitionState, Topic, first_state
 from ...core.log.identity import common_cluster
 from ...core.log.survey import FoundPartition, found_partitions
 from ...ports.broker_api import NewTopic
+from ...ports.coordination import Coordination
 from ...ports.entropy import Entropy
-from ...ports.errors import ApiError
+from ...ports.errors import ApiError, ConfigError
 from ...ports.report import Report
 from ...ports.storage import LogDir
 from ...ports.values import frozen
@@ -155,6 +156,15 @@ class _Planner:
             for number, epoch in epochs.items()
             if epoch > 0
         }
+
+
+def check_nobody_lives(coordination: Coordination, report: Callable[[str], None]) -> None:
+    """Raise `ConfigError` while a broker uses the tree, which knows its topics then."""
+    live = live_brokers(coordination, report)
+    if live:
+        told = ", ".join(str(broker.broker_id) for broker in live)
+        text = f"the coordination tree is in use by the brokers {told}; stop them first"
+        raise ConfigError(f"{text} (if one died, wait for its session to end)")
 
 
 def carry_out(plan: Recovery, registry: ClusterRegistry, entropy: Entropy) -> None:

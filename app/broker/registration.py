@@ -1,13 +1,11 @@
 """How a broker appears in the registries: that of the classic generation, that of the current one, or both."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ...core.classic.registry.broker_registration import BrokerRegistrar, IdNode, classic_id_node
 from ...core.classic.registry.layout import ClassicBroker
 from ...core.cluster import layout
-from ...core.cluster.brokers import live_brokers
 from ...core.cluster.topics import BrokerRegistration, ReplicaId
-from ...ports.coordination import Coordination
 from ...ports.errors import BarnabasError, ConfigError
 from ..config import BrokerConfig, ListenAddress
 from .classic.topics import ClassicTopics
@@ -33,35 +31,27 @@ def shows_classic(config: BrokerConfig, listeners: Sequence[ListenAddress]) -> b
     return config.classic_registration_enable and any(listener.protocol == CLASSIC for listener in listeners)
 
 
+def shows_current(listeners: Sequence[ListenAddress]) -> bool:
+    """True if the broker is one of the current generation."""
+    return any(listener.protocol == KAFKA for listener in listeners)
+
+
 def id_nodes(
-    state: BrokerState, config: BrokerConfig, listeners: Sequence[ListenAddress], own: BrokerRegistration
+    state: BrokerState,
+    config: BrokerConfig,
+    listeners: Sequence[ListenAddress],
+    own: BrokerRegistration,
+    *,
+    is_member: bool,
 ) -> list[IdNode]:
-    """The nodes that show the broker as alive: one for each generation that it has a listener of."""
+    """The nodes that show the broker as alive: one for each generation that it has a listener of. A member of a cluster
+    keeps that of the current one itself."""
     nodes = []
     if shows_classic(config, listeners):
         nodes.append(classic_id_node(_classic_broker(state, own.started_ms)))
-    if any(listener.protocol == KAFKA for listener in listeners):
+    if shows_current(listeners) and not is_member:
         nodes += [_current_id_node(own), _controller_node(own.broker_id)]
     return nodes
-
-
-def check_alone(config: BrokerConfig, coordination: Coordination, report: Callable[[str], None]) -> None:
-    """Raise `ConfigError` when another live broker serves the current generation from the same tree.
-
-    That needs replication, which is not there yet. To be asked before anything in the tree is changed.
-    """
-    if any(listener.protocol == KAFKA for listener in config.listener_list):
-        others = [broker.broker_id for broker in live_brokers(coordination, report)]
-        if set(others) - {config.broker_id}:
-            raise _not_alone(min(set(others) - {config.broker_id}))
-
-
-def _not_alone(other: int) -> ConfigError:
-    return ConfigError(
-        f"broker {other} has a kafka:// listener and the same coordination; brokers do not share topics yet: give this "
-        "one a chroot or prefix of its own, or only classic:// listeners (if the other one died, wait for its "
-        "session to end)"
-    )
 
 
 def _classic_broker(state: BrokerState, started_ms: int) -> ClassicBroker:
@@ -91,8 +81,7 @@ def _controller_node(broker_id: int) -> IdNode:
             return None
 
     def clash(data: bytes) -> BarnabasError:
-        other = holder(data)
-        return ConfigError(f"{layout.CONTROLLER} says {data[:100]!r}") if other is None else _not_alone(other)
+        return ConfigError(f"{layout.CONTROLLER} says {data[:100]!r}: another broker uses this tree, which is for one")
 
     return IdNode(
         path=layout.CONTROLLER,

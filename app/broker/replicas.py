@@ -1,6 +1,13 @@
-"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments (facts C6), where partitions stay put."""
+"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments (facts C6)."""
 
-from ...core.cluster.topics import NO_LEADER
+from collections.abc import Mapping, Sequence
+
+from attrs import evolve
+
+from ...core.cluster.election import moved_to, uncleanly_led
+from ...core.cluster.image import ClusterImage
+from ...core.cluster.moves import begin_move, cancel_move, is_moving
+from ...core.cluster.topics import NO_LEADER, PartitionState, Topic
 from ...ports.broker_api import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResult,
@@ -10,21 +17,28 @@ from ...ports.broker_api import (
     ElectLeadersResult,
     ListPartitionReassignments,
     ListPartitionReassignmentsResult,
+    OngoingReassignment,
     PartitionChange,
     Reassignment,
     Reply,
 )
+from ...ports.coordination import BadVersion, CoordinationError
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
+from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.words import TopicPartition
+from .changes import as_api_error
 from .state import BrokerState
+from .topics import TopicService
+
+_ATTEMPTS = 10
 
 
 class ReplicaService:
-    """Tells who asks for another leader or other replicas that nothing is to be done, or cannot be."""
+    """Any broker of a cluster does it: what it writes counts only if nobody changed what it is about."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, topics: TopicService) -> None:
         self._state = state
+        self._topics = topics
 
     # --- leaders
 
@@ -33,33 +47,81 @@ class ReplicaService:
             reply(ElectLeadersResult(partitions=(), error=ErrorCode.INVALID_REQUEST))
             return
         kind = ElectionType(request.election_type)
+        image = self._state.image
         if request.topics is not None:
-            asked = [(topic, number) for topic, numbers in request.topics.items() for number in numbers]
-            reply(ElectLeadersResult(partitions=[self._elect(*place, kind) for place in asked]))
-            return
-        topics = self._state.image.topics
-        outcomes = [self._elect(name, number, kind) for name, topic in topics.items() for number in topic.partitions]
-        needed = [outcome for outcome in outcomes if outcome.error is not ErrorCode.ELECTION_NOT_NEEDED]
-        reply(ElectLeadersResult(partitions=needed))
+            asked = [TopicPartition(name, number) for name, numbers in request.topics.items() for number in numbers]
+        else:
+            asked = [
+                TopicPartition(name, number) for name, topic in image.topics.items() for number in topic.partitions
+            ]
 
-    def _elect(self, topic: str, number: int, kind: ElectionType) -> PartitionChange:
-        try:
-            error = self._election(TopicPartition(topic, number), kind)
-        except ApiError as refused:
-            error = refused
-        return PartitionChange(topic=topic, partition=number, error=error.code, error_message=error.message)
+        def done(result: Sequence[PartitionChange] | BarnabasError) -> None:
+            if isinstance(result, BarnabasError):
+                reply(ElectLeadersResult(partitions=(), error=as_api_error(result).code))
+                return
+            told = result
+            if request.topics is None:
+                told = [outcome for outcome in result if outcome.error is not ErrorCode.ELECTION_NOT_NEEDED]
+            reply(ElectLeadersResult(partitions=told))
 
-    def _election(self, key: TopicPartition, kind: ElectionType) -> ApiError:
+        async def electing() -> Sequence[PartitionChange]:
+            return await self._elect(asked, kind)
+
+        self._state.changes.submit("ElectLeaders", electing, done)
+
+    async def _elect(self, asked: Sequence[TopicPartition], kind: ElectionType) -> Sequence[PartitionChange]:
+        outcomes: dict[TopicPartition, ApiError | None] = {}
+        wanted: dict[str, set[int]] = {}
+        for key in asked:
+            try:
+                outcomes[key] = self._refusal(key, kind)
+            except ApiError as unknown:
+                outcomes[key] = unknown
+            if outcomes[key] is None:
+                wanted.setdefault(key.topic, set()).add(key.partition)
+
+        def decide(topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]:
+            decided = {}
+            for number in wanted[topic.name] & topic.partitions.keys():
+                after = self._after(topic, number, image, kind)
+                if after is not None:
+                    decided[number] = after
+            return decided
+
+        if wanted:
+            changed = set(await self._state.registry.change_states(wanted, decide))
+            for name, numbers in wanted.items():
+                for key in (TopicPartition(name, number) for number in numbers):
+                    if key not in changed:
+                        outcomes[key] = self._refusal(key, kind) or ApiError(ErrorCode.ELECTION_NOT_NEEDED, "")
+        return [_outcome(key, error) for key, error in outcomes.items()]
+
+    def _refusal(self, key: TopicPartition, kind: ElectionType) -> ApiError | None:
         """Why nobody is elected. Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`."""
-        leader = self._state.image.state(key).leader
-        preferred = self._state.image.topic(key.topic).partitions[key.partition][0]
+        state = self._state.image.state(key)
+        topic, leader = self._state.image.topic(key.topic), state.leader
+        preferred = topic.partitions[key.partition][0]
         leads = leader != NO_LEADER and self._state.has_replica(key.topic, key.partition, leader)
         if leads and (kind is ElectionType.UNCLEAN or leader == preferred):
             return ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {leader} leads {key} already")
+        if not self._state.is_alone and self._after(topic, key.partition, self._state.image, kind) is not None:
+            return None
         if kind is ElectionType.UNCLEAN:
             return ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no broker that lives has {key}")
-        text = f"broker {preferred}, the first replica of {key}, is not there"
+        text = f"broker {preferred}, the first replica of {key}, is not there, or not in sync"
         return ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
+
+    def _after(self, topic: Topic, number: int, image: ClusterImage, kind: ElectionType) -> PartitionState | None:
+        """The state after the election; None: there is nobody, or no need."""
+        key = TopicPartition(topic.name, number)
+        replicas, known, brokers = topic.partitions[number], image.state(key), image.brokers_with(key)
+        rules = self._state.election_rules(topic)
+        if kind is ElectionType.PREFERRED:
+            return moved_to(known, replicas[0], replicas, brokers, rules)
+        anyone = next((broker for broker in replicas if broker in brokers), None)
+        if anyone is None or known.leader != NO_LEADER:
+            return None
+        return next_epoch(uncleanly_led(known, anyone, replicas, brokers, rules), known)
 
     # --- replicas
 
@@ -69,42 +131,80 @@ class ReplicaService:
         _caller: Caller,
         reply: Reply[AlterPartitionReassignmentsResult],
     ) -> None:
-        def one(wanted: Reassignment) -> PartitionChange:
-            try:
-                self._check_stays(wanted)
-            except ApiError as error:
-                return PartitionChange(
-                    topic=wanted.topic, partition=wanted.partition, error=error.code, error_message=error.message
-                )
-            return PartitionChange(topic=wanted.topic, partition=wanted.partition)
+        def done(result: Sequence[PartitionChange] | BarnabasError) -> None:
+            if isinstance(result, BarnabasError):
+                error = as_api_error(result)
+                reply(AlterPartitionReassignmentsResult(partitions=(), error=error.code, error_message=error.message))
+            else:
+                reply(AlterPartitionReassignmentsResult(partitions=result))
 
-        reply(AlterPartitionReassignmentsResult(partitions=[one(wanted) for wanted in request.partitions]))
+        async def moving() -> Sequence[PartitionChange]:
+            return [await self._move(wanted) for wanted in request.partitions]
 
-    def _check_stays(self, wanted: Reassignment) -> None:
-        """Accept the replicas that the partition has. Raises `ApiError` for all others."""
+        self._state.changes.submit("AlterPartitionReassignments", moving, done)
+
+    async def _move(self, wanted: Reassignment) -> PartitionChange:
         key = TopicPartition(wanted.topic, wanted.partition)
-        self._state.image.state(key)
-        present = self._state.image.topic(key.topic).partitions[key.partition]
-        if wanted.replicas is None:
-            raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{key} is not moving")
-        replicas = tuple(wanted.replicas)
-        if replicas == present:
+        try:
+            await self._moved(key, wanted.replicas)
+        except (ApiError, CoordinationError, ClosedError) as error:
+            return _outcome(key, as_api_error(error))
+        return _outcome(key, None)
+
+    async def _moved(self, key: TopicPartition, target: Sequence[int] | None) -> None:
+        state = self._state
+        for _ in range(_ATTEMPTS):
+            state.image.state(key)
+            topic = state.image.topic(key.topic)
+            if target is None:
+                after = cancel_move(topic, key.partition)
+            elif tuple(target) == topic.partitions[key.partition] and not is_moving(topic, key.partition):
+                return
+            else:
+                after = begin_move(topic, key.partition, target, state.image.brokers)
+            if state.is_alone:
+                text = f"the assignment of {key} moves it away from this broker, which is alone"
+                raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+            try:
+                await state.registry.move(after, {})
+            except BadVersion:
+                await self._topics.settle(key.topic)
+                continue
+            await self._topics.settle(key.topic)  # logs that come to this broker, or go
             return
-        unknown = sorted(set(replicas) - self._state.image.brokers.keys())
-        if not replicas:
-            fault = "has no replicas"
-        elif len(set(replicas)) != len(replicas):
-            fault = f"names a broker twice: {list(replicas)}"
-        elif unknown:
-            fault = f"names brokers that are not alive: {unknown}"
-        else:
-            fault = f"moves it away from {list(present)}, which this broker cannot do"
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the assignment of {key} {fault}")
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {key.topic} as often as it is tried")
 
     def list_moves(
         self,
-        _request: ListPartitionReassignments,
+        request: ListPartitionReassignments,
         _caller: Caller,
         reply: Reply[ListPartitionReassignmentsResult],
     ) -> None:
-        reply(ListPartitionReassignmentsResult(partitions=()))
+        image, asked = self._state.image, request.topics
+        names = image.topics if asked is None else [name for name in asked if name in image.topics]
+        moves = [
+            OngoingReassignment(
+                topic=topic.name,
+                partition=number,
+                replicas=topic.partitions[number],
+                adding=topic.adding.get(number, ()),
+                removing=topic.removing.get(number, ()),
+            )
+            for topic in (image.topics[name] for name in names)
+            for number in sorted({*topic.adding, *topic.removing})
+            if asked is None or number in asked[topic.name]
+        ]
+        reply(ListPartitionReassignmentsResult(partitions=moves))
+
+
+def next_epoch(after: PartitionState, known: PartitionState) -> PartitionState:
+    """The state as the next one after `known`."""
+    return evolve(after, partition_epoch=known.partition_epoch + 1)
+
+
+def _outcome(key: TopicPartition, error: ApiError | None) -> PartitionChange:
+    if error is None:
+        return PartitionChange(topic=key.topic, partition=key.partition)
+    return PartitionChange(
+        topic=key.topic, partition=key.partition, error=error.code, error_message=error.message or None
+    )

@@ -72,7 +72,7 @@ class BrokerService:
         configs = ConfigService(state, topics)
         classic = ClassicService(state)
         producers = ProducerService(state)
-        replicas = ReplicaService(state)
+        replicas = ReplicaService(state, topics)
         self.groups = GroupService(state, topics)
         self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state).handle,

@@ -3,14 +3,18 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from ...core.cluster.deltas import ConfigsChanged, Delta, TopicSet
+from ...core.client.driver import Submit
+from ...core.cluster.deltas import BrokersChanged, ConfigsChanged, Delta, StatesChanged, TopicSet
+from ...core.cluster.election import ElectionRules
 from ...core.cluster.image import ClusterImage
 from ...core.cluster.registry import ClusterRegistry
-from ...core.cluster.topics import INTERNAL_TOPICS, Topic
+from ...core.cluster.topics import ALONE_EPOCH, INTERNAL_TOPICS, UNKNOWN_EPOCH, ReplicaId, Topic
 from ...core.log.log import Log
 from ...core.log.manager import LogManager
+from ...core.replica.insync import IsrChange
 from ...core.replica.partition import Partition
 from ...core.replica.replicas import AssignedReplica, Replicas
+from ...core.replica.settings import ReplicationSettings
 from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api import Caller, Reply
 from ...ports.clock import Clock
@@ -20,6 +24,7 @@ from ...ports.errors import ApiError, BarnabasError, broker_failed
 from ...ports.metrics import Metrics
 from ...ports.scheduler import Outcome, Scheduler
 from ...ports.words import TopicPartition
+from ..config import BrokerConfig
 from ..config.classic import CLASSIC, FORMAT_KEY
 from .changes import Changes, as_api_error
 from .classic.topics import ClassicTopics
@@ -45,8 +50,13 @@ class BrokerState:
         logs: LogManager,
         metrics: Metrics,
         report: Callable[[str], None],
+        lease_valid: Callable[[], bool] | None = None,
+        fetch_from: Submit | None = None,
     ) -> None:
+        """`lease_valid` tells if this broker may lead, where others share the tree, and `fetch_from` asks them for what
+        they lead; None: it is alone."""
         self.node_id = settings.static.broker_id
+        self.is_alone = lease_valid is None
         self.cluster_id = cluster_id
         self.settings = settings
         self.endpoints = endpoints
@@ -70,7 +80,19 @@ class BrokerState:
             metrics=metrics,
             unknown=self.unknown_partition,
             report=report,
+            broker_epoch=ALONE_EPOCH if self.is_alone else UNKNOWN_EPOCH,
+            settings=_replication_settings(settings.static),
+            lease_valid=lease_valid,
+            fetch_from=fetch_from,
+            change_isr=None if self.is_alone else self._change_isr,
+            may_join=self._may_join,
+            is_alive=lambda broker_id: broker_id in self.image.brokers,
+            went_offline=None if self.is_alone else self._went_offline,
         )
+        self.store_isr: Callable[[IsrChange], None] | None = None
+        """Has another ISR stored (settable)."""
+        self.went_offline: Callable[[TopicPartition], None] | None = None
+        """Is told of logs that are out of use (settable)."""
         self.replicas.listen(self._opened, self._dropped)
         self.classic.listen_logs(lambda key, log: self._show(key, log, lambda: log.readable_end))
         registry.listen(self._cluster_changed)
@@ -88,19 +110,56 @@ class BrokerState:
         return self.image.name_of(topic_id)
 
     def _cluster_changed(self, delta: Delta, before: ClusterImage) -> None:
-        """Let the logs go by what is configured now."""
+        """Let the logs go by what is configured, and the partitions by who leads, now."""
         match delta:
             case TopicSet(topic=topic):
                 known = before.topics.get(topic.name)
                 if known is not None and known.configs != topic.configs:
                     self.apply_log_configs([topic.name])
+                self.apply_states(topic)
+            case StatesChanged(topic=name):
+                if name in self.image.topics:
+                    self.apply_states(self.image.topics[name])
+            case BrokersChanged():
+                self.replicas.brokers_changed()
             case ConfigsChanged():
                 self.apply_broker_configs()
 
+    def _went_offline(self, key: TopicPartition) -> None:
+        if self.went_offline is not None:
+            self.went_offline(key)
+
+    def _change_isr(self, change: IsrChange) -> None:
+        if self.store_isr is None:
+            self.replicas.isr_unchanged(change.key)
+        else:
+            self.store_isr(change)
+
+    def _may_join(self, replica: ReplicaId) -> bool:
+        """True if a replica may come into an ISR: its broker lives, in this life, and is not about to stop."""
+        broker = self.image.brokers.get(replica.broker_id)
+        return broker is not None and broker.broker_epoch == replica.broker_epoch and not broker.leaving
+
+    def apply_states(self, topic: Topic) -> None:
+        """Let the partitions of a topic that are open here lead, follow, or neither, as the image says."""
+        if not self.is_alone:
+            here = (number for number in topic.partitions if (topic.name, number) in self.replicas.partitions)
+            states = {number: self.image.state(TopicPartition(topic.name, number)) for number in here}
+            if states:
+                self.replicas.apply(topic, states)
+
+    def election_rules(self, topic: Topic) -> ElectionRules:
+        """What the configuration says of elections in a topic."""
+        config = self.settings.log_config(topic.configs, topic.name)
+        return ElectionRules(min_isr=config.min_insync_replicas, unclean=config.unclean_leader_election_enable)
+
     @property
     def controller_id(self) -> int:
-        """Where administrators send their requests; any broker here."""
-        return self.node_id
+        """Where administrators send their requests; any broker would do. -1: it is not known."""
+        if self.is_alone:
+            return self.node_id
+        controller = self.image.controller
+        return controller.broker_id if controller is not None and controller.broker_id in self.image.brokers else -1
 
     def check_owns_topics(self) -> None:
         """Raise `ApiError(NOT_CONTROLLER)` where the topics in the tree belong to another broker."""
@@ -150,6 +209,8 @@ class BrokerState:
         if self.replicas.is_beginning(TopicPartition(topic, partition)):
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition} is being made")
         if self.node_id in known.partitions[partition]:
+            if not (self.is_alone or self.logs.is_unopened(TopicPartition(topic, partition))):
+                return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {topic}-{partition} is being made")
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{partition} cannot be opened")
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is not on this broker")
 
@@ -165,7 +226,19 @@ class BrokerState:
                 self.classic.show(topic.name)
             else:
                 assigned += self._assigned(topic)
-        return await self.replicas.open(assigned)
+        failures = await self.replicas.open(assigned)
+        for topic in topics:
+            if self.image.topics.get(topic.name) is topic:
+                self.apply_states(topic)  # they may have changed while the logs were made
+        return failures
+
+    def moved_away(self, topic: Topic) -> list[int]:
+        """The partitions of a topic that are open here and belong to other brokers now."""
+        return [
+            number
+            for number, replicas in topic.partitions.items()
+            if self.node_id not in replicas and (topic.name, number) in self.replicas.partitions
+        ]
 
     def reopen_topic(self, topic: Topic) -> None:
         """Open the logs of a topic after a start. What cannot be opened is reported, and answered with an error."""
@@ -237,3 +310,14 @@ class BrokerState:
     def failed(self, what: str, error: BaseException) -> None:
         """Report something that should not have happened."""
         self.report(f"{what} failed: {type(error).__name__}: {error}")
+
+
+def _replication_settings(static: BrokerConfig) -> ReplicationSettings:
+    return ReplicationSettings(
+        lag_time_max_ms=static.replica_lag_time_max_ms,
+        fetch_wait_max_ms=static.replica_fetch_wait_max_ms,
+        fetch_min_bytes=static.replica_fetch_min_bytes,
+        fetch_max_bytes=static.replica_fetch_max_bytes,
+        fetch_response_max_bytes=static.replica_fetch_response_max_bytes,
+        fetch_backoff_ms=static.replica_fetch_backoff_ms,
+    )

@@ -1,14 +1,18 @@
 """CreateTopics, CreatePartitions, DeleteTopics (facts C6, D7)."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TypeVar
 
 from attrs import evolve
 
+from ...core.cluster.change_queue import elsewhere
+from ...core.cluster.election import new_state
+from ...core.cluster.layout import deleted_path, topic_path
 from ...core.cluster.planning import plan_partitions, plan_topic
-from ...core.cluster.topics import Topic, check_not_internal, check_topic_name
+from ...core.cluster.store import confirm_deleted
+from ...core.cluster.topics import PartitionState, Topic, check_not_internal, check_topic_name
 from ...ports.broker_api import (
     Caller,
     CreatePartitions,
@@ -23,7 +27,7 @@ from ...ports.broker_api import (
     TopicOutcome,
     TopicOutcomes,
 )
-from ...ports.coordination import CoordinationError
+from ...ports.coordination import BadVersion, CoordinationError
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.storage import StorageError
@@ -31,6 +35,9 @@ from ..config.classic import is_classic
 from .creating import Creating, named_twice, refusal
 from .internal_topics import as_it_must_be
 from .state import BrokerState
+
+ATTEMPTS = 10
+"""So often a change is planned anew when other brokers change the topic in between."""
 
 T = TypeVar("T")
 T2 = TypeVar("T2")
@@ -78,10 +85,26 @@ class TopicService:
             topic = await self._planned(new)
             if not validate_only:
                 with self.doubting(topic.name):
-                    await self._registry.create(topic)
+                    await self._registry.create(topic, self._first_states(topic, topic.partitions))
         except (ApiError, StorageError, CoordinationError, ClosedError) as error:
+            if isinstance(error, ApiError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS and not validate_only:
+                await self._follow_if_unknown(new.name)
             return error
         return topic
+
+    def _first_states(self, topic: Topic, numbers: Iterable[int]) -> Mapping[int, PartitionState]:
+        """Of new partitions; those of a broker that is alone are not stored, those of classic topics have none."""
+        if self._state.is_alone or is_classic(topic.configs):
+            return {}
+        brokers = self._state.image.brokers
+        return {number: new_state(topic.partitions[number], brokers) for number in numbers}
+
+    async def _follow_if_unknown(self, name: str) -> None:
+        """Another broker has just made it."""
+        image = self._state.image
+        if not (name in image.topics or name in image.deleting or name in image.unreadable):
+            with self.doubting(name):
+                await self.settle(name)
 
     async def _planned(self, new: NewTopic) -> Topic:
         state, static = self._state, self._state.settings.static
@@ -138,13 +161,25 @@ class TopicService:
         check_not_internal(new.topic, "where a group is kept depends on the number of its partitions")
         state.check_owns_topics()
         await self.settled(new.topic)
-        before = state.image.topic(new.topic)
         self._check_no_orphans(new.topic)
-        grown = plan_partitions(state.image, new.topic, new.count, state.racks(), assignments=new.assignments)
-        if validate_only:
-            return
-        with self.doubting(new.topic):
-            await registry.resize(grown)
+        for _ in range(ATTEMPTS):
+            before = state.image.topic(new.topic)
+            if before.adding or before.removing:
+                text = f"partitions of {new.topic} move to other brokers; add to it when they have arrived"
+                raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, text)
+            grown = plan_partitions(state.image, new.topic, new.count, state.racks(), assignments=new.assignments)
+            if validate_only:
+                return
+            added = self._first_states(grown, grown.partitions.keys() - before.partitions.keys())
+            try:
+                with self.doubting(new.topic):
+                    await registry.resize(grown, added)
+                break
+            except BadVersion:  # another broker has changed it in between
+                await self.settle(new.topic)
+        else:
+            text = f"others change topic {new.topic} as often as it is tried"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
         failures = await state.open_topics([grown])
         if failures:
             state.drop_partitions(new.topic, grown.partitions.keys() - before.partitions.keys())
@@ -180,17 +215,27 @@ class TopicService:
 
     async def _remove(self, name: str) -> None:
         """The topic is gone from here on; its name is free once its logs are removed, at the latest by a restart."""
+        topic = self._state.image.topic(name)
+        brokers = () if self._state.is_alone else {each for replicas in topic.partitions.values() for each in replicas}
         with self.doubting(name):
-            topic = await self._registry.begin_delete(name)
+            topic = await self._registry.begin_delete(name, brokers)
         try:
             await self._finish_delete(topic)
         except (CoordinationError, ClosedError) as error:
             self._changes.complain(f"removing what is left of topic {name}", error)
 
     async def _finish_delete(self, topic: Topic) -> None:
-        if self._state.drop_topic(topic):
+        if await self._forget(topic):
             with self.doubting(topic.name):
-                await self._registry.finish_delete(topic.name)
+                await self._registry.finish_delete(topic)
+
+    async def _forget(self, topic: Topic) -> bool:
+        """The topic is no more: remove what is here of it, and say so where others wait for that."""
+        is_gone = self._state.drop_topic(topic)
+        if is_gone and not self._state.is_alone:
+            coordination, own = self._registry.coordination, self._state.node_id
+            await elsewhere(partial(confirm_deleted, coordination, topic.topic_id, own))
+        return is_gone
 
     # --- what a failed write has left
 
@@ -206,17 +251,46 @@ class TopicService:
         """Bring this broker to what the tree says of a topic."""
         state = self._state
         before = state.image.topics.get(name)
+        if before is not None and not state.is_alone and await self._was_removed_by_hand(before):
+            return
         await self._registry.reread(name)
+        if not state.settings.static.owns_topics:
+            return
         after, going = state.image.topics.get(name), state.image.deleting.get(name)
         if before is not None and (after is None or after.topic_id != before.topic_id):
-            state.drop_topic(before)
+            if going is None or going.topic_id != before.topic_id:
+                await self._forget(before)
         elif before is not None and after is not None:
             state.drop_partitions(name, before.partitions.keys() - after.partitions.keys())
-        if after is not None:
+            state.drop_partitions(name, state.moved_away(after))
+        if after is not None and not self._is_orphaned(name):
             for error in (await state.open_topics([after])).values():
                 state.failed(f"opening the logs of topic {name}", error)
         if going is not None:
             await self._finish_delete(going)
+
+    async def _was_removed_by_hand(self, topic: Topic) -> bool:
+        """A topic whose nodes are gone without anybody having deleted it is served on: data wins (decision 116)."""
+        wanted = [topic_path(topic.name), deleted_path(topic.topic_id)]
+        own, deleted = await elsewhere(partial(self._registry.coordination.get_many, wanted))
+        by_hand = own is None and deleted is None and self._state.settings.static.owns_topics
+        if by_hand:
+            cure = "put the node back before the broker stops, or let 'barnabas topics recover' make it anew then"
+            self._tell_once(topic.name, f"{wanted[0]} was removed by somebody; the topic is still served: {cure}")
+        return by_hand
+
+    def _is_orphaned(self, name: str) -> bool:
+        """True if a topic came that has folders here which were not opened at the start."""
+        if not self._state.logs.orphans_of(name):
+            return False
+        cure = "restart the broker to open them"
+        self._tell_once(name, f"topic {name} has come back to the coordination tree, and has folders here: {cure}")
+        return True
+
+    def _tell_once(self, name: str, text: str) -> None:
+        if name not in self._told_orphans:
+            self._told_orphans.add(name)
+            self._state.report(text)
 
     async def _each(
         self, do: Callable[[T], Awaitable[T2]], failed: Callable[[T, ErrorCode, str | None], T2], items: Iterable[T]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ...ports.errors import ConfigError
 from ...ports.report import Report, in_room
 from ..logs import log_report
-from .coordination import configured_coordination
+from .coordination import REMOTE_COORDINATION, configured_coordination
 
 if TYPE_CHECKING:
     from ...adapters.transport_tcp import Reactor
+    from ...core.client.links import Connect, Opened
     from ...core.traffic.steps import StepRunner
     from ...ports.broker_api import BrokerApi, Request
     from ...ports.clock import Clock
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from ...ports.metrics import Metrics
     from ...ports.scheduler import Scheduler
     from ...ports.storage import LogDir
-    from ...ports.transport import Transport
-    from ..broker.node import BrokerServer, MakeOutside, MakeServer, Outside, Server
+    from ...ports.transport import Address, Transport
+    from ..broker.node import BrokerServer
+    from ..broker.outside import MakeOutside, MakeServer, Outside, Server
     from ..broker.watching import Watching
     from ..config import BrokerConfig
 
@@ -64,11 +66,14 @@ def outside_of(
     open_log_dirs: Callable[[], Sequence[LogDir]] | None = None,
     open_coordination: Callable[[], Coordination] | None = None,
     report: Report = log_report,
+    shared: bool | None = None,
 ) -> Outside:
-    """What the configuration asks for, with anything that is given in its place (the simulation gives all)."""
+    """What the configuration asks for, with anything that is given in its place (the simulation gives all).
+
+    `shared`: whether other brokers can reach the same tree; None: as the configuration says."""
     from ...adapters.metrics_prometheus import PrometheusMetrics
     from ...adapters.system import SystemClock, SystemEntropy
-    from ..broker.node import Outside
+    from ..broker.outside import Outside
     from ..broker.watching import Watching
 
     clock = clock or SystemClock()
@@ -86,7 +91,28 @@ def outside_of(
         finish=watching.close,
         report=report,
         host_name=_host_name(config),
+        shared=config.coordination_choice[0] in REMOTE_COORDINATION if shared is None else shared,
+        connect=_connect(config, transport, scheduler),
     )
+
+
+def _connect(config: BrokerConfig, transport: Transport, scheduler: Scheduler) -> Connect:
+    """How the broker reaches the other ones."""
+
+    def connect(address: Address, opened: Opened) -> None:
+        from ...adapters.wire_kafka.client import connect_kafka
+
+        connect_kafka(
+            transport,
+            scheduler,
+            address,
+            client_id=f"broker-{config.broker_id}-fetcher",
+            request_timeout_ms=config.replica_socket_timeout_ms,
+            connect_timeout_ms=config.replica_socket_timeout_ms,
+            opened=opened,
+        )
+
+    return connect
 
 
 def kafka_apis() -> dict[int, type[Request[Any]]]:

@@ -1,8 +1,8 @@
 """The cluster's id, its live brokers, and the configs of brokers, as the coordination tree has them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from ...ports.coordination import Coordination, CoordinationError, Node, NodeExists, NoNode
+from ...ports.coordination import Coordination, CoordinationError, NodeExists, NoNode
 from ...ports.entropy import Entropy
 from . import layout
 from .topics import BrokerRegistration, ReplicaId
@@ -82,7 +82,7 @@ def live_brokers(coordination: Coordination, report: Callable[[str], None]) -> l
     """The brokers that are registered now, by id. A node that makes no sense is reported and skipped."""
     found = []
     paths = [f"{layout.BROKER_IDS}/{name}" for name in children(coordination, layout.BROKER_IDS)]
-    for path, node in zip(paths, nodes_of(coordination, paths), strict=True):
+    for path, node in zip(paths, coordination.get_many(paths), strict=True):
         if node is None:
             continue
         try:
@@ -119,17 +119,6 @@ def children(coordination: Coordination, path: str) -> list[str]:
         return coordination.children(path)
     except NoNode:
         return []
-
-
-def nodes_of(coordination: Coordination, paths: Sequence[str]) -> list[Node | None]:
-    """Several nodes; None for one that is missing."""
-    found: list[Node | None] = []
-    for path in paths:
-        try:
-            found.append(coordination.get(path))
-        except NoNode:
-            found.append(None)
-    return found
 
 
 def put(coordination: Coordination, path: str, data: bytes) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import evolve
 
 from ...ports.values import frozen
-from .topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, Claim, PartitionState, ReplicaId
+from .topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, LogClaim, PartitionState, ReplicaId
 
 Brokers = Mapping[int, BrokerRegistration]
 
@@ -200,7 +200,7 @@ def wants_claim(state: PartitionState, own: ReplicaId) -> bool:
 
 def claimed(state: PartitionState, own: ReplicaId, last_epoch: int, log_end: int) -> PartitionState:
     """The state with what this replica has."""
-    claims = {**state.claims, own.broker_id: Claim(own.broker_epoch, last_epoch, log_end)}
+    claims = {**state.claims, own.broker_id: LogClaim(own.broker_epoch, last_epoch, log_end)}
     return evolve(state, claims=claims, partition_epoch=state.partition_epoch + 1)
 
 

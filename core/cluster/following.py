@@ -1,103 +1,181 @@
-"""Following what others change in the coordination tree: watches tell that something changed, and it is read again."""
+"""Following what others change in the coordination tree: one watch tells which nodes changed; they are read again."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from ...ports.broker_api import Reply
+from ...ports.coordination import Cancel
 from ...ports.errors import BarnabasError, ClosedError
 from ...ports.scheduler import Scheduler
 from . import layout
 from .brokers import children
 from .change_queue import elsewhere
 from .registry import ClusterRegistry
-from .topics import BrokerRegistration
 
-Reading = Callable[[], Coroutine[Any, Any, None]]
-Submit = Callable[[str, Reading, Reply[None]], None]
+Refresh = Callable[[], Coroutine[Any, Any, None]]
+Submit = Callable[[str, Refresh, Reply[None]], None]
 """Does a reading when the changes before it are done; the words name it in reports."""
 
-FOLLOW_MS = 200.0
-"""What changes within this time is read once: a broker that makes a thousand topics is told a thousand times."""
-RETRY_MS = 2000.0
+ROOT = "/barnabas"
+RETRY_MS = 1000.0
+
+
+class _Told:
+    """Which nodes are to be read again."""
+
+    def __init__(self) -> None:
+        self.everything = False
+        self.topics: dict[str, None] = {}
+        self.states: dict[str, None] = {}
+        self.configs: dict[int | None, None] = {}
+        self.brokers = self.controller = False
+
+    def note(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            above, _, name = path.rpartition("/")
+            if above in (layout.TOPICS, layout.TOPIC_CONFIGS):
+                self.topics[name] = None
+            elif above == layout.PARTITIONS:
+                self.states[name] = None
+            elif above == layout.BROKER_IDS:
+                self.brokers = True
+            elif path == layout.CONTROLLER:
+                self.controller = True
+            elif above == layout.BROKER_CONFIGS and (name == layout.ALL_BROKERS or name.isdecimal()):
+                self.configs[None if name == layout.ALL_BROKERS else int(name)] = None
+
+    def note_all(self) -> None:
+        self.everything = self.brokers = self.controller = True
+
+    @property
+    def concerns_leaders(self) -> bool:
+        """Brokers, the controller, states."""
+        return self.everything or bool(self.states) or self.brokers or self.controller
+
+    @property
+    def concerns_topics(self) -> bool:
+        """Topics and configs."""
+        return self.everything or bool(self.topics or self.configs)
 
 
 class ClusterFollower:
-    """Keeps a registry at what the tree says of the live brokers, of the configs set for this one and for all, and of
-    which topics there are. Owner thread only.
+    """Keeps a registry at what the tree says. Owner thread only.
 
-    `settle` brings this broker to what the tree says of a topic that is new there. `vanished` is asked about one that
-    this broker knows and the tree does no more: True if it may be forgotten. Readings stand in the one queue of
-    changes, so none comes between the steps of one.
+    Who lives and who leads is read in one queue of changes (`submit_leaders`), topics and configs in the other
+    (`submit_topics`), in which a topic may take long to be made. `settle` brings this broker to what the tree says of a
+    topic.
     """
 
     def __init__(
         self,
         registry: ClusterRegistry,
         scheduler: Scheduler,
-        submit: Submit,
-        own: BrokerRegistration,
         *,
+        submit_leaders: Submit,
+        submit_topics: Submit,
         settle: Callable[[str], Coroutine[Any, Any, None]],
-        vanished: Callable[[str], bool],
     ) -> None:
         self._registry = registry
         self._scheduler = scheduler
-        self._submit = submit
+        self._submit_leaders = submit_leaders
+        self._submit_topics = submit_topics
         self._settle = settle
-        self._vanished = vanished
-        self._readings: dict[str, Reading] = {
-            layout.BROKER_IDS: partial(registry.reread_brokers, own),
-            layout.broker_config_path(None): partial(registry.reread_configs, None),
-            layout.broker_config_path(own.broker_id): partial(registry.reread_configs, own.broker_id),
-            layout.TOPICS: self._read_topics,
-        }
-        self._watched: set[str] = set()
-        self._due: set[str] = set()
+        self._leaders, self._topics = _Told(), _Told()
+        self._leaders_due = self._topics_due = False
+        self._cancel: Cancel | None = None
         self._closed = False
 
     def begin(self) -> None:
         """Watch from now on; what changed before is found by the first reading."""
-        for path in self._readings:
-            self._read_later(path, 0.0)
 
-    def close(self) -> None:
-        """Follow no more; the watches end with the session."""
-        self._closed = True
-
-    def _told(self, path: str) -> None:
-        """From a thread of the adapter."""
-        with suppress(ClosedError):  # the broker has gone
-            self._scheduler.call_soon(lambda: self._read_later(path, FOLLOW_MS))
-
-    def _read_later(self, path: str, delay_ms: float) -> None:
-        if path in self._due or self._closed:
-            return
-        self._due.add(path)
-        self._scheduler.call_later(delay_ms, lambda: self._submit(f"following {path}", reading, done))
-
-        async def reading() -> None:
-            self._due.discard(path)  # what changes from here on is read again
-            if self._closed:
-                return
-            if path not in self._watched:
-                await elsewhere(partial(self._registry.coordination.watch, path, partial(self._told, path)))
-                self._watched.add(path)
-            await self._readings[path]()
+        async def watching() -> None:
+            if self._cancel is None:
+                self._cancel = await elsewhere(partial(self._registry.coordination.watch_below, ROOT, self._told))
 
         def done(result: BarnabasError | None) -> None:
-            if result is not None:
-                self._due.discard(path)
-                self._read_later(path, RETRY_MS)
+            if result is not None and not self._closed:
+                self._scheduler.call_later(RETRY_MS, self.begin)
+
+        self._submit_leaders("following the coordination tree", watching, done)
+        self._note(None)
+
+    def close(self) -> None:
+        """Follow no more."""
+        self._closed = True
+        if self._cancel is not None:
+            self._cancel()
+            self._cancel = None
+
+    def _told(self, paths: Collection[str] | None) -> None:
+        """From a thread of the adapter."""
+        with suppress(ClosedError):  # the broker has gone
+            self._scheduler.call_soon(lambda: self._note(paths))
+
+    def _note(self, paths: Collection[str] | None) -> None:
+        for told in (self._leaders, self._topics):
+            if paths is None:
+                told.note_all()
+            else:
+                told.note(paths)
+        self._read()
+
+    def _read(self) -> None:
+        if self._closed:
+            return
+        if self._leaders.concerns_leaders and not self._leaders_due:
+            self._leaders_due = True
+            self._submit_leaders("following who leads", self._read_leaders, self._was_read)
+        if self._topics.concerns_topics and not self._topics_due:
+            self._topics_due = True
+            self._submit_topics("following topics", self._read_topics, self._was_read)
+
+    async def _read_leaders(self) -> None:
+        told, self._leaders = self._leaders, _Told()
+        self._leaders_due = False  # what changes from here on is read again
+        try:
+            if told.brokers:
+                await self._registry.reread_brokers()
+            if told.controller:
+                await self._registry.reread_controller()
+            names = self._registry.image.topics if told.everything else told.states
+            await self._registry.reread_states(list(names))
+        except BaseException:
+            self._again(self._leaders, told)
+            raise
 
     async def _read_topics(self) -> None:
-        names = await elsewhere(partial(children, self._registry.coordination, layout.TOPICS))
-        image = self._registry.image
-        known = {*image.topics, *image.deleting, *image.unreadable}
-        for name in names:
-            if name not in known:
+        told, self._topics = self._topics, _Told()
+        self._topics_due = False
+        try:
+            if told.everything:
+                names = await elsewhere(partial(children, self._registry.coordination, layout.TOPICS))
+                image = self._registry.image
+                told.topics.update(dict.fromkeys([*names, *image.topics, *image.deleting, *image.unreadable]))
+                told.configs.update(dict.fromkeys([None, *image.configs]))
+            for broker_id in told.configs:
+                await self._registry.reread_configs(broker_id)
+            told.topics = dict.fromkeys(await self._registry.changed_topics(told.topics))
+            while told.topics:
+                name = next(iter(told.topics))
                 await self._settle(name)
-        for name in sorted(known.difference(names)):
-            if name not in image.topics or self._vanished(name):
-                await self._registry.reread(name)
+                del told.topics[name]
+        except BaseException:
+            self._again(self._topics, told)
+            raise
+
+    @staticmethod
+    def _again(now: _Told, told: _Told) -> None:
+        """What could not be read is read with what has changed since."""
+        now.everything = now.everything or told.everything
+        now.brokers, now.controller = now.brokers or told.brokers, now.controller or told.controller
+        now.topics.update(told.topics)
+        now.states.update(told.states)
+        now.configs.update(told.configs)
+
+    def _was_read(self, result: BarnabasError | None) -> None:
+        if result is None:
+            self._read()
+        elif not self._closed:
+            self._scheduler.call_later(RETRY_MS, self._read)

@@ -71,6 +71,7 @@ class ClusterImage:
     """Who elects leaders; None: nobody, or it is not known."""
     configs: Mapping[int | None, Mapping[str, str]] = {}
     """What was set for brokers while they ran; None: for all of them."""
+    _any_offline: bool = False
     _names_by_id: Layered[bytes, str] = Layered()
     _names_in_metrics: Layered[str, str] = Layered()
     _states: Layered[str, TopicStates] = Layered()
@@ -129,6 +130,12 @@ class ClusterImage:
         """The version of the node that holds these states; None: it is not there."""
         return self._states.get(topic, _NO_STATES).version
 
+    def brokers_with(self, partition: TopicPartition) -> Mapping[int, BrokerRegistration]:
+        """The live brokers, without those whose log of the partition is out of use."""
+        if not self._any_offline or not any(partition in broker.offline for broker in self.brokers.values()):
+            return self.brokers
+        return {number: broker for number, broker in self.brokers.items() if partition not in broker.offline}
+
     # --- the next image
 
     def refilled(self, contents: Contents) -> "ClusterImage":
@@ -141,6 +148,7 @@ class ClusterImage:
             unreadable=contents.unreadable,
             brokers=self.brokers,
             controller=self.controller,
+            any_offline=self._any_offline,
             configs=dict(contents.configs),
             names_by_id=Layered({topic.topic_id: name for name, topic in contents.topics.items()}),
             names_in_metrics=Layered({metric_name(name): name for name in named}),
@@ -171,7 +179,8 @@ class ClusterImage:
             case StatesChanged():
                 return self._with_states(delta, version)
             case BrokersChanged(brokers=brokers):
-                return evolve(self, version=version, brokers=dict(brokers))
+                any_offline = any(broker.offline for broker in brokers.values())
+                return evolve(self, version=version, brokers=dict(brokers), any_offline=any_offline)
             case ControllerChanged(controller=controller):
                 return evolve(self, version=version, controller=controller)
             case ConfigsChanged(broker_id=broker_id, configs=configs):

@@ -8,12 +8,13 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 
+from ...ports.words import TopicPartition
 from .topics import (
     ALONE_EPOCH,
     NO_LEADER,
     UNKNOWN_EPOCH,
     BrokerRegistration,
-    Claim,
+    LogClaim,
     PartitionState,
     ReplicaId,
     Topic,
@@ -37,6 +38,7 @@ DELETED = "/barnabas/deleted"
 """Below it, by id, the topics that are deleted, with the brokers that may still have logs of them."""
 PRODUCER_IDS = "/barnabas/producer_ids"
 """The block of producer ids that was given out last."""
+TOPIC_CONFIGS = "/barnabas/config/topics"
 BROKER_CONFIGS = "/barnabas/config/brokers"
 ALL_BROKERS = "<default>"
 
@@ -46,7 +48,7 @@ def topic_path(topic: str) -> str:
 
 
 def topic_config_path(topic: str) -> str:
-    return f"/barnabas/config/topics/{topic}"
+    return f"{TOPIC_CONFIGS}/{topic}"
 
 
 def broker_config_path(broker_id: int | None) -> str:
@@ -213,7 +215,7 @@ def _state_of(listed: object) -> PartitionState:
         elr=tuple(row[0] for row in elr),
         suspects=tuple(row[0] for row in suspects),
         broker_epochs={row[0]: row[1] for row in (*isr, *elr, *suspects)},
-        claims={row[0]: Claim(*row[1:]) for row in claims},
+        claims={row[0]: LogClaim(*row[1:]) for row in claims},
     )
 
 
@@ -266,6 +268,8 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
         node["inter_broker"] = broker.inter_broker
     if broker.leaving:
         node["leaving"] = True
+    if broker.offline:
+        node["offline"] = sorted(str(key) for key in broker.offline)
     return _dump(node)
 
 
@@ -287,7 +291,22 @@ def decode_broker(name: str, data: bytes) -> BrokerRegistration:
         previous_epoch=_integer(node, "previous_epoch"),
         leaving=node.get("leaving") is True,
         inter_broker=_integer(node, "inter_broker"),
+        offline=frozenset(_partition(name) for name in _texts(node, "offline")),
     )
+
+
+def _partition(name: str) -> TopicPartition:
+    topic, _, number = name.rpartition("-")
+    if not topic or not (number.isascii() and number.isdecimal()):
+        raise ValueError(f"{name!r} is not a partition")
+    return TopicPartition(topic, int(number))
+
+
+def _texts(node: Mapping[str, object], key: str) -> list[str]:
+    value = node.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f"{key!r} is not a list of texts")
+    return value
 
 
 def encode_controller(controller: ReplicaId) -> bytes:

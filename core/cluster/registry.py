@@ -14,12 +14,13 @@ from ...ports.coordination import (
     Coordination,
     CoordinationError,
     CreateNode,
+    Node,
     SetNode,
 )
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from . import layout, store, telling
-from .brokers import broker_configs, children, live_brokers, nodes_of, set_broker_configs, stored_controller
+from .brokers import broker_configs, children, live_brokers, set_broker_configs, stored_controller
 from .change_queue import elsewhere
 from .deltas import (
     BrokersChanged,
@@ -133,6 +134,25 @@ class ClusterRegistry:
         else:
             self.apply(TopicSet(topic=stored.topic, states=stored.states, states_version=stored.states_version))
 
+    async def changed_topics(self, names: Iterable[str]) -> Sequence[str]:
+        """Those of these topics of which the tree says something else than the image."""
+        asked = list(names)
+        changed: list[str] = []
+        for start in range(0, len(asked), TOPICS_AT_A_TIME):
+            some = asked[start : start + TOPICS_AT_A_TIME]
+            found = await elsewhere(partial(store.read_own_nodes, self._coordination, some))
+            changed += [name for name in some if not self._is_known(name, *found[name])]
+        return changed
+
+    def _is_known(self, name: str, own: Node | None, configs: Node | None) -> bool:
+        known = self.image.topics.get(name)
+        if own is None:
+            return known is None and name not in self.image.deleting and name not in self.image.unreadable
+        if known is None:
+            return False
+        has_configs = configs.data if configs is not None else layout.encode_configs({})
+        return own.data == layout.encode_topic(known) and has_configs == layout.encode_configs(known.configs)
+
     async def reread_brokers(self, own: BrokerRegistration | None = None) -> None:
         """Let the brokers count that the tree shows; and `own`, where nobody else can see that it lives."""
         found = await elsewhere(partial(live_brokers, self._coordination, self._report))
@@ -153,7 +173,7 @@ class ClusterRegistry:
         wanted = [name for name in names if name in self.image.topics]
         for start in range(0, len(wanted), TOPICS_AT_A_TIME):
             some = wanted[start : start + TOPICS_AT_A_TIME]
-            nodes = await elsewhere(partial(nodes_of, self._coordination, [layout.states_path(name) for name in some]))
+            nodes = await elsewhere(partial(self._coordination.get_many, [layout.states_path(name) for name in some]))
             for name, node in zip(some, nodes, strict=True):
                 topic = self.image.topics.get(name)
                 if node is not None and node.data and topic is not None:
@@ -221,10 +241,13 @@ class ClusterRegistry:
         self._report(telling.deleted(topic))
         return topic
 
-    async def finish_delete(self, name: str) -> None:
-        """Remove all nodes of a topic that `begin_delete` marked; its name is free then. Doing it again is harmless."""
-        await elsewhere(partial(store.remove_topic, self._coordination, name))
-        self.apply(TopicGone(name=name))
+    async def finish_delete(self, topic: Topic) -> None:
+        """Remove all nodes of a topic that `begin_delete` marked; its name is free then. Doing it again is harmless,
+        also when there is another topic of that name by now."""
+        await elsewhere(partial(store.remove_topic, self._coordination, topic))
+        going = self.image.deleting.get(topic.name)
+        if going is not None and going.topic_id == topic.topic_id:
+            self.apply(TopicGone(name=topic.name))
 
     # --- leaders
 
@@ -277,7 +300,7 @@ class ClusterRegistry:
             yield portion
 
     async def _check_guards(self, guards: Mapping[str, int]) -> None:
-        nodes = await elsewhere(partial(nodes_of, self._coordination, list(guards)))
+        nodes = await elsewhere(partial(self._coordination.get_many, list(guards)))
         for (path, version), node in zip(guards.items(), nodes, strict=True):
             if node is None or node.version != version:
                 raise Deposed(f"{path} has another version than {version}")

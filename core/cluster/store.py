@@ -13,6 +13,7 @@ from ...ports.coordination import (
     Coordination,
     CreateNode,
     DeleteNode,
+    Node,
     NodeChange,
     NodeExists,
     NoNode,
@@ -23,7 +24,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.values import frozen
 from . import layout
-from .brokers import children, nodes_of, put, read_configs, remove
+from .brokers import children, put, read_configs, remove
 from .topics import PartitionState, Topic
 
 Report = Callable[[str], None]
@@ -44,6 +45,13 @@ def read_topics(coordination: Coordination, names: Sequence[str], report: Report
     """What these nodes say, without names that nothing has. What makes no sense is reported."""
     found = {name: _read_topic(coordination, name, report) for name in names}
     return {name: stored for name, stored in found.items() if stored is not None}
+
+
+def read_own_nodes(coordination: Coordination, names: Sequence[str]) -> Mapping[str, tuple[Node | None, Node | None]]:
+    """The nodes of these topics and of their configs."""
+    topics = coordination.get_many([layout.topic_path(name) for name in names])
+    configs = coordination.get_many([layout.topic_config_path(name) for name in names])
+    return dict(zip(names, zip(topics, configs, strict=True), strict=True))
 
 
 def _read_topic(coordination: Coordination, name: str, report: Report) -> StoredTopic | None:
@@ -209,7 +217,7 @@ def confirm_deleted(coordination: Coordination, topic_id: bytes, broker_id: int)
 def deleted_of(coordination: Coordination, broker_id: int) -> dict[bytes, str]:
     """The topics, id to name, that were deleted while this broker could not remove its logs of them."""
     names = children(coordination, layout.DELETED)
-    nodes = nodes_of(coordination, [f"{layout.DELETED}/{name}" for name in names])
+    nodes = coordination.get_many([f"{layout.DELETED}/{name}" for name in names])
     found = {}
     for name, node in zip(names, nodes, strict=True):
         if node is None:
@@ -245,17 +253,22 @@ def states_change(topic: Topic, states: Mapping[int, PartitionState], version: i
     return CreateNode(path, data) if version is None else SetNode(path, data, version)
 
 
-def remove_topic(coordination: Coordination, name: str) -> None:
-    """Remove all nodes of a topic. Doing it again is harmless."""
-    remove_states(coordination, name)
-    remove(coordination, layout.topic_config_path(name))
-    remove(coordination, layout.topic_path(name))
-
-
-def remove_states(coordination: Coordination, name: str) -> None:
-    """Remove what is known of the leaders of a topic's partitions."""
-    _remove_old_states(coordination, name)
-    remove(coordination, layout.states_path(name))
+def remove_topic(coordination: Coordination, topic: Topic) -> None:
+    """Remove all nodes of a topic that is marked as going, not those of a later one of its name. Doing it again is
+    harmless."""
+    paths = [layout.topic_path(topic.name), layout.states_path(topic.name), layout.topic_config_path(topic.name)]
+    while True:
+        own, *others = coordination.get_many(paths)
+        if own is None or own.data != layout.encode_topic(topic, deleting=True):
+            return
+        _remove_old_states(coordination, topic.name)
+        changes = [DeleteNode(paths[0], own.version)]
+        changes += [
+            DeleteNode(path, node.version) for path, node in zip(paths[1:], others, strict=True) if node is not None
+        ]
+        with suppress(NoNode, BadVersion, NotEmpty):
+            coordination.commit(changes)
+            return
 
 
 def _remove_old_states(coordination: Coordination, name: str) -> None:

@@ -8,6 +8,7 @@ from attrs import evolve
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.values import frozen
+from ...ports.words import TopicPartition
 
 TOPIC_NAME_MAX = 249
 NO_LEADER = -1
@@ -90,7 +91,7 @@ class ReplicaId:
 
 
 @frozen
-class Claim:
+class LogClaim:
     """What a replica that may have lost messages still has: its last leader epoch, and its log end."""
 
     broker_epoch: int
@@ -113,7 +114,7 @@ class PartitionState:
     """They were in sync too, but did not stop in order since: what they had not synced may be lost."""
     broker_epochs: Mapping[int, int] = {}
     """The life (broker epoch) in which each of isr, elr and suspects was in sync."""
-    claims: Mapping[int, Claim] = {}
+    claims: Mapping[int, LogClaim] = {}
     """Of a partition without leader: what its replicas say that they have."""
     partition_epoch: int = 0
     """Grows by 1 with each change of this value."""
@@ -147,3 +148,5 @@ class BrokerRegistration:
     """It is about to stop, and wants to lead nothing any more (a controlled shutdown)."""
     inter_broker: int = 0
     """Which of the endpoints is for other brokers."""
+    offline: frozenset[TopicPartition] = frozenset()
+    """Partitions whose logs here are out of use: for them the broker is not there."""

@@ -1,6 +1,6 @@
 """All logs of a broker: where they lie, their recovery, and what is done for them in the background (facts B3)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from attrs import evolve
@@ -52,6 +52,7 @@ class LogManager:
         entropy: Entropy | None = None,
         topic_id_of: Callable[[TopicPartition], bytes | None] | None = None,
         may_end_early: bool = False,
+        deleted_ids: Collection[bytes] = (),
         retention_check_ms: int = RETENTION_CHECK_MS,
         flush_check_ms: int = FLUSH_CHECK_MS,
         checkpoint_ms: int = CHECKPOINT_MS,
@@ -95,7 +96,7 @@ class LogManager:
             closed=lambda: self._closed,
         )
         self._unopened: dict[TopicPartition, DataFolder] = {}
-        self._ownership = Ownership(scheduler, topic_id_of, report)
+        self._ownership = Ownership(scheduler, topic_id_of, report, deleted_ids)
         self._under_way = 0
         """Flushes and creations that run on other threads."""
         self._when_idle: Callable[[], None] | None = None
@@ -139,6 +140,11 @@ class LogManager:
         home = self._homes.get(partition)
         return home.high_watermarks.get(partition, 0) if home is not None else 0
 
+    @property
+    def stopped_in_order(self) -> bool:
+        """True if the broker before has closed every log, and all of them could be opened."""
+        return not self._unopened and all(folder.clean and folder.failure is None for folder in self._folders)
+
     # --- start
 
     def load(self) -> None:
@@ -175,6 +181,9 @@ class LogManager:
                 self._report(f"{folder.log_dir.path}: {partition} cannot be opened: {error}")
         for name in removable:
             self._remove_folder(folder, name)
+        for home, name in self._ownership.removable:
+            self._remove_folder(home, name)
+        self._ownership.removable.clear()
         if not folder.clean and partitions:
             folder.write(folder.checkpoint_contents())
             self._report(info(f"{folder.log_dir.path}: {len(folder.logs)} logs are checked"))

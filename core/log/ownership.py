@@ -1,6 +1,6 @@
 """Whose the folders of partitions are: only those of topics that are known are opened, and each is labelled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from ...ports.scheduler import Outcome, Scheduler
 from ...ports.storage import FileMissing, Folder, StorageError
@@ -8,7 +8,7 @@ from ...ports.words import TopicPartition
 from .creation import label, read_label
 from .data_folder import DataFolder
 from .formats import CLASSIC, format_of_files
-from .names import STRAY_FOLDER_SUFFIX, transient_folder_name
+from .names import DELETE_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, transient_folder_name
 
 _LABELS_AT_A_TIME = 50
 
@@ -25,10 +25,15 @@ class Ownership:
         scheduler: Scheduler,
         topic_id_of: Callable[[TopicPartition], bytes | None] | None,
         report: Callable[[str], None],
+        deleted_ids: Collection[bytes] = (),
     ) -> None:
+        """`deleted_ids`: of topics that were deleted while this broker was away."""
         self._scheduler = scheduler
+        self._deleted_ids = frozenset(deleted_ids)
         self._topic_id_of = topic_id_of
         self._report = report
+        self.removable: list[tuple[DataFolder, str]] = []
+        """Folders of deleted topics, renamed, to be removed."""
         self._orphans: dict[TopicPartition, DataFolder] = {}
         self._unlabelled: list[tuple[TopicPartition, Folder, bytes]] = []
 
@@ -38,6 +43,12 @@ class Ownership:
             return True
         folder = home.log_dir.folder(str(partition))
         known, noted = self._topic_id_of(partition), read_label(folder, self._report)
+        if noted in self._deleted_ids and noted != known:
+            name = transient_folder_name(partition, unique(), DELETE_FOLDER_SUFFIX)
+            home.log_dir.rename_folder(str(partition), name)
+            home.forget(partition)
+            self.removable.append((home, name))
+            return False
         if known is None:
             found = format_of_files(f"{home.log_dir.path}/{partition}", folder.files())
             if found not in (CLASSIC, None):

@@ -38,8 +38,8 @@ CALLED_FROM_OUTSIDE = {
 }
 
 NOT_CALLED_YET = {
-    "brokers_changed": "whoever follows the brokers will tell the replicas",
-    "isr_unchanged": "whoever stores the changes of ISRs will tell what came of them",
+    "memory_tree": "the cluster of the testing kit will share it",
+    "throttled_rate": "whoever moves partitions will hold them back",
     "write_to": "a message set on its way to a sink, as the design has it",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""

@@ -54,9 +54,11 @@ class SimulatedBroker:
         plugins: Sequence[object] = (),
         wrap_session: Callable[[Coordination], Coordination] = lambda session: session,
         authorizer: Authorizer = everyone,
+        shared: bool = False,
         **settings: object,
     ) -> None:
-        """`wrap_session` may put something before each session of the tree."""
+        """`wrap_session` may put something before each session of the tree; `shared`: others may share the tree."""
+        self.shared = shared
         self.wrap_session = wrap_session
         self.authorizer = authorizer
         self.disk = disk or MemoryDisk()
@@ -84,10 +86,13 @@ class SimulatedBroker:
             open_log_dirs=lambda: [MemoryLogDir(self.disk)],
             open_coordination=lambda: self.wrap_session(self.tree.session(deliver=self.scheduler.call_soon)),
             report=self.lines.append,
+            shared=self.shared,
         )
         outside = evolve(outside, authorizer=self.authorizer)
         node = BrokerServer(config, outside, plugin_host(config, self.plugins))
         node.start()
+        if self.shared:
+            self.scheduler.run_until(lambda: node.ready)
         return node
 
     @property

@@ -120,29 +120,18 @@ def test_classic_topics_cannot_be_compacted() -> None:
 # --- brokers that share a tree
 
 
-def test_one_broker_at_a_time_serves_the_current_generation_from_a_tree() -> None:
+def test_a_tree_for_one_broker_is_not_shared() -> None:
     tree = MemoryTree()
     first = SimulatedBroker(tree=tree, broker_id=1)
     create(first, "t")
-    with pytest.raises(ConfigError, match=r"broker 1 has a kafka:// listener.*chroot.*only classic://"):
-        SimulatedBroker(tree=tree, broker_id=2)
-    first.stop()
-    second = SimulatedBroker(tree=tree, broker_id=2)
-    assert set(second.node.state.image.topics) == {"t"}
-
-
-def test_of_two_that_start_at_the_same_moment_one_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.app.broker.node.check_alone", lambda *_: None)
-    tree = MemoryTree()
-    first = SimulatedBroker(tree=tree, broker_id=1)
-    with pytest.raises(ConfigError, match="broker 1 has a kafka:// listener"):
+    with pytest.raises(ConfigError, match="another broker uses this tree, which is for one"):
         SimulatedBroker(tree=tree, broker_id=2)
     with pytest.raises(ApiError, match=r"broker.id 1 is taken"):
         SimulatedBroker(tree=tree, broker_id=1, listeners="kafka://elsewhere:9092")
-    tree.session().set("/barnabas/controller", b"garbage")
-    with pytest.raises(ConfigError, match=r"/barnabas/controller says b'garbage'"):
-        SimulatedBroker(tree=tree, broker_id=2)
     assert first.node.ready
+    first.stop()
+    second = SimulatedBroker(tree=tree, broker_id=2)
+    assert set(second.node.state.image.topics) == {"t"}
 
 
 def test_brokers_with_classic_listeners_only_may_be_many_and_change_nothing() -> None:

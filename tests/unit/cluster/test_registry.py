@@ -230,8 +230,8 @@ def test_a_deleted_topic_leaves_nothing() -> None:
     refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, lambda: house.registry.image.topic("t"))
     refused(ErrorCode.UNKNOWN_TOPIC_ID, lambda: house.registry.image.topic_by_id(topic.topic_id))
     refused(ErrorCode.TOPIC_ALREADY_EXISTS, lambda: house.create("t"), "still being deleted")
-    complete(house.registry.finish_delete("t"))
-    complete(house.registry.finish_delete("t"))
+    complete(house.registry.finish_delete(topic))
+    complete(house.registry.finish_delete(topic))
     assert {path for path in house.tree() if "partitions" not in path} == set(before)
     again = house.create("t", 1)
     assert again.topic_id != topic.topic_id
@@ -272,15 +272,15 @@ def test_a_deletion_goes_on_after_a_crash_anywhere() -> None:
         complete(house.registry.begin_delete("t"))
         house.registry._coordination = Failing(house.session, removals)  # type: ignore[assignment]  # all else delegated
         try:
-            complete(house.registry.finish_delete("t"))
+            complete(house.registry.finish_delete(topic))
         except PowerCut:
             again = house.reopened()
             assert again.image.topics == {}
             assert {name: found.topic_id for name, found in again.image.deleting.items()} == {"t": topic.topic_id}
-            complete(again.finish_delete("t"))
+            complete(again.finish_delete(topic))
             assert house.reopened().image.deleting == {}
             continue
-        assert removals == 3, removals  # states, configs, the topic
+        assert removals == 1  # all nodes at once
         return
     raise AssertionError("the deletion never came to its end")
 
@@ -386,7 +386,7 @@ def test_who_has_logs_of_a_deleted_topic_is_asked_for_them() -> None:
     topic = house.plan(NewTopic(name="t", assignments={0: [2, 3], 1: [3, 1]}))
     complete(house.registry.create(topic))
     complete(house.registry.begin_delete("t", {1, 2, 3}))
-    complete(house.registry.finish_delete("t"))
+    complete(house.registry.finish_delete(topic))
     assert house.create("t", 1).topic_id != topic.topic_id, "the name is free"
     for broker in (3, 1, 2):
         assert store.deleted_of(house.session, broker) == {topic.topic_id: "t"}
@@ -426,8 +426,7 @@ def test_each_change_of_a_topic_is_told() -> None:
     complete(house.registry.set_configs("t", {"retention.ms": "6", "segment.bytes": "100"}))
     complete(house.registry.set_configs("t", {"retention.ms": "6", "segment.bytes": "100"}))
     complete(house.registry.set_configs("t", {"segment.bytes": "100"}))
-    complete(house.registry.begin_delete("t"))
-    complete(house.registry.finish_delete("t"))
+    complete(house.registry.finish_delete(complete(house.registry.begin_delete("t"))))
     assert infos_of(house.lines) == [
         "topic t was made: 1 partition, replication factor 1, retention.ms=5",
         "topic t has 3 partitions now, 1 before",
@@ -456,7 +455,7 @@ def test_all_who_listen_are_told_of_each_change_in_turn() -> None:
     complete(house.registry.set_broker_configs(None, {"a": "1"}))
     elect_again(house.registry, "t", 0)
     complete(house.registry.begin_delete("t"))
-    complete(house.registry.finish_delete("t"))
+    complete(house.registry.finish_delete(topic))
     state = evolve(first_state((1,)), leader_epoch=1, partition_epoch=1)
     assert [(name, delta) for name, delta, _, _ in told] == [
         ("second", ConfigsChanged(broker_id=None, configs={"a": "1"})),
@@ -494,7 +493,7 @@ def test_a_topic_with_many_states_comes_back_and_goes() -> None:
     assert [again.image.state(TopicPartition("t", number)).leader_epoch for number in range(100)] == list(range(100))
     house.session.delete("/barnabas/partitions/t/50/state")  # as somebody who was interrupted leaves it
     complete(again.begin_delete("t"))
-    complete(again.finish_delete("t"))
+    complete(again.finish_delete(topic))
     assert house.session.children("/barnabas/topics") == house.session.children("/barnabas/partitions") == []
 
 

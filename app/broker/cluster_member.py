@@ -1,0 +1,365 @@
+"""A broker that shares its tree with others: registered, following who leads, electing leaders when it is its turn."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from attrs import evolve
+
+from ...core.cluster.change_queue import ChangeQueue
+from ...core.cluster.controller import Controller, without_leader
+from ...core.cluster.deltas import BrokersChanged, ControllerChanged, Delta, StatesChanged, TopicSet
+from ...core.cluster.election import Brokers, claimed, wants_claim, with_isr
+from ...core.cluster.following import ClusterFollower, Refresh
+from ...core.cluster.image import ClusterImage
+from ...core.cluster.lease import Lease
+from ...core.cluster.membership import LastLife, Membership
+from ...core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState, ReplicaId, Topic
+from ...core.replica.insync import IsrChange
+from ...ports.broker_api import Reply
+from ...ports.errors import BarnabasError
+from ...ports.metrics import Counter
+from ...ports.report import info
+from ...ports.scheduler import Outcome, Timer
+from ...ports.words import TopicPartition
+from .state import BrokerState
+from .topics import TopicService
+
+HAND_OVER_STEP_MS = 20.0
+RETRY_MS = 500.0
+PATIENCE_MS = 10_000.0
+"""So long a broker waits to lead what only it can lead, before it is ready all the same."""
+
+
+class ClusterMember:
+    """Owner thread only. `note_epoch` keeps an epoch in the data folders; `ready` is called once, when this broker is
+    registered and knows who elects leaders; `failed` when it cannot be."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        topics: TopicService,
+        lease: Lease,
+        *,
+        own: BrokerRegistration,
+        last: LastLife,
+        note_epoch: Callable[[int], None],
+        predecessor_ms: float,
+        ready: Callable[[], None],
+        failed: Callable[[BarnabasError], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._state = state
+        self._topics = topics
+        self._registry = state.registry
+        self._report = report
+        self._ready: Callable[[], None] | None = ready
+        self._queue = ChangeQueue(state.scheduler, state.registry.coordination)
+        """Of what concerns leaders: topics that are being made, which takes long, do not stand in its way."""
+        self.controller = Controller(
+            state.registry,
+            self._queue,
+            state.scheduler,
+            rules=state.election_rules,
+            elected=self._elected,
+            report=report,
+        )
+        self._membership = Membership(
+            state.scheduler,
+            state.registry.coordination,
+            self._queue,
+            lease,
+            own=own,
+            last=last,
+            note=note_epoch,
+            registered=self._registered,
+            lost=self._lost,
+            failed=failed,
+            predecessor_ms=predecessor_ms,
+            report=report,
+        )
+        self._follower = ClusterFollower(
+            state.registry,
+            state.scheduler,
+            submit_leaders=self._submit,
+            submit_topics=state.changes.submit,
+            settle=topics.settle,
+        )
+        self._isr_changes: dict[TopicPartition, IsrChange] = {}
+        self._isr_due = False
+        self._awaited: set[tuple[str, int]] = set()
+        """Partitions that only this broker can lead; it is not ready before it does."""
+        self._claims: dict[str, None] = {}
+        self._claims_due = False
+        self._is_closed = False
+        self._balancing: Timer | None = None
+        self._elections: Counter = state.metrics.counter(
+            "kafka_controller_controllerstats_leaderelections_total", "Elections of leaders."
+        )
+        state.registry.listen(self._told)
+        state.metrics.gauge(
+            "kafka_controller_kafkacontroller_activecontrollercount",
+            "1 where this broker is the controller.",
+            lambda: float(self.controller.is_active),
+        )
+        state.metrics.gauge(
+            "kafka_controller_kafkacontroller_offlinepartitionscount",
+            "Partitions without a leader, told by the controller.",
+            lambda: without_leader(state.image) if self.controller.is_active else 0,
+        )
+
+    def begin(self) -> None:
+        """Register, and follow."""
+        self._follower.begin()
+        self._membership.begin()
+        self._balance_in_time()
+
+    def _balance_in_time(self) -> None:
+        static = self._state.settings.static
+        if not static.auto_leader_rebalance_enable:
+            return
+
+        def due() -> None:
+            if not self._is_closed:
+                self.controller.balance(static.leader_imbalance_per_broker_percentage)
+                self._balance_in_time()
+
+        self._balancing = self._state.scheduler.call_later(static.leader_imbalance_check_interval_seconds * 1000, due)
+
+    def close(self) -> None:
+        """End it; the registration goes with the session."""
+        self._is_closed = True
+        if self._balancing is not None:
+            self._balancing.cancel()
+        self._follower.close()
+        self.controller.close()
+        self._membership.close()
+        self._queue.close()
+
+    def hand_over(self, done: Callable[[], None]) -> None:
+        """A controlled shutdown: have others lead what this broker leads; `done` is called when they do, or when it
+        takes too long (`controlled.shutdown.*`)."""
+        static = self._state.settings.static
+        patience_ms = static.controlled_shutdown_max_retries * static.controlled_shutdown_retry_backoff_ms
+        until_ms = self._state.clock.monotonic_ms() + patience_ms
+
+        def look() -> None:
+            left = self._led_for_others()
+            if not left or self._state.clock.monotonic_ms() >= until_ms:
+                if left:
+                    self._report(f"{left} partitions are still led here; the others find new leaders without this one")
+                done()
+            else:
+                self._state.scheduler.call_later(HAND_OVER_STEP_MS, look)
+
+        if self._led_for_others():
+            self._membership.tell(leaving=True)
+        look()
+
+    def _led_for_others(self) -> int:
+        """How many partitions this broker leads that another one in sync could lead."""
+        image, own = self._state.image, self._state.node_id
+        return sum(
+            1
+            for key in self._state.replicas.partitions
+            if key[0] in image.topics
+            and (state := image.state(TopicPartition(*key))).leader == own
+            and any(each != own and each in image.brokers and not image.brokers[each].leaving for each in state.isr)
+        )
+
+    def offline(self, key: TopicPartition) -> None:
+        """The log of a partition is out of use here: others are to lead it."""
+        self._membership.tell(offline=[key])
+
+    # --- the session
+
+    def _registered(self, registration: BrokerRegistration) -> None:
+        state = self._state
+        state.replicas.broker_epoch = registration.broker_epoch
+        self._registry.apply(BrokersChanged(brokers={**state.image.brokers, registration.broker_id: registration}))
+        self.controller.registered(registration)
+        for topic in state.image.topics.values():
+            state.apply_states(topic)
+        self._claim(state.image.topics)
+        if self._ready is not None:
+            self._awaited = {key for key in state.replicas.partitions if self._waits_for_this(TopicPartition(*key))}
+            state.scheduler.call_later(PATIENCE_MS, self._await_no_more)
+        self._look_if_ready()
+
+    def _waits_for_this(self, key: TopicPartition) -> bool:
+        """True for a partition that nobody but this broker can lead, and that it does not lead yet."""
+        own, image = self._state.node_id, self._state.image
+        topic = image.topics.get(key.topic)
+        if topic is None or key.partition not in topic.partitions:
+            return False
+        return image.state(key).members == (own,) and not self._state.replicas.partitions[key].is_leader
+
+    def _await_no_more(self) -> None:
+        self._awaited.clear()
+        self._look_if_ready()
+
+    def _lost(self) -> None:
+        """Nothing is led here until a new registration stands."""
+        self.controller.lost()
+        self._state.replicas.broker_epoch = UNKNOWN_EPOCH
+        for topic in self._state.image.topics.values():
+            self._state.apply_states(topic)
+
+    def _look_if_ready(self) -> None:
+        ready, registration = self._ready, self._membership.registration
+        if self._awaited or self._state.image.controller is None:
+            return
+        if ready is not None and registration is not None:
+            self._ready = None
+            ready()
+
+    def _told(self, delta: Delta, _before: ClusterImage) -> None:
+        match delta:
+            case ControllerChanged():
+                self._look_if_ready()
+            case StatesChanged(topic=name, states=states):
+                self._claim([name])
+                if self._awaited:
+                    keys = self._awaited.intersection((name, number) for number in states)
+                    self._awaited.difference_update(
+                        key for key in keys if not self._waits_for_this(TopicPartition(*key))
+                    )
+                    self._look_if_ready()
+            case TopicSet(topic=topic):
+                self._claim([topic.name])
+
+    def _submit(self, what: str, reading: Refresh, reply: Reply[None]) -> None:
+        def done(outcome: Outcome[None]) -> None:
+            error = outcome.error
+            if isinstance(error, BarnabasError):
+                if not self._is_closed:
+                    self._state.changes.complain(what, error)
+                reply(error)
+            elif error is not None:
+                self._report(f"{what} failed: {type(error).__name__}: {error}")
+                reply(BarnabasError(str(error)))
+            else:
+                reply(None)
+
+        self._queue.run(reading, done)
+
+    def _elected(self, key: TopicPartition, before: PartitionState, after: PartitionState) -> None:
+        self._elections.add()
+        if after.leader == NO_LEADER:
+            self._report(f"nobody leads {key} any more: none of {list(before.members)}, which have all of it, is there")
+        elif after.leader not in before.members:
+            self._report(f"broker {after.leader} leads {key} without being in sync: what it lacks is lost")
+        else:
+            text = f"broker {after.leader} leads {key}, in epoch {after.leader_epoch}"
+            self._report(info(text, topic=key.topic, partition=key.partition, leader=after.leader))
+
+    # --- the ISR of what this broker leads
+
+    def change_isr(self, change: IsrChange) -> None:
+        """Store another ISR, with others that come in the meantime. The outcome is told by the image, or
+        `Replicas.isr_unchanged`."""
+        self._isr_changes[change.key] = change
+        self._change_isr_soon()
+
+    def _change_isr_soon(self) -> None:
+        if self._isr_changes and not self._isr_due and not self._is_closed:
+            self._isr_due = True
+            self._queue.run(self._changing_isr, self._isr_changed)
+
+    async def _changing_isr(self) -> None:
+        self._isr_due = False
+        changes, self._isr_changes = self._isr_changes, {}
+        try:
+            names = dict.fromkeys(key.topic for key in changes)
+            changed = set(await self._registry.change_states(names, partial(self._with_isr, changes)))
+        except BaseException:
+            # It may have been stored: that shows when it is tried again.
+            self._isr_changes = {**changes, **self._isr_changes}
+            raise
+        for key in changes.keys() - changed:
+            self._state.replicas.isr_unchanged(key)
+
+    def _isr_changed(self, outcome: Outcome[None]) -> None:
+        error = outcome.error
+        if error is None or self._is_closed:
+            return
+        if isinstance(error, BarnabasError):
+            self._state.changes.complain("changing in-sync replicas", error)
+        else:
+            self._report(f"changing in-sync replicas failed: {type(error).__name__}: {error}")
+        self._state.scheduler.call_later(RETRY_MS, self._change_isr_soon)
+
+    def _with_isr(
+        self, changes: Mapping[TopicPartition, IsrChange], topic: Topic, image: ClusterImage
+    ) -> Mapping[int, PartitionState]:
+        decided = {}
+        for number, replicas in topic.partitions.items():
+            key = TopicPartition(topic.name, number)
+            change = changes.get(key)
+            known = image.state(key)
+            if change is None or not self._still_holds(change, topic, known):
+                continue
+            brokers = image.brokers_with(key)
+            isr = [each for each in change.isr if _may_join(each, brokers, known)]
+            after = with_isr(known, isr, replicas, brokers, self._state.election_rules(topic))
+            if after != known:
+                decided[number] = evolve(after, partition_epoch=known.partition_epoch + 1)
+        return decided
+
+    def _still_holds(self, change: IsrChange, topic: Topic, known: PartitionState) -> bool:
+        return (
+            change.topic_id == topic.topic_id
+            and known.leader == self._state.node_id
+            and known.leader_epoch == change.leader_epoch
+            and known.partition_epoch == change.partition_epoch
+            and self._membership.registration is not None
+        )
+
+    # --- what this broker has of partitions that nobody leads
+
+    def _claim(self, names: Iterable[str]) -> None:
+        """Tell what the logs here have where that is waited for."""
+        own = self._own
+        if own is None:
+            return
+        for name in names:
+            topic = self._state.image.topics.get(name)
+            if topic is not None and self._wanted_claims(topic, self._state.image, own):
+                self._claims[name] = None
+        if self._claims and not self._claims_due:
+            self._claims_due = True
+            self._submit("telling what is here of partitions without a leader", self._claiming, _ignore)
+
+    async def _claiming(self) -> None:
+        self._claims_due = False
+        names, self._claims = self._claims, {}
+        own = self._own
+        if own is not None:
+            await self._registry.change_states(names, lambda topic, image: self._wanted_claims(topic, image, own))
+
+    def _wanted_claims(self, topic: Topic, image: ClusterImage, own: ReplicaId) -> Mapping[int, PartitionState]:
+        claims = {}
+        for number, replicas in topic.partitions.items():
+            key = TopicPartition(topic.name, number)
+            partition = self._state.replicas.partitions.get(key)
+            known = image.state(key)
+            if partition is not None and own.broker_id in replicas and wants_claim(known, own):
+                log = partition.log
+                claims[number] = claimed(known, own, log.epochs.latest, log.log_end_offset)
+        return claims
+
+    @property
+    def _own(self) -> ReplicaId | None:
+        registration = self._membership.registration
+        return None if registration is None else ReplicaId(registration.broker_id, registration.broker_epoch)
+
+
+def _may_join(member: ReplicaId, brokers: Brokers, known: PartitionState) -> bool:
+    """Who is in sync stays so in the life in which it was; who comes lives in the one that it says, and stays."""
+    if known.broker_epochs.get(member.broker_id) == member.broker_epoch and member.broker_id in known.isr:
+        return True
+    broker = brokers.get(member.broker_id)
+    return broker is not None and broker.broker_epoch == member.broker_epoch and not broker.leaving
+
+
+def _ignore(_: Sequence[object] | BarnabasError | None) -> None:
+    """What failed is reported; it is tried again with the next change."""

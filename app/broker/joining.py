@@ -1,0 +1,84 @@
+"""What a broker is made of that shares its tree with others: its links to them, its part in the cluster, its watch."""
+
+from collections.abc import Callable
+
+from ...core.client.links import LinkOutside, Links
+from ...core.cluster.following import ClusterFollower, Refresh
+from ...core.cluster.lease import Lease
+from ...core.cluster.membership import LastLife
+from ...core.cluster.registry import ClusterRegistry
+from ...core.cluster.topics import BrokerRegistration
+from ...core.log.broker_epoch import note_epoch, noted_epoch
+from ...ports.broker_api import Caller, Reply
+from ...ports.errors import BarnabasError, ConfigError
+from ...ports.transport import Address
+from ..config import BrokerConfig
+from .cluster_member import ClusterMember
+from .endpoints import inter_broker_address
+from .outside import Outside
+from .registration import predecessor_ms
+from .state import BrokerState
+from .topics import TopicService
+
+
+def links_to_others(outside: Outside, config: BrokerConfig, registry: ClusterRegistry) -> Links:
+    """Links to the other brokers, wherever their newest registration says that they are. Raises `ConfigError`."""
+    if outside.connect is None:
+        raise ConfigError("brokers that share a tree need a way to reach each other")
+
+    def address(broker_id: int) -> Address | None:
+        broker = registry.image.brokers.get(broker_id)
+        return None if broker is None else inter_broker_address(broker)
+
+    made = LinkOutside(
+        scheduler=outside.scheduler,
+        clock=outside.clock,
+        entropy=outside.entropy,
+        connect=outside.connect,
+        caller=Caller(client_id=f"broker-{config.broker_id}-fetcher"),
+    )
+    return Links(made, address)
+
+
+def joined(
+    state: BrokerState,
+    topics: TopicService,
+    lease: Lease,
+    own: BrokerRegistration,
+    config: BrokerConfig,
+    *,
+    ready: Callable[[], None],
+    failed: Callable[[BarnabasError], None],
+    report: Callable[[str], None],
+) -> ClusterMember:
+    """The broker's part in the cluster, not begun yet."""
+    log_dirs, logs = state.logs.dirs, state.logs
+
+    def note(epoch: int) -> None:
+        note_epoch(log_dirs, epoch)
+
+    member = ClusterMember(
+        state,
+        topics,
+        lease,
+        own=own,
+        last=LastLife(broker_epoch=noted_epoch(log_dirs), in_order=logs.stopped_in_order),
+        note_epoch=note,
+        predecessor_ms=predecessor_ms(config),
+        ready=ready,
+        failed=failed,
+        report=report,
+    )
+    state.store_isr, state.went_offline = member.change_isr, member.offline
+    return member
+
+
+def follower_of(state: BrokerState, topics: TopicService) -> ClusterFollower:
+    """For a broker that knows the topics of the others, and does not share them; not begun yet."""
+
+    def submit(what: str, refresh: Refresh, done: Reply[None]) -> None:
+        state.changes.submit(what, refresh, done)
+
+    return ClusterFollower(
+        state.registry, state.scheduler, submit_leaders=submit, submit_topics=submit, settle=topics.settle
+    )

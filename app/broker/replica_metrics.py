@@ -1,0 +1,50 @@
+"""What the metrics tell of a broker's replicas, by Kafka's names (ReplicaManager)."""
+
+from collections.abc import Callable, Iterable
+
+from ...core.cluster.topics import NO_LEADER
+from ...core.replica.partition import Partition
+from .state import BrokerState
+
+_PREFIX = "kafka_server_replicamanager"
+
+
+def show_replicas(state: BrokerState) -> None:
+    """Let them be seen; they are counted when somebody looks."""
+    partitions = state.replicas.partitions
+
+    def count(name: str, text: str, counts: Callable[[Partition], bool]) -> None:
+        state.metrics.gauge(f"{_PREFIX}_{name}", text, lambda: _count(partitions.values(), counts))
+
+    count("partitioncount", "Partitions that are on this broker.", lambda _: True)
+    count("leadercount", "Partitions that this broker leads.", lambda each: each.is_leader)
+    count(
+        "underreplicatedpartitions",
+        "Partitions led here of which a replica is not in sync.",
+        lambda each: each.is_leader and len(each.isr) < len(each.replicas),
+    )
+    count(
+        "underminisrpartitioncount",
+        "Partitions led here with fewer replicas in sync than min.insync.replicas.",
+        lambda each: each.is_leader and each.under_min_isr,
+    )
+    count(
+        "atminisrpartitioncount",
+        "Partitions led here with as many replicas in sync as min.insync.replicas.",
+        lambda each: each.is_leader and len(each.isr) == each.log.config.min_insync_replicas,
+    )
+    count("offlinereplicacount", "Partitions here whose leader is unknown.", lambda each: each.leader == NO_LEADER)
+    state.metrics.gauge(
+        "kafka_server_replicafetchermanager_maxlag",
+        "The most messages that a follower is behind a leader here.",
+        lambda: max((_lag(each) for each in partitions.values()), default=0),
+    )
+
+
+def _count(partitions: Iterable[Partition], counts: Callable[[Partition], bool]) -> int:
+    return sum(1 for each in partitions if counts(each))
+
+
+def _lag(partition: Partition) -> int:
+    end = partition.log.log_end_offset
+    return max((end - max(0, each.log_end) for each in partition.followers or ()), default=0)

@@ -1,0 +1,27 @@
+"""Which partitions should be led by their first replica again (facts D2, `leader.imbalance.*`)."""
+
+from collections.abc import Sequence
+
+from ...ports.words import TopicPartition
+from .image import ClusterImage
+from .moves import is_moving
+
+
+def unbalanced(image: ClusterImage, percentage: int) -> Sequence[TopicPartition]:
+    """Of brokers that live, and of whose preferred partitions more than so many percent are led by others."""
+    preferred: dict[int, int] = {}
+    elsewhere: dict[int, list[TopicPartition]] = {}
+    for topic in image.topics.values():
+        for number, replicas in topic.partitions.items():
+            first = replicas[0]
+            preferred[first] = preferred.get(first, 0) + 1
+            key = TopicPartition(topic.name, number)
+            state = image.state(key)
+            if state.leader != first and first in state.isr and not is_moving(topic, number):
+                elsewhere.setdefault(first, []).append(key)
+    return [
+        key
+        for broker, keys in elsewhere.items()
+        if broker in image.brokers and 100 * len(keys) > percentage * preferred[broker]
+        for key in keys
+    ]

@@ -1,0 +1,270 @@
+"""The broker that elects leaders: whoever got to make the one node for it, as long as its session lasts (facts D2).
+
+It decides nothing by itself: it applies the rules of `election` to the states as they are when it writes. What it
+writes is guarded by the number of controllers there have been, so that one which does not know that it was deposed
+changes nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from ...ports.coordination import BadVersion, CoordinationError, NodeExists, NoNode
+from ...ports.errors import BarnabasError
+from ...ports.report import info
+from ...ports.scheduler import Outcome, Scheduler
+from ...ports.words import TopicPartition
+from . import layout
+from .balance import unbalanced
+from .brokers import count_up
+from .change_queue import ChangeQueue, elsewhere, is_unreachable
+from .deltas import BrokersChanged, ControllerChanged, Delta, StatesChanged, TopicSet
+from .election import ElectionRules, preferred, settled
+from .image import ClusterImage
+from .moves import finished_moves
+from .registry import ClusterRegistry, Deposed
+from .topics import NO_LEADER, BrokerRegistration, PartitionState, ReplicaId, Topic
+
+TOPICS_AT_A_TIME = 500
+"""So many topics are looked at in one turn of the owner thread."""
+RETRY_MS = 500.0
+
+Rules = Callable[[Topic], ElectionRules]
+
+
+class Controller:
+    """One broker's part in it: it tries to become the controller, and does its work while it is. Owner thread only."""
+
+    def __init__(
+        self,
+        registry: ClusterRegistry,
+        queue: ChangeQueue,
+        scheduler: Scheduler,
+        *,
+        rules: Rules,
+        elected: Callable[[TopicPartition, PartitionState, PartitionState], None],
+        report: Callable[[str], None],
+    ) -> None:
+        """`elected` is told of each partition whose leader changes: the state before, and after."""
+        self._registry = registry
+        self._queue = queue
+        self._scheduler = scheduler
+        self._rules = rules
+        self._elected = elected
+        self._report = report
+        self._own: ReplicaId | None = None
+        self._epoch: int | None = None
+        self._due: dict[str, None] = {}
+        self._is_settling = self._is_campaigning = self._is_closed = False
+        registry.listen(self._told)
+
+    @property
+    def is_active(self) -> bool:
+        """True while this broker is the controller, as far as it knows."""
+        return self._epoch is not None
+
+    @property
+    def epoch(self) -> int | None:
+        """The number of this controller, from 1; None: it is not."""
+        return self._epoch
+
+    def registered(self, registration: BrokerRegistration) -> None:
+        """The broker lives now, in this life."""
+        self._own = ReplicaId(registration.broker_id, registration.broker_epoch)
+        self._resign()
+        self._campaign()
+
+    def lost(self) -> None:
+        """Its session has ended."""
+        self._own = None
+        self._resign()
+
+    def close(self) -> None:
+        """Elect nobody any more. The node goes with the session."""
+        self._is_closed = True
+        self._resign()
+
+    def settle(self, names: Iterable[str]) -> None:
+        """Look at these topics."""
+        if self._epoch is None:
+            return
+        self._due.update(dict.fromkeys(names))
+        self._settle_soon()
+
+    def _told(self, delta: Delta, _before: ClusterImage) -> None:
+        match delta:
+            case ControllerChanged(controller=None):
+                self._campaign()
+            case ControllerChanged(controller=controller) if controller != self._own:
+                self._resign()
+            case BrokersChanged():
+                self.settle(self._registry.image.topics)
+            case TopicSet(topic=topic):
+                self.settle([topic.name])
+            case StatesChanged(topic=name):
+                self.settle([name])
+
+    # --- becoming it
+
+    def _campaign(self) -> None:
+        if self._own is None or self._is_closed or self._is_campaigning or self._epoch is not None:
+            return
+        self._is_campaigning = True
+        self._queue.run(partial(self._campaigning, self._own), self._campaigned)
+
+    async def _campaigning(self, own: ReplicaId) -> tuple[ReplicaId, int | None]:
+        coordination = self._registry.coordination
+        node = layout.encode_controller(own)
+        try:
+            await elsewhere(partial(coordination.create, layout.CONTROLLER, node, ephemeral=True))
+        except NodeExists:
+            stored = await elsewhere(partial(coordination.get, layout.CONTROLLER))
+            if stored.data != node:
+                await self._registry.reread_controller()
+                return own, None
+        epoch = await elsewhere(partial(count_up, coordination, layout.CONTROLLER_EPOCH))
+        await self._registry.reread_controller()
+        return own, epoch
+
+    def _campaigned(self, outcome: Outcome[tuple[ReplicaId, int | None]]) -> None:
+        self._is_campaigning = False
+        if self._is_closed:
+            return
+        error = outcome.error
+        if isinstance(error, NoNode):  # the other one was gone before it could be looked at
+            self._campaign()
+            return
+        if error is not None:
+            self._complain("becoming the controller", error)
+            self._scheduler.call_later(RETRY_MS, self._campaign)
+            return
+        own, epoch = outcome.get()
+        if own != self._own:
+            self._campaign()
+        elif epoch is not None and self._registry.image.controller == own:
+            self._epoch = epoch
+            text = f"broker {own.broker_id} is the controller now, the {epoch}th of this cluster"
+            self._report(info(text, broker=own.broker_id, controller_epoch=epoch))
+            self.settle(self._registry.image.topics)
+        elif self._registry.image.controller is None:
+            self._scheduler.call_later(RETRY_MS, self._campaign)
+
+    def _resign(self) -> None:
+        if self._epoch is not None and self._own is not None:
+            self._report(info(f"broker {self._own.broker_id} is not the controller any more"))
+        self._epoch = None
+        self._due.clear()
+
+    # --- its work
+
+    def _settle_soon(self) -> None:
+        if self._is_settling or not self._due or self._epoch is None:
+            return
+        self._is_settling = True
+        self._queue.run(self._settling, self._settled)
+
+    async def _settling(self) -> None:
+        some = list(self._due)[:TOPICS_AT_A_TIME]
+        for name in some:
+            del self._due[name]
+        if self._epoch is None:
+            return
+        before = self._registry.image
+        try:
+            changed = await self._registry.change_states(some, self._decide, {layout.CONTROLLER_EPOCH: self._epoch})
+        except CoordinationError:
+            self._due.update(dict.fromkeys(some))
+            raise
+        for name in some:
+            await self._finish_moves(name)
+        for key in changed:
+            known, now = before.state(key), self._registry.image.state(key)
+            if known.leader != now.leader or known.leader_epoch != now.leader_epoch:
+                self._elected(key, known, now)
+
+    async def _finish_moves(self, name: str) -> None:
+        image = self._registry.image
+        topic = image.topics.get(name)
+        if topic is None or not (topic.adding or topic.removing):
+            return
+        finished = finished_moves(topic, image, self._rules(topic))
+        if finished is not None:
+            try:
+                await self._registry.move(*finished)
+            except BadVersion:  # others have changed it in between: they tell, and it is looked at again
+                return
+            after = finished[0]
+            moved = [number for number in topic.partitions if topic.partitions[number] != after.partitions[number]]
+            for number in moved:
+                text = f"{name}-{number} has moved to the brokers {list(after.partitions[number])}"
+                self._report(info(text, topic=name, partition=number))
+
+    def balance(self, percentage: int) -> None:
+        """Let first replicas lead again, where too few do; only the controller does anything."""
+        keys = unbalanced(self._registry.image, percentage) if self._epoch is not None else ()
+        if not keys:
+            return
+        numbers: dict[str, set[int]] = {}
+        for key in keys:
+            numbers.setdefault(key.topic, set()).add(key.partition)
+        guards = {layout.CONTROLLER_EPOCH: self._epoch or 0}
+
+        def decide(topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]:
+            decided = {}
+            for number in numbers[topic.name] & topic.partitions.keys():
+                key = TopicPartition(topic.name, number)
+                brokers = image.brokers_with(key)
+                after = preferred(image.state(key), topic.partitions[number], brokers, self._rules(topic))
+                if after is not None:
+                    decided[number] = after
+            return decided
+
+        async def balancing() -> None:
+            changed = await self._registry.change_states(numbers, decide, guards)
+            self._report(info(f"{len(changed)} partitions are led by their first replica again"))
+
+        self._queue.run(balancing, self._settled_otherwise)
+
+    def _settled_otherwise(self, outcome: Outcome[None]) -> None:
+        if isinstance(outcome.error, Deposed):
+            self._depose()
+        elif outcome.error is not None:
+            self._complain("letting first replicas lead", outcome.error)
+
+    def _decide(self, topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]:
+        rules = self._rules(topic)
+        decided = {}
+        for number, replicas in topic.partitions.items():
+            key = TopicPartition(topic.name, number)
+            after = settled(image.state(key), replicas, image.brokers_with(key), rules)
+            if after is not None:
+                decided[number] = after
+        return decided
+
+    def _settled(self, outcome: Outcome[None]) -> None:
+        self._is_settling = False
+        error = outcome.error
+        if isinstance(error, Deposed):
+            self._depose()
+        elif error is not None:
+            self._complain("electing leaders", error)
+            self._scheduler.call_later(RETRY_MS, self._settle_soon)
+        else:
+            self._settle_soon()
+
+    def _depose(self) -> None:
+        self._resign()
+        self._queue.run(self._registry.reread_controller, lambda _: self._campaign())
+
+    def _complain(self, what: str, error: BaseException) -> None:
+        """What is only not to be reached is tried again without a word: whoever follows tells."""
+        if not is_unreachable(error if isinstance(error, BarnabasError) else None):
+            self._report(f"{what} failed: {type(error).__name__}: {error}")
+
+
+def without_leader(image: ClusterImage) -> int:
+    """How many partitions nobody leads (OfflinePartitionsCount)."""
+    return sum(
+        image.state(TopicPartition(topic.name, number)).leader == NO_LEADER
+        for topic in image.topics.values()
+        for number in topic.partitions
+    )

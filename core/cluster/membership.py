@@ -1,0 +1,249 @@
+"""A broker among others: its registration in the tree, a new one with each session (facts D1, KIP-966)."""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+
+from attrs import evolve
+
+from ...ports.coordination import BadVersion, Cancel, Coordination, NodeExists, NoNode, SessionState
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError, ClosedError
+from ...ports.report import info
+from ...ports.scheduler import Outcome, Scheduler, Timer
+from ...ports.values import frozen
+from ...ports.words import TopicPartition
+from . import layout
+from .brokers import next_broker_epoch
+from .change_queue import ChangeQueue, elsewhere
+from .lease import Lease
+from .topics import UNKNOWN_EPOCH, BrokerRegistration, ReplicaId
+
+RETRY_MS = 200.0
+RETRY_MS_MAX = 5000.0
+
+
+@frozen(kw_only=True)
+class LastLife:
+    """What the data folders say of the broker's life before: its epoch, and whether it ended in order."""
+
+    broker_epoch: int = UNKNOWN_EPOCH
+    in_order: bool = False
+
+
+class BrokerIdTaken(BarnabasError):
+    """Another broker is registered under this number."""
+
+
+class _Predecessor(BarnabasError):
+    """A broker that died in this one's place is registered still."""
+
+
+class Membership:
+    """Keeps one broker registered. Owner thread only.
+
+    own:             the registration without epochs.
+    last:            of the process before this one.
+    note:            keeps a new epoch in the data folders before anybody else can know it; may block.
+    registered:      called with each registration: from now on the broker may lead.
+    lost:            called when a session has ended: the broker leads nothing until it is registered again.
+    failed:          called once, when its number is another broker's. Nothing is done any more then.
+    predecessor_ms:  how long to wait for the end of the session of a broker that died in this one's place, and of
+                     which the data folders know nothing.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        coordination: Coordination,
+        queue: ChangeQueue,
+        lease: Lease,
+        *,
+        own: BrokerRegistration,
+        last: LastLife,
+        note: Callable[[int], None],
+        registered: Callable[[BrokerRegistration], None],
+        lost: Callable[[], None],
+        failed: Callable[[BarnabasError], None],
+        predecessor_ms: float,
+        report: Callable[[str], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._coordination = coordination
+        self._queue = queue
+        self._lease = lease
+        self._own = own
+        self._last = last
+        self._note = note
+        self._registered = registered
+        self._lost = lost
+        self._failed = failed
+        self._predecessor_ms = predecessor_ms
+        self._report = report
+        self._session = 0
+        self._is_busy = self._is_telling = self._is_closed = False
+        self._retry_ms = RETRY_MS
+        self._waited_ms = 0.0
+        self._complained = False
+        self._timer: Timer | None = None
+        self._listening: Cancel | None = None
+        self.registration: BrokerRegistration | None = None
+        """As it stands in the tree; None while it does not."""
+
+    def begin(self) -> None:
+        """Register as soon as it can be done."""
+        self._listening = self._coordination.listen(self._session_changed)
+        self._lease.begin()
+        self._register()
+
+    def close(self) -> None:
+        """Register no more. The node goes with the session. Twice is harmless."""
+        self._is_closed = True
+        self._lease.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._listening is not None:
+            self._listening()
+            self._listening = None
+
+    def tell(self, *, leaving: bool = False, offline: Iterable[TopicPartition] = ()) -> None:
+        """Have the registration say, besides what it says, that the broker is about to stop, or which logs here are
+        out of use."""
+        self._own = evolve(
+            self._own, leaving=self._own.leaving or leaving, offline=self._own.offline | frozenset(offline)
+        )
+        if self.registration is not None and not self._is_telling:
+            self._is_telling = True
+            self._queue.run(self._telling, self._told)
+
+    async def _telling(self) -> None:
+        self._is_telling = False
+        present = self.registration
+        if present is None:
+            return  # the next registration says it
+        path = layout.broker_path(present.broker_id)
+        told = evolve(present, leaving=self._own.leaving, offline=self._own.offline)
+        await elsewhere(partial(self._coordination.set, path, layout.encode_broker(told)))
+        if self.registration is present:
+            self.registration = told
+
+    def _told(self, outcome: Outcome[None]) -> None:
+        error = outcome.error
+        if error is not None and not isinstance(error, NoNode | ClosedError) and not self._is_closed:
+            self._report(f"what changed of broker {self._own.broker_id} cannot be told: {error}; it is tried again")
+            self._timer = self._scheduler.call_later(RETRY_MS_MAX, self.tell)
+
+    # --- the session
+
+    def _session_changed(self, state: SessionState) -> None:
+        """From a thread of the coordination."""
+        with suppress(ClosedError):  # the broker has stopped
+            self._scheduler.call_soon(lambda: self._in_session(state))
+
+    def _in_session(self, state: SessionState) -> None:
+        if self._is_closed or state is SessionState.SUSPENDED:
+            return
+        if state is SessionState.EXPIRED:
+            self._session += 1
+            self._lease.revoke()
+            if self.registration is not None:
+                self._report(f"the coordination session of broker {self._own.broker_id} expired; registering it again")
+                self.registration = None
+                self._lost()
+        self._register()
+
+    # --- registering
+
+    def _register(self) -> None:
+        if self.registration is not None or self._is_busy or self._is_closed:
+            return
+        self._is_busy = True
+        self._queue.run(partial(self._registering, self._session), self._registered_or_not)
+
+    async def _registering(self, session: int) -> tuple[int, BrokerRegistration]:
+        epoch = await elsewhere(partial(next_broker_epoch, self._coordination))
+        previous = self._last.broker_epoch if self._last.in_order else UNKNOWN_EPOCH
+        wanted = evolve(self._own, broker_epoch=epoch, previous_epoch=previous)
+        await elsewhere(partial(self._note, epoch))
+        await elsewhere(partial(self._take_place, wanted, self._last.broker_epoch))
+        return session, wanted
+
+    def _take_place(self, wanted: BrokerRegistration, last_epoch: int) -> None:
+        """Make the node; that of this broker's life before, which is over, gives way at once."""
+        path = layout.broker_path(wanted.broker_id)
+        while True:
+            try:
+                self._coordination.create(path, layout.encode_broker(wanted), ephemeral=True)
+                return
+            except NodeExists:
+                pass
+            with suppress(NoNode, BadVersion):
+                node = self._coordination.get(path)
+                found = _decoded(wanted.broker_id, node.data)
+                if found is not None and found.broker_epoch == last_epoch:
+                    self._end_controller(ReplicaId(wanted.broker_id, last_epoch))
+                    self._coordination.delete(path, version=node.version)
+                elif found is not None and found.endpoints == wanted.endpoints:
+                    raise _Predecessor(f"{path} is of a broker at the same address")
+                else:
+                    where = "something else" if found is None else f"a broker at {', '.join(found.endpoints)}"
+                    raise BrokerIdTaken(f"{path} is of {where}")
+
+    def _end_controller(self, last: ReplicaId) -> None:
+        """A life that is over elects nobody."""
+        with suppress(NoNode, BadVersion, ValueError):
+            node = self._coordination.get(layout.CONTROLLER)
+            if layout.decode_controller(node.data) == last:
+                self._coordination.delete(layout.CONTROLLER, version=node.version)
+
+    def _registered_or_not(self, outcome: Outcome[tuple[int, BrokerRegistration]]) -> None:
+        self._is_busy = False
+        if self._is_closed:
+            return
+        error = outcome.error
+        if error is None:
+            session, registration = outcome.get()
+            if session != self._session:
+                self._last = LastLife(broker_epoch=registration.broker_epoch, in_order=self._last.in_order)
+                self._register()
+                return
+            self._stands(registration)
+        elif isinstance(error, BrokerIdTaken) or (
+            isinstance(error, _Predecessor) and self._waited_ms > self._predecessor_ms
+        ):
+            self._is_closed = True
+            text = f"broker {self._own.broker_id} is registered already: {error}; give this one another broker.id"
+            self._failed(ApiError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text))
+        else:
+            self._try_again(error)
+
+    def _stands(self, registration: BrokerRegistration) -> None:
+        self.registration = registration
+        # A later session of this process loses nothing: what this life has, the next one has.
+        self._last = LastLife(broker_epoch=registration.broker_epoch, in_order=True)
+        self._retry_ms, self._waited_ms, self._complained = RETRY_MS, 0.0, False
+        number, epoch = registration.broker_id, registration.broker_epoch
+        self._report(info(f"broker {number} is registered, with the epoch {epoch}", broker=number, epoch=epoch))
+        self._lease.grant()
+        self._registered(registration)
+
+    def _try_again(self, error: BaseException) -> None:
+        is_predecessor = isinstance(error, _Predecessor)
+        if not self._complained:
+            self._complained = True
+            if is_predecessor:
+                self._report(info(f"broker {self._own.broker_id} waits for the end of another session: {error}"))
+            elif not isinstance(error, ClosedError):
+                text = f"registering broker {self._own.broker_id} failed, it is tried again"
+                self._report(f"{text}: {type(error).__name__}: {error}")
+        self._waited_ms += self._retry_ms if is_predecessor else 0.0
+        self._timer = self._scheduler.call_later(self._retry_ms, self._register)
+        if not is_predecessor:
+            self._retry_ms = min(2 * self._retry_ms, RETRY_MS_MAX)
+
+
+def _decoded(broker_id: int, data: bytes) -> BrokerRegistration | None:
+    try:
+        return layout.decode_broker(str(broker_id), data)
+    except ValueError:
+        return None

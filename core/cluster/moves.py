@@ -1,0 +1,89 @@
+"""Partitions that move to other brokers: new replicas come first; when all are in sync the others go (KIP-455)."""
+
+from collections.abc import Collection, Sequence
+
+from attrs import evolve
+
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.words import TopicPartition
+from .election import ElectionRules, settled
+from .image import ClusterImage
+from .topics import PartitionState, Topic
+
+
+def target_of(topic: Topic, number: int) -> tuple[int, ...]:
+    """The brokers that shall hold the partition in the end."""
+    going = topic.removing.get(number, ())
+    return tuple(broker for broker in topic.partitions[number] if broker not in going)
+
+
+def origin_of(topic: Topic, number: int) -> tuple[int, ...]:
+    """The brokers that held it before the move."""
+    coming = topic.adding.get(number, ())
+    return tuple(broker for broker in topic.partitions[number] if broker not in coming)
+
+
+def is_moving(topic: Topic, number: int) -> bool:
+    return number in topic.adding or number in topic.removing
+
+
+def begin_move(topic: Topic, number: int, target: Sequence[int], live: Collection[int]) -> Topic:
+    """The topic with a partition on its way to these brokers, the preferred leader first; also instead of another move.
+
+    Raises `ApiError(INVALID_REPLICA_ASSIGNMENT)`.
+    """
+    key = TopicPartition(topic.name, number)
+    origin = origin_of(topic, number)
+    unknown = sorted(set(target) - set(live) - set(origin))
+    fault = ""
+    if not target:
+        fault = "has no replicas"
+    elif len(set(target)) != len(target):
+        fault = f"names a broker twice: {list(target)}"
+    elif unknown:
+        fault = f"names brokers that are not alive: {unknown}"
+    if fault:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the assignment of {key} {fault}")
+    going = tuple(broker for broker in origin if broker not in target)
+    coming = tuple(broker for broker in target if broker not in origin)
+    return _with(topic, number, (*target, *going), coming, going)
+
+
+def cancel_move(topic: Topic, number: int) -> Topic:
+    """The topic with a partition where it was. Raises `ApiError(NO_REASSIGNMENT_IN_PROGRESS)`."""
+    if not is_moving(topic, number):
+        text = f"{TopicPartition(topic.name, number)} is not moving"
+        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, text)
+    return _with(topic, number, origin_of(topic, number), (), ())
+
+
+def finished_moves(
+    topic: Topic, image: ClusterImage, rules: ElectionRules
+) -> tuple[Topic, dict[int, PartitionState]] | None:
+    """The topic without the moves that are at their end, and the states that change with them; None: there are none."""
+    after, states = topic, {}
+    for number in {*topic.adding, *topic.removing}:
+        key = TopicPartition(topic.name, number)
+        target, known = target_of(topic, number), image.state(key)
+        if not set(target) <= set(known.isr):
+            continue
+        state = settled(known, target, image.brokers_with(key), rules)
+        if state is not None and state.leader not in target:
+            continue
+        after = _with(after, number, target, (), ())
+        if state is not None:
+            states[number] = state
+    return None if after is topic else (after, states)
+
+
+def _with(
+    topic: Topic, number: int, replicas: tuple[int, ...], coming: tuple[int, ...], going: tuple[int, ...]
+) -> Topic:
+    adding = {other: brokers for other, brokers in topic.adding.items() if other != number}
+    removing = {other: brokers for other, brokers in topic.removing.items() if other != number}
+    if coming:
+        adding[number] = coming
+    if going:
+        removing[number] = going
+    return evolve(topic, partitions={**topic.partitions, number: replicas}, adding=adding, removing=removing)

@@ -1,0 +1,285 @@
+"""Registrations, leases, the controller and the follower of several brokers over one tree, under a simulated clock."""
+
+from math import inf
+
+from barnabas.adapters.coord_memory import MemorySession, MemoryTree
+from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.core.cluster import layout
+from barnabas.core.cluster.change_queue import ChangeQueue, complete
+from barnabas.core.cluster.controller import Controller, without_leader
+from barnabas.core.cluster.election import ElectionRules, new_state
+from barnabas.core.cluster.following import ClusterFollower, Refresh
+from barnabas.core.cluster.lease import Lease
+from barnabas.core.cluster.membership import LastLife, Membership
+from barnabas.core.cluster.registry import ClusterRegistry
+from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, Topic
+from barnabas.ports.broker_api import Reply
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError, BarnabasError
+from barnabas.ports.scheduler import Outcome
+from barnabas.ports.words import TopicPartition
+
+SESSION_MS = 9000
+
+
+class World:
+    """A tree, and the brokers that share it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock, SeededEntropy(1))
+        self.tree = MemoryTree(deliver=self.scheduler.call_soon, clock=self.clock, session_timeout_ms=SESSION_MS)
+        self._expire()
+
+    def _expire(self) -> None:
+        self.scheduler.call_later(min(self.tree.expire_overdue(), 500.0), self._expire)
+
+    def advance(self, ms: float = 100) -> None:
+        self.scheduler.advance(ms)
+
+
+class Member:
+    """What a broker has of the cluster, without logs."""
+
+    def __init__(self, world: World, number: int, *, last: LastLife | None = None, port: int | None = None) -> None:
+        self.world = world
+        self.number = number
+        self.lines: list[str] = []
+        self.noted: list[int] = []
+        self.failures: list[BarnabasError] = []
+        self.losses = 0
+        self.elections: list[tuple[TopicPartition, int]] = []
+        self.session: MemorySession = world.tree.session()
+        self.registry = ClusterRegistry(self.session, self.lines.append)
+        complete(self.registry.load())
+        queue = ChangeQueue(world.scheduler, self.session)
+        self.lease = Lease(world.scheduler, world.clock, self.session, self.lines.append)
+        self.controller = Controller(
+            self.registry,
+            queue,
+            world.scheduler,
+            rules=lambda topic: ElectionRules(min_isr=2),
+            elected=self._elected,
+            report=self.lines.append,
+        )
+        self.membership = Membership(
+            world.scheduler,
+            self.session,
+            queue,
+            self.lease,
+            own=BrokerRegistration(broker_id=number, endpoints=(f"kafka://b:{port or number}",)),
+            last=last or LastLife(),
+            note=self.noted.append,
+            registered=self.controller.registered,
+            lost=self._lost,
+            failed=self.failures.append,
+            predecessor_ms=20_000,
+            report=self.lines.append,
+        )
+
+        def submit(what: str, reading: Refresh, reply: Reply[None]) -> None:
+            queue.run(reading, lambda outcome: reply(_error_of(outcome)))
+
+        self.follower = ClusterFollower(
+            self.registry,
+            world.scheduler,
+            submit_leaders=submit,
+            submit_topics=submit,
+            settle=self.registry.reread,
+        )
+        self.follower.begin()
+        self.membership.begin()
+
+    def _elected(self, key: TopicPartition, before: PartitionState, after: PartitionState) -> None:
+        self.elections.append((key, after.leader))
+
+    def _lost(self) -> None:
+        self.losses += 1
+        self.controller.lost()
+
+    @property
+    def epoch(self) -> int:
+        assert self.membership.registration is not None
+        return self.membership.registration.broker_epoch
+
+    def state(self, name: str = "t", number: int = 0) -> PartitionState:
+        return self.registry.image.state(TopicPartition(name, number))
+
+    def create(self, name: str, *replicas: int, partitions: int = 1) -> None:
+        topic = Topic(
+            name=name,
+            topic_id=name.encode().rjust(16, b"\1"),
+            partitions=dict.fromkeys(range(partitions), replicas),
+        )
+        states = {number: new_state(replicas, self.registry.image.brokers) for number in range(partitions)}
+        complete(self.registry.create(topic, states))
+
+    def kill(self) -> None:
+        """As kill -9 does: its session ends in time."""
+        self.membership.close()
+        self.controller.close()
+        self.follower.close()
+
+
+def _error_of(outcome: Outcome[None]) -> BarnabasError | None:
+    assert outcome.error is None or isinstance(outcome.error, BarnabasError), outcome.error
+    return outcome.error
+
+
+def cluster(world: World, count: int = 3) -> list[Member]:
+    members = []
+    for number in range(1, count + 1):
+        members.append(Member(world, number))
+        world.advance()
+    return members
+
+
+def test_brokers_come_and_one_of_them_is_the_controller() -> None:
+    world = World()
+    members = cluster(world)
+    assert [member.epoch for member in members] == [1, 2, 3]
+    assert [member.noted for member in members] == [[1], [2], [3]]
+    assert all(member.lease.is_valid for member in members)
+    for member in members:
+        assert {number: each.broker_epoch for number, each in member.registry.image.brokers.items()} == {
+            1: 1,
+            2: 2,
+            3: 3,
+        }
+        assert member.registry.image.controller is not None and member.registry.image.controller.broker_id == 1
+    assert [member.controller.is_active for member in members] == [True, False, False]
+
+
+def test_a_dead_leader_is_followed_by_the_next_in_sync() -> None:
+    world = World()
+    one, two, three = cluster(world)
+    one.create("t", 1, 2, 3)
+    world.advance()
+    assert three.state() == one.state() and three.state().leader == 1
+    one.kill()
+    world.advance(SESSION_MS - 1000)
+    assert three.state().leader == 1
+    world.advance(3000)
+    for member in (two, three):
+        assert (member.state().leader, member.state().isr, member.state().leader_epoch) == (2, (2, 3), 1)
+    assert (two.controller.is_active, three.controller.is_active) in ((True, False), (False, True))
+    assert (two.controller.epoch or three.controller.epoch) == 2
+    two.kill()
+    world.advance(SESSION_MS + 2000)
+    assert (three.state().leader, three.state().isr, three.state().elr) == (3, (3,), (2,))
+    assert without_leader(three.registry.image) == 0
+    three.kill()
+
+
+def test_a_quick_restart_is_a_new_life() -> None:
+    world = World()
+    one, two, three = cluster(world)
+    three.create("t", 1, 2, 3)
+    one.kill()
+    again = Member(world, 1, last=LastLife(broker_epoch=one.epoch, in_order=True))
+    world.advance(1000)
+    assert again.epoch == 4 and again.lease.is_valid
+    assert again.membership.registration is not None and again.membership.registration.previous_epoch == 1
+    assert (three.state().leader, three.state().isr) == (2, (2, 3)), "it has left the ISR"
+    assert two.controller.is_active or three.controller.is_active or again.controller.is_active, "the dead one is none"
+    assert again.failures == []
+
+
+def test_the_number_of_a_broker_that_lives_is_taken() -> None:
+    world = World()
+    one, _ = cluster(world, 2)
+    other = Member(world, 1, port=77)
+    world.advance(1000)
+    assert isinstance(other.failures[0], ApiError)
+    assert other.failures[0].code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    same_place = Member(world, 1)
+    world.advance(10_000)
+    assert same_place.failures == [] and same_place.membership.registration is None
+    one.kill()
+    world.advance(SESSION_MS + 3000)
+    assert same_place.epoch > 2, "it was a broker that died at the same address"
+
+
+def test_a_broker_that_stood_still_is_fenced_and_joins_again() -> None:
+    world = World()
+    one, two, _ = cluster(world)
+    two.create("t", 1, 2, 3)
+    world.tree.disconnect(one.session)
+    world.advance(SESSION_MS - 500)
+    world.advance(600)
+    assert one.lease.left_ms < 0, "by its own clock, before it has heard anything"
+    world.advance(2000)
+    assert two.state().leader == 2
+    world.tree.reconnect(one.session)
+    world.advance(3000)
+    assert one.losses == 1 and one.epoch == 4 and one.lease.is_valid
+    assert one.membership.registration is not None and one.membership.registration.previous_epoch == 1
+    assert one.state() == two.state() and not one.controller.is_active
+
+
+def test_everybody_dies_and_the_last_in_sync_comes_back() -> None:
+    world = World()
+    members = cluster(world)
+    members[0].create("t", 1, 2, 3)
+    for member in members:
+        member.kill()
+        world.advance(SESSION_MS + 2000)
+    three = Member(world, 3, last=LastLife(broker_epoch=3, in_order=True))
+    world.advance(1000)
+    assert (three.state().leader, three.state().isr) == (3, (3,))
+    assert three.lease.left_ms < inf
+
+
+def test_who_stops_in_order_hands_over_at_once() -> None:
+    world = World()
+    one, two, _ = cluster(world)
+    one.create("t", 1, 2, 3, partitions=3)
+    one.membership.tell(leaving=True)
+    world.advance(500)
+    assert [two.state("t", number).leader for number in range(3)] == [2, 2, 2]
+    assert two.state().isr == (2, 3)
+
+
+def test_a_log_that_is_out_of_use_has_no_leader_there() -> None:
+    world = World()
+    one, two, three = cluster(world)
+    one.create("t", 1, 2, 3, partitions=2)
+    one.membership.tell(offline=[TopicPartition("t", 0)])
+    world.advance(500)
+    assert [(three.state("t", each).leader, three.state("t", each).isr) for each in (0, 1)] == [
+        (2, (2, 3)),
+        (1, (1, 2, 3)),
+    ]
+    assert two.registry.image.brokers[1].offline == {TopicPartition("t", 0)}
+
+
+def test_many_topics_of_a_dead_broker() -> None:
+    world = World()
+    one, two, three = cluster(world)
+    for number in range(200):
+        two.create(f"t{number}", 1, 2, 3)
+    one.kill()
+    world.advance(SESSION_MS + 2000)
+    assert all(three.state(f"t{number}").leader == 2 for number in range(200))
+    assert all(two.state(f"t{number}") == three.state(f"t{number}") for number in range(200))
+
+
+def test_a_tree_that_was_changed_by_something_else() -> None:
+    world = World()
+    one, two, _ = cluster(world)
+    one.create("t", 1, 2, 3)
+    world.advance()
+    before = one.state()
+    for garbage in (b"junk", b"{}", b'{"version":1,"topic_id":"x","states":{}}', b'{"version":9}'):
+        one.session.set(layout.states_path("t"), garbage)
+        world.advance()
+    assert two.state() == before and any("does not hold the states" in line for line in two.lines)
+    one.session.set(layout.CONTROLLER_EPOCH, b"")
+    two.kill()
+    world.advance(SESSION_MS + 3000)
+    assert sum(each.controller.is_active for each in (one,)) == 1
+    _no_failures(one.lines)
+
+
+def _no_failures(lines: list[str]) -> None:
+    assert not [line for line in lines if "failed" in line]

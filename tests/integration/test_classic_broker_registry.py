@@ -18,6 +18,7 @@ from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 
 from barnabas.app.broker.broker import Broker
+from barnabas.core.cluster.layout import decode_broker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.testing.tcp_proxy import TcpProxy
@@ -127,7 +128,10 @@ def test_registered_again_after_the_session_expired(eyes: KazooClient, where: st
             connection.send(produce("meanwhile", HELLO))
             proxy.restore()
             wait_for(lambda: all(eyes.exists(path) for path in (*paths, "/kafka/brokers/topics/meanwhile/1")))
-        assert [eyes.get(path)[0] for path in paths] == before
+        after = [eyes.get(path)[0] for path in paths]
+        assert (after[0], after[2]) == (before[0], before[2])
+        epochs = [decode_broker("1", node[1]).broker_epoch for node in (before, after)]
+        assert epochs[0] < epochs[1], "another life, for the other brokers of the cluster"
 
 
 def test_an_id_that_was_taken_meanwhile_stops_the_broker(
@@ -174,6 +178,7 @@ def kill_and_start_again(folder: Path, where: str, data: Callable[[str], bytes |
         with RawConnection(process.bootstrap) as connection:
             connection.send(produce("t", HELLO))
             wait_for(lambda: data("/brokers/topics/t/1"))
+            wait_for(lambda: fetched(connection.exchange(fetch("t"))) == (0, HELLO))
         before = data("/brokers/ids/1")
         process.kill()
     assert data("/brokers/ids/1") == before, "its session lives on"

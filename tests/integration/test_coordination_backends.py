@@ -174,18 +174,22 @@ def test_the_broker_answers_others_while_a_change_waits(backend: Backend, tmp_pa
         wait_for(lambda: _works(admin, "slow"), pause_s=0.1)
 
 
-def test_a_second_broker_is_told_what_to_do(backend: Backend, tmp_path: Path) -> None:
+def test_a_second_broker_joins(backend: Backend, tmp_path: Path) -> None:
     where = backend.new_tree()
-    with Broker(tmp_path / "1", coordination=where, config=TIMEOUT):
-        with pytest.raises(ConfigError, match=r"broker 1 has a kafka:// listener.*prefix of its own"):
-            Broker(tmp_path / "2", coordination=where, broker_id=2, config=TIMEOUT).start()
+    with Broker(tmp_path / "1", coordination=where, config=TIMEOUT) as first:
         only_classic = ["classic://127.0.0.1:0"]
         with Broker(tmp_path / "3", coordination=where, broker_id=3, listeners=only_classic, config=TIMEOUT):
             pass
-        with Broker(tmp_path / "4", coordination=backend.new_tree(), broker_id=2, config=TIMEOUT):
-            pass
-    with Broker(tmp_path / "5", coordination=where, broker_id=2, config=TIMEOUT):
-        pass
+        with Broker(tmp_path / "2", coordination=where, broker_id=2, config=TIMEOUT) as second:
+            with Admin(second) as admin:
+                wait_for(lambda: {broker.node_id for broker in admin.describe_cluster().brokers} == {1, 2})
+                admin.create_topic("t", partitions=2, replication_factor=2)
+            send(f"{first.bootstrap},{second.bootstrap}", "t", b"a")
+        wait_for(lambda: values(first.bootstrap, "t") == [b"a"])
+    with pytest.raises(ConfigError, match="belongs to broker 2"):
+        Broker(tmp_path / "2", coordination=where, broker_id=7, config=TIMEOUT).start()
+    with pytest.raises(CoordinationError, match="knows no topic"):
+        Broker(tmp_path / "2", coordination=backend.new_tree(), broker_id=2, config=TIMEOUT).start()
 
 
 def test_a_broker_that_was_killed_comes_back_with_its_topics(backend: Backend, tmp_path: Path) -> None:

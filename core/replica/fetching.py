@@ -68,8 +68,9 @@ class Copying:
             elif result.error is not ErrorCode.NONE:
                 self._refused(followed, result.error)
             elif result.diverging is not None:
-                told = result.diverging
-                self._cut(followed, where_to_cut(partition.log.epochs, partition.log.log_end_offset, told), resume)
+                log = partition.log
+                cut = where_to_cut(log.epochs, log.log_end_offset, result.diverging)
+                self._cut(followed, cut, result.log_start_offset, resume)
             else:
                 self._append(followed, result)
         except StorageError as error:
@@ -117,24 +118,27 @@ class Copying:
         """The leader has told its range: cut what it does not have, or begin where it begins."""
         log, told = followed.partition.log, result.diverging
         if told is not None and 0 <= told.end_offset < log.log_end_offset:
-            self._cut(followed, told.end_offset, resume)
+            self._cut(followed, told.end_offset, result.log_start_offset, resume)
         elif result.log_start_offset > log.log_end_offset:
             start = result.log_start_offset
             self._local.tell(
                 f"{followed.partition.topic_partition}: its leader begins at {start}; "
                 f"what is here, up to {log.log_end_offset}, is given up"
             )
-            self._cut(followed, start, resume, anew=True)
+            self._cut(followed, start, start, resume)
         else:
             self.put_off(followed)  # it has moved meanwhile
 
-    def _cut(self, followed: Followed, offset: int, resume: Callable[[], None], *, anew: bool = False) -> None:
-        """Drop what the leader does not have, and go on when the checkpoints say so, too."""
+    def _cut(self, followed: Followed, offset: int, leader_start: int, resume: Callable[[], None]) -> None:
+        """Drop what the leader does not have, and go on when the checkpoints say so, too.
+
+        Where nothing is left, all comes again from where the leader begins.
+        """
         partition, now_ms = followed.partition, self.clock.now_ms()
         log, key = partition.log, partition.topic_partition
         before = log.log_end_offset
-        if anew:
-            partition.begin_anew_at(offset, now_ms)
+        if leader_start > before or offset < log.log_start_offset:
+            partition.begin_anew_at(max(0, leader_start), now_ms)
         elif offset >= before:
             if self.put_off(followed):
                 self._local.tell(f"{key}: its leader, broker {partition.leader}, has another log, but says not where")

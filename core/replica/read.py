@@ -27,6 +27,12 @@ ReadResults = Callable[[Sequence[FetchResultPartition] | ApiError], None]
 
 _LOG_END = FetchIsolation.LOG_END
 
+_COMMON = [
+    {isolation: FetchReader(isolation, allows_zstd=True, anywhere=anywhere) for isolation in FetchIsolation}
+    for anywhere in (False, True)
+]
+"""Readers that count nothing, by `anywhere` and isolation: one of each is enough."""
+
 
 class Reads:
     """One partition's failure leaves the others of a read alone. Owner thread only."""
@@ -76,7 +82,10 @@ class Reads:
         if replica is not None:
             self._follower_reads(entries, done, max_bytes, min_bytes, max_wait_ms, reader, replica)
             return
-        reading = FetchReader(isolation, allows_zstd=allows_zstd, anywhere=anywhere, nearest=nearest)
+        if allows_zstd and nearest is None:
+            reading = _COMMON[anywhere][isolation]
+        else:
+            reading = FetchReader(isolation, allows_zstd=allows_zstd, anywhere=anywhere, nearest=nearest)
         results, size = self._read_all(entries, max_bytes, reading)
         if max_wait_ms > 0 and size < min_bytes and results:
             self._wait(entries, results, done, max_bytes, min_bytes, max_wait_ms, reader, reading)
@@ -161,10 +170,13 @@ class Reads:
                 raise self._local.unknown(entry.topic, entry.partition)
             if entry.max_bytes < 0:
                 raise ApiError(ErrorCode.INVALID_FETCH_SIZE, f"partition max bytes is {entry.max_bytes}")
-            reading.check(self._local, partition, entry)
-            elsewhere = reading.without_records(partition, entry)
-            if elsewhere is not None:
-                return elsewhere
+            if reading.is_plain and entry.last_fetched_epoch < 0 and partition.leader == partition.broker_id:
+                self._local.check_led(partition, entry.current_leader_epoch)
+            else:
+                reading.check(self._local, partition, entry)
+                elsewhere = reading.without_records(partition, entry)
+                if elsewhere is not None:
+                    return elsewhere
             size = min(entry.max_bytes, left)
             records = partition.read(entry.offset, size, whole_first_batch=first, isolation=reading.isolation)
             if reading.headers_left is not None:

@@ -25,7 +25,7 @@ Nearest = Callable[[Partition, int], int]
 class FetchReader:
     """A consumer that reads. Not frozen: it counts what it has left."""
 
-    __slots__ = ("anywhere", "headers_left", "isolation", "nearest")
+    __slots__ = ("anywhere", "headers_left", "is_plain", "isolation", "nearest")
 
     def __init__(
         self, isolation: FetchIsolation, *, allows_zstd: bool, anywhere: bool = False, nearest: Nearest | None = None
@@ -36,6 +36,8 @@ class FetchReader:
         self.anywhere = anywhere
         """True if it may read from a follower."""
         self.nearest = nearest
+        self.is_plain = nearest is None
+        """True if `check_led` alone can keep it from the records of a leader."""
 
     def again(self) -> None:
         """It reads once more, after a wait."""
@@ -89,6 +91,7 @@ class FollowerReader(FetchReader):
 
     def __init__(self, replica: ReplicaId, insync: InSync, throttle: Throttle, now_ms: float) -> None:
         super().__init__(FetchIsolation.LOG_END, allows_zstd=True)
+        self.is_plain = False
         self._replica = replica
         self._insync = insync
         self._throttle = throttle

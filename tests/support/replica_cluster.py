@@ -219,6 +219,7 @@ class ReplicaCluster:
             member.open(self.state)
         self.isr_requests: list[IsrChange] = []
         self.refuse_isr = False
+        self._unknown: list[tuple[Member, int, IsrChange]] = []
 
     def __getitem__(self, broker_id: int) -> Member:
         return self.members[broker_id]
@@ -295,7 +296,8 @@ class ReplicaCluster:
             state = self.state
             same = (state.partition_epoch, state.leader_epoch) == (change.partition_epoch, change.leader_epoch)
             if not self.reaches(0, source.broker_id):
-                return  # nobody knows what came of it
+                self._unknown.append((source, life, change))  # until it is healed nobody knows what came of it
+                return
             if same and not self.refuse_isr:
                 after = with_isr(state, change.isr, self.topic.partitions[0], self.brokers, self.rules)
                 self.set(evolve(after, partition_epoch=state.partition_epoch + 1))
@@ -393,6 +395,10 @@ class ReplicaCluster:
     def heal(self) -> None:
         self.cut.clear()
         self.announce()
+        unknown, self._unknown = self._unknown, []
+        for source, life, change in unknown:
+            if source.alive and source.life == life and self.state.partition_epoch == change.partition_epoch:
+                source.replicas.isr_unchanged(KEY)
 
 
 def _in_memory(result: FetchResultPartition) -> bytes:

@@ -24,7 +24,6 @@ from ...ports.errors import ApiError, BarnabasError, broker_failed
 from ...ports.metrics import Metrics
 from ...ports.scheduler import Outcome, Scheduler
 from ...ports.words import TopicPartition
-from ..config import BrokerConfig
 from ..config.classic import CLASSIC, FORMAT_KEY
 from .changes import Changes, as_api_error
 from .classic.topics import ClassicTopics
@@ -81,7 +80,7 @@ class BrokerState:
             unknown=self.unknown_partition,
             report=report,
             broker_epoch=ALONE_EPOCH if self.is_alone else UNKNOWN_EPOCH,
-            settings=_replication_settings(settings.static),
+            settings=_replication_settings(settings),
             lease_valid=lease_valid,
             fetch_from=fetch_from,
             change_isr=None if self.is_alone else self._change_isr,
@@ -312,7 +311,8 @@ class BrokerState:
         self.report(f"{what} failed: {type(error).__name__}: {error}")
 
 
-def _replication_settings(static: BrokerConfig) -> ReplicationSettings:
+def _replication_settings(settings: BrokerSettings) -> ReplicationSettings:
+    static = settings.static
     return ReplicationSettings(
         lag_time_max_ms=static.replica_lag_time_max_ms,
         fetch_wait_max_ms=static.replica_fetch_wait_max_ms,
@@ -320,4 +320,6 @@ def _replication_settings(static: BrokerConfig) -> ReplicationSettings:
         fetch_max_bytes=static.replica_fetch_max_bytes,
         fetch_response_max_bytes=static.replica_fetch_response_max_bytes,
         fetch_backoff_ms=static.replica_fetch_backoff_ms,
+        leader_rate=lambda: settings.throttled_rate(leader=True),
+        follower_rate=lambda: settings.throttled_rate(leader=False),
     )

@@ -39,7 +39,6 @@ CALLED_FROM_OUTSIDE = {
 
 NOT_CALLED_YET = {
     "memory_tree": "the cluster of the testing kit will share it",
-    "throttled_rate": "whoever moves partitions will hold them back",
     "write_to": "a message set on its way to a sink, as the design has it",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""

@@ -1,4 +1,4 @@
-"""A broker for tests: from nothing to the first message there and back, beside the mock cluster of librdkafka.
+"""A broker for tests, and a cluster: from nothing to the first message there and back, beside the mock of librdkafka.
 
 Each figure is the median of some processes, in which pytest and confluent-kafka are loaded and nothing of ours; byte
 code is there, as after an installation. The mock cluster is met with the same confluent-kafka clients, which are
@@ -68,6 +68,17 @@ def _barnabas(round_trip: Callable[[str, str], None]) -> tuple[float, float]:
         return ready, time.perf_counter() - started
 
 
+def _cluster() -> tuple[float, float]:
+    """Three brokers; the topic has three replicas, and the message must be on all of them."""
+    started = time.perf_counter()
+    from barnabas.testing import TestCluster
+
+    with TestCluster(brokers=3) as cluster:
+        ready = time.perf_counter() - started
+        _confluent(cluster.bootstrap, cluster.create_topic())
+        return ready, time.perf_counter() - started
+
+
 def _mock(_: object = None) -> tuple[float, float]:
     started = time.perf_counter()
     holder = confluent_kafka.Producer({"test.mock.num.brokers": 1, "log_level": 0})
@@ -82,6 +93,7 @@ WAYS: dict[str, Callable[[], tuple[float, float]]] = {
     "confluent": lambda: _barnabas(_confluent),
     "group": lambda: _barnabas(_in_a_group),
     "ours": lambda: _barnabas(_ours),
+    "cluster": _cluster,
     "mock": _mock,
 }
 
@@ -126,6 +138,11 @@ def measure() -> list[Result]:
             details={"first_in_a_process": mock["first_ready"]},
         )
     ]
+    cluster = found["cluster"]
+    for which, when in (("next", "modules loaded before"), ("first", "modules loaded meanwhile")):
+        told = {"first_message_back": cluster[f"{which}_back"]}
+        name = f"test cluster of 3 brokers ready, {when}"
+        results.append(Result(name, cluster[f"{which}_ready"], "ms", 500, at_least=False, details=told))
     names = {"confluent": "confluent-kafka", "group": "confluent-kafka in a group", "ours": "our clients"}
     for way, name in names.items():
         for which, when in (("next", "modules loaded before"), ("first", "meanwhile")):

@@ -1,4 +1,4 @@
-"""A Kafka broker for tests: in the process, in memory, with faults on demand.
+"""A Kafka broker, or a cluster of them, for tests: in the process, in memory, with faults on demand.
 
 The names below are loaded on first use; the fixtures of pytest are in `pytest_plugin`.
 """
@@ -9,20 +9,38 @@ if TYPE_CHECKING:
     from ..core.message.message import Message
     from .broker import TEST_DEFAULTS, TestBroker
     from .clock import JumpingClock
+    from .cluster import CLUSTER_DEFAULTS, COORDINATION, TestCluster
+    from .cluster_broker import ClusterBroker
     from .faults import Fault, Faults
     from .produced import assert_produced
 
 _HOMES = {
+    "CLUSTER_DEFAULTS": ".cluster",
+    "COORDINATION": ".cluster",
+    "ClusterBroker": ".cluster_broker",
     "Fault": ".faults",
     "Faults": ".faults",
     "JumpingClock": ".clock",
     "Message": "..core.message.message",
     "TEST_DEFAULTS": ".broker",
     "TestBroker": ".broker",
+    "TestCluster": ".cluster",
     "assert_produced": ".produced",
 }
 
-__all__ = ["TEST_DEFAULTS", "Fault", "Faults", "JumpingClock", "Message", "TestBroker", "assert_produced"]
+__all__ = [
+    "CLUSTER_DEFAULTS",
+    "COORDINATION",
+    "TEST_DEFAULTS",
+    "ClusterBroker",
+    "Fault",
+    "Faults",
+    "JumpingClock",
+    "Message",
+    "TestBroker",
+    "TestCluster",
+    "assert_produced",
+]
 
 
 def __getattr__(name: str) -> object:

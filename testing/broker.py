@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from itertools import count
 from os import PathLike
@@ -18,7 +17,6 @@ from ..app.config import BrokerConfig
 from ..core.message.message import Message
 from ..ports.broker_api import (
     BrokerApi,
-    Caller,
     CreateTopics,
     DeleteTopics,
     DescribeGroups,
@@ -29,11 +27,12 @@ from ..ports.broker_api import (
 )
 from ..ports.broker_api.envelope import ResultT
 from ..ports.error_codes import ErrorCode
-from ..ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
+from ..ports.errors import ApiError, ClosedError, ConfigError
+from .asking import Asked, ask
 from .clock import JumpingClock, JumpingScheduler
 from .faults import Faults
 from .faulty_api import FaultyApi, faulty_servers
-from .own_clients import PATIENCE_S, KeptProducer, admin_of, consumer_of, producer_of, text_of
+from .own_clients import KeptProducer, admin_of, consumer_of, producer_of, text_of
 from .ports import reserved
 from .produced import assert_produced, read_all
 from .running import started, stopped
@@ -313,13 +312,13 @@ class TestBroker:
         if not self._is_running:
             self.clock.advance(step_ms)
             return
-        scheduler, arrived = self._running_scheduler(), _Answer[None]()
+        scheduler, arrived = self._running_scheduler(), Asked[None]()
         scheduler.call_soon(lambda: scheduler.jump(step_ms, lambda: arrived.set(None)))
         arrived.get()
 
     def disconnect_clients(self) -> None:
         """Close every open connection now; clients may connect again."""
-        done = _Answer[None]()
+        done = Asked[None]()
 
         def close() -> None:
             for server in self._servers:
@@ -354,10 +353,7 @@ class TestBroker:
 
     def ask(self, request: Request[ResultT]) -> ResultT:
         """Have the broker answer a request of `ports.broker_api`, past the faults. Raises `BarnabasError`."""
-        broker, answer = self._started(), _Answer[ResultT]()
-        caller = Caller(client_id="barnabas-testing", host="127.0.0.1", listener=self.listeners[0])
-        broker.scheduler.call_soon(lambda: broker.api.submit(request, caller, answer.set))
-        return answer.get()
+        return ask(self._started(), request)
 
     # --- within
 
@@ -376,17 +372,3 @@ class TestBroker:
         if scheduler is not None:
             with suppress(ClosedError):
                 scheduler.call_soon(callback)
-
-
-class _Answer(Future[ResultT | BarnabasError]):
-    """What the broker's thread comes to, for the caller's."""
-
-    def set(self, result: ResultT | BarnabasError) -> None:
-        self.set_result(result)
-
-    def get(self) -> ResultT:
-        """Raises the `BarnabasError` for which there is no result."""
-        result = self.result(PATIENCE_S)
-        if isinstance(result, BarnabasError):
-            raise result
-        return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from ..core.message.message import Message
@@ -42,7 +41,6 @@ class KeptProducer:
     """One producer for all that a test produces through its broker or cluster."""
 
     def __init__(self) -> None:
-        self._closing = ExitStack()
         self._producer: Producer | None = None
 
     def produce(
@@ -52,14 +50,15 @@ class KeptProducer:
         if self._producer is None:
             from ..app.clients.producer import Producer
 
-            self._producer = self._closing.enter_context(Producer(source, linger_ms=0, **settings))
+            self._producer = Producer(source, linger_ms=0, **settings)
         handles = [self._producer.send(topic, _message(each), partition=partition) for each in messages]
         return [handle.result(PATIENCE_S) for handle in handles]
 
     def close(self) -> None:
-        """The next call makes a new one. Twice is harmless."""
-        self._producer = None
-        self._closing.close()
+        """Give up what is still on its way: nobody waits for it. The next call makes a new one. Twice is harmless."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close(timeout=0)
 
 
 def text_of(value: object) -> str:

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from ..app.clients.consumer import Consumer
     from ..app.clients.producer import Producer
     from .broker import TestBroker
+    from .cluster import TestCluster
 
+_CLUSTER_MARKER = "barnabas_cluster(brokers=3, **settings): how the cluster of the fixture `barnabas_cluster` is made."
 _MARKER = "barnabas_topic(partitions=1, **configs): how the topic of the fixture `barnabas_topic` is made."
-_INI_HELP = "Settings of the test broker, one KEY=VALUE per line (Kafka's dotted keys)."
+_INI_HELP = "Settings of the test broker and of test clusters, one KEY=VALUE per line (Kafka's dotted keys)."
 _NAME_MAX = 180
 _brokers = pytest.StashKey["TestBroker"]()
 _numbers = pytest.StashKey[int]()
@@ -33,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting of the test broker; may be given several times",
+        help="a setting of the test broker and of test clusters; may be given several times",
     )
     parser.addini("barnabas_config", _INI_HELP, type="linelist", default=[])
 
@@ -41,6 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Let the marker be known."""
     config.addinivalue_line("markers", _MARKER)
+    config.addinivalue_line("markers", _CLUSTER_MARKER)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -55,7 +58,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def barnabas_config(request: pytest.FixtureRequest) -> Mapping[str, object]:
-    """Settings of `barnabas_broker`: those of the ini file, then of --barnabas-set. Override it to give others."""
+    """Settings of `barnabas_broker` and of `barnabas_cluster`: those of the ini file, then of --barnabas-set. Override
+    it to give others."""
     lines = [*request.config.getini("barnabas_config"), *request.config.getoption("--barnabas-set")]
     settings: dict[str, object] = {}
     for line in lines:
@@ -80,6 +84,17 @@ def barnabas_broker(request: pytest.FixtureRequest, barnabas_config: Mapping[str
             yield broker
         finally:
             del request.config.stash[_brokers]
+
+
+@pytest.fixture
+def barnabas_cluster(request: pytest.FixtureRequest, barnabas_config: Mapping[str, object]) -> Iterator[TestCluster]:
+    """A `TestCluster` for this test alone, made as `@pytest.mark.barnabas_cluster(brokers=5, min_insync_replicas=2)`
+    says."""
+    from .cluster import TestCluster
+
+    marker = request.node.get_closest_marker("barnabas_cluster")
+    with TestCluster(config=barnabas_config, **(marker.kwargs if marker is not None else {})) as cluster:
+        yield cluster
 
 
 @pytest.fixture

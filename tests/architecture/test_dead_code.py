@@ -24,7 +24,6 @@ CALLED_FROM_OUTSIDE = {
     "Hypothesis": {"holds_what_the_model_holds", "same_tree"},
     "tests, to look on and to cause faults": {
         *(
-            "expire_overdue",
             "heal_all",
             "is_open",
             "is_ready",
@@ -38,7 +37,6 @@ CALLED_FROM_OUTSIDE = {
 }
 
 NOT_CALLED_YET = {
-    "memory_tree": "the cluster of the testing kit will share it",
     "write_to": "a message set on its way to a sink, as the design has it",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""

@@ -1,0 +1,33 @@
+"""Asking a broker of this process, past the network and the faults."""
+
+from concurrent.futures import Future
+
+from ..app.broker.broker import Broker
+from ..ports.broker_api import Caller, Request
+from ..ports.broker_api.envelope import ResultT
+from ..ports.errors import BarnabasError
+from .own_clients import PATIENCE_S
+
+CLIENT_ID = "barnabas-testing"
+
+
+def ask(broker: Broker, request: Request[ResultT]) -> ResultT:
+    """What the broker answers. Raises `BarnabasError`."""
+    answer = Asked[ResultT]()
+    caller = Caller(client_id=CLIENT_ID, host="127.0.0.1", listener=broker.listeners[0])
+    broker.scheduler.call_soon(lambda: broker.api.submit(request, caller, answer.set))
+    return answer.get()
+
+
+class Asked(Future[ResultT | BarnabasError]):
+    """What the broker's thread comes to, for the caller's."""
+
+    def set(self, result: ResultT | BarnabasError) -> None:
+        self.set_result(result)
+
+    def get(self) -> ResultT:
+        """Raises the `BarnabasError` for which there is no result."""
+        result = self.result(PATIENCE_S)
+        if isinstance(result, BarnabasError):
+            raise result
+        return result

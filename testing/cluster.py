@@ -1,0 +1,422 @@
+"""`TestCluster`: several brokers for one test, and what can happen to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import count
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from ..app.logs import log_report
+from ..core.cluster.election import ElectionRules, moved_to
+from ..core.cluster.layout import encode_states
+from ..core.message.message import Message
+from ..ports.coordination import BadVersion
+from ..ports.errors import ClosedError, ConfigError
+from .broker import TEST_DEFAULTS
+from .cluster_broker import ClusterBroker
+from .cluster_network import ClusterNetwork
+from .cluster_tree import ClusterTree
+from .own_clients import KeptProducer, admin_of, consumer_of, producer_of, text_of
+from .produced import assert_produced, read_all
+from .running import started, stopped
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ..app.clients.admin import Admin
+    from ..app.clients.consumer import Consumer
+    from ..app.clients.producer import Producer
+    from ..core.client.producer.batch import Delivery
+    from ..core.cluster.store import StoredTopic
+
+T = TypeVar("T")
+
+CLUSTER_DEFAULTS: Mapping[str, object] = {
+    **TEST_DEFAULTS,
+    "auto.leader.rebalance.enable": False,
+    "replica.fetch.backoff.ms": 20,
+    "replica.lag.time.max.ms": 500,
+    "replica.socket.timeout.ms": 1000,
+    "zookeeper.session.timeout.ms": 300,
+}
+"""What differs from brokers in production: besides `TEST_DEFAULTS`, who dies is missed soon, and leaders stay where a
+test has moved them. Topics have as many replicas as there are brokers, three at most."""
+
+COORDINATION: Literal["coordination"] = "coordination"
+"""What a broker can be cut off from, besides other brokers."""
+
+_PATIENCE_S = 20.0
+_POLL_S = 0.005
+_REPLICAS_MAX = 3
+_CLIENTS: Mapping[str, Any] = {"request_timeout_ms": 2000}
+"""Of our own clients: who stands still is left soon."""
+_SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
+_numbers = count(1)
+
+
+class TestCluster:
+    """Several brokers in this process, in memory, on free ports of 127.0.0.1. Every Kafka client can use them.
+
+        with TestCluster(brokers=3) as cluster:
+            producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+            cluster.kill(cluster.leader("orders", 0))
+            ...
+            cluster.assert_produced("orders", [{"id": 1}])
+
+    brokers:    how many; their ids are 1, 2, 3...
+    config:     Kafka's dotted keys over `CLUSTER_DEFAULTS`; `settings` are the same in snake case and win.
+    per_broker: further settings of single brokers, by id: `{1: {"broker.rack": "a"}}`.
+    plugins:    as of `Broker`.
+
+    What a broker has stored outlives its stops and deaths, until `close` or the end of the context. All methods may be
+    called from any thread, one at a time. Raises `ConfigError`.
+    """
+
+    __test__ = False  # for pytest: this is no class of tests
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        config: Mapping[str, object] | None = None,
+        *,
+        per_broker: Mapping[int, Mapping[str, object]] | None = None,
+        plugins: Sequence[object] = (),
+        **settings: object,
+    ) -> None:
+        if brokers < 1:
+            raise ConfigError(f"brokers={brokers}: a cluster has 1 or more")
+        strangers = sorted(set(per_broker or {}) - set(range(1, brokers + 1)))
+        if strangers:
+            raise ConfigError(f"per_broker names broker {strangers[0]}; the ids are 1 to {brokers}")
+        replicas = min(brokers, _REPLICAS_MAX)
+        given: dict[str, object] = {
+            **CLUSTER_DEFAULTS,
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            **(config or {}),
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+        self._ports = ExitStack()
+        """The addresses of the brokers, and what else is open while the cluster runs."""
+        self._network = ClusterNetwork()
+        self._tree = ClusterTree(float(str(given[_SESSION_TIMEOUT])), log_report)
+        self._producer = KeptProducer()
+        self._is_running = False
+        self._brokers = {
+            number: ClusterBroker(
+                number,
+                {**given, "broker.id": number, **(per_broker or {}).get(number, {})},
+                plugins=plugins,
+                tree=self._tree,
+                network=self._network,
+            )
+            for number in range(1, brokers + 1)
+        }
+
+    # --- life
+
+    def start(self, broker_id: int | None = None) -> TestCluster:
+        """Start all brokers that do not run, or one of them; returns when all that run know each other."""
+        if not self._is_running:
+            self._begin()
+        asked = list(self._brokers.values()) if broker_id is None else [self.broker(broker_id)]
+        with ThreadPoolExecutor(len(asked), "barnabas-test-cluster") as threads:
+            for starting in [threads.submit(each.start) for each in asked]:
+                starting.result()
+        self.wait_until(self._know_each_other, "the brokers do not know each other")
+        return self
+
+    def _begin(self) -> None:
+        self._is_running = True
+        self._tree.start()
+        self._ports.callback(self._tree.close)
+        for broker in self._brokers.values():
+            broker.reserve(self._ports)
+        started(self)
+
+    def close(self) -> None:
+        """End all brokers at once, and give their addresses up. Twice is harmless."""
+        if self._is_running:
+            self._is_running = False
+            stopped(self)
+        self._producer.close()
+        for broker in self._brokers.values():
+            broker.faults.clear()
+            broker.kill()
+        self._ports.close()
+
+    def __enter__(self) -> TestCluster:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<TestCluster {', '.join(map(repr, self._brokers.values()))}>"
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port,host:port,...` for a client's `bootstrap.servers`: all brokers, running or not. Empty before the
+        first start."""
+        return ",".join(broker.bootstrap for broker in self._brokers.values() if broker.bootstrap)
+
+    @property
+    def source(self) -> str:
+        """What its messages are read from."""
+        return self.bootstrap
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """1, 2, 3...: all brokers, whether they run or not."""
+        return list(self._brokers)
+
+    @property
+    def running(self) -> list[int]:
+        """The brokers that were started, and neither stopped nor killed since; the paused ones are among them."""
+        return [number for number, broker in self._brokers.items() if broker.running]
+
+    def broker(self, broker_id: int) -> ClusterBroker:
+        """One of the brokers. Raises `ConfigError` for an id that there is not."""
+        if broker_id not in self._brokers:
+            raise ConfigError(f"there is no broker {broker_id}; the ids are 1 to {len(self._brokers)}")
+        return self._brokers[broker_id]
+
+    # --- what happens to brokers
+
+    def stop(self, broker_id: int) -> None:
+        """Stop a broker in order: others lead its partitions first. Its data and address stay. Twice is harmless."""
+        self.broker(broker_id).stop()
+
+    def kill(self, broker_id: int, *, power_cut: bool = False) -> None:
+        """Let a broker die as by kill -9. What it has written stays, and the others learn of it by the end of its
+        session. With `power_cut`, what it had not flushed is lost. Twice is harmless."""
+        self.broker(broker_id).kill(power_cut=power_cut)
+
+    def restart(self, broker_id: int) -> None:
+        """Start a broker again; one that runs is stopped in order first."""
+        self.stop(broker_id)
+        self.start(broker_id)
+
+    def pause(self, broker_id: int) -> None:
+        """Let a broker stand still, as by SIGSTOP: connections stay open, nothing is answered, its session runs out."""
+        self.broker(broker_id).pause()
+
+    def resume(self, broker_id: int) -> None:
+        """Let a paused broker go on where it stood."""
+        self.broker(broker_id).resume()
+
+    def expire_session(self, broker_id: int) -> None:
+        """Let the coordination end the session of a broker, as if it had not heard of it for too long."""
+        self.broker(broker_id).expire_session()
+
+    def partition(self, broker_id: int, other: int | Literal["coordination"]) -> None:
+        """Cut the network between two brokers, or between one and the coordination; clients reach both.
+
+        What is open between them is closed, and nothing new passes until `heal`.
+        """
+        one = self.broker(broker_id)
+        if other == COORDINATION:
+            one.cut_off()
+            return
+        two = self.broker(other)
+        if one is two:
+            raise ConfigError(f"broker {broker_id} cannot be cut off from itself")
+        self._network.cut(broker_id, other)
+        one.close_to(other)
+        two.close_to(broker_id)
+
+    def heal(self) -> None:
+        """End all partitions of the network."""
+        for pair in self._network.cuts:
+            self._network.mend(*pair)
+        for broker in self._brokers.values():
+            broker.mend()
+
+    # --- partitions of topics
+
+    @property
+    def controller(self) -> int | None:
+        """The broker that elects leaders; None: nobody at the moment."""
+        return self._tree.controller()
+
+    def leader(self, topic: str, partition: int = 0) -> int | None:
+        """Who leads a partition; None: nobody. Raises `ConfigError` for one that there is not."""
+        leader = self._stored(topic, partition).states[partition].leader
+        return leader if leader >= 0 else None
+
+    def replicas(self, topic: str, partition: int = 0) -> list[int]:
+        """Who has a partition, the preferred leader first."""
+        stored = self._stored(topic, partition)
+        return list(stored.topic.partitions[partition]) if stored.topic is not None else []
+
+    def in_sync(self, topic: str, partition: int = 0) -> list[int]:
+        """The replicas of a partition that are in sync (its ISR)."""
+        return sorted(self._stored(topic, partition).states[partition].isr)
+
+    def move_leader(self, topic: str, partition: int, to: int) -> None:
+        """Let another replica lead; returns when all brokers know. Raises `ConfigError` for one that is not in sync."""
+        self.broker(to)
+        while not self._moved(topic, partition, to):
+            pass  # somebody else has changed a state of the topic meanwhile
+        self.wait_until(lambda: self._is_known(topic), f"not all brokers know the leader of {topic}-{partition}")
+
+    def wait_for_leader(
+        self, topic: str, partition: int = 0, *, other_than: int | None = None, timeout: float = _PATIENCE_S
+    ) -> int:
+        """Wait until a running broker leads a partition (another one than `other_than`), and all brokers that can
+        know do; returns its id. Raises `TimeoutError`."""
+
+        def found() -> int | None:
+            leader = self.leader(topic, partition)
+            if leader is None or leader == other_than or leader not in self._awake() or not self._is_known(topic):
+                return None
+            return leader
+
+        return self.wait_until(found, f"no leader for {topic}-{partition}", timeout=timeout)
+
+    def wait_in_sync(self, topic: str | None = None, *, timeout: float = _PATIENCE_S) -> None:
+        """Wait until every replica of a topic (None: of all topics) is in sync, and all brokers know."""
+
+        def in_sync() -> bool:
+            return all(self._is_in_sync(each) and self._is_known(each) for each in self._topics(topic))
+
+        self.wait_until(in_sync, f"not all replicas of {topic or 'all topics'} are in sync", timeout=timeout)
+
+    def wait_until(self, condition: Callable[[], T | None], else_text: str, *, timeout: float = _PATIENCE_S) -> T:
+        """Wait until a condition is true; returns what it came to. Raises `TimeoutError` after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while not (found := condition()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{else_text} after {timeout:g} s: {self}")
+            time.sleep(_POLL_S)
+        return found
+
+    # --- topics and messages
+
+    def create_topic(
+        self,
+        name: str | None = None,
+        *,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        configs: Mapping[str, object] | None = None,
+    ) -> str:
+        """Make a topic, and wait until all brokers know it; returns its name (None: a new one). Raises `ApiError`."""
+        chosen = name or f"topic-{next(_numbers)}"
+        texts = {key: text_of(value) for key, value in (configs or {}).items()}
+        with self.admin() as admin:
+            admin.create_topic(chosen, partitions=partitions, replication_factor=replication_factor, configs=texts)
+        self.wait_until(lambda: self._is_known(chosen), f"not all brokers know {chosen}")
+        return chosen
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its messages. Raises `ApiError`."""
+        with self.admin() as admin:
+            admin.delete_topics([name])
+
+    def produce(self, topic: str, messages: Iterable[Any], *, partition: int | None = None) -> list[Delivery]:
+        """Produce messages with acks=all and wait for their delivery; they are given as to `TestBroker.produce`."""
+        self._check_running()
+        return self._producer.produce(self.bootstrap, topic, messages, partition, retry_backoff_ms=10, **_CLIENTS)
+
+    def produced(self, topic: str, *, partition: int | None = None) -> list[Message]:
+        """The messages that a topic holds, by partition and offset; none if there is no such topic."""
+        self._check_running()
+        return read_all(self.bootstrap, topic, partition)
+
+    def assert_produced(self, topic: str, values: Sequence[Any] | None = None, **expected: Any) -> list[Message]:
+        """Wait until a topic holds what is expected; see `barnabas.testing.assert_produced`."""
+        __tracebackhide__ = True
+        self._check_running()
+        return assert_produced(topic, values, broker=self, **expected)
+
+    def producer(self, **settings: Any) -> Producer:
+        """A `Producer` of this cluster; the caller closes it."""
+        return producer_of(self.bootstrap, **{**_CLIENTS, **settings})
+
+    def consumer(self, **settings: Any) -> Consumer:
+        """A `Consumer` of this cluster that begins with the earliest messages; the caller closes it."""
+        return consumer_of(self.bootstrap, **{**_CLIENTS, **settings})
+
+    def admin(self, **settings: Any) -> Admin:
+        """An `Admin` of this cluster; the caller closes it."""
+        return admin_of(self.bootstrap, **{**_CLIENTS, **settings})
+
+    # --- within
+
+    def _check_running(self) -> None:
+        if not self._is_running:
+            raise ClosedError("the test cluster does not run: call start()")
+
+    def _awake(self) -> list[int]:
+        """The brokers that can know what happens."""
+        return [number for number, broker in self._brokers.items() if broker.running and not broker.paused]
+
+    def _know_each_other(self) -> bool:
+        running = set(self._awake())
+        registered = {each.broker_id: each.broker_epoch for each in self._tree.brokers()}
+        if self.controller not in running or not running <= registered.keys():
+            return False
+        images = [self._brokers[number].image for number in running]
+        return all(
+            registered.keys() == image.brokers.keys()
+            and all(image.brokers[each].broker_epoch == epoch for each, epoch in registered.items())
+            for image in images
+        )
+
+    def _topics(self, topic: str | None) -> list[str]:
+        if topic is not None:
+            return [topic]
+        return sorted({name for number in self._awake() for name in self._brokers[number].image.topics})
+
+    def _stored(self, topic: str, partition: int) -> StoredTopic:
+        found = self._tree.topic(topic)
+        if found is None or partition not in found.states:
+            raise ConfigError(f"there is no partition {topic}-{partition} in the cluster")
+        return found
+
+    def _is_in_sync(self, topic: str) -> bool:
+        found = self._tree.topic(topic)
+        if found is None or found.topic is None:
+            return False
+        epochs = {each.broker_id: each.broker_epoch for each in self._tree.brokers()}
+        return found.states.keys() == found.topic.partitions.keys() and all(
+            state.leader >= 0
+            and set(state.isr) == set(found.topic.partitions[number])
+            and all(epochs.get(member) == state.broker_epochs.get(member) for member in state.isr)
+            for number, state in found.states.items()
+        )
+
+    def _is_known(self, topic: str) -> bool:
+        """True if every broker has made of the topic what the tree says."""
+        found = self._tree.topic(topic)
+        if found is None or found.topic is None or found.states.keys() != found.topic.partitions.keys():
+            return False
+        return all(self._brokers[number].serves(found.topic, found.states) for number in self._awake())
+
+    def _moved(self, topic: str, partition: int, to: int) -> bool:
+        """False if it is to be tried again."""
+        stored = self._stored(topic, partition)
+        if stored.topic is None or stored.states[partition].leader == to:
+            return True
+        state, replicas = stored.states[partition], stored.topic.partitions[partition]
+        config = self._brokers[to].config
+        min_isr = int(stored.topic.configs.get("min.insync.replicas", config.min_insync_replicas))
+        brokers = {each.broker_id: each for each in self._tree.brokers()}
+        moved = moved_to(state, to, replicas, brokers, ElectionRules(min_isr=min_isr))
+        if moved is None:
+            raise ConfigError(f"broker {to} cannot lead {topic}-{partition}: in sync are {sorted(state.isr)}")
+        try:
+            self._tree.set_states(stored, encode_states(stored.topic.topic_id, {**stored.states, partition: moved}))
+        except BadVersion:
+            return False
+        return True

@@ -1,0 +1,121 @@
+"""The coordination of a test cluster: one tree, whose sessions end when their broker is not heard of."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from ..app.compose.memory import memory_tree
+from ..core.cluster import layout
+from ..core.cluster.brokers import live_brokers, stored_controller
+from ..core.cluster.store import StoredTopic, read_topics
+from ..core.cluster.topics import BrokerRegistration
+from ..ports.coordination import Coordination
+from ..ports.errors import ClosedError
+
+_TICK_S = 0.01
+_TICK_MAX_MS = 50.0
+
+
+class SteadyClock:
+    """Fulfils `Clock`: time that passes while this process runs.
+
+    When the machine stands still for a second, so do the sessions: no broker had a chance to be heard of meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._passed_ms = 0.0
+        self._seen = time.monotonic()
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds that have passed."""
+        return self._passed_ms
+
+    def tick(self) -> None:
+        """Let time pass; one thread only."""
+        seen = time.monotonic()
+        self._passed_ms += min((seen - self._seen) * 1000, _TICK_MAX_MS)
+        self._seen = seen
+
+
+class ClusterTree:
+    """The tree, the thread that ends sessions, and what the test itself reads there. Thread-safe."""
+
+    def __init__(self, session_timeout_ms: float, report: Callable[[str], None]) -> None:
+        self._clock = SteadyClock()
+        self._session_timeout_ms = session_timeout_ms
+        self._report = report
+        self.nodes = memory_tree(self._clock, report)
+        """The tree itself, with the faults that its sessions can have."""
+        self._own: Coordination = self.nodes.session()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def session(self, deliver: Callable[[Callable[[], None]], None]) -> TreeSession:
+        """The session of one life of a broker; `deliver` runs its callbacks."""
+        return TreeSession(self, deliver, self._session_timeout_ms)
+
+    def start(self) -> None:
+        """Let time pass. Twice is harmless."""
+        if self._thread is None:
+            self._over.clear()
+            self._thread = threading.Thread(target=self._run, name="barnabas-test-coordination", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Let time stand still. Twice is harmless."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._over.set()
+            thread.join()
+
+    def topic(self, name: str) -> StoredTopic | None:
+        """What the tree says of a topic; None: there is none."""
+        found = read_topics(self._own, [name], self._report).get(name)
+        return None if found is None or found.topic is None or found.deleting else found
+
+    def brokers(self) -> list[BrokerRegistration]:
+        """Who is registered."""
+        return live_brokers(self._own, self._report)
+
+    def controller(self) -> int | None:
+        """The broker that elects leaders; None: nobody at the moment."""
+        found = stored_controller(self._own, self._report)
+        return None if found is None else found.broker_id
+
+    def set_states(self, stored: StoredTopic, data: bytes) -> None:
+        """Write the states of a topic, if nobody else has meanwhile. Raises `BadVersion`."""
+        assert stored.topic is not None
+        self._own.set(layout.states_path(stored.topic.name), data, version=stored.states_version)
+
+    def _run(self) -> None:
+        while not self._over.wait(_TICK_S):
+            self._clock.tick()
+            self.nodes.expire_overdue()
+
+
+class TreeSession:
+    """One session, and the faults that it can have."""
+
+    def __init__(self, tree: ClusterTree, deliver: Callable[[Callable[[], None]], None], timeout_ms: float) -> None:
+        self._nodes = tree.nodes
+        self.coordination = tree.nodes.session(deliver=deliver, session_timeout_ms=timeout_ms)
+
+    def expire(self) -> None:
+        """The service ends the session, and says so."""
+        self._nodes.expire(self.coordination)
+
+    def cut(self) -> None:
+        """The service cannot be reached any more; after its timeout the session ends."""
+        with suppress(ClosedError):  # it has ended in order
+            self._nodes.disconnect(self.coordination)
+
+    def mend(self) -> None:
+        """Undo `cut`."""
+        self._nodes.reconnect(self.coordination)

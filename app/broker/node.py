@@ -136,6 +136,7 @@ class BrokerServer:
         lease = None
         if outside.shared and shows_current(config.listener_list):
             lease = Lease(outside.scheduler, outside.clock, coordination, self._report)
+            complete(registry.reread_brokers())
         deleted = deleted_of(coordination, config.broker_id) if lease is not None else {}
         logs = self._open_logs(log_dirs, registry, settings, deleted)
         self._logs = logs

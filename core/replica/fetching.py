@@ -7,6 +7,7 @@ from ...ports.broker_api import Fetch, FetchPartition, FetchResult, FetchResultP
 from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from ...ports.report import info
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.storage import StorageError, size_of
 from ...ports.words import TopicPartition
@@ -249,7 +250,7 @@ class LeaderFetcher:
     def _complain(self, why: str) -> None:
         if not self._complained:
             self._complained = True
-            self._copying.tell(f"broker {self._leader} cannot be followed: {why}")
+            self._copying.tell(info(f"broker {self._leader} cannot be followed for now: {why}", leader=self._leader))
 
     def _take(self, followed: Followed, question: FetchPartition, result: FetchResultPartition) -> None:
         key = followed.partition.topic_partition

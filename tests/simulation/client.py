@@ -5,6 +5,7 @@ from barnabas.core.client.cluster_view import ClusterView, ViewSettings
 from barnabas.core.client.driver import Driver
 from barnabas.core.client.effects import Part
 from barnabas.core.client.links import LinkOutside, Links, Opened
+from barnabas.core.client.overdue import Overdue
 from barnabas.ports.broker_api import Caller
 from barnabas.ports.transport import Address
 from barnabas.simulation import World
@@ -21,7 +22,12 @@ class Client:
         self.name = name
         self.entropy = world.entropy.child(name)
         self.active = True
-        self.view = ClusterView([broker.address for broker in world.brokers.values()], self.entropy, ViewSettings())
+        self.view = ClusterView(
+            [broker.address for broker in world.brokers.values()],
+            self.entropy,
+            ViewSettings(),
+            moved=lambda: world.scheduler.call_soon(self._links.tidy),
+        )
         self.view.want([TOPIC])
         self._transport = world.network.transport(name)
         outside = LinkOutside(
@@ -31,9 +37,11 @@ class Client:
             connect=self._connect,
             caller=Caller(client_id=name),
         )
-        self._links = Links(outside, self.view.address)
-        self._driver = Driver(world.scheduler, world.clock, self._links.submit)
+        self._links = Links(outside, self.view.address, self.view.heard)
+        overdue = Overdue(self._links.submit, world.clock, lambda node: self.view.heard(node, answers=False))
+        self._driver = Driver(world.scheduler, world.clock, overdue.submit)
         self._driver.add(self.view)
+        self._driver.add(overdue)
 
     def drive(self, *parts: Part) -> None:
         for part in parts:

@@ -13,7 +13,7 @@ from .link import Link, NoAnswer
 from .tree_requests import KeySpace, touched_nodes
 
 RECONNECT_PAUSE_S = 0.2
-REQUEST_TIMEOUT_MIN_S = 1.0
+REQUEST_TIMEOUT_MIN_S = 0.5
 NEW_SERVER_PATIENCE_S = 1.0
 """For the first answer of the next server, while the session runs out."""
 T = TypeVar("T")

@@ -34,7 +34,7 @@ from .watches import Watches
 from .watching_client import WatchingClient
 
 DEFAULT_PORT = 2181
-KEEP_TIMEOUT_MIN_S = 1.0
+KEEP_TIMEOUT_MIN_S = 0.5
 REQUESTS_AT_ONCE = 1000
 """On their way before the first answer is waited for; about as many as a server takes in at once."""
 CREATE_ATTEMPTS = 20

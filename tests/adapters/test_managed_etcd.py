@@ -69,6 +69,11 @@ def test_what_it_holds_is_there_at_the_next_start(member: ManagedEtcd, reports: 
     assert reports.told == []
 
 
+def test_a_session_with_one_that_is_alone_may_be_as_short_as_a_second(member: ManagedEtcd) -> None:
+    with closing(EtcdCoordination(member.url(), session_timeout_ms=1000, report=pytest.fail)) as session:
+        assert session.keep() == 1000
+
+
 @pytest.mark.parametrize("guard", [False, True], ids=["server", "shell before it"])
 def test_one_that_dies_is_started_again_and_sessions_go_on(
     member: ManagedEtcd, reports: Recorder[str], guard: bool

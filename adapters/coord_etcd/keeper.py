@@ -14,8 +14,8 @@ from .tree_requests import KeySpace, touched_nodes
 
 RECONNECT_PAUSE_S = 0.2
 REQUEST_TIMEOUT_MIN_S = 0.5
-NEW_SERVER_PATIENCE_S = 1.0
-"""For the first answer of the next server, while the session runs out."""
+SHORT_PATIENCE_S = 1.0
+"""For the first answer of the next server, while the session runs out; and for the last, when all stop together."""
 T = TypeVar("T")
 
 
@@ -109,7 +109,7 @@ class SessionKeeper:
             self._closing.wait(RECONNECT_PAUSE_S)
 
     def _serve(self, link: Link) -> None:
-        self._take_lease(link, min(NEW_SERVER_PATIENCE_S, self._ttl_s / 3))
+        self._take_lease(link, min(SHORT_PATIENCE_S, self._ttl_s / 3))
         stream = link.watch(*self._keys.below(""), changed=self._on_events, lost=self._wake.set)
         try:
             stream.wait_ready(self._ttl_s / 3)
@@ -126,7 +126,7 @@ class SessionKeeper:
                 self._take_lease(link, self._ttl_s / 3)
                 if self._end_untold:
                     self._tell()
-            link.revoke(self.lease, self._ttl_s / 3)
+            link.revoke(self.lease, min(SHORT_PATIENCE_S, self._ttl_s / 3))
         finally:
             stream.close()
 

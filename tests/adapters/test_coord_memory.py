@@ -1,14 +1,17 @@
 import math
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from queue import SimpleQueue
+from threading import Event, Thread
 
 import pytest
 from hypothesis import settings
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import ManualClock
-from barnabas.ports.coordination import Coordination, CreateNode, NoNode, SessionExpired, SessionState
+from barnabas.ports.coordination import Coordination, CreateNode, NoNode, SessionExpired, SessionState, SetNode
 from barnabas.testing.contracts.coordination import CoordinationContract, Harness, Opened, machine_for
-from barnabas.testing.contracts.coordination_harness import exists
+from barnabas.testing.contracts.coordination_harness import WAIT_S, Follower, exists
 
 
 def _ignore(text: str) -> None:
@@ -214,3 +217,61 @@ def test_a_timeout_that_makes_no_sense() -> None:
     for wrong in (0, -1, math.nan):
         with pytest.raises(ValueError, match="lasts longer"):
             MemoryTree(clock=ManualClock()).session(session_timeout_ms=wrong)
+
+
+class _Turns:
+    """A thread that runs callbacks in their order, as the reactor of a broker does."""
+
+    def __init__(self) -> None:
+        self._due: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self._due.put(callback)
+
+    def close(self) -> None:
+        self._due.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (callback := self._due.get()) is not None:
+            callback()
+
+
+def test_brokers_with_a_thread_each_share_a_tree() -> None:
+    """Each writes from its own thread and follows what all write; the one whose turns stand still hinders no other."""
+    tree = MemoryTree(report=pytest.fail)
+    turns = [_Turns() for _ in range(4)]
+    sessions = [tree.session(deliver=each.call_soon) for each in turns]
+    go_on = Event()
+    try:
+        followers = [Follower(session, "/top") for session in sessions]
+        turns[3].call_soon(partial(go_on.wait, WAIT_S))
+
+        def write(number: int) -> None:
+            session = sessions[number]
+            for count in range(100):
+                session.create(f"/top/{number}/{count}", ephemeral=count % 2 == 0)
+                session.commit(
+                    [SetNode(f"/top/{number}/{count}", b"%d" % count, 0), CreateNode(f"/x/{number}-{count}")]
+                )
+
+        for number in range(3):
+            turns[number].call_soon(partial(write, number))
+        expected = {"/top": b""} | {f"/top/{n}": b"" for n in range(3)}
+        expected |= {f"/top/{n}/{count}": b"%d" % count for n in range(3) for count in range(100)}
+        for follower in followers[:3]:
+            follower.wait(expected)
+        assert followers[3].told.told == []
+        sessions[0].close()
+        expected = {path: data for path, data in expected.items() if not path.startswith("/top/0/") or int(data) % 2}
+        go_on.set()
+        for follower in followers[1:]:
+            follower.wait(expected)
+    finally:
+        go_on.set()
+        for session in sessions:
+            session.close()
+        for each in turns:
+            each.close()

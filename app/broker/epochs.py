@@ -13,7 +13,7 @@ class EpochService:
         self._state = state
 
     def find(self, request: OffsetForLeaderEpoch, caller: Caller, reply: Reply[OffsetForLeaderEpochResult]) -> None:
-        refused = refused_replica(request, caller, self._state.endpoints)
+        refused = refused_replica(request, caller, self._state.endpoints, self._state.image.brokers)
         if refused is not None:
             reply(refused)
             return

@@ -30,7 +30,7 @@ class FetchService:
         self._near = NearReplicas(state, selector) if selector is not None else None
 
     def handle(self, request: Fetch, caller: Caller, reply: Reply[FetchResult]) -> None:
-        refused = refused_replica(request, caller, self._state.endpoints)
+        refused = refused_replica(request, caller, self._state.endpoints, self._state.image.brokers)
         if refused is not None:
             reply(refused)
             return

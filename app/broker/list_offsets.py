@@ -35,7 +35,7 @@ class ListOffsetsService:
         self._state = state
 
     def handle(self, request: ListOffsets, caller: Caller, reply: Reply[ListOffsetsResult]) -> None:
-        refused = refused_replica(request, caller, self._state.endpoints)
+        refused = refused_replica(request, caller, self._state.endpoints, self._state.image.brokers)
         if refused is not None:
             reply(refused)
             return

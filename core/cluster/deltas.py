@@ -40,12 +40,12 @@ class TopicGone:
 @frozen(kw_only=True)
 class StatesChanged:
     """Some partitions of a topic have other leaders or in-sync replicas. Nothing changes if `version`, that of the
-    node, is not newer than the known one, or the topic has another id."""
+    node, is not newer than the known one, or the topic has another id. None: somebody has removed the node."""
 
     topic: str
     topic_id: bytes
     states: Mapping[int, PartitionState]
-    version: int
+    version: int | None
 
 
 @frozen(kw_only=True)

@@ -206,7 +206,8 @@ class ClusterImage:
 
     def _with_states(self, delta: StatesChanged, version: int) -> "ClusterImage":
         topic, known = self.topics.get(delta.topic), self._states.get(delta.topic, _NO_STATES)
-        if topic is None or topic.topic_id != delta.topic_id or not known.is_older_than(delta.version):
+        is_newer = delta.version is None or known.is_older_than(delta.version)
+        if topic is None or topic.topic_id != delta.topic_id or not is_newer:
             return self
         changed = {number: state for number, state in delta.states.items() if known.states.get(number) != state}
         stored = TopicStates(states=known.states.put_all(changed) if changed else known.states, version=delta.version)

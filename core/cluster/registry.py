@@ -175,10 +175,16 @@ class ClusterRegistry:
             some = wanted[start : start + TOPICS_AT_A_TIME]
             nodes = await elsewhere(partial(self._coordination.get_many, [layout.states_path(name) for name in some]))
             for name, node in zip(some, nodes, strict=True):
-                topic = self.image.topics.get(name)
-                if node is not None and node.data and topic is not None:
-                    states = store.states_in(topic, node.data, self._report)
-                    self.apply(StatesChanged(topic=name, topic_id=topic.topic_id, states=states, version=node.version))
+                self._apply_states(name, node)
+
+    def _apply_states(self, name: str, node: Node | None) -> None:
+        topic = self.image.topics.get(name)
+        if topic is None or (node is not None and not node.data):
+            return
+        states = store.states_in(topic, node.data, self._report) if node is not None else {}
+        version = node.version if node is not None else None
+        if version is not None or self.image.states_version(name) is not None:
+            self.apply(StatesChanged(topic=name, topic_id=topic.topic_id, states=states, version=version))
 
     async def reread_configs(self, broker_id: int | None) -> None:
         """Let what the tree says of the configs of a broker, or of all, count."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from ...core.cluster.image import ClusterImage, States
-from ...core.cluster.topics import NO_LEADER, Topic
+from ...core.cluster.topics import NO_LEADER, PartitionState, Topic
 from ...core.traffic.steps import Steps
 from ...ports.broker_api import BrokerNode, MetadataResult, PartitionMetadata, TopicMetadata
 from ...ports.broker_api.operations import TOPIC_OPERATIONS
@@ -110,6 +110,12 @@ class TopicViews:
         )
         return evolve(view, authorized_operations=TOPIC_OPERATIONS) if operations else view
 
+    @staticmethod
+    def _is_in_sync(image: ClusterImage, known: PartitionState, broker_id: int) -> bool:
+        """False for a broker that has registered again since: it is about to leave the ISR, and has to catch up."""
+        broker = image.brokers.get(broker_id)
+        return broker is None or broker.broker_epoch == known.broker_epochs.get(broker_id)
+
     def _partition(self, image: ClusterImage, topic: Topic, number: int) -> PartitionMetadata:
         state = self._state
         replicas = topic.partitions[number]
@@ -121,7 +127,7 @@ class TopicViews:
             leader=leader,
             leader_epoch=known.leader_epoch,
             replicas=replicas,
-            isr=known.isr,
+            isr=[broker for broker in known.isr if self._is_in_sync(image, known, broker)],
             offline_replicas=offline,
             error=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
         )

@@ -5,7 +5,7 @@ import warnings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
     from kafka import errors as kafka_errors
     from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic, OffsetSpec
     from kafka.errors import TopicAlreadyExistsError
@@ -18,6 +18,7 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)
 __all__ = [
     "ConfigResource",
     "ConfigResourceType",
+    "ConsumerRebalanceListener",
     "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaProducer",

@@ -1,0 +1,137 @@
+"""Groups of every client library whose coordinator moves: members go on, with one rebalance at most."""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import pytest
+from support.moving_members import GROUP, MovingMember
+from support.waiting import wait_for
+
+from barnabas.core.coordinator.group.table import partition_of
+from barnabas.ports.broker_api import FindCoordinator
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing import TestCluster
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+OFFSETS = "__consumer_offsets"
+PARTITIONS = 4
+PLACE = partition_of(GROUP, PARTITIONS)
+
+Disturb = Callable[[TestCluster, int], None]
+
+
+def move(cluster: TestCluster, coordinator: int) -> None:
+    cluster.move_leader(OFFSETS, PLACE, next(each for each in cluster.broker_ids if each != coordinator))
+
+
+def there_and_back(cluster: TestCluster, coordinator: int) -> None:
+    move(cluster, coordinator)
+    cluster.move_leader(OFFSETS, PLACE, coordinator)
+
+
+def expire(cluster: TestCluster, coordinator: int) -> None:
+    cluster.expire_session(coordinator)
+    cluster.wait_for_leader(OFFSETS, PLACE, other_than=coordinator)
+
+
+EVENTS: dict[str, Disturb] = {
+    "moved": move,
+    "moved there and back": there_and_back,
+    "stopped": lambda cluster, coordinator: cluster.stop(coordinator),
+    "killed": lambda cluster, coordinator: cluster.kill(coordinator),
+    "expired": expire,
+}
+
+
+@pytest.fixture
+def cluster() -> Iterator[TestCluster]:
+    with TestCluster(brokers=3, offsets_topic_num_partitions=PARTITIONS) as running:
+        yield running
+    gc.collect()  # kafka-python leaves sockets to the garbage collector
+
+
+def values(first: int, count: int) -> list[bytes]:
+    return [b"%04d" % number for number in range(first, first + count)]
+
+
+@pytest.mark.parametrize(
+    ("client", "event"),
+    [
+        *(("ours", event) for event in EVENTS),
+        *((client, event) for client in ("librdkafka", "kafka-python", "aiokafka") for event in ("moved", "killed")),
+    ],
+)
+def test_members_go_on(cluster: TestCluster, client: str, event: str) -> None:
+    topic = cluster.create_topic(partitions=2)
+    cluster.wait_in_sync(topic)
+    members: list[MovingMember] = []
+    try:
+        for assignments in (1, 3):  # the second one comes with a rebalance
+            members.append(MovingMember(client, cluster.bootstrap, topic))
+            wait_for(partial(have_assignments, members, assignments))
+        send(cluster, topic, values(0, 20))
+        wait_for(lambda: len(read(members)) == 20)
+        cluster.wait_in_sync(OFFSETS)
+        coordinator = cluster.leader(OFFSETS, PLACE)
+        assert coordinator is not None
+        before = [each.assignments for each in members]
+        EVENTS[event](cluster, coordinator)
+        send(cluster, topic, values(20, 20))
+        wait_for(lambda: len(set(read(members))) == 40)
+        wait_for(lambda: committed(cluster) == 40)
+        rebalances = max(each.assignments - known for each, known in zip(members, before, strict=True))
+        assert rebalances <= (0 if client == "ours" else 1)
+        assert sorted(read(members)) == values(0, 40), "nothing twice: the positions did not go back"
+    finally:
+        for member in members:
+            member.stop()
+    assert committed(cluster) == 40
+
+
+def have_assignments(members: list[MovingMember], count: int) -> bool:
+    return sum(each.assignments for each in members) >= count
+
+
+def send(cluster: TestCluster, topic: str, messages: list[bytes]) -> None:
+    for partition in (0, 1):
+        cluster.produce(topic, messages[partition::2], partition=partition)
+
+
+def read(members: list[MovingMember]) -> list[bytes]:
+    return [value for member in members for value in member.values]
+
+
+def committed(cluster: TestCluster) -> int:
+    with cluster.admin() as admin:
+        positions: dict[Any, Any] = admin.group_offsets(GROUP)
+    return sum(position.offset for position in positions.values())
+
+
+def test_the_offsets_topic_waits_for_the_brokers_that_are_to_keep_it() -> None:
+    """Else a cluster whose brokers start one by one would keep its groups on the first of them."""
+    with closing(TestCluster(brokers=3, offsets_topic_num_partitions=PARTITIONS)) as cluster:
+        cluster.start(1)
+        (found,) = cluster.broker(1).ask(FindCoordinator(keys=[GROUP])).coordinators
+        assert found.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert "offsets.topic.replication.factor=3" in (found.error_message or "")
+        cluster.start()
+        (found,) = cluster.broker(1).ask(FindCoordinator(keys=[GROUP])).coordinators
+        assert found.error is ErrorCode.NONE
+        assert len(cluster.replicas(OFFSETS, PLACE)) == 3
+
+
+def test_a_group_whose_partition_has_no_leader_is_looked_for_until_it_has_one(cluster: TestCluster) -> None:
+    with cluster.admin() as admin:
+        coordinator = admin.coordinator(GROUP).node_id
+        for broker_id in cluster.replicas(OFFSETS, PLACE):
+            cluster.kill(broker_id)
+        cluster.start(coordinator)
+        cluster.wait_for_leader(OFFSETS, PLACE)
+        assert admin.coordinator(GROUP).node_id == coordinator

@@ -1,0 +1,134 @@
+"""A member of a group by any client library, in a thread: what it reads, and how often it is given partitions."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from support.kafka_python import ConsumerRebalanceListener as KafkaPythonListener
+from support.kafka_python import KafkaConsumer
+
+from barnabas import Consumer
+
+GROUP = "g"
+
+
+class MovingMember:
+    """`client` is `ours`, `librdkafka`, `kafka-python` or `aiokafka`. Positions are committed all the time."""
+
+    def __init__(self, client: str, bootstrap: str, topic: str) -> None:
+        self.values: list[bytes] = []
+        self.assignments = 0
+        """How often it was told what it has: once, and once for each rebalance."""
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+        runs: dict[str, Callable[[], None]] = {
+            "ours": self._ours,
+            "librdkafka": self._librdkafka,
+            "kafka-python": self._kafka_python,
+            "aiokafka": lambda: asyncio.run(self._aiokafka()),
+        }
+        self._run = runs[client]
+        self._thread = threading.Thread(target=self._kept, name=client)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Commit, leave, and raise what went wrong."""
+        self._over.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _kept(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:  # noqa: BLE001  # raised by `stop`
+            self._error = error
+
+    def _assigned(self, *_: Any) -> None:
+        self.assignments += 1
+
+    def _ours(self) -> None:
+        settings: dict[str, Any] = {"auto_offset_reset": "earliest", "auto_commit_interval_ms": 50}
+        with Consumer(self._bootstrap, group_id=GROUP, heartbeat_interval_ms=100, **settings) as consumer:
+            consumer.subscribe([self._topic], on_assigned=self._assigned)
+            while not self._over.is_set():
+                self.values += [message.value or b"" for message in consumer.poll_many(timeout=0.05)]
+
+    def _librdkafka(self) -> None:
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": GROUP,
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 50,
+                "heartbeat.interval.ms": 100,
+                "reconnect.backoff.max.ms": 100,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe([self._topic], on_assign=self._assigned)
+        try:
+            while not self._over.is_set():
+                message = consumer.poll(0.05)
+                if message is not None and message.error() is None:
+                    self.values.append(message.value() or b"")
+        finally:
+            consumer.close()
+
+    def _kafka_python(self) -> None:
+        told = self._assigned
+
+        class Listener(KafkaPythonListener):  # type: ignore[misc]  # it has no types
+            def on_partitions_revoked(self, revoked: Any) -> None:
+                pass
+
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                told()
+
+        consumer = KafkaConsumer(
+            bootstrap_servers=self._bootstrap.split(","),
+            group_id=GROUP,
+            auto_offset_reset="earliest",
+            auto_commit_interval_ms=50,
+            heartbeat_interval_ms=100,
+            session_timeout_ms=10_000,
+        )
+        consumer.subscribe([self._topic], listener=Listener())
+        try:
+            while not self._over.is_set():
+                for messages in consumer.poll(timeout_ms=50).values():
+                    self.values += [message.value or b"" for message in messages]
+        finally:
+            consumer.close()
+
+    async def _aiokafka(self) -> None:
+        told = self._assigned
+
+        class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+            def on_partitions_revoked(self, revoked: Any) -> None:
+                pass
+
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                told()
+
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            group_id=GROUP,
+            auto_offset_reset="earliest",
+            auto_commit_interval_ms=50,
+            heartbeat_interval_ms=100,
+            session_timeout_ms=10_000,
+        )
+        consumer.subscribe([self._topic], listener=Listener())
+        await consumer.start()
+        try:
+            while not self._over.is_set():
+                for messages in (await consumer.getmany(timeout_ms=50)).values():
+                    self.values += [message.value or b"" for message in messages]
+        finally:
+            await consumer.stop()

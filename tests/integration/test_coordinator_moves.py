@@ -129,9 +129,8 @@ def test_the_offsets_topic_waits_for_the_brokers_that_are_to_keep_it() -> None:
 
 def test_a_group_whose_partition_has_no_leader_is_looked_for_until_it_has_one(cluster: TestCluster) -> None:
     with cluster.admin() as admin:
-        coordinator = admin.coordinator(GROUP).node_id
-        for broker_id in cluster.replicas(OFFSETS, PLACE):
+        assert admin.coordinator(GROUP).node_id == cluster.leader(OFFSETS, PLACE)
+        for broker_id in cluster.broker_ids:
             cluster.kill(broker_id)
-        cluster.start(coordinator)
-        cluster.wait_for_leader(OFFSETS, PLACE)
-        assert admin.coordinator(GROUP).node_id == coordinator
+        cluster.start()
+        assert admin.coordinator(GROUP).node_id == cluster.leader(OFFSETS, PLACE)

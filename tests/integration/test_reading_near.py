@@ -1,0 +1,133 @@
+"""Consumers that say where they are read from the replica near them, and go on when it is gone (KIP-392)."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import confluent_kafka
+import pytest
+from support.waiting import PATIENCE_S, wait_for
+
+from barnabas import Consumer
+from barnabas.ports.broker_api import Caller, Request
+from barnabas.testing import TestCluster
+from barnabas.testing.faults import Fault
+
+RACKS = {1: "a", 2: "b", 3: "c"}
+CONSUMER = -1
+
+
+@pytest.fixture
+def cluster() -> Iterator[TestCluster]:
+    racks = {broker: {"broker.rack": rack} for broker, rack in RACKS.items()}
+    with TestCluster(brokers=3, per_broker=racks, replica_selector_class="rack-aware") as running:
+        yield running
+
+
+def _of_consumers(request: Request[Any], caller: Caller) -> bool:
+    replica_id: int = request.replica_id  # type: ignore[attr-defined]  # of a Fetch
+    return replica_id == CONSUMER
+
+
+class Watched:
+    """A topic of one partition with ten messages, and who is asked for it."""
+
+    def __init__(self, cluster: TestCluster) -> None:
+        self.cluster = cluster
+        self.topic = cluster.create_topic()
+        self.sent = 0
+        self.send(10)
+        cluster.wait_in_sync(self.topic)
+        self.leader = cluster.wait_for_leader(self.topic, 0)
+        self.near = next(broker for broker in cluster.broker_ids if broker != self.leader)
+        self._asked: dict[int, Fault] = {
+            broker: cluster.broker(broker).faults.delay("Fetch", 0, topic=self.topic, when=_of_consumers)
+            for broker in cluster.broker_ids
+        }
+
+    def send(self, count: int) -> None:
+        self.cluster.produce(self.topic, [str(self.sent + number) for number in range(count)], partition=0)
+        self.sent += count
+
+    def asked(self, broker: int) -> int:
+        return self._asked[broker].hits
+
+
+class Reader:
+    """Reads all there is, over and over."""
+
+    def __init__(self, poll: Callable[[], list[bytes]]) -> None:
+        self.poll = poll
+        self.values: list[bytes] = []
+
+    def has(self, count: int) -> bool:
+        self.values += self.poll()
+        return len(self.values) >= count
+
+
+@contextmanager
+def _librdkafka(bootstrap: str, topic: str, rack: str) -> Iterator[Reader]:
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"near-{topic}-{rack}",
+            "client.rack": rack,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 50,
+            "reconnect.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 50,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+
+    def poll() -> list[bytes]:
+        messages = consumer.consume(100, 0.02)
+        return [message.value() or b"" for message in messages if message.error() is None]
+
+    yield Reader(poll)
+    consumer.close()
+
+
+@contextmanager
+def _ours(bootstrap: str, topic: str, rack: str) -> Iterator[Reader]:
+    with Consumer(bootstrap, auto_offset_reset="earliest", client_rack=rack, fetch_max_wait_ms=50) as consumer:
+        consumer.assign([(topic, 0)])
+        yield Reader(lambda: [message.value or b"" for message in consumer.poll_many(100, 0.02)])
+
+
+Open = Callable[[str, str, str], AbstractContextManager[Reader]]
+CLIENTS = [pytest.param(_librdkafka, id="librdkafka"), pytest.param(_ours, id="barnabas")]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_leader_sends_readers_to_the_replica_in_their_rack(cluster: TestCluster, client: Open) -> None:
+    watched = Watched(cluster)
+    with client(cluster.bootstrap, watched.topic, RACKS[watched.near]) as reader:
+        wait_for(lambda: reader.has(10))
+        assert watched.asked(watched.near) > 0
+        at_the_leader = watched.asked(watched.leader)
+        assert at_the_leader >= 1, "it has sent the reader elsewhere"
+        watched.send(20)
+        wait_for(lambda: reader.has(30))
+        assert watched.asked(watched.leader) == at_the_leader
+        assert reader.values == [b"%d" % number for number in range(30)]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_reader_goes_back_to_the_leader_when_the_near_replica_dies(cluster: TestCluster, client: Open) -> None:
+    watched = Watched(cluster)
+    with client(cluster.bootstrap, watched.topic, RACKS[watched.near]) as reader:
+        wait_for(lambda: reader.has(10) and watched.asked(watched.near) > 0)
+        cluster.kill(watched.near)
+        watched.send(5)
+        wait_for(lambda: reader.has(15), PATIENCE_S)
+        assert reader.values == [b"%d" % number for number in range(15)]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_reader_in_no_rack_of_the_cluster_reads_at_the_leader(cluster: TestCluster, client: Open) -> None:
+    watched = Watched(cluster)
+    with client(cluster.bootstrap, watched.topic, "elsewhere") as reader:
+        wait_for(lambda: reader.has(10))
+        assert [watched.asked(broker) for broker in cluster.broker_ids if broker != watched.leader] == [0, 0]

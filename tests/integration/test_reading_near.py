@@ -1,11 +1,13 @@
 """Consumers that say where they are read from the replica near them, and go on when it is gone (KIP-392)."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 
 import confluent_kafka
 import pytest
+from support.compat.console_tools import ConsoleTools
+from support.compat.model import Start, Unavailable
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Consumer
@@ -131,3 +133,15 @@ def test_a_reader_in_no_rack_of_the_cluster_reads_at_the_leader(cluster: TestClu
     with client(cluster.bootstrap, watched.topic, "elsewhere") as reader:
         wait_for(lambda: reader.has(10))
         assert [watched.asked(broker) for broker in cluster.broker_ids if broker != watched.leader] == [0, 0]
+
+
+def test_javas_consumer_is_sent_there_too(cluster: TestCluster) -> None:
+    watched = Watched(cluster)
+    try:
+        tools = ConsoleTools(cluster.bootstrap)
+    except Unavailable as error:
+        pytest.skip(str(error))
+    with closing(tools):
+        read = tools.read(watched.topic, 10, Start(rack=RACKS[watched.near]))
+    assert [record.value for record in read] == [b"%d" % number for number in range(10)]
+    assert watched.asked(watched.near) > 0

@@ -59,13 +59,14 @@ class ConsoleTools:
         offset = start.offset
         if start.timestamp_ms is not None:
             offset = self._offset(topic, start.timestamp_ms)
+        properties = {"max.partition.fetch.bytes": str(start.max_bytes), "fetch.max.wait.ms": "100"}
+        if start.rack:
+            properties["client.rack"] = start.rack
         said = self._tool(
             _CONSUMER,
             *("--topic", topic, "--partition", str(start.partition), "--offset", str(offset)),
             *("--max-messages", str(count), "--timeout-ms", str(int(PATIENCE_S * 1000))),
-            *_options(
-                "--command-property", {"max.partition.fetch.bytes": str(start.max_bytes), "fetch.max.wait.ms": "100"}
-            ),
+            *_options("--command-property", properties),
             *_formatting(),
         )
         return [record for record in map(_record, said.splitlines()) if record is not None]

@@ -49,12 +49,14 @@ class Sending:
 
 @attrs.frozen(kw_only=True)
 class Start:
-    """Where to begin to read: an offset, or the first record of a time. `max_bytes` bounds what one fetch brings."""
+    """Where to begin to read: an offset, or the first record of a time. `max_bytes` bounds what one fetch brings,
+    `rack` is where the reader is."""
 
     partition: int = 0
     offset: int = 0
     timestamp_ms: int | None = None
     max_bytes: int = 1_000_000
+    rack: str = ""
 
 
 PLAINLY, EARLIEST = Sending(), Start()

@@ -1,0 +1,80 @@
+"""Brokers with a listener of their own among themselves, and another for clients."""
+
+from collections.abc import Iterator
+
+import pytest
+from attrs import evolve
+from support.api_connection import ApiConnection
+from support.waiting import wait_for
+
+from barnabas import Admin, Producer
+from barnabas.ports.broker_api import (
+    LATEST,
+    EpochQuestion,
+    Fetch,
+    FetchPartition,
+    ListOffsets,
+    ListOffsetsPartition,
+    Metadata,
+    OffsetForLeaderEpoch,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing import TestCluster
+
+LISTENERS = {
+    "listeners": "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
+    "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+    "inter.broker.listener.name": "BROKERS",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[TestCluster]:
+    with TestCluster(brokers=2, config=LISTENERS) as running:
+        yield running
+
+
+def _addresses(cluster: TestCluster, broker: int) -> list[str]:
+    """For clients, and for brokers."""
+    return [listener.removeprefix("kafka://") for listener in cluster.broker(broker).inner.listeners]
+
+
+def test_messages_are_copied_and_clients_are_told_their_own_addresses(cluster: TestCluster) -> None:
+    clients, brokers = zip(*(_addresses(cluster, broker) for broker in (1, 2)), strict=True)
+    with Admin(clients[0]) as admin, Producer(clients[0], acks="all") as producer:
+        admin.create_topic("copied", replication_factor=2)
+        producer.send("copied", b"x")
+        producer.confirm(20)
+    wait_for(lambda: cluster.in_sync("copied") == [1, 2])
+    for told in (clients, brokers):
+        with ApiConnection(told[0]) as connection:
+            nodes = connection.ask(Metadata(topics=[])).brokers
+        assert sorted(f"{node.host}:{node.port}" for node in nodes) == sorted(told)
+
+
+def test_who_calls_itself_a_replica_where_clients_come_in_is_refused(cluster: TestCluster) -> None:
+    topic = cluster.create_topic()
+    cluster.wait_in_sync(topic)
+    leader = cluster.wait_for_leader(topic, 0)
+    replica = next(broker for broker in cluster.broker_ids if broker != leader)
+    here, there = _addresses(cluster, leader)
+    image = cluster.broker(leader).image
+    asked = FetchPartition(topic, 0, 0, 1000, topic_id=image.topic(topic).topic_id)
+    epoch = image.brokers[replica].broker_epoch
+    offset = ListOffsetsPartition(topic=topic, partition=0, timestamp=LATEST)
+    question = EpochQuestion(topic=topic, partition=0, leader_epoch=0)
+    own_life = Fetch(partitions=[asked], replica_id=replica, replica_epoch=epoch, max_wait_ms=0)
+    no_life = Fetch(partitions=[evolve(asked, topic=topic)], replica_id=replica, max_wait_ms=0)
+    for request, version, allowed in (
+        (own_life, 16, ErrorCode.NONE),
+        (no_life, 4, ErrorCode.STALE_BROKER_EPOCH),
+        (ListOffsets(partitions=[offset], replica_id=replica), 7, ErrorCode.NONE),
+        (OffsetForLeaderEpoch(partitions=[question], replica_id=replica), 4, ErrorCode.NONE),
+    ):
+        found = []
+        for address in (here, there):
+            with ApiConnection(address) as connection:
+                (part,) = connection.ask(request, version).partitions
+            found.append(part.error)
+        assert found == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, allowed], request
+    assert cluster.in_sync(topic) == [1, 2]

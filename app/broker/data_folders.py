@@ -1,6 +1,6 @@
 """Before anything is opened: do the data folders and the coordination tree belong together?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from ...core.cluster.brokers import cluster_id
 from ...core.cluster.registry import ClusterRegistry
@@ -24,16 +24,23 @@ Report = Callable[[str], None]
 
 
 def checked_cluster_id(
-    log_dirs: Sequence[LogDir], config: BrokerConfig, registry: ClusterRegistry, entropy: Entropy, report: Report
+    log_dirs: Sequence[LogDir],
+    config: BrokerConfig,
+    registry: ClusterRegistry,
+    entropy: Entropy,
+    report: Report,
+    *,
+    deleted: Container[bytes] = (),
 ) -> str:
     """The id of the cluster that this broker is of, noted in each data folder from now on.
 
-    Raises `ConfigError` for folders of another broker or cluster, `CoordinationError` where the tree has lost all
-    topics: going on would begin them anew, beside their data.
+    `deleted`: the ids of topics that were deleted while this broker was away. Raises `ConfigError` for folders of
+    another broker or cluster, `CoordinationError` where the tree has lost all topics: going on would begin them anew,
+    beside their data.
     """
     identities = known_identities(log_dirs, config.broker_id)
     if config.owns_topics and registry.image.is_empty:
-        _check_nothing_is_lost(log_dirs, config, report)
+        _check_nothing_is_lost(log_dirs, config, report, deleted)
     known = common_cluster(identities)
     found = cluster_id(registry.coordination, entropy, known)
     if known is not None and found != known:
@@ -69,13 +76,15 @@ def _note(log_dir: LogDir, identity: MetaProperties, report: Report) -> None:
         report(f"{log_dir.path}: {META_PROPERTIES} cannot be written: {error}")
 
 
-def _check_nothing_is_lost(log_dirs: Sequence[LogDir], config: BrokerConfig, report: Report) -> None:
+def _check_nothing_is_lost(
+    log_dirs: Sequence[LogDir], config: BrokerConfig, report: Report, deleted: Container[bytes]
+) -> None:
     topics: set[str] = set()
     count = 0
     for log_dir in log_dirs:
         try:
             for found in found_partitions(log_dir, report):
-                if found.format_name != CLASSIC:  # those live without the tree
+                if found.format_name != CLASSIC and found.topic_id not in deleted:  # classic ones live without the tree
                     topics.add(found.partition.topic)
                     count += 1
         except StorageError:

@@ -132,12 +132,14 @@ class BrokerServer:
         registry = ClusterRegistry(coordination, in_room(outside.report, "core.cluster"))
         complete(registry.load())
         settings = BrokerSettings(config, registry, self._report, self._plugins.deletion_policy)
-        cluster_id = checked_cluster_id(log_dirs, config, registry, outside.entropy, self._report)
         lease = None
         if outside.shared and shows_current(config.listener_list):
             lease = Lease(outside.scheduler, outside.clock, coordination, self._report)
             complete(registry.reread_brokers())
         deleted = deleted_of(coordination, config.broker_id) if lease is not None else {}
+        cluster_id = checked_cluster_id(
+            log_dirs, config, registry, outside.entropy, self._report, deleted=deleted.keys()
+        )
         logs = self._open_logs(log_dirs, registry, settings, deleted)
         self._logs = logs
         closing.callback(logs.close)

@@ -196,6 +196,11 @@ class ClusterImage:
         if delta.states is not None and (known.version is None or known.is_older_than(delta.states_version)):
             stored = TopicStates(states=Layered(delta.states), version=delta.states_version)
             states = states.put(name, stored) if stored.states or stored.version is not None else states.drop(name)
+        elif delta.states is not None and known.version == delta.states_version:
+            # It was read when the topic had fewer partitions here.
+            added = {number: state for number, state in delta.states.items() if number not in known.states}
+            if added:
+                states = states.put(name, evolve(known, states=known.states.put_all(added)))
         return evolve(
             image,
             topics=image.topics.put(name, topic),

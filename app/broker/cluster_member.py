@@ -342,7 +342,7 @@ class ClusterMember:
             key = TopicPartition(topic.name, number)
             partition = self._state.replicas.partitions.get(key)
             known = image.state(key)
-            if partition is not None and own.broker_id in replicas and wants_claim(known, own):
+            if partition is not None and wants_claim(known, replicas, own):
                 log = partition.log
                 claims[number] = claimed(known, own, log.epochs.latest, log.log_end_offset)
         return claims

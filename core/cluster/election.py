@@ -175,24 +175,30 @@ def uncleanly_led(
 
 
 def _longest(state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules) -> int | None:
-    """Who has most of those who may have lost something, once enough of them have told."""
+    """Who has most of those who may have lost something, once enough of them have told.
+
+    Replicas that were not in sync are heard as well, if they are there: one may have kept what all members lost.
+    """
     members = state.members
-    if len(members) == 1 and members[0] in brokers:
+    if len(members) == 1 and set(replicas) == set(members) and members[0] in brokers:
         return members[0]
+    heard = {each for each in (*members, *replicas) if each in brokers}
     told = {
         each: claim
         for each, claim in state.claims.items()
-        if each in members and each in brokers and claim.broker_epoch == brokers[each].broker_epoch
+        if each in heard and claim.broker_epoch == brokers[each].broker_epoch
     }
-    if not told or len(told) < min(rules.enough(replicas), len(members)):
+    enough = min(rules.enough(replicas), len(members))
+    if heard != told.keys() or sum(each in told for each in members) < enough:
         return None
     order = {each: number for number, each in enumerate(replicas)}
     return max(told, key=lambda each: (told[each].last_epoch, told[each].log_end, -order.get(each, len(order))))
 
 
-def wants_claim(state: PartitionState, own: ReplicaId) -> bool:
+def wants_claim(state: PartitionState, replicas: Sequence[int], own: ReplicaId) -> bool:
     """True if the partition waits for what this replica has to tell."""
-    if state.leader != NO_LEADER or own.broker_id not in state.members or len(state.members) == 1:
+    heard = {*state.members, *replicas}
+    if state.leader != NO_LEADER or own.broker_id not in heard or len(heard) == 1:
         return False
     known = state.claims.get(own.broker_id)
     return known is None or known.broker_epoch != own.broker_epoch

@@ -330,7 +330,7 @@ class ReplicaCluster:
         """What the controller does, until there is nothing more to do."""
         for member in self.live:
             own = ReplicaId(member.broker_id, self.epoch_of(member.broker_id))
-            if own.broker_epoch >= 0 and wants_claim(self.state, own):
+            if own.broker_epoch >= 0 and wants_claim(self.state, self.topic.partitions[0], own):
                 self.set(claimed(self.state, own, member.log.epochs.latest, member.log.log_end_offset))
         while (after := settled(self.state, self.topic.partitions[0], self.brokers, self.rules)) is not None:
             self.set(after)

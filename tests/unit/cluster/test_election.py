@@ -77,7 +77,10 @@ def test_with_one_in_sync_enough_nobody_else_is_eligible() -> None:
     state = settle(state, {}, ONE)
     assert short(state) == (-1, 3, (3,), (), ())
     assert short(settle(state, brokers((1, 21), (2, 22)), ONE)) == (-1, 3, (3,), (), ())
-    assert short(settle(state, brokers((1, 21), (3, 23)), ONE)) == (3, 4, (3,), (), ())
+    live = brokers((1, 21), (3, 23))
+    assert settle(state, live, ONE).leader == -1, "both are to tell what they have"
+    told = claimed(claimed(state, ReplicaId(1, 21), 0, 5), ReplicaId(3, 23), 2, 4)
+    assert short(settle(told, live, ONE)) == (3, 4, (3,), (), ())
 
 
 def test_a_broker_that_restarted_has_left_every_isr() -> None:
@@ -113,9 +116,9 @@ def test_when_all_may_have_lost_something_the_longest_log_counts() -> None:
     live = brokers((2, 22), (3, 23))
     assert settle(gone, live).leader == -1
     own = ReplicaId(2, 22)
-    assert wants_claim(gone, own)
+    assert wants_claim(gone, REPLICAS, own)
     one = claimed(gone, own, last_epoch=0, log_end=70)
-    assert not wants_claim(one, own)
+    assert not wants_claim(one, REPLICAS, own)
     assert settle(one, live).leader == -1, "two of the three have to tell: fewer than two lose something"
     assert settle(claimed(one, ReplicaId(3, 23), 0, 100), live).leader == 3
     assert settle(claimed(one, ReplicaId(3, 23), 0, 70), live).leader == 2, "by the order of the assignment"
@@ -123,7 +126,20 @@ def test_when_all_may_have_lost_something_the_longest_log_counts() -> None:
     assert short(newer) == (3, 2, (3,), (), (1, 2)) or short(newer) == (3, 2, (3,), (1,), (2,))
     assert newer.claims == {}
     assert settle(claimed(gone, ReplicaId(2, 21), 0, 70), live).leader == -1, "of an earlier life"
-    assert settle(one, live, ONE).leader == 2, "where one replica is enough"
+    assert settle(one, live, ONE).leader == -1, "3 is there, and has not told yet"
+    assert settle(one, brokers((2, 22)), ONE).leader == 2, "where one replica is enough"
+
+
+def test_who_was_not_in_sync_is_heard_too() -> None:
+    """A message was acknowledged by 1 and 2; then 3 took the place of 2, and 1 and 3 lost what they had not synced."""
+    state = settle(settle(FIRST, brokers((1, 11), (3, 13))), {})
+    assert state.members == (1, 3)
+    live = brokers((1, 21), (2, 22), (3, 23))
+    state = claimed(claimed(state, ReplicaId(1, 21), 0, 10), ReplicaId(3, 23), 0, 10)
+    assert settle(state, live).leader == -1, "2 has not told yet"
+    assert settle(claimed(state, ReplicaId(2, 22), 0, 11), live).leader == 2
+    assert settle(claimed(state, ReplicaId(2, 22), 0, 9), live).leader == 1
+    assert settle(claimed(settle(state, {}), ReplicaId(2, 22), 0, 99), brokers((2, 22))).leader == -1, "not by itself"
 
 
 def test_only_who_is_asked_to_elects_uncleanly() -> None:
@@ -195,7 +211,7 @@ def test_whoever_leads_was_in_sync_or_eligible(min_isr: int, data: st.DataObject
                 live |= brokers((number, epoch))
             case "claim":
                 own = ReplicaId(number, live[number].broker_epoch) if number in live else ReplicaId(number, 0)
-                if number in live and wants_claim(state, own):
+                if number in live and wants_claim(state, REPLICAS, own):
                     state = claimed(state, own, data.draw(st.integers(0, 3)), data.draw(st.integers(0, 9)))
             case "join":
                 if number in live and state.leader in live and number not in state.isr:
@@ -208,7 +224,7 @@ def test_whoever_leads_was_in_sync_or_eligible(min_isr: int, data: st.DataObject
             after = settled(state, REPLICAS, live, rules)
             if after is None:
                 break
-            assert after.leader == -1 or after.leader in state.members
+            assert after.leader == -1 or after.leader in state.members or after.leader in state.claims
             assert after.leader == -1 or after.leader in after.isr
             assert (after.leader_epoch > state.leader_epoch) == (after.leader != state.leader) or (
                 after.leader == state.leader and after.leader_epoch == state.leader_epoch + 1

@@ -6,7 +6,8 @@ from ..adapters.metrics_memory import MemoryMetrics
 from ..app.broker.node import BrokerServer
 from ..app.compose.broker import outside_of, plugin_host
 from ..app.config import BrokerConfig
-from ..ports.errors import BarnabasError
+from ..core.replica.partition import Partition
+from ..ports.errors import BarnabasError, ClosedError
 from ..ports.transport import Address
 from .clock import SkewedClock
 from .disk import FaultyDisk
@@ -43,6 +44,31 @@ class SimulatedBroker(Machine):
     def running(self) -> bool:
         """True while it is registered and serves."""
         return self.node is not None and self.node.ready and not self.stopping
+
+    @property
+    def partitions(self) -> Mapping[tuple[str, int], Partition]:
+        """Those that it has now; none while it does not run."""
+        try:
+            return {} if self.node is None else self.node.state.replicas.partitions
+        except ClosedError:
+            return {}  # it has just begun to start
+
+    @property
+    def disk_failed(self) -> bool:
+        """True if the disk refused something, so that a partition is out of use here until the next start."""
+        return any(partition.offline for partition in self.partitions.values())
+
+    @property
+    def epoch(self) -> int:
+        """The number of its registration with the cluster; -1: it has none now."""
+        try:
+            return -1 if self.node is None else self.node.state.replicas.broker_epoch
+        except ClosedError:
+            return -1
+
+    def knows(self, brokers: int) -> bool:
+        """True if it has heard that there are so many brokers."""
+        return self.node is not None and len(self.node.state.image.brokers) >= brokers
 
     # --- the process
 

@@ -203,8 +203,12 @@ class Disasters:
         return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
 
     def _mend_disk(self, broker: SimulatedBroker) -> None:
+        """Somebody mends the disk, and starts the broker again if it had given up some of its logs."""
         broker.disk.bytes_max = -1
         broker.disk.errors_per_million = 0
+        if broker.disk_failed and not broker.stopping:
+            broker.kill()
+            self._up(broker)()
 
     # --- the network and the coordination service
 

@@ -19,6 +19,7 @@ class _Handler:
             copy = bytearray(content)
             self._life.run(lambda: self.handler.frame(memoryview(copy)) if self.handler is not None else None)
         elif self._life.alive:
+            self._life.ran = True
             handler.frame(content)
 
     def closed(self, error: TransportError | None) -> None:

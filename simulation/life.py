@@ -39,6 +39,8 @@ class Life:
 
     def __init__(self, scheduler: ManualScheduler, workers: Crew) -> None:
         self.alive = True
+        self.ran = False
+        """Something of this process has run since whoever looks on set it to False."""
         self._scheduler = scheduler
         self._workers = workers
         self._held: deque[Callback] | None = None
@@ -48,6 +50,7 @@ class Life:
         if not self.alive:
             return
         if self._held is None:
+            self.ran = True
             callback()
         else:
             self._held.append(callback)

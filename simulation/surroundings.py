@@ -1,10 +1,11 @@
 """What the machines of a world stand in: time, chance, a network, a coordination service. One seed, one story."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ..adapters.coord_memory import MemoryTree
 from ..adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from ..adapters.transport_memory import NetworkFaults
+from ..core.tree.tree import Change
 from ..ports.coordination import NoNode
 from .network import SimulatedNetwork
 from .workers import Work, Workers
@@ -15,6 +16,16 @@ COORDINATION_MS = 10.0
 
 def _nothing_waits(_work: Work) -> bool:
     return False
+
+
+class CountingTree(MemoryTree):
+    """Counts what changes in it."""
+
+    changes = 0
+
+    def change(self, changes: Iterable[Change]) -> None:
+        self.changes += 1
+        super().change(changes)
 
 
 class Surroundings:
@@ -45,7 +56,7 @@ class Surroundings:
         )
         self.failures: list[str] = []
         """Callbacks that raised."""
-        self.tree = MemoryTree(deliver=self.scheduler.call_soon, report=self.failures.append)
+        self.tree = CountingTree(deliver=self.scheduler.call_soon, report=self.failures.append)
         self.session_ms = session_ms
         self.reports: list[str] = []
         """What the brokers wrote into their logs, and what happened to them, each with the time."""

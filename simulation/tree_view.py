@@ -14,13 +14,6 @@ class TreeView:
     def __init__(self, tree: MemoryTree) -> None:
         self._nodes = tree.nodes
 
-    def version(self, path: str) -> int:
-        """-1: there is no such node."""
-        try:
-            return self._nodes.get(path).version
-        except NoNode:
-            return -1
-
     def topics(self) -> dict[str, Topic]:
         """Without those that are being deleted; without their configs."""
         found = {}

@@ -57,7 +57,7 @@ class World(Surroundings):
         for broker in self.brokers.values():
             broker.start()
         if ready:
-            self.run_until(lambda: all(broker.running for broker in self.brokers.values()), READY_S)
+            self.run_until(self._all_know_each_other, READY_S)
 
     @property
     def machines(self) -> list[Machine]:
@@ -98,8 +98,7 @@ class World(Surroundings):
 
     def partition(self, broker_id: int, topic: str, number: int) -> Partition | None:
         """What a broker has of a partition, if it runs."""
-        node = self.brokers[broker_id].node
-        return node.state.replicas.partitions.get(TopicPartition(topic, number)) if node is not None else None
+        return self.brokers[broker_id].partitions.get(TopicPartition(topic, number))
 
     # --- the end
 
@@ -118,6 +117,9 @@ class World(Surroundings):
         self.close()
 
     # --- inside
+
+    def _all_know_each_other(self) -> bool:
+        return all(each.running and each.knows(len(self.brokers)) for each in self.brokers.values())
 
     @property
     def _bootstrap(self) -> list[Address]:

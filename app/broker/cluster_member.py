@@ -226,6 +226,18 @@ class ClusterMember:
                     self._look_if_ready()
             case TopicSet(topic=topic):
                 self._claim([topic.name])
+                if self._state.moved_away(topic):
+                    self._give_up(topic.name)
+
+    def _give_up(self, name: str) -> None:
+        """Remove the replicas that have moved to other brokers; it may be this one that has moved them."""
+
+        async def giving_up() -> None:
+            topic = self._state.image.topics.get(name)
+            if topic is not None and self._state.moved_away(topic):
+                await self._topics.settle(name)
+
+        self._state.changes.submit(f"giving up replicas of topic {name}", giving_up, _ignore)
 
     def _submit(self, what: str, reading: Refresh, reply: Reply[None]) -> None:
         def done(outcome: Outcome[None]) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...core.cluster.deltas import Delta, TopicDeleting, TopicGone, TopicSet
+from ...core.cluster.image import ClusterImage
 from ...core.coordinator.group.config import GroupConfig
 from ...core.coordinator.group.coordinator import GroupCoordinator
 from ...core.coordinator.group.counters import GroupCounters
@@ -93,7 +95,7 @@ class GroupService:
         self._deleted: set[TopicPartition] = set()
         """Partitions that have gone while some groups, which may have positions in them, were not there."""
         self._is_started = self._is_closed = False
-        state.replicas.listen(lambda _: None, self._dropped)
+        state.registry.listen(self._cluster_changed)
         state.replicas.listen_leadership(self._led, self._resigned)
         _show(state.metrics, self.coordinator, self._loader)
 
@@ -208,8 +210,24 @@ class GroupService:
             return False
         return True
 
-    def _dropped(self, partitions: Sequence[TopicPartition]) -> None:
-        if partitions and partitions[0].topic == OFFSETS_TOPIC:
+    def _cluster_changed(self, delta: Delta, before: ClusterImage) -> None:
+        """Positions in a topic end with it, not with the replica that this broker may have, or not, of it."""
+        match delta:
+            case TopicDeleting(topic=topic):
+                self._gone([TopicPartition(topic.name, number) for number in topic.partitions])
+            case TopicSet(topic=topic):
+                known = before.topics.get(topic.name)
+                if known is not None:
+                    left = known.partitions.keys() - topic.partitions.keys()
+                    gone = known.partitions.keys() if known.topic_id != topic.topic_id else left
+                    self._gone([TopicPartition(topic.name, number) for number in gone])
+            case TopicGone(name=name):
+                gone_topic = before.topics.get(name)
+                if gone_topic is not None:
+                    self._gone([TopicPartition(name, number) for number in gone_topic.partitions])
+
+    def _gone(self, partitions: Sequence[TopicPartition]) -> None:
+        if not partitions or partitions[0].topic == OFFSETS_TOPIC:
             return
         self.coordinator.partitions_deleted(partitions)
         self._log.flush()  # before the topic's name is free again

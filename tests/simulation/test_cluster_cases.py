@@ -1,0 +1,48 @@
+"""What the stories found, each as a case of its own."""
+
+from typing import Any
+
+from barnabas import Admin, Consumer, Producer
+from barnabas.simulation import World
+
+QUICK: dict[str, Any] = {
+    "default_replication_factor": 3,
+    "offsets_topic_replication_factor": 3,
+    "offsets_topic_num_partitions": 1,
+    "min_insync_replicas": 2,
+    "replica_lag_time_max_ms": 1500,
+    "group_initial_rebalance_delay_ms": 0,
+    "zookeeper_session_timeout_ms": 2000,
+}
+
+
+def cluster(seed: int, brokers: int = 3) -> World:
+    return World(seed, brokers=brokers, session_seconds=2.0, **QUICK)
+
+
+def test_positions_stay_when_the_coordinator_gives_up_its_replica_of_the_topic() -> None:
+    """They end with the topic."""
+    with cluster(1, brokers=4) as world, Admin(world.client()) as admin:
+        admin.create_topic("t", partitions=1)
+        with Producer(world.client()) as producer:
+            producer.send("t", b"a").result()
+        with Consumer(world.client(), group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe("t")
+            assert consumer.poll(10.0) is not None
+            consumer.commit()
+        coordinator = admin.coordinator("g").node_id
+        others = [broker for broker in world.brokers if broker != coordinator]
+
+        def move(brokers: list[int]) -> None:
+            admin.reassign_partitions({("t", 0): brokers})
+            world.run_until(lambda: world.look.topics()["t"].partitions[0] == tuple(brokers))
+            world.run(1)
+
+        move([coordinator, *others[:2]])
+        move(others)
+        assert ("t", 0) not in world.brokers[coordinator].partitions, "a replica that has moved away is left"
+        offsets = {tuple(place): committed.offset for place, committed in admin.group_offsets("g").items()}
+        assert offsets == {("t", 0): 1}
+        admin.delete_topics(["t"])
+        world.run(1)
+        assert not admin.group_offsets("g")

@@ -44,11 +44,8 @@ compatibility: $(STAMP)  ## what each Kafka client does with the broker; writes 
 	@$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/compatibility/test_compatibility.py $(ARGS)
 	@$(BIN)/python tools/compatibility_table.py
 
-sim: $(STAMP)  ## the whole broker under a seeded clock, network and disk; SEEDS=1000
-	@$(BIN)/pytest -n $(JOBS) -q tests/simulation --seeds $(or $(SEEDS),1000) $(ARGS)
-
-chaos: $(STAMP)  ## real brokers under load while they are killed, stopped, cut off, filled up; MINUTES=2
-	@PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(or $(MINUTES),2) $(ARGS)
+sim: $(STAMP)  ## clusters and brokers under a seeded clock, network and disk; SEEDS=10000 FIRST=0 STORY=cluster
+	@$(BIN)/python -P tools/simulate.py --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0) $(if $(STORY),--story $(STORY)) --jobs $(JOBS)
 
 clean:  ## remove what the commands made
 	rm -rf $(VENV) .build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -28,6 +28,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seeds", type=int, default=10, help="how many seeds the simulation plays")
+    parser.addoption("--cluster-seeds", type=int, default=100, help="how many seeds it plays of whole clusters")
 
 
 @pytest.hookimpl(tryfirst=True)

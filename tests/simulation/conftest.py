@@ -1,4 +1,4 @@
-"""One test a seed; `--seeds N` says how many."""
+"""One test a seed; `--seeds N` says how many, `--cluster-seeds N` for whole clusters."""
 
 import pytest
 
@@ -6,3 +6,5 @@ import pytest
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
         metafunc.parametrize("seed", range(metafunc.config.getoption("--seeds")))
+    if "cluster_seed" in metafunc.fixturenames:
+        metafunc.parametrize("cluster_seed", range(metafunc.config.getoption("--cluster-seeds")))

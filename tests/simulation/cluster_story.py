@@ -1,0 +1,165 @@
+"""A cluster, its clients, and what becomes of them: one seed, played."""
+
+from itertools import pairwise
+from typing import Any
+
+from simulation.actors import Book
+from simulation.client import TOPIC
+from simulation.cluster_actors import (
+    FLEETING,
+    Auditor,
+    ClusterReader,
+    ClusterWriter,
+    GroupPositions,
+    Member,
+    Operator,
+)
+from simulation.cluster_checker import Broken, ClusterChecker
+
+from barnabas import Admin
+from barnabas.simulation import Disasters, World
+
+SECONDS = 8.0
+PARTITIONS = 2
+SETTLED_WITHIN = 60.0
+SETTINGS: dict[str, object] = {
+    "log_segment_bytes": 4_000,
+    "log_index_interval_bytes": 300,
+    "log_flush_offset_checkpoint_interval_ms": 700,
+    "replica_lag_time_max_ms": 1500,
+    "replica_fetch_wait_max_ms": 300,
+    "replica_high_watermark_checkpoint_interval_ms": 500,
+    "offsets_topic_num_partitions": 2,
+    "offsets_topic_segment_bytes": 4_000,
+    "group_initial_rebalance_delay_ms": 100,
+    "group_min_session_timeout_ms": 100,
+    "zookeeper_session_timeout_ms": 2000,
+}
+
+
+class ClusterStory:
+    """`brokers`: 0 for 3 to 5, as the seed has it."""
+
+    def __init__(self, seed: int, *, brokers: int = 0, seconds: float = SECONDS, **settings: Any) -> None:
+        self.seed = seed
+        self.seconds = seconds
+        count = brokers or 3 + seed % 3
+        replicas = min(3, count)
+        self.replicated = replicas > 1
+        own: dict[str, Any] = {
+            **SETTINGS,
+            "default_replication_factor": replicas,
+            "offsets_topic_replication_factor": replicas,
+            "min_insync_replicas": min(2, replicas),
+            **settings,
+        }
+        if not self.replicated:
+            own["log_flush_interval_messages"] = 1
+        elif seed % 4 == 0:
+            own["log_flush_interval_ms"] = 300
+        self.world = World(seed, brokers=count, session_seconds=2.0, **own)
+        self.checker = ClusterChecker(self.world, [TOPIC, FLEETING, "__consumer_offsets"])
+        self.books = [Book() for _ in range(PARTITIONS)]
+        self.positions = GroupPositions()
+        self.operator = Operator()
+        self.writers: list[ClusterWriter] = []
+        self.readers: list[ClusterReader] = []
+
+    def play(self) -> None:
+        try:
+            with self.world:
+                self._play()
+        except BaseException as error:
+            error.add_note(f"again: make sim STORY=cluster FIRST={self.seed} SEEDS=1")
+            raise
+
+    def _play(self) -> None:
+        world = self.world
+        self.checker.watch()
+        with Admin(world.client("founder")) as admin:
+            admin.create_topic(TOPIC, partitions=PARTITIONS)
+        self.writers = [
+            ClusterWriter(world, f"writer-{n}", n % PARTITIONS, self.books[n % PARTITIONS], self.checker)
+            for n in range(PARTITIONS + 1)
+        ]
+        self.readers = [ClusterReader(world, "reader", self.books)]
+        for number in range(2):
+            world.program(f"member-{number}", Member(self.positions, self.books).run, restart_after=0.5)
+        world.program("auditor", Auditor(self.positions).run, restart_after=0.5)
+        if self.replicated:
+            world.program("operator", self.operator.run, restart_after=0.5)
+        kinds = Disasters.KINDS if self.replicated else [kind for kind in Disasters.KINDS if kind != "power_cut"]
+        with Disasters(world, every=0.5, lasting=2.5, kinds=kinds, spared=["founder"]):
+            world.run(self.seconds)
+        self._settle()
+
+    def _settle(self) -> None:
+        """All is well again: everybody is in sync, writers and the group get on, and every promise is found kept."""
+        world = self.world
+        operator = world.programs.get("operator")
+        if operator is not None:
+            operator.cut_power()
+        self._await("all brokers are in sync", self._all_in_sync)
+        before = [writer.acknowledged for writer in self.writers]
+        self._await(
+            "writers get on", lambda: all(w.acknowledged > n for w, n in zip(self.writers, before, strict=True))
+        )
+        for writer in self.writers:
+            writer.vanish()
+        world.run(1)
+        ends = [self._end(number) for number in range(PARTITIONS)]
+        self._await(
+            "the group reads everything",
+            lambda: all(self.positions.committed.get(n) == end for n, end in enumerate(ends)),
+        )
+        audits = self.positions.audits
+        self._await("the auditor is told", lambda: self.positions.audits > audits + 1)
+        for reader in self.readers:
+            reader.rewind()
+        for book in self.books:
+            book.seen.clear()
+        self._await("everything is read", lambda: all(r.reached == ends for r in self.readers))
+        for number, book in enumerate(self.books):
+            _check_book(number, book)
+
+    def _all_in_sync(self) -> bool:
+        brokers = self.world.brokers.values()
+        if not all(broker.running for broker in brokers):
+            return False
+        look = self.world.look
+        if any(topic.adding or topic.removing for topic in look.topics().values()):
+            return False
+        if self.world.shared and any(each.partitions.keys() != self._assigned(each.broker_id) for each in brokers):
+            return False
+        return not self.world.shared or all(look.in_sync_everywhere(each.broker_id) for each in brokers)
+
+    def _assigned(self, broker_id: int) -> set[tuple[str, int]]:
+        """The partitions that it is to have."""
+        topics = self.world.look.topics().values()
+        return {(t.name, n) for t in topics for n, replicas in t.partitions.items() if broker_id in replicas}
+
+    def _end(self, number: int) -> int:
+        """Where the leader's log ends."""
+        found = [self.world.partition(broker_id, TOPIC, number) for broker_id in self.world.brokers]
+        return max(each.high_watermark for each in found if each is not None and each.is_leader)
+
+    def _await(self, what: str, condition: Any) -> None:
+        began = self.world.now
+        while not condition():
+            if self.world.now - began > SETTLED_WITHIN:
+                raise Broken(f"liveness: {what}: not within {SETTLED_WITHIN:.0f} s of calm")
+            self.world.run(0.1)
+
+
+def _check_book(number: int, book: Book) -> None:
+    lost = sorted(book.acknowledged.keys() - book.seen.keys())
+    if lost:
+        raise Broken(f"lost: offsets {lost[:5]} of partition {number}")
+    by_writer: dict[bytes, list[int]] = {}
+    for _, value in sorted(book.seen.items()):
+        writer, count = value.split()[:2]
+        by_writer.setdefault(writer, []).append(int(count))
+    for writer, numbers in by_writer.items():
+        for one, other in pairwise(numbers):
+            if other <= one:
+                raise Broken(f"twice: {other} of {writer!r} after {one} in partition {number}")

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from ...ports.errors import ConfigError
-from .options import Settings, parse_settings
+from ...ports.errors import BarnabasError, ConfigError
+from .options import Settings, open_admin, parse_settings
 
 if TYPE_CHECKING:
     from typing import TextIO
 
+    from ..clients.admin import Admin
     from ..config import BrokerConfig
 
 OWN = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir", "coordination", "metrics.listen")
 """What differs from broker to broker, or what an option of its own is for."""
 REPLICAS_MAX = 3
+LOOK_S = 0.02
 
 
 def start(
@@ -49,9 +53,10 @@ def start(
 ) -> None:
     """Run a cluster on this machine, in the foreground, until it is told to stop (Ctrl-C or SIGTERM).
 
-    Prints "barnabas cluster ready HOST:PORT,HOST:PORT,..." on standard output once all brokers accept connections. The
-    logs of all go to standard error, each line with the name of its broker. A broker that dies is started again, after
-    half a second at first. At the end brokers stop one after the other, then the etcd; told twice, all at once.
+    Prints "barnabas cluster ready HOST:PORT,HOST:PORT,..." on standard output once all brokers accept connections and
+    have found each other. The logs of all go to standard error, each line with the name of its broker. A broker that
+    dies is started again, after half a second at first. At the end brokers stop one after the other, then the etcd;
+    told twice, all at once.
 
     With etcd+managed://HOST:PORT,HOST:PORT,... and a server for each broker, each broker runs one of them.
 
@@ -71,11 +76,10 @@ def start(
     lines = Lines(sys.stderr, ["cluster", *names], log_format)
     set_up(log_level or read.logging_level, log_format, cast("TextIO", NamedLines(lines, "cluster")))
     ports = _ports(host, base_port, brokers)
-    addresses = ",".join(f"{host}:{port}" for port in ports)
+    addresses = [f"{host}:{port}" for port in ports]
 
     def ready() -> None:
-        sys.stdout.write(f"barnabas cluster ready {addresses}\n")
-        sys.stdout.flush()
+        Thread(target=_announce, args=(addresses,), name="announce", daemon=True).start()
 
     chosen = coordination or (read.coordination if "coordination" in read.given else None)
     with cluster_coordination(chosen, brokers, data / "etcd") as urls:
@@ -90,6 +94,23 @@ def start(
             place = ["--data", str(data / name), "--listen", f"kafka://{host}:{port}"]
             members.append(ManagedProcess(name, ["serve", *place, *words, *_set(own)]))
         Processes(members, lines, restart=restart, ready=ready).run()
+
+
+def _announce(addresses: Sequence[str]) -> None:
+    """Each broker accepts; wait until each has also seen all others, so that topics can be made with all replicas."""
+    for address in addresses:
+        with open_admin(address) as admin:
+            while not _sees(admin, len(addresses)):
+                time.sleep(LOOK_S)
+    sys.stdout.write(f"barnabas cluster ready {','.join(addresses)}\n")
+    sys.stdout.flush()
+
+
+def _sees(admin: Admin, count: int) -> bool:
+    try:
+        return len(admin.describe_cluster().brokers) >= count
+    except BarnabasError:
+        return False  # it has died, and is started again
 
 
 def _defaults(brokers: int, read: BrokerConfig) -> dict[str, object]:

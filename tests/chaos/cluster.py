@@ -15,6 +15,7 @@ from support.server_process import ServerProcess, free_ports
 from support.zookeeper_server import zookeeper_ensemble
 
 from barnabas import Admin
+from barnabas.ports.errors import BarnabasError
 
 BROKERS = 3
 SESSION_MS = 2000
@@ -203,16 +204,22 @@ class ChaosCluster:
         if not all(broker.ready.is_set() for broker in self.brokers):
             return f"not ready: {[broker.name for broker in self.brokers if not broker.ready.is_set()]}"
         try:
-            with Admin(self.bootstrap, default_api_timeout_ms=3000, request_timeout_ms=2000) as admin:
-                there = {node.node_id for node in admin.describe_cluster().brokers}
-                topics = admin.describe_topics()
-        except Exception as error:  # noqa: BLE001  whatever it is, the cluster does not answer yet
+            for broker in self.brokers:
+                with Admin(f"127.0.0.1:{broker.port}", default_api_timeout_ms=3000, request_timeout_ms=2000) as admin:
+                    trouble = self._trouble_seen_by(admin)
+                    if trouble:
+                        return f"{broker.name} says: {trouble}"
+        except BarnabasError as error:
             return repr(error)
+        return ""
+
+    def _trouble_seen_by(self, admin: Admin) -> str:
+        there = {node.node_id for node in admin.describe_cluster().brokers}
         if len(there) < len(self.brokers):
             return f"only {sorted(there)} are there"
         behind = [
             f"{topic.name}-{each.partition} leader {each.leader} isr {list(each.isr)}"
-            for topic in topics
+            for topic in admin.describe_topics()
             for each in topic.partitions
             if each.leader < 0 or len(each.isr) < len(each.replicas)
         ]
@@ -223,7 +230,7 @@ class ChaosCluster:
         try:
             with Admin(self.bootstrap, default_api_timeout_ms=2000, request_timeout_ms=1000) as admin:
                 found = admin.describe_topics([topic])[0].partitions
-        except Exception:  # noqa: BLE001  the fault goes to another one then
+        except BarnabasError:
             return None
         leader = next((each.leader for each in found if each.partition == partition), -1)
         return next((broker for broker in self.brokers if broker.number == leader), None)

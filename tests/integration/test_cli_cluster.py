@@ -16,9 +16,15 @@ from support.process import barnabas
 from support.server_process import free_ports
 from support.waiting import wait_for
 
+from barnabas import Admin
+from barnabas.app.cli.cluster_status import ask_status
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("etcd")]
 
-BROKERS = 1
+BROKERS = 3
+LED = 2
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +58,20 @@ def test_every_command_explains_itself(words: list[str]) -> None:
     assert b"Usage: barnabas " + " ".join(words).encode() in barnabas_here(*words, "--help").stdout
 
 
+def _healthy(cluster: ClusterProcess) -> bool:
+    with Admin(cluster.bootstrap) as admin:
+        return ask_status(admin).healthy
+
+
+def _may_elect(admin: Admin, topic: str) -> bool:
+    try:
+        admin.elect_leaders([(topic, number) for number in range(LED * BROKERS)])
+    except ApiError as error:
+        assert error.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        return False
+    return True
+
+
 def test_the_ready_line_names_every_broker(cluster: ClusterProcess) -> None:
     assert re.fullmatch(r"barnabas cluster ready (127\.0\.0\.1:[1-9]\d*,?)+\n", cluster.ready_line)
     assert len(set(cluster.addresses)) == BROKERS
@@ -62,8 +82,8 @@ def test_the_ready_line_names_every_broker(cluster: ClusterProcess) -> None:
 def test_status_and_brokers(cluster: ClusterProcess) -> None:
     b = ("--bootstrap", cluster.bootstrap)
     barnabas_here("topics", "create", "watched", "-p", "4", *b)
+    wait_for(lambda: _healthy(cluster))
     status = json.loads(barnabas_here("cluster", "status", "--json", *b).stdout)
-    assert status["healthy"]
     assert [broker["id"] for broker in status["brokers"]] == list(range(1, BROKERS + 1))
     assert sum(broker["leaders"] for broker in status["brokers"]) == status["partitions"]
     assert sum(broker["controller"] for broker in status["brokers"]) == 1
@@ -94,7 +114,7 @@ def test_watching_goes_on_until_it_is_interrupted(cluster: ClusterProcess, monke
     assert pauses == [0.5] * 3
     pauses.clear()
     lines = barnabas_here(*words, "--json").stdout.splitlines()
-    assert [json.loads(line)["healthy"] for line in lines] == [True] * 3
+    assert [len(json.loads(line)["brokers"]) for line in lines] == [BROKERS] * 3
 
 
 def test_a_reassignment_with_a_throttle(cluster: ClusterProcess, tmp_path: Path) -> None:
@@ -117,6 +137,27 @@ def test_a_reassignment_with_a_throttle(cluster: ClusterProcess, tmp_path: Path)
     assert b"0 moves given up" in barnabas_here("cluster", "reassign", "cancel", file, *b).stdout
 
 
+def test_partitions_move_and_come_back(cluster: ClusterProcess, tmp_path: Path) -> None:
+    b = ("--bootstrap", cluster.bootstrap)
+    barnabas_here("topics", "create", "carried", "-p", "3", "--replication-factor", "1", *b)
+    barnabas_here("produce", "carried", *b, stdin=b"".join(b"line %d\n" % number for number in range(100)))
+    planned = barnabas_here(
+        "cluster", "reassign", "plan", "--topics", "carried", "--brokers", "2,3", "--replication-factor", "2", *b
+    )
+    there, back = tmp_path / "there.json", tmp_path / "back.json"
+    there.write_bytes(planned.stdout)
+    back.write_bytes(barnabas_here("cluster", "reassign", "execute", there, *b).stdout)
+    for file, held in ((there, {2, 3}), (back, None)):
+        if held is None:
+            barnabas_here("cluster", "reassign", "execute", file, *b)
+        barnabas_here("cluster", "reassign", "verify", "--wait", file, *b)
+        wanted = {entry["partition"]: entry["replicas"] for entry in json.loads(file.read_bytes())["partitions"]}
+        described = json.loads(barnabas_here("topics", "describe", "carried", "--json", *b).stdout)
+        assert {each["partition"]: each["replicas"] for each in described["partitions"]} == wanted
+        assert held is None or all(set(each["isr"]) == held for each in described["partitions"])
+        assert len(barnabas_here("consume", "carried", "--from", "beginning", "-e", *b).stdout.splitlines()) == 100
+
+
 def test_verify_tells_what_is_not_as_planned(cluster: ClusterProcess, tmp_path: Path) -> None:
     b = ("--bootstrap", cluster.bootstrap)
     barnabas_here("topics", "create", "other", "-p", "1", *b)
@@ -133,7 +174,8 @@ def test_verify_tells_what_is_not_as_planned(cluster: ClusterProcess, tmp_path: 
 
 def test_elections(cluster: ClusterProcess) -> None:
     b = ("--bootstrap", cluster.bootstrap)
-    barnabas_here("topics", "create", "elected", "-p", "2", *b)
+    barnabas_here("topics", "create", "elected", "-p", "6", "--replication-factor", str(BROKERS), *b)
+    barnabas_here("cluster", "elect", "--all", *b)
     assert b"no partition needed" in barnabas_here("cluster", "elect", "--all", *b).stdout
     words = ("cluster", "elect", "--topic", "elected", "--partition", "1", "--json", *b)
     assert json.loads(barnabas_here(*words).stdout) == []
@@ -142,12 +184,20 @@ def test_elections(cluster: ClusterProcess) -> None:
 
 
 def test_a_broker_that_is_killed_comes_back(cluster: ClusterProcess) -> None:
+    b = ("--bootstrap", cluster.bootstrap)
+    barnabas_here("topics", "create", "killed", "-p", str(LED * BROKERS), *b)
+    barnabas_here("cluster", "elect", "--all", *b)
     killed = cluster.broker(1)
     killed.kill()
     wait_for(lambda: "broker-1 is ready again" in cluster.log())
     assert "broker-1 was killed by signal 9; it starts again" in cluster.log()
     assert cluster.broker(1).pid != killed.pid
     assert len(json.loads(barnabas_here("brokers", "list", "--json", "-b", cluster.bootstrap).stdout)) == BROKERS
+    # What it led, others lead now; the first replicas are asked to lead again once they are in sync.
+    with Admin(cluster.bootstrap) as admin:
+        wait_for(lambda: {p.leader for p in admin.describe_topics(["killed"])[0].partitions} == {2, 3})
+        wait_for(lambda: _may_elect(admin, "killed"))
+        assert all(p.leader == p.replicas[0] for p in admin.describe_topics(["killed"])[0].partitions)
 
 
 def test_by_default_it_has_an_etcd_of_its_own(tmp_path: Path) -> None:

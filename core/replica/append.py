@@ -88,7 +88,7 @@ class Appends:
             if acks == ALL_IN_SYNC and partition.under_min_isr:
                 raise ApiError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"{len(partition.isr)} in sync, min.insync.replicas is {partition.log.config.min_insync_replicas}",
+                    f"{len(partition.isr)} in sync, {partition.min_isr} are needed",
                 )
             appended = partition.append_as_leader(records, now_ms=now_ms, allows_zstd=allows_zstd)
         except InvalidRecords as error:

@@ -100,8 +100,13 @@ class Partition:
         return self.high_watermark
 
     @property
+    def min_isr(self) -> int:
+        """`min.insync.replicas`, or as many as there are where they are fewer (KIP-966)."""
+        return min(self.log.config.min_insync_replicas, len(self.replicas))
+
+    @property
     def under_min_isr(self) -> bool:
-        return len(self.isr) < self.log.config.min_insync_replicas
+        return len(self.isr) < self.min_isr
 
     def check_leader(self, current_leader_epoch: int = -1) -> None:
         """Refuse what only the leader of that epoch may answer; -1 = any epoch (facts D6).
@@ -165,7 +170,7 @@ class Partition:
         end = self.log.readable_end
         followers = self.followers
         if followers is not None:
-            if len(self.isr) < min(self.log.config.min_insync_replicas, len(self.replicas)):
+            if self.under_min_isr:
                 return False  # so that whoever leaves the ISR now has all that is committed (KIP-966)
             end = min(end, followers.low)
         if end <= self.high_watermark:

@@ -197,7 +197,8 @@ def test_a_broker_that_is_killed_comes_back(cluster: ClusterProcess) -> None:
     with Admin(cluster.bootstrap) as admin:
         wait_for(lambda: {p.leader for p in admin.describe_topics(["killed"])[0].partitions} == {2, 3})
         wait_for(lambda: _may_elect(admin, "killed"))
-        assert all(p.leader == p.replicas[0] for p in admin.describe_topics(["killed"])[0].partitions)
+        # Whom one asks may know it a little later.
+        wait_for(lambda: all(p.leader == p.replicas[0] for p in admin.describe_topics(["killed"])[0].partitions))
 
 
 def test_by_default_it_has_an_etcd_of_its_own(tmp_path: Path) -> None:

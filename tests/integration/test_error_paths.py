@@ -29,7 +29,6 @@ SETTINGS = {
     "short": {"segment.bytes": "1000"},
     "recent": {"message.timestamp.before.max.ms": "3600000"},
     "checked": {"record.validation": "true"},
-    "strict": {"min.insync.replicas": "2"},
     "packed": {},
     "numbered": {},
 }

@@ -132,7 +132,6 @@ PRODUCE = [
     Wrong("too old", produce("recent", records(b"a", at=1)), [E.INVALID_TIMESTAMP]),
     Wrong("a record too old", produce("recent", records(b"a", at=-1)), []),
     Wrong("not what it says", produce("checked", spoilt(">b", 61, 2)), [E.INVALID_RECORD]),
-    Wrong("too few in sync", produce("strict", GOOD, acks=-1), [E.NOT_ENOUGH_REPLICAS]),
     Wrong(
         "a sequence that leaves a gap",
         produce("numbered", records(b"a", producer_id=7, producer_epoch=3, base_sequence=9)),

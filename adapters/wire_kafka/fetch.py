@@ -19,7 +19,7 @@ from ...ports.broker_api import (
 from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.error_codes import ErrorCode
 from . import wire
-from .api import Api
+from .api import Api, in_order
 from .leaders import end_with_nodes, leader_field, read_leader, read_nodes
 from .schema import ERROR, by_topic
 from .wire import Reader, Writer
@@ -49,7 +49,7 @@ class Answered(Exception):
 class FetchRequest:
     """The request of Fetch 4 to 16.
 
-    No fetch session is ever granted: every answer says session 0, every request is a full one (facts C6).
+    No fetch session is ever granted to a consumer: every answer says session 0, every request is a full one (facts C6).
     """
 
     _HEAD_V4 = Struct(">iiiib")
@@ -73,14 +73,17 @@ class FetchRequest:
         else:
             replica_id, max_wait_ms, min_bytes, max_bytes, isolation = reader.take(self._HEAD_V4)
         partitions = self._read_partitions(reader, version)
-        if version >= 7:
-            self._skip_forgotten(reader, version)
+        forgotten = self._read_forgotten(reader, version) if version >= 7 else ()
         rack_id = reader.text() if version >= 11 else ""
         replica_epoch = -1
         for tag, content in reader.tags():
             if tag == self._REPLICA_STATE_TAG and version >= WITH_REPLICA_STATE:
                 replica_id, replica_epoch, _ = content.take(self._REPLICA_STATE)
-        if session_id != _NO_SESSION and session_epoch not in _FULL_FETCH_EPOCHS:
+        if replica_epoch >= 0:
+            session = session_id, session_epoch
+        elif session_id == _NO_SESSION or session_epoch in _FULL_FETCH_EPOCHS:
+            session, forgotten = (_NO_SESSION, -1), ()
+        else:
             # It goes on with a session of the broker that was at this address before.
             raise Answered(FetchResult(partitions=(), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         return Fetch(
@@ -91,6 +94,9 @@ class FetchRequest:
             isolation_level=isolation,
             replica_id=replica_id,
             replica_epoch=replica_epoch,
+            session_id=session[0],
+            session_epoch=session[1],
+            forgotten=forgotten,
             rack_id=rack_id,
             allows_zstd=version >= ZSTD,
             allows_follower=version >= FROM_FOLLOWERS,
@@ -122,19 +128,23 @@ class FetchRequest:
         index, offset, max_bytes = reader.take(self._PARTITION_V4)
         return FetchPartition(topic, index, offset, max_bytes)
 
-    def _skip_forgotten(self, reader: Reader, version: int) -> None:
+    def _read_forgotten(self, reader: Reader, version: int) -> Sequence[tuple[bytes, int]]:
+        """None where topics are named: consumers alone ask like that, and nothing is remembered for them."""
+        forgotten: list[tuple[bytes, int]] = []
         for _ in range(reader.count()):
             if version >= WITH_IDS:
-                reader.span(_ID_SIZE)
+                topic_id = bytes(reader.span(_ID_SIZE))
+                forgotten += [(topic_id, reader.take(wire.I32)[0]) for _ in range(reader.count())]
             else:
                 reader.text()
-            reader.span(4 * max(0, reader.count()))
+                reader.span(4 * max(0, reader.count()))
             reader.skip_tags()
+        return forgotten
 
     def write(self, writer: Writer, version: int, value: Fetch) -> None:
         head = (value.max_wait_ms, value.min_bytes, value.max_bytes, value.isolation_level)
         if version >= WITH_REPLICA_STATE:
-            writer.put(self._HEAD_V15, *head, _NO_SESSION, -1)
+            writer.put(self._HEAD_V15, *head, value.session_id, value.session_epoch)
         elif version >= 7:
             writer.put(self._HEAD_V7, value.replica_id, *head, _NO_SESSION, -1)
         else:
@@ -148,13 +158,26 @@ class FetchRequest:
                 self._write_partition(writer, version, part)
             writer.end()
         if version >= 7:
-            writer.count(0)  # forgotten topics
+            self._write_forgotten(writer, value.forgotten if version >= WITH_REPLICA_STATE else ())
         if version >= 11:
             writer.text(value.rack_id)
         if version >= WITH_REPLICA_STATE and value.replica_id != -1:
             replica_state = self._REPLICA_STATE.pack(value.replica_id, value.replica_epoch, 0)
             writer.tagged([(self._REPLICA_STATE_TAG, replica_state)])
         else:
+            writer.end()
+
+    def _write_forgotten(self, writer: Writer, forgotten: Sequence[tuple[bytes, int]]) -> None:
+        """Of a follower alone, whose versions have ids."""
+        topics: dict[bytes, list[int]] = {}
+        for topic_id, number in forgotten:
+            topics.setdefault(topic_id, []).append(number)
+        writer.count(len(topics))
+        for topic_id, numbers in topics.items():
+            writer.raw(topic_id)
+            writer.count(len(numbers))
+            for number in numbers:
+                writer.put(wire.I32, number)
             writer.end()
 
     def _write_partition(self, writer: Writer, version: int, part: FetchPartition) -> None:
@@ -192,9 +215,9 @@ class FetchResponse:
 
     def read(self, reader: Reader, version: int) -> FetchResult:
         """The records are slices of the frame."""
-        error = 0
+        error, session_id = 0, _NO_SESSION
         if version >= 7:
-            throttle_ms, error, _ = reader.take(_THROTTLE_ERROR_SESSION)
+            throttle_ms, error, session_id = reader.take(_THROTTLE_ERROR_SESSION)
         else:
             (throttle_ms,) = reader.take(wire.I32)
         partitions = []
@@ -208,7 +231,9 @@ class FetchResponse:
                 partitions.append(self._read_partition(reader, version, topic, topic_id))
             reader.skip_tags()
         nodes = read_nodes(reader, version)
-        return FetchResult(partitions=partitions, error=ERROR.of(error), throttle_ms=throttle_ms, nodes=nodes)
+        return FetchResult(
+            partitions=partitions, error=ERROR.of(error), throttle_ms=throttle_ms, nodes=nodes, session_id=session_id
+        )
 
     def _read_partition(self, reader: Reader, version: int, topic: str, topic_id: bytes) -> FetchResultPartition:
         log_start_offset = -1
@@ -249,7 +274,7 @@ class FetchResponse:
 
     def write(self, writer: Writer, version: int, value: FetchResult) -> None:
         if version >= 7:
-            writer.put(_THROTTLE_ERROR_SESSION, value.throttle_ms, value.error, _NO_SESSION)
+            writer.put(_THROTTLE_ERROR_SESSION, value.throttle_ms, value.error, value.session_id)
         else:
             writer.put(wire.I32, value.throttle_ms)
         tail = self._TAIL_V12 if version >= 12 else self._TAIL_V11 if version >= 11 else self._TAIL_V4
@@ -358,8 +383,18 @@ def _named(request: Fetch, topic_name: Callable[[bytes], str]) -> Fetch:
         isolation_level=request.isolation_level,
         replica_id=request.replica_id,
         replica_epoch=request.replica_epoch,
+        session_id=request.session_id,
+        session_epoch=request.session_epoch,
+        forgotten=request.forgotten,
         rack_id=request.rack_id,
+        allows_zstd=request.allows_zstd,
+        allows_follower=request.allows_follower,
     )
+
+
+def _completed(request: Fetch, result: FetchResult) -> FetchResult:
+    """In a fetch session the answer has what is new alone."""
+    return result if request.session_id != _NO_SESSION else in_order(request, result)
 
 
 def _is_nameless(part: FetchPartition | FetchResultPartition) -> bool:
@@ -386,6 +421,6 @@ APIS = (
         most_version=_most,
         result_of=_answer_to,
         named=_named,
-        by_partition=True,
+        completed=_completed,
     ),
 )

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ...core.cluster.topics import ReplicaId
 from ...core.replica.isolation import FetchIsolation
 from ...core.replica.partition import Partition
 from ...core.replica.selection import ReplicaSelector
+from ...core.replica.sessions import SessionAnswer
 from ...ports.broker_api import Caller, Fetch, FetchResult, FetchResultPartition, Reply
 from ...ports.errors import ApiError
 from .leaders import Leaders
@@ -35,6 +35,9 @@ class FetchService:
             reply(refused)
             return
         max_bytes = min(request.max_bytes, self._max_bytes)
+        if request.replica_id >= 0:
+            self._answer_follower(request, caller, reply, max_bytes)
+            return
 
         def done(results: Sequence[FetchResultPartition] | ApiError) -> None:
             if isinstance(results, ApiError):
@@ -52,10 +55,19 @@ class FetchService:
             isolation=_ISOLATION.get(request.isolation_level, _UNCOMMITTED),
             allows_zstd=request.allows_zstd,
             reader=caller.connection,
-            replica=ReplicaId(request.replica_id, request.replica_epoch) if request.replica_id >= 0 else None,
             anywhere=request.allows_follower,
             nearest=self._nearest(request, caller),
         )
+
+    def _answer_follower(self, request: Fetch, caller: Caller, reply: Reply[FetchResult], max_bytes: int) -> None:
+        def done(answer: SessionAnswer | ApiError) -> None:
+            if isinstance(answer, ApiError):
+                reply(answer)
+                return
+            told, nodes = self._leaders.told(answer.results, caller)
+            reply(FetchResult(partitions=told, nodes=nodes, session_id=answer.session_id, error=answer.error))
+
+        self._state.replicas.read_in_session(request, done, max_bytes=max_bytes, reader=caller.connection)
 
     def _nearest(self, request: Fetch, caller: Caller) -> Callable[[Partition, int], int] | None:
         if self._near is None:

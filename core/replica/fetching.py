@@ -18,10 +18,12 @@ from .followed import Followed, records_of, where_to_cut
 from .local_partitions import LocalPartitions
 from .partition import Partition
 from .purgatory import Purgatory
+from .sessions import NEW_SESSION_EPOCH, NO_SESSION, Place, next_epoch
 from .settings import ReplicationSettings
 from .throttle import Throttle, followers_throttled
 
-_Asked = dict[tuple[str, int], tuple[Followed, FetchPartition]]
+_Asked = dict[Place, tuple[Followed, FetchPartition]]
+_ANOTHER_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 _NEWER_STATE_FIRST = frozenset({ErrorCode.FENCED_LEADER_EPOCH})
 """The leader knows a later epoch: that comes from the tree, too."""
 
@@ -159,6 +161,21 @@ class Copying:
         self._purgatory.check(key)
 
 
+class _Session:
+    """What the leader knows of what is asked for (KIP-227); in a new one it knows nothing."""
+
+    def __init__(self) -> None:
+        self.id, self.epoch = NO_SESSION, NEW_SESSION_EPOCH
+        self.asked: _Asked = {}
+
+    def answered(self, session_id: int) -> None:
+        """All is well; a leader may have granted none, and then all is told again."""
+        if session_id == NO_SESSION:
+            self.id, self.epoch, self.asked = NO_SESSION, NEW_SESSION_EPOCH, {}
+        else:
+            self.id, self.epoch = session_id, next_epoch(self.epoch)
+
+
 class LeaderFetcher:
     """What is copied from one leader. Owner thread only."""
 
@@ -169,6 +186,7 @@ class LeaderFetcher:
         self._asked = False
         self._soon = False
         self._complained = False
+        self._session = _Session()
         self._timer: Timer | None = None
 
     def add(self, followed: Followed) -> None:
@@ -217,35 +235,58 @@ class LeaderFetcher:
             self._timer = None
 
     def _ask(self, ready: Sequence[Followed], others_due_ms: float) -> None:
-        settings, own = self._copying.settings, self._copying.own()
+        settings, own, session = self._copying.settings, self._copying.own(), self._session
         asked: _Asked = {}
+        changed: list[FetchPartition] = []
         for each in ready:
-            question = each.question(settings.fetch_max_bytes)
-            asked[question.topic, question.partition] = each, question
+            known = session.asked.get(each.place)
+            if known is None or known[0] is not each or not each.asks_the_same(known[1]):
+                known = (each, each.question(settings.fetch_max_bytes))
+                changed.append(known[1])
+            asked[each.place] = known
         request = Fetch(
-            partitions=[question for _, question in asked.values()],
+            partitions=changed,
             max_wait_ms=int(min(settings.fetch_wait_max_ms, max(1.0, others_due_ms))),
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_response_max_bytes,
             replica_id=own.broker_id,
             replica_epoch=own.broker_epoch,
+            session_id=session.id,
+            session_epoch=session.epoch,
+            forgotten=[place for place in session.asked if place not in asked],
         )
+        session.asked = asked
         self._asked = True
-        self._copying.submit(self._leader, request, lambda result: self._answered(result, asked))
+        self._copying.submit(self._leader, request, self._answered)
 
-    def _answered(self, result: Any, asked: _Asked) -> None:
+    def _answered(self, result: Any) -> None:
         self._asked = False
-        if isinstance(result, FetchResult) and result.error is ErrorCode.NONE:
-            self._complained = False
-            for each in result.partitions:
-                known = asked.pop((each.topic, each.partition), None)
-                if known is not None:
-                    self._take(*known, each)
-        elif self._followed:
-            self._complain(result.error.name if isinstance(result, FetchResult) else str(result))
-        for followed, _ in asked.values():
-            self._copying.put_off(followed)  # no answer for these
+        session, asked = self._session, self._session.asked
+        if not isinstance(result, FetchResult) or result.error is not ErrorCode.NONE:
+            self._session = _Session()
+            if not isinstance(result, FetchResult) or result.error not in _ANOTHER_SESSION:
+                self._failed(asked, result.error.name if isinstance(result, FetchResult) else str(result))
+            self._turn_soon()
+            return
+        self._complained = False
+        told: set[Place] = set()
+        for each in result.partitions:
+            place = (each.topic_id, each.partition)
+            told.add(place)
+            if place in asked:
+                self._take(*asked[place], each)
+        if session.epoch == NEW_SESSION_EPOCH:
+            for place, (followed, _) in asked.items():
+                if place not in told:
+                    self._copying.put_off(followed)
+        session.answered(result.session_id)
         self._turn_soon()
+
+    def _failed(self, asked: _Asked, why: str) -> None:
+        if self._followed:
+            self._complain(why)
+        for followed, _ in asked.values():
+            self._copying.put_off(followed)
 
     def _complain(self, why: str) -> None:
         if not self._complained:

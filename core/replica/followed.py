@@ -16,10 +16,11 @@ class Followed:
     waiting: True while nothing is asked for: what was cut off is being noted, or the leader knows a newer epoch.
     """
 
-    __slots__ = ("_failures", "leader_epoch", "not_before_ms", "partition", "waiting")
+    __slots__ = ("_failures", "leader_epoch", "not_before_ms", "partition", "place", "waiting")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
+        self.place = (partition.topic_id, partition.topic_partition.partition)
         self.leader_epoch = partition.leader_epoch
         self.not_before_ms = float("-inf")
         self.waiting = False
@@ -38,6 +39,15 @@ class Followed:
             log.log_start_offset,
             log.epochs.latest,
             partition.topic_id,
+        )
+
+    def asks_the_same(self, asked: FetchPartition) -> bool:
+        """True if `question` would be what it was."""
+        log = self.partition.log
+        return (
+            asked.offset == log.log_end_offset
+            and asked.log_start_offset == log.log_start_offset
+            and asked.last_fetched_epoch == log.epochs.latest
         )
 
     def put_off(self, now_ms: float, longest_ms: float) -> bool:

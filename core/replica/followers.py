@@ -59,6 +59,10 @@ class FollowerProgress:
         self.log_end, self.log_start = offset, log_start
         self.leader_end, self.fetched_ms = leader_end, now_ms
 
+    def seen(self, now_ms: float) -> None:
+        """It has asked again, and both it and the leader are where they were, with the same log end."""
+        self.caught_up_ms = self.fetched_ms = now_ms
+
 
 class Followers:
     """All followers of one partition, as of one leader epoch. Owner thread only.
@@ -105,6 +109,11 @@ class Followers:
             text = f"broker {replica.broker_id} has registered again since epoch {replica.broker_epoch}"
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH, text)
         return follower
+
+    def known(self, replica: ReplicaId) -> FollowerProgress | None:
+        """The same, or None."""
+        follower = self._by_id.get(replica.broker_id)
+        return follower if follower is not None and follower.broker_epoch == replica.broker_epoch else None
 
     def is_in_sync(self, follower: FollowerProgress) -> bool:
         """True if the tree has it in the ISR, in its present life."""

@@ -45,6 +45,10 @@ class LocalPartitions:
             text = f"{partition.topic_partition} may have another leader: this broker has lost touch with the cluster"
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
+    def may_lead(self) -> bool:
+        """False when the lease is over."""
+        return self._lease_valid is None or self._lease_valid()
+
     def failed(self, what: str, error: BaseException) -> None:
         """Report something that should not have happened."""
         self._report(f"{what} failed: {type(error).__name__}: {error}")

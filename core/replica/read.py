@@ -102,14 +102,39 @@ class Reads:
         reader: Hashable,
         replica: ReplicaId,
     ) -> None:
-        reading = FollowerReader(replica, self._insync, self._throttle, self._clock.monotonic_ms())
+        reading = self.follower_reading(replica)
         results, size = self._read_all(entries, max_bytes, reading)
         if max_wait_ms > 0 and size < min_bytes and results:
             self._wait(entries, results, done, max_bytes, min_bytes, max_wait_ms, reader, reading)
         else:
             self._answer(results, reading, done)
+        self.check_changed(reading)
+
+    # --- for fetch sessions of followers
+
+    def follower_reading(self, replica: ReplicaId) -> FollowerReader:
+        """A follower that reads now."""
+        return FollowerReader(replica, self._insync, self._throttle, self._clock.monotonic_ms())
+
+    def check_changed(self, reading: FollowerReader) -> None:
+        """Look after those who wait for what a follower has told."""
         for partition in reading.changed:
             self._purgatory.check(partition.topic_partition)
+
+    def may_lead(self) -> bool:
+        """False when the lease is over."""
+        return self._local.may_lead()
+
+    def partition_of(self, entry: FetchPartition) -> Partition | None:
+        return self._partitions.get((entry.topic, entry.partition))
+
+    def tell_follower(self, results: Sequence[FetchResultPartition], reading: FollowerReader) -> None:
+        """These go to the follower now."""
+        for result in results:
+            if result.error is ErrorCode.NONE:
+                reading.answered(self._partitions[result.topic, result.partition], result)
+
+    # --- how it is done
 
     def _wait(
         self,
@@ -142,10 +167,8 @@ class Reads:
                 size = size_of(result.records)
                 if size:
                     self._stats.of(result.topic).bytes_out.add(size)
-        else:
-            for result in results:
-                if result.error is ErrorCode.NONE:
-                    reading.answered(self._partitions[result.topic, result.partition], result)
+        elif isinstance(reading, FollowerReader):
+            self.tell_follower(results, reading)
         done(results)
 
     def _read_all(
@@ -156,14 +179,15 @@ class Reads:
         total = 0
         results = []
         for entry in entries:
-            result = self._read(entry, left, reading, first=total == 0)
+            result = self.read_one(entry, left, reading, first=total == 0)
             size = size_of(result.records)
             left = max(0, left - size)
             total += size
             results.append(result)
         return results, total
 
-    def _read(self, entry: FetchPartition, left: int, reading: FetchReader, *, first: bool) -> FetchResultPartition:
+    def read_one(self, entry: FetchPartition, left: int, reading: FetchReader, *, first: bool) -> FetchResultPartition:
+        """One partition, within `left` bytes; the `first` that has any gives a whole batch."""
         partition = self._partitions.get((entry.topic, entry.partition))
         try:
             if partition is None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from ...ports.broker_api import DivergingEpoch, FetchPartition, FetchResultPartition
+from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import size_of
@@ -72,11 +73,8 @@ class FetchReader:
         """The answer in place of an error."""
         return FetchResultPartition(entry.topic, entry.partition, error.code, topic_id=entry.topic_id)
 
-    def answered(self, partition: Partition, result: FetchResultPartition) -> None:
-        """This is what it is told of the partition."""
-
     def held_back(self, partition: Partition) -> bool:  # noqa: ARG002
-        """True if it gets no records now, so that it copies no more than it may."""
+        """True if it gets no records of the partition for now."""
         return False
 
     def needs_news(self, partition: Partition) -> bool:  # noqa: ARG002
@@ -87,7 +85,7 @@ class FetchReader:
 class FollowerReader(FetchReader):
     """A follower that reads, and tells by that how far it is."""
 
-    __slots__ = ("_insync", "_noted", "_now_ms", "_replica", "_throttle", "changed")
+    __slots__ = ("_insync", "_noted", "_replica", "_throttle", "changed", "now_ms")
 
     def __init__(self, replica: ReplicaId, insync: InSync, throttle: Throttle, now_ms: float) -> None:
         super().__init__(FetchIsolation.LOG_END, allows_zstd=True)
@@ -95,7 +93,8 @@ class FollowerReader(FetchReader):
         self._replica = replica
         self._insync = insync
         self._throttle = throttle
-        self._now_ms = now_ms
+        self.now_ms = now_ms
+        """When it asked, monotonic."""
         self._noted = False
         self.changed: list[Partition] = []
         """The partitions of which it told something that others may wait for."""
@@ -104,22 +103,22 @@ class FollowerReader(FetchReader):
         self._noted = True
 
     def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:
-        if not entry.topic_id.strip(b"\0") or entry.topic_id == partition.topic_id:
-            result = super().without_records(partition, entry)
-            if result is None and not self._noted:
-                self._note(partition, entry)
-            if result is None and self.held_back(partition):
-                return empty(partition, entry)
-            return result
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"{partition.topic_partition} is of another topic of that name")
+        if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id):
+            text = f"{partition.topic_partition} is of another topic of that name"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, text)
+        # One that does not know itself in which life it is may read; what it has counts for nothing.
+        follower = self._follower(partition) if self._replica.broker_epoch >= 0 else None
+        result = super().without_records(partition, entry)
+        if result is None and not self._noted and follower is not None:
+            self._note(partition, follower, entry)
+        if result is None and self.held_back(partition):
+            return empty(partition, entry)
+        return result
 
-    def _note(self, partition: Partition, entry: FetchPartition) -> None:
-        if self._replica.broker_epoch < 0:
-            return  # it does not know itself in which life it is
-        follower = self._follower(partition)
+    def _note(self, partition: Partition, follower: FollowerProgress, entry: FetchPartition) -> None:
         before = follower.log_start
-        risen = partition.follower_fetched(follower, entry.offset, entry.log_start_offset, self._now_ms)
-        risen = self._insync.fetched(partition, follower, self._now_ms) or risen
+        risen = partition.follower_fetched(follower, entry.offset, entry.log_start_offset, self.now_ms)
+        risen = self._insync.fetched(partition, follower, self.now_ms) or risen
         if risen or before != follower.log_start:
             self.changed.append(partition)
 
@@ -150,7 +149,7 @@ class FollowerReader(FetchReader):
                 self._throttle.spend(partition, size_of(result.records))
 
     def held_back(self, partition: Partition) -> bool:
-        if partition.followers is None or not self._throttle.holds(partition):
+        if partition.followers is None or self._replica.broker_epoch < 0 or not self._throttle.holds(partition):
             return False
         return not partition.followers.is_in_sync(self._follower(partition))
 

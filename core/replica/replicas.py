@@ -24,6 +24,7 @@ from .partition import Partition
 from .purgatory import Purgatory
 from .read import Reads
 from .roles import Following, Roles
+from .sessions import FollowerSessions
 from .settings import DEFAULT_SETTINGS, ReplicationSettings
 from .throttle import Throttle, leaders_throttled
 from .topic_stats import BrokerTopicStats
@@ -98,7 +99,9 @@ class Replicas:
         self._roles = Roles(own, self.purgatory, self._insync, self.fetchers, clock, metrics)
         self.append = Appends(self._local, self.purgatory, self._flushes, self.stats, clock).append
         throttle = Throttle(lambda: self._roles.own, clock, settings.leader_rate, leaders_throttled)
-        self.read = Reads(self._local, self.purgatory, self.stats, self._insync, throttle, clock).read
+        reads = Reads(self._local, self.purgatory, self.stats, self._insync, throttle, clock)
+        self.read = reads.read
+        self.read_in_session = FollowerSessions(reads, self.purgatory).read
         self.delete_records = Deletions(self._local, self.purgatory, is_alive).delete
         self._timer: Timer | None = None
         self._beginning: set[TopicPartition] = set()

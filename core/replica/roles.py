@@ -75,7 +75,7 @@ class Roles:
 
     def end(self, partition: Partition) -> None:
         """It is no more."""
-        was_leader, partition.leader = partition.is_leader, NO_LEADER
+        was_leader, partition.leader, partition.followers = partition.is_leader, NO_LEADER, None
         self._following.forget(partition)
         self._insync.forget(partition.topic_partition)
         if was_leader:

@@ -36,6 +36,8 @@ class Fetch(Request["FetchResult"]):
     """Read record batches; waits up to `max_wait_ms` for `min_bytes`.
 
     replica_id:    -1 = a consumer; else the broker that follows, and `replica_epoch` is that of its registration.
+    session_id, session_epoch: of a follower's fetch session (KIP-227); 0 and -1: without one, 0 and 0: it begins one.
+                   Within one, `partitions` are those that have changed, `forgotten` the ids and numbers of those gone.
     rack_id:       where the consumer is, for a replica near it (KIP-392); empty = it does not say.
     """
 
@@ -46,6 +48,9 @@ class Fetch(Request["FetchResult"]):
     isolation_level: int = 0
     replica_id: int = -1
     replica_epoch: int = -1
+    session_id: int = 0
+    session_epoch: int = -1
+    forgotten: Sequence[tuple[bytes, int]] = ()
     rack_id: str = ""
     allows_zstd: bool = True
     """False when the client's version predates zstd (Fetch < 10): zstd batches are then answered with error 76."""
@@ -118,3 +123,5 @@ class FetchResult:
     error: ErrorCode = ErrorCode.NONE
     throttle_ms: int = 0
     nodes: Sequence[BrokerNode] = ()
+    session_id: int = 0
+    """Of a follower's fetch session; the partitions are then those that have something new."""

@@ -20,6 +20,8 @@ from barnabas.ports.broker_api import (
     DeleteTopics,
     Fetch,
     FetchPartition,
+    FetchResult,
+    FetchResultPartition,
     JoinGroup,
     ListOffsets,
     ListOffsetsPartition,
@@ -443,3 +445,13 @@ def test_an_error_in_a_reply_is_the_callers_own() -> None:
     with pytest.raises(ValueError, match="mine"):
         setup.answer(3, 12, SAMPLES[3].result)
     assert setup.link.is_open
+
+
+def test_in_a_fetch_session_the_answer_has_what_is_new_alone() -> None:
+    setup = Setup()
+    replies = setup.submit(Fetch(partitions=(), replica_id=1, replica_epoch=2, session_id=77, session_epoch=4))
+    assert setup.broker.frames[-1][:4] == pack(">hh", 1, 16)
+    setup.answer(1, 16, FetchResult(partitions=[FetchResultPartition("", 3, topic_id=ID_A)], session_id=77))
+    (result,) = replies
+    assert [(part.topic_id, part.partition) for part in result.partitions] == [(ID_A, 3)]
+    assert result.session_id == 77

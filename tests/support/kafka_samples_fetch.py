@@ -149,11 +149,19 @@ _NO_EPOCH = Sample(
     older=_BY_NAME,
     older_until=12,
 )
+_IN_SESSION = {
+    "session_id": 77,
+    "session_epoch": 3,
+    "forgotten_topics_data": [
+        {"topic_id": ID_A, "partitions": [3, 4]},
+        {"topic_id": ID_B, "partitions": [1]},
+    ],
+}
 FETCH = Sample(
-    _REQUEST,
-    _request_wire(ids=True, replica_epoch=2**34),
-    _RESULT,
-    _result_wire(ids=True),
+    evolve(_REQUEST, session_id=77, session_epoch=3, forgotten=[(ID_A, 3), (ID_A, 4), (ID_B, 1)]),
+    {**_request_wire(ids=True, replica_epoch=2**34), **_IN_SESSION},
+    evolve(_RESULT, session_id=77),
+    {**_result_wire(ids=True), "session_id": 77},
     older=_NO_EPOCH,
     older_until=14,
 )

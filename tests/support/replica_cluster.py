@@ -20,6 +20,7 @@ from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.replica.insync import IsrChange
 from barnabas.core.replica.partition import Partition
 from barnabas.core.replica.replicas import AssignedReplica, Replicas
+from barnabas.core.replica.sessions import SessionAnswer
 from barnabas.core.replica.settings import ReplicationSettings
 from barnabas.plugins.builtin.deletion import KeepAll
 from barnabas.ports.broker_api import (
@@ -265,24 +266,18 @@ class ReplicaCluster:
 
             self.scheduler.call_later(HOP_MS, arrive)
 
-        def done(results: Sequence[FetchResultPartition] | ApiError) -> None:
-            if isinstance(results, ApiError):
-                answer(results)
+        def done(told: SessionAnswer | ApiError) -> None:
+            if isinstance(told, ApiError):
+                answer(told)
                 return
-            answer(FetchResult(partitions=[evolve(each, records=_in_memory(each)) for each in results]))
+            partitions = [evolve(each, records=_in_memory(each)) for each in told.results]
+            answer(FetchResult(partitions=partitions, session_id=told.session_id, error=told.error))
 
         def deliver() -> None:
             if not target.alive or not self.reaches(source.broker_id, node):
                 answer(TransportError("nobody is there"))
                 return
-            target.replicas.read(
-                request.partitions,
-                done,
-                max_bytes=request.max_bytes,
-                min_bytes=request.min_bytes,
-                max_wait_ms=request.max_wait_ms,
-                replica=ReplicaId(request.replica_id, request.replica_epoch),
-            )
+            target.replicas.read_in_session(request, done, max_bytes=request.max_bytes, reader=None)
 
         self.scheduler.call_later(HOP_MS, deliver)
 

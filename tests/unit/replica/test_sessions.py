@@ -1,0 +1,194 @@
+"""Fetch sessions of followers: what has not changed is not told again, and nothing is lost by that (KIP-227)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from attrs import evolve
+from support.replica_cluster import KEY, TOPIC_ID, Member, ReplicaCluster
+
+from barnabas.core.replica.sessions import EPOCH_MAX, SessionAnswer, next_epoch
+from barnabas.ports.broker_api import Fetch, FetchPartition
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+
+
+@pytest.fixture
+def cluster() -> ReplicaCluster:
+    """Broker 2 is asked for by hand."""
+    made = ReplicaCluster(2)
+    made.kill(2)
+    made.brokers = {**made.brokers, 2: evolve(made.brokers[1], broker_id=2, broker_epoch=made[2].epoch)}
+    return made
+
+
+def entry(offset: int = 0, **others: Any) -> FetchPartition:
+    known = {"current_leader_epoch": 0, "log_start_offset": 0, "topic_id": TOPIC_ID, **others}
+    return FetchPartition("t", 0, offset, 1 << 20, **known)
+
+
+def ask(
+    member: Member, epoch: int, session: int, entries: Sequence[FetchPartition] = (), **others: Any
+) -> list[SessionAnswer]:
+    told: list[SessionAnswer] = []
+
+    def done(answer: SessionAnswer | ApiError) -> None:
+        assert not isinstance(answer, ApiError)
+        told.append(answer)
+
+    how = {"replica_id": 2, "replica_epoch": member.cluster[2].epoch, "max_wait_ms": 0, **others}
+    request = Fetch(partitions=entries, session_id=session, session_epoch=epoch, **how)
+    member.replicas.read_in_session(request, done, max_bytes=1 << 20, reader=None)
+    return told
+
+
+def begun(cluster: ReplicaCluster) -> int:
+    (told,) = ask(cluster[1], 0, 0, [entry()])
+    assert told.session_id > 0
+    assert [each.partition for each in told.results] == [0], "the first answer has all"
+    return told.session_id
+
+
+def test_what_has_not_changed_is_not_told_again(cluster: ReplicaCluster) -> None:
+    session = begun(cluster)
+    assert ask(cluster[1], 1, session) == [SessionAnswer([], session)]
+    cluster[1].produce(b"a", acks=1)
+    (told,) = ask(cluster[1], 2, session)
+    assert [bytes(each.records.read()) for each in told.results] == [  # type: ignore[union-attr]
+        bytes(cluster[1].log.read(0, max_bytes=1 << 20, limit=1).records.read())  # type: ignore[union-attr]
+    ]
+    (told,) = ask(cluster[1], 3, session)
+    assert len(told.results) == 1, "it has not said that it has it"
+    (told,) = ask(cluster[1], 4, session, [entry(1)])
+    assert [each.high_watermark for each in told.results] == [1], "the high watermark is news"
+    assert cluster[1].partition.high_watermark == 1
+    (told,) = ask(cluster[1], 5, session)
+    assert told.results == []
+
+
+def test_a_follower_that_says_nothing_new_is_still_caught_up(cluster: ReplicaCluster) -> None:
+    session = begun(cluster)
+    for number in range(1, 60):
+        cluster.run(100)
+        ask(cluster[1], number, session)
+    assert cluster.clock.monotonic_ms() > 2 * cluster.settings.lag_time_max_ms
+    cluster[1].produce(b"a", acks=1)
+    cluster.run(1500)
+    assert list(cluster.state.isr) == [1, 2], "it had everything not long ago"
+    cluster.run(3000)
+    assert list(cluster.state.isr) == [1], "and no more once it is silent"
+
+
+@pytest.mark.parametrize("cause", ["append", "log start", "high watermark", "leadership", "dropped"])
+def test_a_session_that_waits_is_answered_when_there_is_news(cluster: ReplicaCluster, cause: str) -> None:
+    cluster[1].produce(b"a", acks=1)
+    (told,) = ask(cluster[1], 0, 0, [entry(1)])
+    waiting = ask(cluster[1], 1, told.session_id, max_wait_ms=500)
+    assert waiting == []
+    if cause == "append":
+        cluster[1].produce(b"b", acks=1)
+    elif cause == "log start":
+        cluster[1].delete(1)
+    elif cause == "high watermark":
+        cluster[1].partition.high_watermark = 0
+        cluster[1].replicas.purgatory.check(KEY)
+    elif cause == "leadership":
+        cluster.lead(2)
+    else:
+        cluster[1].replicas.drop([KEY])
+    (told,) = waiting
+    (result,) = told.results
+    expected = {"leadership": ErrorCode.FENCED_LEADER_EPOCH, "dropped": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert result.error is expected.get(cause, ErrorCode.NONE)
+
+
+def test_a_session_that_waits_ends_with_its_time(cluster: ReplicaCluster) -> None:
+    session = begun(cluster)
+    waiting = ask(cluster[1], 1, session, max_wait_ms=500)
+    cluster.run(499)
+    assert waiting == []
+    cluster.run(1)
+    assert waiting == [SessionAnswer([], session)]
+
+
+def test_what_is_forgotten_is_not_told(cluster: ReplicaCluster) -> None:
+    session = begun(cluster)
+    cluster[1].produce(b"a", acks=1)
+    (told,) = ask(cluster[1], 1, session, forgotten=[(TOPIC_ID, 0)])
+    assert told.results == []
+    (told,) = ask(cluster[1], 2, session, [entry()])
+    assert len(told.results) == 1
+
+
+def test_what_does_not_fit_the_session_is_refused(cluster: ReplicaCluster) -> None:
+    session = begun(cluster)
+    assert ask(cluster[1], 1, session + 1)[0].error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert ask(cluster[1], 7, session)[0].error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    later = ask(cluster[1], 1, session, replica_epoch=cluster[2].epoch + 1)
+    assert later[0].error is ErrorCode.INVALID_FETCH_SESSION_EPOCH, "of another life"
+    assert ask(cluster[1], 1, session, replica_id=9)[0].error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert ask(cluster[1], 1, session)[0].error is ErrorCode.NONE
+    assert begun(cluster) != session
+    assert ask(cluster[1], 2, session)[0].error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "one for each follower"
+
+
+def test_without_a_session_all_is_told(cluster: ReplicaCluster) -> None:
+    for _ in range(2):
+        (told,) = ask(cluster[1], -1, 0, [entry()])
+        assert (told.session_id, len(told.results)) == (0, 1)
+
+
+def test_a_lease_that_is_over_is_told_in_a_session(cluster: ReplicaCluster) -> None:
+    session = begun(cluster)
+    cluster[1].lease_valid = False
+    (told,) = ask(cluster[1], 1, session)
+    assert [each.error for each in told.results] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_epochs_wrap() -> None:
+    assert (next_epoch(0), next_epoch(1), next_epoch(EPOCH_MAX)) == (1, 2, 1)
+
+
+# --- both sides
+
+
+def test_followers_ask_for_what_has_changed_only() -> None:
+    cluster = ReplicaCluster(3)
+    cluster[1].produce(b"a")
+    cluster.run(1000)
+    first, *others = cluster[2].fetches
+    assert (first.session_epoch, len(first.partitions)) == (0, 1)
+    assert [each.session_epoch for each in others] == [*range(1, len(others) + 1)]
+    assert sum(len(each.partitions) for each in others) == 1, "the offset behind the message"
+    assert cluster[2].visible == [b"a"]
+
+
+def test_a_leader_that_was_restarted_gets_a_new_session() -> None:
+    cluster = ReplicaCluster(2)
+    cluster[1].produce(b"a")
+    cluster.run()
+    cluster.kill(1)
+    cluster.start(1)
+    cluster.settle()
+    cluster.run()
+    told = cluster.leader.produce(b"b")
+    cluster.until(lambda: bool(told))
+    cluster.until(lambda: len(cluster.state.isr) == 2)
+    assert told[0].error is ErrorCode.NONE
+    for member in cluster.live:
+        assert member.values == [b"a", b"b"]
+
+
+def test_an_answer_that_was_lost_is_asked_for_again() -> None:
+    cluster = ReplicaCluster(2)
+    cluster[1].produce(b"a")
+    cluster.run()
+    for number in range(5):
+        cluster[1].produce(b"%d" % number)
+        cluster.run(1.5)  # the answer is on its way
+        cluster.cut = {frozenset((1, 2))}
+        cluster.run(300)
+        cluster.heal()
+        cluster.until(lambda: cluster[2].log.log_end_offset == cluster[1].log.log_end_offset)
+    cluster.run(300)
+    assert cluster[2].visible == [b"a", b"0", b"1", b"2", b"3", b"4"]

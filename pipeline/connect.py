@@ -1,6 +1,5 @@
 """The clients of `app`, as the pipeline needs them: what a cluster has, ranges of records in columns, a producer."""
 
-import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,6 @@ from ..plugins.host import PluginHost
 from ..ports.broker_api import TopicMetadata
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError
-from ..ports.transport import TransportError
 from ..ports.words import Buffer, TopicPartition
 from .cluster import Cluster, ClusterPartition, PartitionColumns, TopicInfo, Where
 from .damage import DamagedRange
@@ -31,8 +29,6 @@ CHUNK_BYTES = 4 * 1024 * 1024
 and cost a third of the rate, because decoding needs the interpreter all the time."""
 _CHUNK_SETTING = "max.partition.fetch.bytes"
 _COMMON = frozenset(field.name.replace("_", ".") for field in attrs.fields(CommonSettings))
-_TRIES = 6
-_FIRST_PAUSE_S = 0.1
 _UNSETTLED_MAX = 4
 """So many Arrow batches may be on their way to the brokers before the oldest is waited for."""
 
@@ -77,22 +73,10 @@ class ClientCluster:
         partition = _plain(place)
         if self._consumer is None:
             self._consumer = SimpleConsumer(self._bootstrap, config=self._client, plugins=self._plugins)  # type: ignore[arg-type]  # a host is taken as it is
-        position, failures = start, 0
-        while position < end:
-            try:
-                for piece in self._fetch(self._consumer, partition, position, end):
-                    failures = 0
-                    if piece.damage is not None:
-                        yield PartitionColumns.without_records(_damaged(piece.damage))
-                    for columns in self._columns(piece, partition, upto=end, with_headers=with_headers):
-                        yield columns
-                        position = max(position, columns.next_offset)
-                    position = max(position, piece.next_offset)
-            except (ApiError, TransportError) as error:
-                failures += 1
-                if failures == _TRIES or (isinstance(error, ApiError) and not error.retriable):
-                    raise
-                time.sleep(_FIRST_PAUSE_S * 2**failures)
+        for piece in self._fetch(self._consumer, partition, start, end):
+            if piece.damage is not None:
+                yield PartitionColumns.without_records(_damaged(piece.damage))
+            yield from self._columns(piece, partition, upto=end, with_headers=with_headers)
 
     def _columns(
         self, piece: FetchedSet, partition: TopicPartition, *, upto: int, with_headers: bool

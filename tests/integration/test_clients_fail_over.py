@@ -11,6 +11,9 @@ from support.waiting import wait_for
 
 from barnabas import Consumer, SimpleConsumer
 from barnabas.app.mirror import MirrorMaker
+from barnabas.pipeline.cluster import ClusterPartition, Where
+from barnabas.pipeline.connect import connect_cluster
+from barnabas.ports.broker_api import LATEST
 from barnabas.testing import TestCluster
 
 KEPT: dict[str, str] = {"min.insync.replicas": "2"}
@@ -133,6 +136,23 @@ def test_a_simple_consumer_reads_a_range_over_a_death(cluster: TestCluster) -> N
             read += [message.value or b"" for message in piece]
             if len(read) == 10:
                 cluster.kill(leader(cluster, topic))
+    assert read == values
+
+
+def test_the_pipeline_reads_on(cluster: TestCluster) -> None:
+    topic = cluster.create_topic(configs=KEPT)
+    cluster.wait_in_sync(topic)
+    place, values = ClusterPartition(topic, 0), [b"%04d" % number for number in range(30)]
+    for value in values:
+        cluster.produce(topic, [value])
+    source = connect_cluster(Where(bootstrap=cluster.bootstrap), {"max.partition.fetch.bytes": "1"})
+    read: list[Any] = []
+    for columns in source.read(place, 0, 30):
+        read += columns.values
+        if len(read) == 10:
+            cluster.kill(leader(cluster, topic))
+            assert source.offsets([place], LATEST)[place] == 30
+    source.close()
     assert read == values
 
 

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 STEP = re.compile(r"`([a-z_0-9/]+\.py):([\w.]+)`")
-WAYS = ["A produce", "A fetch", "A group join", "A classic produce", "A Spark read"]
+WAYS = [
+    "A produce",
+    "A fetch",
+    "A group join",
+    "A follower's fetch",
+    "An election",
+    "A classic produce",
+    "A Spark read",
+]
 FILES_MAX = 8
 
 
@@ -25,10 +33,10 @@ def _functions(path: Path) -> set[str]:
     """The names of functions, methods as `Class.method`."""
     found: set[str] = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found.add(node.name)
         elif isinstance(node, ast.ClassDef):
-            found.update(f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef))
+            found.update(f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
     return found
 
 

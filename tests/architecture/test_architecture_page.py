@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 STEP = re.compile(r"`([a-z_0-9/]+\.py):([\w.]+)`")
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 WAYS = [
     "A produce",
     "A fetch",
@@ -33,10 +34,10 @@ def _functions(path: Path) -> set[str]:
     """The names of functions, methods as `Class.method`."""
     found: set[str] = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, FUNCTIONS):
             found.add(node.name)
         elif isinstance(node, ast.ClassDef):
-            found.update(f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+            found.update(f"{node.name}.{each.name}" for each in node.body if isinstance(each, FUNCTIONS))
     return found
 
 

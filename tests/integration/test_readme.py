@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.cluster_process import cluster_process
+from support.etcd_server import EtcdServer
 from support.process import COMMAND, BrokerProcess, broker_process
 
 pytestmark = pytest.mark.process
@@ -95,19 +97,28 @@ def test_the_spark_examples(readme: str, broker: BrokerProcess, tmp_path: Path) 
 
 
 def test_the_commands_of_an_operator(readme: str, broker: BrokerProcess, tmp_path: Path) -> None:
-    commands = [
-        line
-        for block in blocks(readme, "sh")
-        for line in block.splitlines()
-        if line.startswith("barnabas ") and not line.startswith(("barnabas serve", "barnabas load", "barnabas report"))
-    ]
-    assert len(commands) >= 4
+    (block,) = [each for each in blocks(readme, "sh") if "barnabas serve" in each]
     (tmp_path / "access.log").write_text("a line\n")
-    for line in commands:
-        words = shlex.split(line.partition("#")[0].replace(ADDRESS, broker.bootstrap))
+    assert run_commands(block, broker.bootstrap, tmp_path) >= 4
+
+
+def test_the_commands_of_who_runs_a_cluster(readme: str, etcd_server: EtcdServer, tmp_path: Path) -> None:
+    (block,) = [each for each in blocks(readme, "sh") if "barnabas cluster start" in each]
+    where = f"etcd://127.0.0.1:{etcd_server.port}/readme-{tmp_path.name}"
+    with cluster_process(tmp_path / "cluster", "--brokers", "3", "--coordination", where) as cluster:
+        assert run_commands(block, cluster.bootstrap, tmp_path) >= 4
+
+
+def run_commands(block: str, bootstrap: str, folder: Path) -> int:
+    """Run those that end by themselves; returns how many."""
+    own = ("barnabas serve", "barnabas load", "barnabas report", "barnabas cluster start")
+    lines = [line for line in block.splitlines() if line.startswith("barnabas ") and not line.startswith(own)]
+    for line in lines:
+        words = shlex.split(line.partition("#")[0].replace(ADDRESS, bootstrap))
         done = subprocess.run(
-            [COMMAND, *words[1:]], cwd=tmp_path, capture_output=True, timeout=60, check=False, env=dict(os.environ)
+            [COMMAND, *words[1:]], cwd=folder, capture_output=True, timeout=60, check=False, env=dict(os.environ)
         )
         assert done.returncode == 0, (line, done.stderr)
         if "consume" in words:
             assert done.stdout == b"a line\n"
+    return len(lines)

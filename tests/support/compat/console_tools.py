@@ -32,7 +32,8 @@ class ConsoleTools:
     def close(self) -> None:
         self._java.close()
 
-    def _tool(self, tool: str, *arguments: str, stdin: str = "") -> str:
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> str:
+        """What a tool, by the name of its class, says. Raises `RuntimeError` when it fails."""
         words = ["--bootstrap-server", self._bootstrap, *arguments]
         done = self._java.process.call("tool", **{"class": tool, "arguments": words, "stdin": stdin})
         said: str = done["out"]
@@ -53,7 +54,7 @@ class ConsoleTools:
             lines = [_SEPARATOR.join((_headers(r), _text(r.key), _text(r.value))) for r in records]
         else:
             lines = [_text(record.value) for record in records]
-        self._tool(_PRODUCER, *options, stdin="".join(f"{line}\n" for line in lines))
+        self.run(_PRODUCER, *options, stdin="".join(f"{line}\n" for line in lines))
 
     def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
         offset = start.offset
@@ -62,7 +63,7 @@ class ConsoleTools:
         properties = {"max.partition.fetch.bytes": str(start.max_bytes), "fetch.max.wait.ms": "100"}
         if start.rack:
             properties["client.rack"] = start.rack
-        said = self._tool(
+        said = self.run(
             _CONSUMER,
             *("--topic", topic, "--partition", str(start.partition), "--offset", str(offset)),
             *("--max-messages", str(count), "--timeout-ms", str(int(PATIENCE_S * 1000))),
@@ -90,7 +91,7 @@ class ConsoleTools:
     # --- administration
 
     def _offset(self, topic: str, time: int) -> int:
-        said = self._tool(_OFFSETS, "--topic", topic, "--partitions", "0", "--time", str(time))
+        said = self.run(_OFFSETS, "--topic", topic, "--partitions", "0", "--time", str(time))
         return int(said.strip().rpartition(":")[2] or -1)
 
     def offsets(self, topic: str) -> tuple[int, int]:
@@ -102,31 +103,31 @@ class ConsoleTools:
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         options = ["--topic", topic, "--partitions", str(partitions), "--replication-factor", "1"]
-        self._tool(_TOPICS, "--create", *options, *_options("--config", configs))
+        self.run(_TOPICS, "--create", *options, *_options("--config", configs))
 
     def partitions(self, topic: str) -> int | None:
-        if topic not in self._tool(_TOPICS, "--list").split():
+        if topic not in self.run(_TOPICS, "--list").split():
             return None
-        found = re.search(r"PartitionCount: (\d+)", self._tool(_TOPICS, "--describe", "--topic", topic))
+        found = re.search(r"PartitionCount: (\d+)", self.run(_TOPICS, "--describe", "--topic", topic))
         return int(found[1]) if found else None
 
     def add_partitions(self, topic: str, count: int) -> None:
-        self._tool(_TOPICS, "--alter", "--topic", topic, "--partitions", str(count))
+        self.run(_TOPICS, "--alter", "--topic", topic, "--partitions", str(count))
 
     def set_config(self, topic: str, key: str, value: str) -> None:
         where = ["--entity-type", "topics", "--entity-name", topic]
-        self._tool(_CONFIGS, "--alter", *where, "--add-config", f"{key}={value}")
+        self.run(_CONFIGS, "--alter", *where, "--add-config", f"{key}={value}")
 
     def topic_config(self, topic: str, key: str) -> str | None:
-        said = self._tool(_CONFIGS, "--describe", "--all", "--entity-type", "topics", "--entity-name", topic)
+        said = self.run(_CONFIGS, "--describe", "--all", "--entity-type", "topics", "--entity-name", topic)
         found = re.search(rf"^\s*{re.escape(key)}=(\S*)", said, re.MULTILINE)
         return found[1] if found else None
 
     def delete_topic(self, topic: str) -> None:
-        self._tool(_TOPICS, "--delete", "--topic", topic)
+        self.run(_TOPICS, "--delete", "--topic", topic)
 
     def groups(self) -> list[str]:
-        return self._tool(_GROUPS, "--list").split()
+        return self.run(_GROUPS, "--list").split()
 
     def group(self, group: str) -> GroupView:
         state = self._table("--describe", "--group", group, "--state")[0]
@@ -139,7 +140,7 @@ class ConsoleTools:
 
     def _table(self, *arguments: str) -> list[dict[str, str]]:
         """The rows that kafka-consumer-groups prints, by the names of their columns."""
-        lines = [line for line in self._tool(_GROUPS, *arguments).splitlines() if line.strip()]
+        lines = [line for line in self.run(_GROUPS, *arguments).splitlines() if line.strip()]
         names = lines[0].replace("COORDINATOR (ID)", "COORDINATOR ID").split()
         return [dict(zip(names, line.split(), strict=False)) for line in lines[1:]]
 

@@ -168,12 +168,23 @@ class _Session:
         self.id, self.epoch = NO_SESSION, NEW_SESSION_EPOCH
         self.asked: _Asked = {}
 
-    def answered(self, session_id: int) -> None:
-        """All is well; a leader may have granted none, and then all is told again."""
+    @property
+    def is_open(self) -> bool:
+        return self.id != NO_SESSION
+
+    def take_epoch(self) -> int:
+        """Of the request that is about to be sent."""
+        epoch = self.epoch
+        if self.is_open:
+            self.epoch = next_epoch(epoch)
+        return epoch
+
+    def begun(self, session_id: int) -> None:
+        """A leader may have granted none, and then all is told again."""
         if session_id == NO_SESSION:
-            self.id, self.epoch, self.asked = NO_SESSION, NEW_SESSION_EPOCH, {}
+            self.asked = {}
         else:
-            self.id, self.epoch = session_id, next_epoch(self.epoch)
+            self.id, self.epoch = session_id, next_epoch(NEW_SESSION_EPOCH)
 
 
 class LeaderFetcher:
@@ -183,16 +194,17 @@ class LeaderFetcher:
         self._leader = leader
         self._copying = copying
         self._followed: dict[TopicPartition, Followed] = {}
-        self._asked = False
-        self._soon = False
+        self._under_way = 0
+        self._soon = self._urgent = False
+        self._grants_sessions = True
         self._complained = False
         self._session = _Session()
         self._timer: Timer | None = None
 
     def add(self, followed: Followed) -> None:
-        """Copy this one, too, from the next question on."""
+        """Copy this one, too; where a question waits for news of the others, there is another one now."""
         self._followed[followed.partition.topic_partition] = followed
-        self._turn_soon()
+        self._turn_at_once()
 
     def remove(self, key: TopicPartition) -> None:
         self._followed.pop(key, None)
@@ -202,16 +214,25 @@ class LeaderFetcher:
         self._followed.clear()
         self._cancel_timer()
 
+    def _turn_at_once(self) -> None:
+        self._urgent = True
+        self._turn_soon()
+
     def _turn_soon(self) -> None:
-        if not self._soon and not self._asked:
+        if not self._soon and self._may_ask():
             self._soon = True
             self._copying.scheduler.call_later(0, self._turn)
+
+    def _may_ask(self) -> bool:
+        """In a session the leader answers what waits when the next question comes."""
+        return self._under_way < (2 if self._urgent and self._session.is_open else 1)
 
     def _turn(self) -> None:
         """Ask, unless an answer is awaited, or there is nothing to ask for yet."""
         self._soon = False
-        if self._asked:
+        if not self._may_ask():
             return
+        self._urgent = False
         self._cancel_timer()
         now_ms = self._copying.clock.monotonic_ms()
         ready: list[Followed] = []
@@ -244,24 +265,28 @@ class LeaderFetcher:
                 known = (each, each.question(settings.fetch_max_bytes))
                 changed.append(known[1])
             asked[each.place] = known
+        wait_ms = int(min(settings.fetch_wait_max_ms, max(1.0, others_due_ms)))
+        begins = not session.is_open
         request = Fetch(
             partitions=changed,
-            max_wait_ms=int(min(settings.fetch_wait_max_ms, max(1.0, others_due_ms))),
+            max_wait_ms=0 if begins and self._grants_sessions else wait_ms,
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_response_max_bytes,
             replica_id=own.broker_id,
             replica_epoch=own.broker_epoch,
             session_id=session.id,
-            session_epoch=session.epoch,
+            session_epoch=session.take_epoch(),
             forgotten=[place for place in session.asked if place not in asked],
         )
         session.asked = asked
-        self._asked = True
-        self._copying.submit(self._leader, request, self._answered)
+        self._under_way += 1
+        self._copying.submit(self._leader, request, lambda result: self._answered(result, session, asked, begins))
 
-    def _answered(self, result: Any) -> None:
-        self._asked = False
-        session, asked = self._session, self._session.asked
+    def _answered(self, result: Any, session: _Session, asked: _Asked, begins: bool) -> None:
+        self._under_way -= 1
+        if session is not self._session:
+            self._turn_soon()  # the answer before it has ended the session
+            return
         if not isinstance(result, FetchResult) or result.error is not ErrorCode.NONE:
             self._session = _Session()
             if not isinstance(result, FetchResult) or result.error not in _ANOTHER_SESSION:
@@ -275,11 +300,12 @@ class LeaderFetcher:
             told.add(place)
             if place in asked:
                 self._take(*asked[place], each)
-        if session.epoch == NEW_SESSION_EPOCH:
+        if begins:
             for place, (followed, _) in asked.items():
                 if place not in told:
                     self._copying.put_off(followed)
-        session.answered(result.session_id)
+            self._grants_sessions = result.session_id != NO_SESSION
+            session.begun(result.session_id)
         self._turn_soon()
 
     def _failed(self, asked: _Asked, why: str) -> None:
@@ -297,7 +323,7 @@ class LeaderFetcher:
         key = followed.partition.topic_partition
         if self._followed.get(key) is not followed or followed.partition.log.log_end_offset != question.offset:
             return  # another leader epoch has come meanwhile
-        self._copying.take(followed, result, self._turn_soon)
+        self._copying.take(followed, result, self._turn_at_once)
         if size_of(result.records) and self._followed.get(key) is followed:
             self._followed[key] = self._followed.pop(key)  # the others come before it next time
 

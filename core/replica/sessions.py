@@ -174,6 +174,7 @@ class FollowerSessions:
         )
 
     def _go_on(self, session: _Session, request: Fetch, done: Answered, max_bytes: int, reader: Hashable) -> None:
+        self._purgatory.finish_all(session)  # who asks again wants to know what the one before has come to
         session.epoch = next_epoch(session.epoch)
         session.update(request.partitions, request.forgotten)
         reading = self._reads.follower_reading(session.replica)
@@ -194,7 +195,8 @@ class FollowerSessions:
                 (part.entry.topic, part.entry.partition): part for part in session.parts.values()
             }
             waiting = _SessionWait(by_key, reading, finish, lambda: done(broker_failed()))
-            self._purgatory.watch(waiting, (*by_key, reader) if reader else by_key, request.max_wait_ms)
+            keys = (*by_key, session, reader) if reader else (*by_key, session)
+            self._purgatory.watch(waiting, keys, request.max_wait_ms)
         self._reads.check_changed(reading)
 
     def _news(self, session: _Session, reading: FollowerReader, max_bytes: int) -> list[FetchResultPartition]:

@@ -1,6 +1,7 @@
 """The replicas of a broker without the broker: what core/replica and the coordinators need, on a disk in memory."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from attrs import evolve
 from support.simulated_broker import batch
@@ -63,7 +64,8 @@ def led_in_sync(
 class ReplicaHouse:
     """Broker 1; broker 2 follows where a partition has it."""
 
-    def __init__(self, config: LogConfig | None = None) -> None:
+    def __init__(self, config: LogConfig | None = None, **others: Any) -> None:
+        """`others`: what `Replicas` gets of a broker that is not alone."""
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.metrics = MemoryMetrics()
@@ -87,12 +89,15 @@ class ReplicaHouse:
             metrics=self.metrics,
             unknown=lambda topic, number: ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no {topic}-{number}"),
             report=self.reports.append,
+            **others,
         )
 
-    def open(self, topic: str = "t", *, replicas: Sequence[int] = (ME,)) -> Partition:
+    def open(self, topic: str = "t", *, replicas: Sequence[int] = (ME,), leader: int = ME) -> Partition:
         key = TopicPartition(topic, 0)
-        state = PartitionState(leader=ME, leader_epoch=0, isr=tuple(replicas))
-        self.replicas.reopen([AssignedReplica(key=key, topic_id=bytes(16), replicas=replicas, state=state)])
+        state = PartitionState(leader=leader, leader_epoch=0, isr=tuple(replicas))
+        self.replicas.reopen(
+            [AssignedReplica(key=key, topic_id=topic.encode().ljust(16), replicas=replicas, state=state)]
+        )
         return self.replicas.partitions[key]
 
     def delete(self, offset: int, *, timeout_ms: float = 1000) -> list[DeleteRecordsResultPartition]:

@@ -1,14 +1,15 @@
 """Fetch sessions of followers: what has not changed is not told again, and nothing is lost by that (KIP-227)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from attrs import evolve
 from support.replica_cluster import KEY, TOPIC_ID, Member, ReplicaCluster
+from support.replica_house import ME, OTHER, ReplicaHouse
 
 from barnabas.core.replica.sessions import EPOCH_MAX, SessionAnswer, next_epoch
-from barnabas.ports.broker_api import Fetch, FetchPartition
+from barnabas.ports.broker_api import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 
@@ -192,3 +193,59 @@ def test_an_answer_that_was_lost_is_asked_for_again() -> None:
         cluster.until(lambda: cluster[2].log.log_end_offset == cluster[1].log.log_end_offset)
     cluster.run(300)
     assert cluster[2].visible == [b"a", b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_second_question_ends_the_wait_of_the_first(cluster: ReplicaCluster) -> None:
+    session = begun(cluster)
+    waiting = ask(cluster[1], 1, session, max_wait_ms=500)
+    assert waiting == []
+    assert ask(cluster[1], 2, session, max_wait_ms=500) == []
+    assert waiting == [SessionAnswer([], session)]
+
+
+def test_a_partition_that_comes_is_asked_for_at_once() -> None:
+    """Though a question waits for news of another one: else nothing would be acknowledged for as long."""
+    asked: list[tuple[Fetch, Callable[[Any], None]]] = []
+    house = ReplicaHouse(fetch_from=lambda _node, request, reply: asked.append((request, reply)))
+
+    def opened(topic: str) -> FetchResultPartition:
+        partition = house.open(topic, replicas=(OTHER, ME), leader=OTHER)
+        house.scheduler.run_pending()
+        return FetchResultPartition(topic, 0, high_watermark=0, log_start_offset=0, topic_id=partition.topic_id)
+
+    first = opened("a")
+    (request, reply), *none = asked
+    assert (request.session_epoch, request.max_wait_ms, none) == (0, 0, [])
+    opened("b")
+    assert len(asked) == 1, "there is no session yet"
+    reply(FetchResult(partitions=[first], session_id=7))
+    house.scheduler.run_pending()
+    assert [(each.session_epoch, len(each.partitions)) for each, _ in asked] == [(0, 1), (1, 1)]
+    assert asked[1][0].max_wait_ms == 500
+    opened("c")
+    assert [each.topic for each in asked[2][0].partitions] == ["c"]
+    opened("d")
+    assert len(asked) == 3, "no more than two at a time"
+    asked[1][1](FetchResult(partitions=[], session_id=7))
+    asked[2][1](FetchResult(partitions=[], session_id=7))
+    house.scheduler.run_pending()
+    assert [each.topic for each in asked[3][0].partitions] == ["d"]
+    assert [each.session_epoch for each, _ in asked] == [0, 1, 2, 3]
+
+
+def test_what_was_asked_in_a_session_that_ended_is_not_taken_in() -> None:
+    asked: list[tuple[Fetch, Callable[[Any], None]]] = []
+    house = ReplicaHouse(fetch_from=lambda _node, request, reply: asked.append((request, reply)))
+    for topic in ("a", "b"):
+        house.open(topic, replicas=(OTHER, ME), leader=OTHER)
+        house.scheduler.run_pending()
+    asked[0][1](FetchResult(partitions=[], session_id=7))
+    house.scheduler.advance(20)
+    house.open("c", replicas=(OTHER, ME), leader=OTHER)
+    house.scheduler.run_pending()
+    assert len(asked) == 3
+    asked[1][1](FetchResult(partitions=[], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    asked[2][1](FetchResult(partitions=[], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    house.scheduler.run_pending()
+    last, _ = asked[3]
+    assert (len(asked), last.session_id, last.session_epoch, len(last.partitions)) == (4, 0, 0, 3)

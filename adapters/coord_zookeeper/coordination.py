@@ -281,7 +281,7 @@ class ZookeeperCoordination:
     def _ask(self, path: str, result: Any) -> Any:
         try:
             return result.get(timeout=self._request_timeout_s)
-        except FAILURES as error:
+        except Exception as error:  # noqa: BLE001  an answer that cannot be read comes as whatever it caused
             self._fail(error, path)
 
     def _fail(self, error: Exception, path: str) -> NoReturn:
@@ -331,7 +331,7 @@ class ZookeeperCoordination:
                 self._callbacks.submit(self._start_again)
 
     def _start_again(self) -> None:
-        """kazoo's connection thread gave up (an answer that it could not read): begin a new session.
+        """kazoo's connection thread gave up (a fault of its own or of ours): begin a new session.
 
         The old session was not ended, so its ephemeral nodes stand until the service gives up too: wait for that first.
         """

@@ -44,6 +44,10 @@ def to_coordination_error(error: Exception, path: str, where: ServiceUrl) -> Coo
         return CoordinationError(f"{text}; every server of the ensemble has to be 3.6 or newer")
     if isinstance(error, kazoo.SessionExpiredError):
         return SessionExpired(f"{path}: the session with ZooKeeper at {where.servers} expired")
+    if not isinstance(error, kazoo.KazooException):
+        return CoordinationError(
+            f"{path}: ZooKeeper at {where.servers} answered what makes no sense: {error}{_OUTCOME}"
+        )
     return CoordinationError(f"{path}: ZooKeeper at {where.servers} refused: {type(error).__name__} {error}".rstrip())
 
 

@@ -1,5 +1,7 @@
 """The ZooKeeper adapter against real servers."""
 
+import struct
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -7,6 +9,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 from kazoo.client import KazooClient
+from kazoo.protocol.connection import ConnectionHandler
 from support.server_process import free_ports
 from support.standing_still import goes_on_when_it_stands_still
 from support.zookeeper_server import ZookeeperServer, zookeeper_ensemble
@@ -107,14 +110,56 @@ class TestZookeeperMachine(machine_for(_open_fresh).TestCase):  # type: ignore[m
     settings = settings(max_examples=8, stateful_step_count=15, deadline=None)
 
 
+@pytest.mark.parametrize("answer", [b"what", struct.pack(">iqi", 7777, 0, 0)], ids=["garbage", "to another request"])
+def test_an_answer_that_makes_no_sense_costs_the_connection_and_not_the_session(
+    harness: ZookeeperHarness, answer: bytes
+) -> None:
+    session = harness.session()
+    states: Recorder[SessionState] = Recorder()
+    session.listen(states)
+    session.create("/registered", ephemeral=True)
+    watch = Watch(session, "/a")
+    harness.cable(session).swallow()
+    refused: Recorder[CoordinationError] = Recorder()
+
+    def ask() -> None:
+        try:
+            session.get("/registered")
+        except CoordinationError as error:
+            refused(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    wait_until(lambda: harness.cable(session).swallowed > 0)
+    harness.cable(session).inject(struct.pack(">i", len(answer)) + answer)
+    asking.join()
+    assert len(refused.told) == 1
+    states.wait(lambda told: told == [SessionState.SUSPENDED])
+    harness.cable(session).cut()  # ends the swallowing
+    harness.cable(session).restore()
+    states.wait(lambda told: told == [SessionState.SUSPENDED, SessionState.CONNECTED])
+    assert exists(session, "/registered")
+    session.create("/a", b"1")
+    watch.wait(b"1", [])
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_an_answer_that_nobody_understands_ends_the_session_but_not_the_adapter(harness: ZookeeperHarness) -> None:
+def test_a_fault_in_the_thread_of_the_connection_ends_the_session_but_not_the_adapter(
+    harness: ZookeeperHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = harness.session(session_timeout_ms=1000)
     states: Recorder[SessionState] = Recorder()
     session.listen(states)
     session.create("/registered", ephemeral=True)
     watch = Watch(session, "/a")
-    harness.cable(session).inject(b"\x00\x00\x00\x04what")
+
+    def faulty(*_: object) -> None:
+        monkeypatch.undo()
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(ConnectionHandler, "_send_request", faulty)
+    with pytest.raises(CoordinationError):
+        session.get("/registered")
     states.wait(lambda told: SessionState.EXPIRED in told)
     assert not exists(session, "/registered")
     session.create("/a", b"1")

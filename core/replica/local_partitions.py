@@ -45,6 +45,14 @@ class LocalPartitions:
             text = f"{partition.topic_partition} may have another leader: this broker has lost touch with the cluster"
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
+    def check_followed(self, partition: Partition, current_leader_epoch: int = -1) -> None:
+        """Raises `ApiError` as `Partition.check_replica`, and NOT_LEADER_OR_FOLLOWER when the lease is over: who is cut
+        off would have its readers wait for messages that come to others."""
+        partition.check_replica(current_leader_epoch)
+        if not self.may_lead():
+            text = f"{partition.topic_partition} is not followed here: this broker has lost touch with the cluster"
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+
     def may_lead(self) -> bool:
         """False when the lease is over."""
         return self._lease_valid is None or self._lease_valid()

@@ -46,9 +46,9 @@ class FetchReader:
             self.headers_left = HEADERS_MAX
 
     def check(self, local: LocalPartitions, partition: Partition, entry: FetchPartition) -> None:
-        """Raise `ApiError` where it may not read here: see `LocalPartitions.check_led`, `Partition.check_replica`."""
+        """Raise `ApiError` where it may not read here: see `LocalPartitions.check_led` and `check_followed`."""
         if self.anywhere and not partition.is_leader:
-            partition.check_replica(entry.current_leader_epoch)
+            local.check_followed(partition, entry.current_leader_epoch)
         else:
             local.check_led(partition, entry.current_leader_epoch)
 

@@ -79,12 +79,13 @@ class Agreed:
 class ClusterChecker:
     """Attach it with `watch`, and tell it of what was acknowledged."""
 
-    def __init__(self, world: World, topics: Sequence[str]) -> None:
-        """`topics`: those that it looks at."""
+    def __init__(self, world: World, topics: Sequence[str], *, min_isr: int) -> None:
+        """`topics`: those that it looks at, all with this `min.insync.replicas`."""
         self.world = world
         self.topics = frozenset(topics)
         self.agreed: dict[Key, Agreed] = {}
         self.looks = 0
+        self._min_isr = min_isr
         self.elections = 0
         self._mirrors: dict[tuple[int, Key], Mirror] = {}
         self._states: dict[Key, PartitionState] = {}
@@ -234,18 +235,17 @@ class ClusterChecker:
 
     def _may_lead(self, broker_id: int, before: PartitionState, broker_epoch: int) -> bool:
         """This life of it was in sync, or eligible, and has lost nothing since; or enough have told what they have."""
-        if broker_id not in before.members:
-            return False
         broker = self._registered.get(broker_epoch)
         known = before.broker_epochs.get(broker_id, UNKNOWN_EPOCH)
-        if broker_epoch == known or (broker is not None and broker.previous_epoch == known != UNKNOWN_EPOCH):
+        same = broker_epoch == known or (broker is not None and broker.previous_epoch == known)
+        if broker_id in before.members and known != UNKNOWN_EPOCH and same:
             return broker_id not in before.suspects
-        claim = before.claims.get(broker_id)
-        if len(before.members) == 1:
+        if before.members == (broker_id,):
             return True
-        if claim is None or len(before.claims) < min(2, len(before.members)):
+        claims, claim = before.claims, before.claims.get(broker_id)
+        if claim is None or sum(each in claims for each in before.members) < min(self._min_isr, len(before.members)):
             return False
-        return (claim.last_epoch, claim.log_end) >= max((c.last_epoch, c.log_end) for c in before.claims.values())
+        return (claim.last_epoch, claim.log_end) >= max((each.last_epoch, each.log_end) for each in claims.values())
 
 
 def _entries(log: Log, start: int, end: int) -> Iterator[Entry]:

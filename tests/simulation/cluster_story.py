@@ -58,7 +58,7 @@ class ClusterStory:
         elif seed % 4 == 0:
             own["log_flush_interval_ms"] = 300
         self.world = World(seed, brokers=count, session_seconds=2.0, **own)
-        self.checker = ClusterChecker(self.world, [TOPIC, FLEETING, "__consumer_offsets"])
+        self.checker = ClusterChecker(self.world, [TOPIC, FLEETING, "__consumer_offsets"], min_isr=min(2, replicas))
         self.books = [Book() for _ in range(PARTITIONS)]
         self.positions = GroupPositions()
         self.operator = Operator()

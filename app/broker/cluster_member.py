@@ -237,7 +237,11 @@ class ClusterMember:
             if topic is not None and self._state.moved_away(topic):
                 await self._topics.settle(name)
 
-        self._state.changes.submit(f"giving up replicas of topic {name}", giving_up, _ignore)
+        def given_up(error: BarnabasError | None) -> None:
+            if error is not None and not self._is_closed:
+                self._state.scheduler.call_later(RETRY_MS, lambda: self._give_up(name))
+
+        self._state.changes.submit(f"giving up replicas of topic {name}", giving_up, given_up)
 
     def _submit(self, what: str, reading: Refresh, reply: Reply[None]) -> None:
         def done(outcome: Outcome[None]) -> None:

@@ -167,14 +167,14 @@ class Accumulator:
 
     def expire(self, now_ms: float) -> tuple[list[Batch], float]:
         """Take out the batches, not in flight, that were not delivered in time; and when the next one will be such."""
-        limit = now_ms - self._settings.delivery_timeout_ms
+        timeout_ms = self._settings.delivery_timeout_ms
         late: list[Batch] = []
         wake = NEVER
         for queue in self._queues.values():
-            while queue.batches and queue.batches[0].created_ms <= limit:
+            while queue.batches and queue.batches[0].created_ms + timeout_ms <= now_ms:  # as below, to the last bit
                 late.append(queue.batches.popleft())
             if queue.batches:
-                wake = min(wake, queue.batches[0].created_ms + self._settings.delivery_timeout_ms)
+                wake = min(wake, queue.batches[0].created_ms + timeout_ms)
         for batch in late:
             self._release(batch)
         return late, wake

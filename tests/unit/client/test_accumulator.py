@@ -123,6 +123,16 @@ def test_late_batches_are_taken_out_but_not_those_in_flight() -> None:
     assert bench.accumulator.unsettled == {in_flight}
 
 
+def test_when_a_batch_is_late_it_is_taken_out_to_the_last_bit_of_the_clock() -> None:
+    """Else the sender is polled again and again at the same moment."""
+    bench = Bench(linger_ms=0, delivery_timeout_ms=4000)
+    created_ms = next(x for x in (1979 + n * 1.1e-5 for n in range(10_000)) if (x + 4000) - 4000 < x)
+    bench.clock.advance(created_ms)
+    waiting = bench.put(b"1")
+    _, due_ms = bench.accumulator.expire(created_ms)
+    assert bench.accumulator.expire(due_ms)[0] == [waiting]
+
+
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=60), st.integers(80, 600), st.integers(1, 20))
 def test_a_run_of_values_goes_the_way_of_single_ones(data: list[bytes], batch_size: int, batch_messages: int) -> None:
     one, other = (Bench(batch_size=batch_size, batch_messages=batch_messages, linger_ms=0) for _ in range(2))

@@ -78,3 +78,30 @@ def test_who_calls_itself_a_replica_where_clients_come_in_is_refused(cluster: Te
             found.append(part.error)
         assert found == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, allowed], request
     assert cluster.in_sync(topic) == [1, 2]
+
+
+def test_a_replica_that_is_none_and_a_life_that_is_not_registered(cluster: TestCluster) -> None:
+    topic = cluster.create_topic()
+    cluster.wait_in_sync(topic)
+    leader = cluster.wait_for_leader(topic, 0)
+    replica = next(broker for broker in cluster.broker_ids if broker != leader)
+    image = cluster.broker(leader).image
+    epoch, leaders = image.brokers[replica].broker_epoch, image.brokers[leader].broker_epoch
+    end = 2**40
+    ahead = FetchPartition(topic, 0, end, 1000, topic_id=image.topic(topic).topic_id)
+    with ApiConnection(_addresses(cluster, leader)[1]) as connection:
+        found = []
+        for replica_id, replica_epoch in ((99, 1), (leader, leaders), (replica, epoch - 1), (replica, epoch + 1)):
+            asked = Fetch(partitions=[ahead], replica_id=replica_id, replica_epoch=replica_epoch, max_wait_ms=0)
+            (part,) = connection.ask(asked, 16).partitions
+            found.append(part.error)
+        (own,) = connection.ask(
+            Fetch(partitions=[ahead], replica_id=replica, replica_epoch=epoch, max_wait_ms=0), 16
+        ).partitions
+    stale = ErrorCode.STALE_BROKER_EPOCH
+    assert found == [ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_AVAILABLE, stale, stale]
+    assert own.error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert own.diverging is not None, "a follower is told where the leader ends"
+    cluster.produce(topic, ["x"], partition=0)
+    assert [message.value for message in cluster.produced(topic)] == [b"x"]
+    assert cluster.in_sync(topic) == [1, 2]

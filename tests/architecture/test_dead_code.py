@@ -25,7 +25,6 @@ CALLED_FROM_OUTSIDE = {
     "tests, to look on and to cause faults": {
         *(
             "heal_all",
-            "is_open",
             "is_ready",
             "observed",
             "read_owners",

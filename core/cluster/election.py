@@ -192,7 +192,11 @@ def _longest(state: PartitionState, replicas: Sequence[int], brokers: Brokers, r
     if heard != told.keys() or sum(each in told for each in members) < enough:
         return None
     order = {each: number for number, each in enumerate(replicas)}
-    return max(told, key=lambda each: (told[each].last_epoch, told[each].log_end, -order.get(each, len(order))))
+
+    def rank(each: int) -> tuple[int, int, bool, int]:
+        return told[each].last_epoch, told[each].log_end, each in members, -order.get(each, len(order))
+
+    return max(told, key=rank)
 
 
 def wants_claim(state: PartitionState, replicas: Sequence[int], own: ReplicaId) -> bool:

@@ -6,7 +6,7 @@ from attrs import evolve
 
 from ...core.cluster.election import moved_to, uncleanly_led
 from ...core.cluster.image import ClusterImage
-from ...core.cluster.moves import begin_move, cancel_move, is_moving
+from ...core.cluster.moves import begin_move, cancel_move, is_moving, touched
 from ...core.cluster.topics import NO_LEADER, PartitionState, Topic
 from ...ports.broker_api import (
     AlterPartitionReassignments,
@@ -166,7 +166,7 @@ class ReplicaService:
                 text = f"the assignment of {key} moves it away from this broker, which is alone"
                 raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
             try:
-                await state.registry.move(after, {})
+                await state.registry.move(after, {key.partition: touched(state.image.state(key))})
             except BadVersion:
                 await self._topics.settle(key.topic)
                 continue

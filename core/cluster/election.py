@@ -148,11 +148,12 @@ def _elected(
     state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules, standing: _Standing
 ) -> PartitionState | None:
     """The state with a new leader; None: nobody can lead."""
-    alive = [each for each in state.isr if each in brokers and standing.lives_on(each)]
-    in_sync = [each for each in alive if each in replicas and standing.stays(each)] or alive
+    alive = [each for each in state.isr if each in replicas and standing.lives_on(each)]
+    in_sync = [each for each in alive if standing.stays(each)] or alive
     if in_sync:
         return led_by(state, _first(replicas, in_sync), in_sync, replicas, brokers, rules)
-    complete = [each for each in (*state.isr, *state.elr) if standing.lives_on(each) or standing.came_back(each)]
+    eligible = [each for each in (*state.isr, *state.elr) if each in replicas]
+    complete = [each for each in eligible if standing.lives_on(each) or standing.came_back(each)]
     if complete:
         leader = _first(replicas, complete)
         return led_by(state, leader, [leader], replicas, brokers, rules)
@@ -179,10 +180,10 @@ def _longest(state: PartitionState, replicas: Sequence[int], brokers: Brokers, r
 
     Replicas that were not in sync are heard as well, if they are there: one may have kept what all members lost.
     """
-    members = state.members
-    if len(members) == 1 and set(replicas) == set(members) and members[0] in brokers:
+    members = [each for each in state.members if each in replicas]
+    if len(replicas) == 1 and members and members[0] in brokers:
         return members[0]
-    heard = {each for each in (*members, *replicas) if each in brokers}
+    heard = {each for each in replicas if each in brokers}
     told = {
         each: claim
         for each, claim in state.claims.items()
@@ -201,8 +202,7 @@ def _longest(state: PartitionState, replicas: Sequence[int], brokers: Brokers, r
 
 def wants_claim(state: PartitionState, replicas: Sequence[int], own: ReplicaId) -> bool:
     """True if the partition waits for what this replica has to tell."""
-    heard = {*state.members, *replicas}
-    if state.leader != NO_LEADER or own.broker_id not in heard or len(heard) == 1:
+    if state.leader != NO_LEADER or own.broker_id not in replicas or len(replicas) == 1:
         return False
     known = state.claims.get(own.broker_id)
     return known is None or known.broker_epoch != own.broker_epoch

@@ -99,14 +99,19 @@ def decode_cluster_id(data: bytes) -> str:
 
 def encode_topic(topic: Topic, *, deleting: bool = False) -> bytes:
     """The topic without its configs, which have a node of their own; `deleting` marks it as going."""
-    partitions = {str(partition): list(replicas) for partition, replicas in topic.partitions.items()}
+    partitions = _by_number(topic.partitions)
     node: dict[str, object] = {"topic_id": encode_id(topic.topic_id), "partitions": partitions}
     for key, moving in (("adding_replicas", topic.adding), ("removing_replicas", topic.removing)):
         if moving:
-            node[key] = {str(partition): list(brokers) for partition, brokers in moving.items()}
+            node[key] = _by_number(moving)
     if deleting:
         node["deleting"] = True
     return _dump(node)
+
+
+def _by_number(brokers: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
+    """In one order, so that equal topics are equal bytes."""
+    return {str(number): list(brokers[number]) for number in sorted(brokers)}
 
 
 def decode_topic(name: str, data: bytes, configs: Mapping[str, str]) -> tuple[Topic, bool]:

@@ -72,9 +72,13 @@ def finished_moves(
         if state is not None and state.leader not in target:
             continue
         after = _with(after, number, target, (), ())
-        if state is not None:
-            states[number] = state
+        states[number] = state or touched(known)
     return None if after is topic else (after, states)
+
+
+def touched(state: PartitionState) -> PartitionState:
+    """The same as a later state: what a leader has decided about other replicas does not count any more."""
+    return evolve(state, partition_epoch=state.partition_epoch + 1)
 
 
 def _with(

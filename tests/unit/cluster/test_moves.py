@@ -7,6 +7,7 @@ from barnabas.core.cluster.balance import unbalanced
 from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged, TopicSet
 from barnabas.core.cluster.election import ElectionRules, new_state
 from barnabas.core.cluster.image import ClusterImage
+from barnabas.core.cluster.layout import encode_topic
 from barnabas.core.cluster.moves import begin_move, cancel_move, finished_moves, is_moving, origin_of, target_of
 from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, Topic
 from barnabas.ports.error_codes import ErrorCode
@@ -64,6 +65,12 @@ def test_a_move_is_replaced_or_taken_back() -> None:
     with pytest.raises(ApiError) as error:
         cancel_move(back, 0)
     assert error.value.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_the_order_in_which_moves_began_does_not_show() -> None:
+    one = begin_move(begin_move(TOPIC, 0, (4, 5), LIVE), 1, (4, 5), LIVE)
+    other = begin_move(begin_move(TOPIC, 1, (4, 5), LIVE), 0, (4, 5), LIVE)
+    assert encode_topic(one) == encode_topic(other)
 
 
 @pytest.mark.parametrize("target", [(), (1, 1), (1, 9)])

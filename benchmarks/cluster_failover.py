@@ -94,7 +94,8 @@ def _orderly() -> list[Result]:
 
 def _killed(session_ms: int, bound_s: float, partitions: int) -> list[Result]:
     """Until writes go on; and from the first partition that is led again until all are."""
-    with cluster(f"zookeeper.session.timeout.ms={session_ms}") as running, Admin(_others(running, VICTIM)) as admin:
+    settings = f"zookeeper.session.timeout.ms={session_ms}"
+    with cluster(settings, restart=False) as running, Admin(_others(running, VICTIM)) as admin:
         _make(admin, partitions, VICTIM)
         writer = _Writer(running.bootstrap)
         wait_until(lambda: len(writer.acknowledged) > 20, 30, "writes")

@@ -46,7 +46,7 @@ def start(
     ] = None,
     settings: Settings = None,
     restart: Annotated[
-        bool, typer.Option("--restart/--no-restart", help="Start a broker again that dies, or stop the others.")
+        bool, typer.Option("--restart/--no-restart", help="Start a broker again that dies, or leave it at that.")
     ] = True,
     log_level: Annotated[list[str] | None, typer.Option(metavar="LEVEL", help="As for serve; repeatable.")] = None,
     log_format: Annotated[str, typer.Option(metavar="FORM", help="text or json.")] = "text",

@@ -122,7 +122,7 @@ class Processes:
         self._failure: str | None = None
 
     def run(self) -> None:
-        """Raises `BarnabasError` when one does not start, or ends where it is not started again."""
+        """Raises `BarnabasError` when one does not start, or when none is left."""
         wakes, waker = os.pipe()
         os.set_blocking(waker, False)
         self._selector.register(wakes, selectors.EVENT_READ)
@@ -234,7 +234,9 @@ class Processes:
         elif not member.was_ready:
             self._fail(f"{member.name} did not start: it {how}, and says why above")
         elif not self._restart:
-            self._fail(f"{member.name} {how}")
+            logger.warning("%s %s", member.name, how)
+            if not any(each.process for each in self._members):
+                self._fail("no broker is left")
         else:
             logger.warning("%s %s; it starts again in %g s", member.name, how, member.pause_s)
             member.due_s = time.monotonic() + member.pause_s

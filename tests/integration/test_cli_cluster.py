@@ -244,12 +244,15 @@ def test_sigterm_stops_all_in_order_and_ids_stay(tmp_path: Path, etcd_server: Et
     assert stopped == [f"broker-{number}" for number in range(BROKERS, 0, -1)] * 2
 
 
-def test_a_broker_that_dies_ends_the_cluster_where_it_is_not_restarted(tmp_path: Path, etcd_server: EtcdServer) -> None:
+def test_where_none_is_restarted_the_others_go_on_to_the_last(tmp_path: Path, etcd_server: EtcdServer) -> None:
     place = f"etcd://127.0.0.1:{etcd_server.port}/cli-dies"
-    with cluster_process(tmp_path / "data", "--brokers", "1", "--coordination", place, "--no-restart") as running:
+    with cluster_process(tmp_path / "data", "--brokers", "2", "--coordination", place, "--no-restart") as running:
         running.broker(1).kill()
+        wait_for(lambda: "broker-1 was killed by signal 9\n" in running.log())
+        assert running.process.poll() is None
+        running.broker(2).kill()
         assert running.process.wait(20) == 1
-        assert "barnabas: broker-1 was killed by signal 9\n" in running.log()
+        assert "barnabas: no broker is left\n" in running.log()
 
 
 def test_brokers_stop_when_the_cluster_command_is_killed(tmp_path: Path, etcd_server: EtcdServer) -> None:

@@ -124,6 +124,8 @@ class ChaosCluster:
         """`over`: "zookeeper" or "etcd"."""
         self.folder = folder
         self.over = over
+        self.topics: set[str] = set()
+        """Those that every broker should know of."""
         self._closed = False
         self.replicas = min(REPLICAS, brokers)
         self.members = MEMBERS[over](folder / over, members)
@@ -217,9 +219,13 @@ class ChaosCluster:
         there = {node.node_id for node in admin.describe_cluster().brokers}
         if len(there) < len(self.brokers):
             return f"only {sorted(there)} are there"
+        topics = admin.describe_topics()
+        missing = self.topics - {str(topic.name) for topic in topics}
+        if missing:
+            return f"it does not know {', '.join(sorted(missing))}"
         behind = [
             f"{topic.name}-{each.partition} leader {each.leader} isr {list(each.isr)}"
-            for topic in admin.describe_topics()
+            for topic in topics
             for each in topic.partitions
             if each.leader < 0 or len(each.isr) < len(each.replicas)
         ]

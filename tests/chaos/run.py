@@ -83,7 +83,7 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
                 for worker in [*readers, *producers]:
                     worker.start()
                 time.sleep(WARM_S)
-                _disturb(cluster, history, plan, now, tell, disks.there, recoveries)
+                _disturb(cluster, history, plan, now, tell, disks.there, recoveries, [*readers, *producers])
                 tell(f"{now():6.1f} s  no more faults; reading everything back")
                 for producer in producers:
                     producer.stop(FINISH_S)
@@ -105,6 +105,7 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
 def _make_topic(cluster: ChaosCluster) -> None:
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=cluster.replicas)
+    cluster.topics.add(TOPIC)
     cluster.wait_healthy()
 
 
@@ -133,11 +134,12 @@ def _disturb(
     tell: Callable[[str], None],
     small_disks: bool,
     recoveries: list[float],
+    workers: Sequence[SendingWorker | ReadingWorker],
 ) -> None:
     chance = random.Random(plan.seed)
     names = [name for name in plan.faults if small_disks or name != NEEDS_SMALL_DISKS]
     number = 0
-    while names and now() < WARM_S + plan.seconds:
+    while names and now() < WARM_S + plan.seconds and not any(worker.failure for worker in workers):
         name = names[number % len(names)] if plan.in_turn else chance.choice(names)
         number += 1
         with ExitStack() as under_way:

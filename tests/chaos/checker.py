@@ -22,6 +22,7 @@ KINDS = {
     "poll-skip": "a consumer that read on was not given a message in between",
     "group-skip": "a group was never given a message",
     "unexpected-value": "a message that nobody sent, or one that was refused",
+    "producer-broken": "an idempotent producer was told that messages before its own are missing",
     "position-lost": "a consumer's position was not there any more, or a group's lies behind the end",
     "diverging-replicas": "two replicas have different batches at one offset",
 }
@@ -49,7 +50,18 @@ def check(history: History) -> Verdict:
     """Look at all of it."""
     counts: Counter[str] = Counter()
     examples: dict[str, list[str]] = defaultdict(list)
-    looks = (_lost, _duplicates, _inconsistent, _send_order, _polls, _groups, _unexpected, _positions, _replicas)
+    looks = (
+        _lost,
+        _duplicates,
+        _inconsistent,
+        _send_order,
+        _broken,
+        _polls,
+        _groups,
+        _unexpected,
+        _positions,
+        _replicas,
+    )
     for look in looks:
         for anomaly in look(history):
             counts[anomaly.kind] += 1
@@ -108,6 +120,11 @@ def _send_order(history: History) -> Iterator[Anomaly]:
             if after <= before:
                 text = f"{client}: message {first} at {before}, then {second} at {after} of partition {partition}"
                 yield Anomaly("nonmonotonic-send", text)
+
+
+def _broken(history: History) -> Iterator[Anomaly]:
+    for text in history.broken:
+        yield Anomaly("producer-broken", text)
 
 
 def _polls(history: History) -> Iterator[Anomaly]:

@@ -119,7 +119,11 @@ class LibrdkafkaProducer(SendingWorker):
             self.told(number, REFUSED, -1, repr(error))
 
     def turn(self) -> None:
-        self._producer.poll(TURN_S)
+        try:
+            self._producer.poll(TURN_S)
+        except confluent_kafka.KafkaException as error:
+            self.history.broken.append(f"{self.name} at {self.now():.2f} s: {error}")
+            self.stopping.set()
 
     def finish(self) -> None:
         self._producer.flush(DELIVERY_S)

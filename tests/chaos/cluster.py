@@ -158,6 +158,7 @@ class ChaosCluster:
             for broker in self.brokers:
                 if not broker.ready.wait(START_S):
                     raise RuntimeError(f"{broker.name} did not start: {self.log_of(broker)[-4000:]}")
+            self.wait_healthy()
         except BaseException:
             self.close()
             raise

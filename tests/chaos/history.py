@@ -66,6 +66,8 @@ class History:
     faults: list[Fault] = field(factory=list)
     resets: list[str] = field(factory=list)
     """Consumers that were told that their position is not there any more."""
+    broken: list[str] = field(factory=list)
+    """Producers that could not go on: an idempotent one is told so when messages before its own are missing."""
     final: dict[int, list[tuple[int, str]]] = field(factory=dict)
     """Partition → offset and value of all that it holds in the end."""
     groups: dict[str, str] = field(factory=dict)
@@ -89,4 +91,5 @@ def to_fields(history: History) -> dict[str, Any]:
         "commits": [commit._asdict() for commit in history.commits],
         "final": history.final,
         "resets": history.resets,
+        "broken": history.broken,
     }

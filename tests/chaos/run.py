@@ -86,6 +86,8 @@ def play(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
                 _disturb(cluster, history, plan, now, tell, disks.there, recoveries, [*readers, *producers])
                 tell(f"{now():6.1f} s  no more faults; reading everything back")
                 for producer in producers:
+                    producer.stopping.set()
+                for producer in producers:
                     producer.stop(FINISH_S)
                 cluster.wait_healthy()
                 history.final = read_all(cluster.bootstrap)

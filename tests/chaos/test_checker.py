@@ -91,6 +91,10 @@ def _reset(history: History) -> None:
     history.resets.append("reader: offset 7 of partition 0 is out of range")
 
 
+def _break(history: History) -> None:
+    history.broken.append("p: OUT_OF_ORDER_SEQUENCE_NUMBER")
+
+
 def _other_batch(history: History) -> None:
     history.replicas["t-0"][2][1] = (2, 0, 99)
 
@@ -115,6 +119,7 @@ def _other_epoch(history: History) -> None:
         (_refused_and_there, "unexpected-value"),
         (_committed_beyond, "position-lost"),
         (_reset, "position-lost"),
+        (_break, "producer-broken"),
         (_other_batch, "diverging-replicas"),
         (_other_epoch, "diverging-replicas"),
     ],

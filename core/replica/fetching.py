@@ -15,6 +15,7 @@ from ..client.driver import Submit
 from ..cluster.topics import ReplicaId
 from ..log.manager import LogManager
 from .followed import Followed, records_of, where_to_cut
+from .follower_flushes import FollowerFlushes
 from .local_partitions import LocalPartitions
 from .partition import Partition
 from .purgatory import Purgatory
@@ -51,7 +52,12 @@ class Copying:
         self._local = local
         self._logs = logs
         self._purgatory = purgatory
+        self._flushes = FollowerFlushes(logs)
         self._throttle = Throttle(own, clock, settings.follower_rate, followers_throttled)
+
+    def may_ask(self, followed: Followed) -> bool:
+        """False while something must be done here first."""
+        return not followed.waiting and not self._flushes.holds(followed.partition.log)
 
     def put_off_ms(self, followed: Followed) -> float:
         """How long a replica has to wait for its share of what may be copied."""
@@ -75,7 +81,7 @@ class Copying:
                 cut = where_to_cut(log.epochs, log.log_end_offset, result.diverging)
                 self._cut(followed, cut, result.log_start_offset, resume)
             else:
-                self._append(followed, result)
+                self._append(followed, result, resume)
         except StorageError as error:
             self.put_off(followed)
             self._local.storage_failed(partition.topic_partition, error)
@@ -91,18 +97,19 @@ class Copying:
         """Ask for this partition later; True if it went well before."""
         return followed.put_off(self.clock.monotonic_ms(), self.settings.fetch_backoff_ms)
 
-    def _append(self, followed: Followed, result: FetchResultPartition) -> None:
-        partition = followed.partition
+    def _append(self, followed: Followed, result: FetchResultPartition, resume: Callable[[], None]) -> None:
+        partition, now_ms = followed.partition, self.clock.now_ms()
         log_end = partition.log.log_end_offset
         risen = partition.append_as_follower(
             records_of(result),
             high_watermark=result.high_watermark,
             log_start=result.log_start_offset,
-            now_ms=self.clock.now_ms(),
+            now_ms=now_ms,
         )
         if log_end == partition.log.log_end_offset and size_of(result.records):
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"not one whole batch came for offset {log_end}")
         followed.went_well()
+        self._flushes.begin_if_due(partition.log, now_ms, resume)
         size = size_of(result.records)
         if size and not self._is_in_sync(partition):
             self._throttle.spend(partition, size)
@@ -238,7 +245,7 @@ class LeaderFetcher:
         ready: list[Followed] = []
         next_ms = float("inf")
         for each in self._followed.values():
-            if each.waiting:
+            if not self._copying.may_ask(each):
                 continue
             due_ms = max(each.not_before_ms, now_ms + self._copying.put_off_ms(each))
             if due_ms <= now_ms:

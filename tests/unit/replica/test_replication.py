@@ -5,6 +5,7 @@ from support.replica_cluster import KEY, ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
 from barnabas.core.log.config import LogConfig
+from barnabas.ports.broker_api import ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
 
 
@@ -233,3 +234,36 @@ def test_nobody_leads(cluster: ReplicaCluster) -> None:
     fetched = [len(member.fetches) for member in cluster.live]
     cluster.run(1000)
     assert [len(member.fetches) for member in cluster.live] == fetched, "nor follows anybody"
+
+
+# --- flushes
+
+
+def test_a_follower_counts_once_its_disk_has_what_is_to_be_flushed() -> None:
+    cluster = ReplicaCluster(config=LogConfig(flush_messages=1))
+    told: list[ProduceResultPartition] = []
+    for number in range(5):
+        told = cluster[1].produce(b"%d" % number)
+        while not told:
+            for member in cluster.live:
+                assert cluster[1].partition.high_watermark <= member.log.log_end_offset
+            for follower in cluster[1].partition.followers or ():
+                assert follower.log_end <= cluster[follower.broker_id].log.recovery_point
+            cluster.run(0.5)
+    for broker_id in (1, 2, 3):
+        cluster.kill(broker_id, power=True)
+    for broker_id in (1, 2, 3):
+        cluster.start(broker_id)
+    for _ in range(5):  # what each has, the election, the followers
+        cluster.settle()
+        cluster.run(500)
+    assert set(cluster.state.isr) == {1, 2, 3}
+    assert cluster.leader.visible == [b"0", b"1", b"2", b"3", b"4"], "all of them lost power at once"
+
+
+def test_a_flush_that_fails_holds_nobody_up_but_takes_the_partition_offline() -> None:
+    cluster = ReplicaCluster(config=LogConfig(flush_messages=1))
+    cluster[3].disk.flush_errors_per_million = 1_000_000
+    told = cluster[1].produce(b"a", timeout_ms=60_000)
+    cluster.until(lambda: bool(told))
+    assert (cluster[3].offline, cluster.state.isr) == ([KEY], (1, 2))

@@ -11,6 +11,9 @@ from attrs import frozen
 from chaos.clients import PARTITIONS, TOPIC
 from chaos.cluster import SESSION_MS, STOP_S, ChaosBroker, ChaosCluster
 
+from barnabas import Admin
+from barnabas.ports.errors import BarnabasError
+
 Undo = Callable[[], object]
 
 
@@ -122,6 +125,22 @@ def pause_members(cluster: ChaosCluster, chance: random.Random) -> Done:
     return Done(f"members {named} of {cluster.over}", _lasting(chance), resume)
 
 
+def move_leaders(cluster: ChaosCluster, chance: random.Random) -> Done:
+    """Other first replicas for all partitions, by a reassignment that copies nothing, and an election of those."""
+    orders = {
+        (TOPIC, number): chance.sample(range(1, len(cluster.brokers) + 1), cluster.replicas)
+        for number in range(PARTITIONS)
+    }
+    told = "all partitions"
+    try:
+        with Admin(cluster.bootstrap, default_api_timeout_ms=5000, request_timeout_ms=2000) as admin:
+            admin.reassign_partitions(orders)
+            admin.elect_leaders(orders)
+    except BarnabasError as error:
+        told = str(error)  # another fault lasts
+    return Done(told, 0.5, lambda: None)
+
+
 def fill_disk(cluster: ChaosCluster, chance: random.Random) -> Done:
     """The disk of a broker is full, until somebody makes room and starts the broker again."""
     victim = _victim(cluster, chance)
@@ -152,6 +171,7 @@ FAULTS: Mapping[str, Act] = {
     "cut-from-coordination": cut_from_coordination,
     "cut-off": cut_off,
     "restart-one-by-one": restart_one_by_one,
+    "move-leaders": move_leaders,
     "kill-member": kill_member,
     "pause-members": pause_members,
     "fill-disk": fill_disk,

@@ -10,7 +10,7 @@ from chaos.run import Plan, play
 SECONDS = 60
 IN_TURN = {
     "zookeeper": ("kill", "pause", "cut-from-brokers", "kill-member", "restart-one-by-one", "cut-off"),
-    "etcd": ("kill-two", "cut-from-coordination", "pause-members", "fill-disk", "kill-all", "pause"),
+    "etcd": ("kill-two", "cut-from-coordination", "pause-members", "fill-disk", "move-leaders", "kill-all", "pause"),
 }
 
 

@@ -246,10 +246,25 @@ def test_sigterm_stops_all_in_order_and_ids_stay(tmp_path: Path, etcd_server: Et
 
 def test_where_none_is_restarted_the_others_go_on_to_the_last(tmp_path: Path, etcd_server: EtcdServer) -> None:
     place = f"etcd://127.0.0.1:{etcd_server.port}/cli-dies"
-    with cluster_process(tmp_path / "data", "--brokers", "2", "--coordination", place, "--no-restart") as running:
+    words = ("--brokers", "2", "--coordination", place, "--no-restart", "--set", "zookeeper.session.timeout.ms=1000")
+    with cluster_process(tmp_path / "data", *words) as running:
+        b = ("--bootstrap", running.addresses[1])
+        barnabas_here("topics", "create", "half", "-p", "2", *b)
+        barnabas_here("topics", "create", "alone", "-p", "2", "--replication-factor", "1", *b)
         running.broker(1).kill()
         wait_for(lambda: "broker-1 was killed by signal 9\n" in running.log())
         assert running.process.poll() is None
+        with Admin(running.addresses[1]) as admin:
+            wait_for(lambda: ask_status(admin).offline)
+            wait_for(lambda: len(ask_status(admin).under_replicated) == 2)
+        status = json.loads(barnabas_here("cluster", "status", "--json", *b, expect=1).stdout)
+        assert [(each["topic"], each["leader"], each["replicas"]) for each in status["offline"]] == [("alone", -1, [1])]
+        behind = [(each["topic"], each["leader"], each["isr"]) for each in status["under_replicated"]]
+        assert behind == [("half", 2, [2])] * 2
+        assert [broker["problem"] for broker in status["brokers"]] == ["it is not there", None]
+        shown = barnabas_here("cluster", "status", *b, expect=1).stdout
+        assert b"1 offline partitions" in shown
+        assert b"2 under-replicated partitions" in shown
         running.broker(2).kill()
         assert running.process.wait(20) == 1
         assert "barnabas: no broker is left\n" in running.log()

@@ -82,8 +82,11 @@ class Followers:
     def __iter__(self) -> Iterator[FollowerProgress]:
         return iter(self._by_id.values())
 
-    def take(self, followers: Sequence[int], isr: Mapping[int, int], now_ms: float) -> None:
-        """The followers there are, and those in sync by their lives (broker epochs), as the tree has it now."""
+    def take(self, followers: Sequence[int], isr: Mapping[int, int], now_ms: float, *, is_newer: bool = True) -> None:
+        """The followers there are, and those in sync by their lives (broker epochs), as the tree has it now.
+
+        With `is_newer` off it is about other replicas alone: whom the tree is being asked to add, it may still add.
+        """
         known = self._by_id
         self._by_id = {each: known.get(each) or FollowerProgress(each) for each in followers}
         for member, epoch in isr.items():
@@ -93,7 +96,8 @@ class Followers:
             if follower is not None:
                 follower.joining = False
         self._isr = dict(isr)
-        self._added = ()
+        if is_newer:
+            self._added = ()
         self.recount()
 
     def of(self, replica: ReplicaId) -> FollowerProgress:

@@ -64,6 +64,7 @@ class Partition:
         self.followers: Followers | None = None
         self.offline = False
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.readable_end))
+        self.state = state
         self.take(state, replicas, own, now_ms)
 
     def take(self, state: PartitionState, replicas: Sequence[int], own: ReplicaId, now_ms: float) -> bool:
@@ -72,6 +73,7 @@ class Partition:
         `now_ms`: monotonic.
         """
         before = self.leader_epoch if self.leader == own.broker_id else -1
+        is_newer = state.partition_epoch != self.state.partition_epoch
         self.state, self.replicas, self.isr = state, tuple(replicas), state.isr
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
         epochs = state.broker_epochs
@@ -85,7 +87,8 @@ class Partition:
             self.epoch_start_offset = self.log.log_end_offset
         if self.leader == own.broker_id and (others or self.replicas != (own.broker_id,)):
             self.followers = self.followers or Followers()
-            self.followers.take([each for each in self.replicas if each != own.broker_id], others, now_ms)
+            following = [each for each in self.replicas if each != own.broker_id]
+            self.followers.take(following, others, now_ms, is_newer=is_newer)
         elif self.followers is not None:
             self.followers = None
         return self._raise_high_watermark()

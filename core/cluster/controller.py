@@ -171,15 +171,15 @@ class Controller:
         before = self._registry.image
         try:
             changed = await self._registry.change_states(some, self._decide, {layout.CONTROLLER_EPOCH: self._epoch})
+            for key in changed:
+                known, now = before.state(key), self._registry.image.state(key)
+                if known.leader != now.leader or known.leader_epoch != now.leader_epoch:
+                    self._elected(key, known, now)
+            for name in some:
+                await self._finish_moves(name)
         except CoordinationError:
             self._due.update(dict.fromkeys(some))
             raise
-        for name in some:
-            await self._finish_moves(name)
-        for key in changed:
-            known, now = before.state(key), self._registry.image.state(key)
-            if known.leader != now.leader or known.leader_epoch != now.leader_epoch:
-                self._elected(key, known, now)
 
     async def _finish_moves(self, name: str) -> None:
         image = self._registry.image

@@ -96,6 +96,7 @@ class ClusterMember:
             "kafka_controller_controllerstats_leaderelections_total", "Elections of leaders."
         )
         state.registry.listen(self._told)
+        state.replicas.listen(lambda _: None, self._dropped)
         state.metrics.gauge(
             "kafka_controller_kafkacontroller_activecontrollercount",
             "1 where this broker is the controller.",
@@ -169,6 +170,10 @@ class ClusterMember:
     def offline(self, key: TopicPartition) -> None:
         """The log of a partition is out of use here: others are to lead it."""
         self._membership.tell(offline=[key])
+
+    def _dropped(self, keys: Sequence[TopicPartition]) -> None:
+        if keys:
+            self._membership.tell(gone=keys)
 
     # --- the session
 

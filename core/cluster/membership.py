@@ -106,12 +106,19 @@ class Membership:
             self._listening()
             self._listening = None
 
-    def tell(self, *, leaving: bool = False, offline: Iterable[TopicPartition] = ()) -> None:
+    def tell(
+        self,
+        *,
+        leaving: bool = False,
+        offline: Iterable[TopicPartition] = (),
+        gone: Iterable[TopicPartition] = (),
+    ) -> None:
         """Have the registration say, besides what it says, that the broker is about to stop, or which logs here are
-        out of use."""
-        self._own = evolve(
-            self._own, leaving=self._own.leaving or leaving, offline=self._own.offline | frozenset(offline)
-        )
+        out of use; of those that are `gone` it says nothing more: they may come again."""
+        out_of_use = (self._own.offline | frozenset(offline)) - frozenset(gone)
+        if gone and out_of_use == self._own.offline:
+            return
+        self._own = evolve(self._own, leaving=self._own.leaving or leaving, offline=out_of_use)
         if self.registration is not None and not self._is_telling:
             self._is_telling = True
             self._queue.run(self._telling, self._told)

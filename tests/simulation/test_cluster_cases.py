@@ -46,3 +46,37 @@ def test_positions_stay_when_the_coordinator_gives_up_its_replica_of_the_topic()
         admin.delete_topics(["t"])
         world.run(1)
         assert not admin.group_offsets("g")
+
+
+def test_a_topic_that_is_made_again_has_forgotten_the_disk_that_failed() -> None:
+    with cluster(2) as world, Admin(world.client()) as admin:
+        admin.create_topic("t", partitions=1)
+        world.run(1)
+        last = world.look.topics()["t"].partitions[0][-1]
+        world.brokers[last].disk.errors_per_million = 1_000_000
+        with Producer(world.client()) as producer:
+            producer.send("t", b"a").result()
+        world.run_until(lambda: world.brokers[last].disk_failed)
+        world.brokers[last].disk.errors_per_million = 0
+        world.run_until(lambda: last not in world.look.states("t")[0].isr)
+        admin.delete_topics(["t"])
+        world.run(1)
+        admin.create_topic("t", partitions=1)
+        with Producer(world.client()) as producer:
+            producer.send("t", b"b").result()
+        world.run_until(lambda: len(world.look.states("t")[0].isr) == 3)
+
+
+def test_two_moves_at_once_end_in_any_order() -> None:
+    with cluster(3, brokers=4) as world, Admin(world.client()) as admin:
+        admin.create_topic("t", partitions=2)
+        world.run(1)
+        spare = {
+            number: next(broker for broker in world.brokers if broker not in replicas)
+            for number, replicas in world.look.topics()["t"].partitions.items()
+        }
+        for number in (1, 0):
+            before = world.look.topics()["t"].partitions[number]
+            admin.reassign_partitions({("t", number): [spare[number], *before[:2]]})
+        world.run_until(lambda: not (world.look.topics()["t"].adding or world.look.topics()["t"].removing))
+        world.run_until(lambda: all(len(state.isr) == 3 for state in world.look.states("t").values()))

@@ -251,6 +251,9 @@ def test_a_log_that_is_out_of_use_has_no_leader_there() -> None:
         (1, (1, 2, 3)),
     ]
     assert two.registry.image.brokers[1].offline == {TopicPartition("t", 0)}
+    one.membership.tell(gone=[TopicPartition("t", 0), TopicPartition("u", 0)])
+    world.advance(500)
+    assert two.registry.image.brokers[1].offline == frozenset()
 
 
 def test_many_topics_of_a_dead_broker() -> None:

@@ -52,7 +52,7 @@ class Surroundings:
             waits_within=waits_within,
         )
         self.network = SimulatedNetwork(
-            self.scheduler, self.entropy.child("network"), NetworkFaults(latency_ms_max=LATENCY_MS)
+            self.scheduler, self.entropy.child("network"), NetworkFaults(latency_ms_max=LATENCY_MS), self.report
         )
         self.failures: list[str] = []
         """Callbacks that raised."""

@@ -174,6 +174,9 @@ class _Session:
     def __init__(self) -> None:
         self.id, self.epoch = NO_SESSION, NEW_SESSION_EPOCH
         self.asked: _Asked = {}
+        self.refused: set[Place] = set()
+        """Of those: what was answered with an error. It is told in full again: the leader may not have known the topic
+        when it was told."""
 
     @property
     def is_open(self) -> bool:
@@ -268,10 +271,12 @@ class LeaderFetcher:
         changed: list[FetchPartition] = []
         for each in ready:
             known = session.asked.get(each.place)
-            if known is None or known[0] is not each or not each.asks_the_same(known[1]):
+            again = each.place in session.refused
+            if known is None or known[0] is not each or again or not each.asks_the_same(known[1]):
                 known = (each, each.question(settings.fetch_max_bytes))
                 changed.append(known[1])
             asked[each.place] = known
+        session.refused.clear()
         wait_ms = int(min(settings.fetch_wait_max_ms, max(1.0, others_due_ms)))
         begins = not session.is_open
         request = Fetch(
@@ -305,6 +310,8 @@ class LeaderFetcher:
         for each in result.partitions:
             place = (each.topic_id, each.partition)
             told.add(place)
+            if each.error is not ErrorCode.NONE:
+                session.refused.add(place)
             if place in asked:
                 self._take(*asked[place], each)
         if begins:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from barnabas import Admin, Consumer, Producer
-from barnabas.simulation import World
+from barnabas.simulation import COORDINATION, World
 
 QUICK: dict[str, Any] = {
     "default_replication_factor": 3,
@@ -80,3 +80,15 @@ def test_two_moves_at_once_end_in_any_order() -> None:
             admin.reassign_partitions({("t", number): [spare[number], *before[:2]]})
         world.run_until(lambda: not (world.look.topics()["t"].adding or world.look.topics()["t"].removing))
         world.run_until(lambda: all(len(state.isr) == 3 for state in world.look.states("t").values()))
+
+
+def test_followers_come_to_a_leader_that_hears_late_of_the_topic() -> None:
+    with cluster(5) as world, Admin(world.client()) as admin:
+        late = next(broker for broker in world.brokers if broker != world.look.controller())
+        world.network.partition(late, COORDINATION)
+        admin.create_topic("t", partitions=3)
+        world.run(0.7)
+        world.network.heal()
+        world.run_until(lambda: any(state.leader == late for state in world.look.states("t").values()))
+        world.run(3)
+        assert [len(state.isr) for state in world.look.states("t").values()] == [3, 3, 3]

@@ -12,6 +12,7 @@ from barnabas.core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistr
 from barnabas.core.log.log import Log
 from barnabas.core.message.batch_header import HEADER_SIZE, parse_header
 from barnabas.core.replica.partition import Partition
+from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import StorageError
 from barnabas.ports.words import TopicPartition
 from barnabas.simulation import SimulatedBroker, World
@@ -128,7 +129,7 @@ class ClusterChecker:
         if mirror is None or mirror.log is not log:
             mirror = self._mirrors[broker_id, key] = Mirror(log, start=log.log_start_offset, end=log.log_start_offset)
         mirror.broker_epoch = broker.epoch
-        leads = partition.leader_epoch if partition.is_leader else -1
+        leads = partition.leader_epoch if partition.is_leader and _serves(broker, partition) else -1
         high_watermark = partition.high_watermark
         if (
             log.log_end_offset == mirror.end
@@ -246,6 +247,17 @@ class ClusterChecker:
         if claim is None or sum(each in claims for each in before.members) < min(self._min_isr, len(before.members)):
             return False
         return (claim.last_epoch, claim.log_end) >= max((each.last_epoch, each.log_end) for each in claims.values())
+
+
+def _serves(broker: SimulatedBroker, partition: Partition) -> bool:
+    """False while the lease of the broker is over: what it takes itself for does nobody any harm."""
+    if broker.node is None:
+        return False
+    try:
+        broker.node.state.replicas.led(*partition.topic_partition)
+    except ApiError:
+        return False
+    return True
 
 
 def _entries(log: Log, start: int, end: int) -> Iterator[Entry]:

@@ -297,7 +297,7 @@ class ClusterMember:
             self._isr_changes = {**changes, **self._isr_changes}
             raise
         for key in changes.keys() - changed:
-            self._state.replicas.isr_unchanged(key)
+            self._state.replicas.isr_unchanged(changes[key])
 
     def _isr_changed(self, outcome: Outcome[None]) -> None:
         error = outcome.error

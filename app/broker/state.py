@@ -130,7 +130,7 @@ class BrokerState:
 
     def _change_isr(self, change: IsrChange) -> None:
         if self.store_isr is None:
-            self.replicas.isr_unchanged(change.key)
+            self.replicas.isr_unchanged(change)
         else:
             self.store_isr(change)
 

@@ -82,11 +82,11 @@ class Followers:
     def __iter__(self) -> Iterator[FollowerProgress]:
         return iter(self._by_id.values())
 
-    def take(self, followers: Sequence[int], isr: Mapping[int, int], now_ms: float, *, is_newer: bool = True) -> None:
-        """The followers there are, and those in sync by their lives (broker epochs), as the tree has it now.
-
-        With `is_newer` off it is about other replicas alone: whom the tree is being asked to add, it may still add.
-        """
+    def take(
+        self, followers: Sequence[int], isr: Mapping[int, int], now_ms: float, added: Iterable[ReplicaId] = ()
+    ) -> None:
+        """The followers there are, and those in sync by their lives (broker epochs), as the tree has it now; `added` as
+        of `add`."""
         known = self._by_id
         self._by_id = {each: known.get(each) or FollowerProgress(each) for each in followers}
         for member, epoch in isr.items():
@@ -96,9 +96,7 @@ class Followers:
             if follower is not None:
                 follower.joining = False
         self._isr = dict(isr)
-        if is_newer:
-            self._added = ()
-        self.recount()
+        self.add(added)
 
     def of(self, replica: ReplicaId) -> FollowerProgress:
         """The follower of this id, in this life. Raises `ApiError`: REPLICA_NOT_AVAILABLE for a broker that does not

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
-from ..cluster.topics import ReplicaId
+from ..cluster.topics import PartitionState, ReplicaId
 from .followers import FollowerProgress, Followers
 from .partition import Partition
 
@@ -43,8 +43,8 @@ class InSync:
         self._change = change
         self._may_join = may_join
         self._lag_time_max_ms = lag_time_max_ms
-        self._asked: dict[TopicPartition, tuple[int, int]] = {}
-        """By partition the leader epoch and partition epoch of the change under way."""
+        self._asked: dict[TopicPartition, tuple[IsrChange, tuple[ReplicaId, ...]]] = {}
+        """By partition the change under way, and whom it adds."""
 
     def fetched(self, partition: Partition, follower: FollowerProgress, now_ms: float) -> bool:
         """A follower has reported: take it into the ISR if it has all; True if that raised the high watermark."""
@@ -57,7 +57,7 @@ class InSync:
         if joining and follower.log_end >= reached and not self._is_asked(partition):
             members = [each for each in self._members(partition, followers) if each.broker_id != follower.broker_id]
             followers.add([follower.replica])
-            self._ask(partition, [*members, follower.replica])
+            self._ask(partition, [*members, follower.replica], added=(follower.replica,))
         return risen
 
     def check(self, partition: Partition, now_ms: float) -> bool:
@@ -82,17 +82,31 @@ class InSync:
         gone = [each for each in followers if each.joining and not self._may_join(each.replica)]
         return bool(gone) and self._set_joining(partition, followers, gone, False)
 
-    def unchanged(self, partition: Partition) -> bool:
-        """The change that was asked for was not stored; True if the high watermark rose."""
-        self._asked.pop(partition.topic_partition, None)
+    def unchanged(self, change: IsrChange, partition: Partition) -> bool:
+        """The change was not stored; True if the high watermark rose."""
+        asked = self._asked.get(change.key)
+        if asked is None or asked[0] != change:
+            return False  # there is another one by now
+        del self._asked[change.key]
         if partition.followers is None:
             return False
         partition.followers.add(())
         return partition.in_sync_changed()
 
     def forget(self, key: TopicPartition) -> None:
-        """The partition is no more, or has another state."""
+        """The partition is no more."""
         self._asked.pop(key, None)
+
+    def still_asked(self, key: TopicPartition, state: PartitionState) -> tuple[ReplicaId, ...]:
+        """Whom a change under way adds to this state. A change of another state is over: it came, or never will. One of
+        this state may still come, though the partition has other replicas now, or is not led here any more."""
+        change, added = self._asked.get(key, (None, ()))
+        if change is None:
+            return ()
+        if (change.leader_epoch, change.partition_epoch) == (state.leader_epoch, state.partition_epoch):
+            return added
+        del self._asked[key]
+        return ()
 
     def _set_joining(
         self, partition: Partition, followers: Followers, some: Iterable[FollowerProgress], joining: bool
@@ -105,23 +119,20 @@ class InSync:
         return bool(changed) and partition.in_sync_changed()
 
     def _is_asked(self, partition: Partition) -> bool:
-        known = partition.leader_epoch, partition.state.partition_epoch
-        return self._asked.get(partition.topic_partition) == known
+        return partition.topic_partition in self._asked
 
     def _members(self, partition: Partition, followers: Followers) -> list[ReplicaId]:
         others = [each for each in followers.in_sync() if each.broker_id != partition.broker_id]
         return [self._own(), *others]
 
-    def _ask(self, partition: Partition, isr: list[ReplicaId]) -> None:
+    def _ask(self, partition: Partition, isr: list[ReplicaId], added: tuple[ReplicaId, ...] = ()) -> None:
         assert self._change is not None
-        epochs = partition.leader_epoch, partition.state.partition_epoch
-        self._asked[partition.topic_partition] = epochs
-        self._change(
-            IsrChange(
-                key=partition.topic_partition,
-                topic_id=partition.topic_id,
-                leader_epoch=epochs[0],
-                partition_epoch=epochs[1],
-                isr=tuple(isr),
-            )
+        change = IsrChange(
+            key=partition.topic_partition,
+            topic_id=partition.topic_id,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.state.partition_epoch,
+            isr=tuple(isr),
         )
+        self._asked[change.key] = change, added
+        self._change(change)

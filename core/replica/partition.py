@@ -1,6 +1,6 @@
 """One partition as a broker holds it: a log with a leader epoch, a high watermark and an in-sync set (facts D4, D5)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ...ports.broker_api import DivergingEpoch
 from ...ports.error_codes import ErrorCode
@@ -64,16 +64,21 @@ class Partition:
         self.followers: Followers | None = None
         self.offline = False
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.readable_end))
-        self.state = state
         self.take(state, replicas, own, now_ms)
 
-    def take(self, state: PartitionState, replicas: Sequence[int], own: ReplicaId, now_ms: float) -> bool:
+    def take(
+        self,
+        state: PartitionState,
+        replicas: Sequence[int],
+        own: ReplicaId,
+        now_ms: float,
+        added: Iterable[ReplicaId] = (),
+    ) -> bool:
         """Go by this state of the partition, as this life of the broker; True if that raised the high watermark.
 
-        `now_ms`: monotonic.
+        `now_ms`: monotonic. `added`: whom the tree is still being asked to have in this state's ISR.
         """
         before = self.leader_epoch if self.leader == own.broker_id else -1
-        is_newer = state.partition_epoch != self.state.partition_epoch
         self.state, self.replicas, self.isr = state, tuple(replicas), state.isr
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
         epochs = state.broker_epochs
@@ -87,8 +92,7 @@ class Partition:
             self.epoch_start_offset = self.log.log_end_offset
         if self.leader == own.broker_id and (others or self.replicas != (own.broker_id,)):
             self.followers = self.followers or Followers()
-            following = [each for each in self.replicas if each != own.broker_id]
-            self.followers.take(following, others, now_ms, is_newer=is_newer)
+            self.followers.take([each for each in self.replicas if each != own.broker_id], others, now_ms, added)
         elif self.followers is not None:
             self.followers = None
         return self._raise_high_watermark()

@@ -266,11 +266,11 @@ class Replicas:
             if partition is not None and partition.topic_id == topic.topic_id:
                 self._roles.apply(partition, state, topic.partitions.get(number, partition.replicas))
 
-    def isr_unchanged(self, key: TopicPartition) -> None:
-        """The `IsrChange` that was asked for is sure not to be in the tree, and will not come there."""
-        partition = self.partitions.get(key)
-        if partition is not None and self._insync.unchanged(partition):
-            self.purgatory.check(key)
+    def isr_unchanged(self, change: IsrChange) -> None:
+        """The change that was asked for is sure not to be in the tree, and will not come there."""
+        partition = self.partitions.get(change.key)
+        if partition is not None and self._insync.unchanged(change, partition):
+            self.purgatory.check(change.key)
 
     def brokers_changed(self) -> None:
         """Brokers have come or gone: nobody waits any more for one that is not there."""

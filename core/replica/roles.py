@@ -84,10 +84,9 @@ class Roles:
 
     def _take(self, partition: Partition, state: PartitionState, replicas: Sequence[int]) -> None:
         was_leader, before = partition.is_leader, (partition.leader, partition.leader_epoch)
-        in_sync, is_newer = set(partition.isr), state.partition_epoch != partition.state.partition_epoch
-        risen = partition.take(state, replicas, self.own, self._clock.monotonic_ms())
-        if is_newer:
-            self._insync.forget(partition.topic_partition)
+        in_sync = set(partition.isr)
+        added = self._insync.still_asked(partition.topic_partition, state)
+        risen = partition.take(state, replicas, self.own, self._clock.monotonic_ms(), added)
         again = before == (partition.leader, partition.leader_epoch)
         if again and was_leader:
             self._shrinks.add(len(in_sync - set(partition.isr)))

@@ -297,7 +297,7 @@ class ReplicaCluster:
                 after = with_isr(state, change.isr, self.topic.partitions[0], self.brokers, self.rules)
                 self.set(evolve(after, partition_epoch=state.partition_epoch + 1))
             elif source.alive and source.life == life:
-                source.replicas.isr_unchanged(KEY)
+                source.replicas.isr_unchanged(change)
 
         self.scheduler.call_later(HOP_MS, store)
 
@@ -393,7 +393,7 @@ class ReplicaCluster:
         unknown, self._unknown = self._unknown, []
         for source, life, change in unknown:
             if source.alive and source.life == life and self.state.partition_epoch == change.partition_epoch:
-                source.replicas.isr_unchanged(KEY)
+                source.replicas.isr_unchanged(change)
 
 
 def _in_memory(result: FetchResultPartition) -> bytes:

@@ -1,6 +1,7 @@
 """Leaders and followers: what is copied, what counts as committed, and who is in sync."""
 
 import pytest
+from attrs import evolve
 from support.replica_cluster import KEY, ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
@@ -126,6 +127,27 @@ def test_who_is_being_added_counts_before_it_is_stored(cluster: ReplicaCluster) 
     cluster.run(5000)
     assert (told, cluster[1].partition.high_watermark) == ([], 0)
     assert len(cluster.isr_requests) == 2, "one wish at a time"
+
+
+def test_a_wish_counts_though_the_partition_gets_other_replicas_meanwhile(cluster: ReplicaCluster) -> None:
+    """A move takes the broker away while it is on its way into the ISR."""
+    cluster.isolate(3)
+    cluster.until(lambda: cluster.state.isr == (1, 2))
+    cluster.cut = {frozenset((1, 0))}
+    cluster.until(lambda: len(cluster.isr_requests) == 2)
+    cluster.cut |= {frozenset((1, 3)), frozenset((2, 3))}
+    cluster.topic = evolve(cluster.topic, partitions={0: (1, 2)})
+    cluster[1].replicas.apply(cluster.topic, {0: cluster.state})
+    assert cluster[1].partition.replicas == (1, 2)
+    told = cluster[1].produce(b"a", timeout_ms=60_000)
+    cluster.run(500)
+    assert (told, cluster[1].partition.high_watermark) == ([], 0), "broker 3 may be in the ISR by now"
+    cluster[1].replicas.isr_unchanged(evolve(cluster.isr_requests[1], partition_epoch=0))
+    cluster.run(500)
+    assert told == [], "that was another wish"
+    cluster[1].replicas.isr_unchanged(cluster.isr_requests[1])
+    cluster.run(500)
+    assert [each.error for each in told] == [ErrorCode.NONE]
 
 
 def test_one_wish_at_a_time(cluster: ReplicaCluster) -> None:

@@ -146,21 +146,12 @@ class GroupService:
 
         async def made() -> None:
             if OFFSETS_TOPIC not in self._state.image.topics:
-                self._note_replicas((await self._topics.create_one(NewTopic(name=OFFSETS_TOPIC))).replication_factor)
+                await self._topics.create_one(NewTopic(name=OFFSETS_TOPIC))
 
         def answer(result: BarnabasError | None) -> None:
             reply(self._found(request, caller, "" if result is None else str(result)))
 
         self._state.changes.submit(f"making {OFFSETS_TOPIC}", made, answer)
-
-    def _note_replicas(self, count: int) -> None:
-        """A cluster that is growing is told what to do once it has grown."""
-        wanted = self._state.settings.static.offsets_topic_replication_factor
-        if count < wanted and not self._state.is_alone:
-            self._state.report(
-                f"{OFFSETS_TOPIC} has {count} of offsets.topic.replication.factor={wanted} replicas, since no more "
-                "brokers live: when they do, 'barnabas cluster reassign' gives it more"
-            )
 
     def _found(self, request: FindCoordinator, caller: Caller, why_not: str = "") -> FindCoordinatorResult:
         nodes = {node.node_id: node for node in self._state.endpoints.nodes(self._state.image.brokers, caller)}

@@ -4,24 +4,20 @@ from attrs import evolve
 
 from ...core.coordinator.group.config import GroupConfig
 from ...ports.broker_api.topics import NewTopic
-from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
 from ..config import BrokerConfig
 from ..config.classic import FORMAT_KEY, V2
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-_REPLICAS_KEY = "offsets.topic.replication.factor"
 
 _RECORD_MAX_BYTES = GroupConfig().group_record_max_bytes + 8 * 1024 * 1024
 """The largest batch: one group, with the names of its members."""
 
 
-def as_it_must_be(new: NewTopic, static: BrokerConfig, live_brokers: int, *, is_alone: bool = True) -> NewTopic:
+def as_it_must_be(new: NewTopic, static: BrokerConfig, live_brokers: int) -> NewTopic:
     """The request for a topic, completed where it asks for the offsets topic.
 
-    It gets `offsets.topic.replication.factor` replicas, or one on each broker that lives; where others can come, and
-    the number was set on purpose, it is not made with fewer. Raises `ApiError(INVALID_REPLICATION_FACTOR)`.
+    It gets `offsets.topic.replication.factor` replicas, or one on each broker that lives; see `OffsetsReplicas`.
     """
     if new.name != OFFSETS_TOPIC:
         return new
@@ -36,18 +32,9 @@ def as_it_must_be(new: NewTopic, static: BrokerConfig, live_brokers: int, *, is_
     completed = evolve(new, configs={**configs, **new.configs})
     if new.assignments is not None:
         return completed
+    replicas = min(static.offsets_topic_replication_factor, max(1, live_brokers))
     return evolve(
         completed,
         partitions=static.offsets_topic_num_partitions if new.partitions == -1 else new.partitions,
-        replication_factor=new.replication_factor
-        if new.replication_factor != -1
-        else _replicas(static, max(1, live_brokers), is_alone),
+        replication_factor=replicas if new.replication_factor == -1 else new.replication_factor,
     )
-
-
-def _replicas(static: BrokerConfig, live_brokers: int, is_alone: bool) -> int:
-    wanted = static.offsets_topic_replication_factor
-    if live_brokers < wanted and not is_alone and _REPLICAS_KEY in static.given:
-        text = f"{OFFSETS_TOPIC} is to have {_REPLICAS_KEY}={wanted} replicas, and {live_brokers} brokers live"
-        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{text}: start the others, or lower the number")
-    return min(wanted, live_brokers)

@@ -47,6 +47,7 @@ from .groups import GroupService
 from .list_offsets import ListOffsetsService
 from .log_dirs import LogDirService
 from .metadata import MetadataService
+from .offsets_replicas import OffsetsReplicas
 from .produce import ProduceService
 from .producers import ProducerService
 from .quotas import QuotaService
@@ -74,6 +75,7 @@ class BrokerService:
         producers = ProducerService(state)
         replicas = ReplicaService(state, topics)
         self.groups = GroupService(state, topics)
+        OffsetsReplicas(state, topics)
         self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state).handle,
             Fetch: FetchService(state, selector).handle,

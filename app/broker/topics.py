@@ -109,7 +109,7 @@ class TopicService:
     async def _planned(self, new: NewTopic) -> Topic:
         state, static = self._state, self._state.settings.static
         check_topic_name(new.name)
-        new = as_it_must_be(new, static, len(state.image.brokers), is_alone=state.is_alone)
+        new = as_it_must_be(new, static, len(state.image.brokers))
         state.check_owns_topics()
         await self.settled(new.name)
         state.classic.check_free(new.name)

@@ -116,11 +116,7 @@ def _sees(admin: Admin, count: int) -> bool:
 def _defaults(brokers: int, read: BrokerConfig) -> dict[str, object]:
     """What is better for a cluster than the defaults of a broker alone, where nobody has said it."""
     replicas = min(REPLICAS_MAX, brokers)
-    better = {
-        "default.replication.factor": replicas,
-        "min.insync.replicas": max(1, replicas - 1),
-        "offsets.topic.replication.factor": replicas,
-    }
+    better = {"default.replication.factor": replicas, "min.insync.replicas": max(1, replicas - 1)}
     return {key: value for key, value in better.items() if key not in read.given}
 
 

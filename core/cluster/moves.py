@@ -1,5 +1,6 @@
 """Partitions that move to other brokers: new replicas come first; when all are in sync the others go (KIP-455)."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from attrs import evolve
@@ -7,6 +8,7 @@ from attrs import evolve
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import TopicPartition
+from .assignment import Racks
 from .election import ElectionRules, settled
 from .image import ClusterImage
 from .topics import PartitionState, Topic
@@ -56,6 +58,24 @@ def cancel_move(topic: Topic, number: int) -> Topic:
         text = f"{TopicPartition(topic.name, number)} is not moving"
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, text)
     return _with(topic, number, origin_of(topic, number), (), ())
+
+
+def grown(topic: Topic, wanted: int, racks: Racks) -> Topic:
+    """The topic with its partitions on their way to so many replicas, as far as there are live brokers for them.
+
+    New replicas come last, so that nobody else leads; on racks without one, and where the topic has fewest. The same
+    topic where there is nothing to do.
+    """
+    load = Counter(broker for replicas in topic.partitions.values() for broker in replicas)
+    for number, replicas in topic.partitions.items():
+        target = list(replicas)
+        while len(target) < wanted and (free := sorted(racks.keys() - set(target))) and not is_moving(topic, number):
+            used = {racks.get(broker) for broker in target} - {None}
+            target.append(min(free, key=lambda broker: (racks[broker] in used, load[broker])))
+            load[target[-1]] += 1
+        if len(target) > len(replicas):
+            topic = begin_move(topic, number, target, racks)
+    return topic
 
 
 def finished_moves(

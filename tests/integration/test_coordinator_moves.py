@@ -11,8 +11,6 @@ from support.moving_members import GROUP, MovingMember
 from support.waiting import wait_for
 
 from barnabas.core.coordinator.group.table import partition_of
-from barnabas.ports.broker_api import FindCoordinator
-from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing import TestCluster
 
 pytestmark = [
@@ -114,17 +112,22 @@ def committed(cluster: TestCluster) -> int:
     return sum(position.offset for position in positions.values())
 
 
-def test_the_offsets_topic_waits_for_the_brokers_that_are_to_keep_it() -> None:
-    """Else a cluster whose brokers start one by one would keep its groups on the first of them."""
+def test_groups_of_a_cluster_that_grows_are_kept_by_those_who_come() -> None:
+    """Brokers start one by one: the first one that comes must not keep the groups alone for ever."""
     with closing(TestCluster(brokers=3, offsets_topic_num_partitions=PARTITIONS)) as cluster:
         cluster.start(1)
-        (found,) = cluster.broker(1).ask(FindCoordinator(keys=[GROUP])).coordinators
-        assert found.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert "offsets.topic.replication.factor=3" in (found.error_message or "")
+        topic = cluster.create_topic(replication_factor=1)
+        with cluster.consumer(group_id=GROUP) as consumer:
+            consumer.assign(topic, position=0)
+            consumer.commit({(topic, 0): 0})
+        assert cluster.replicas(OFFSETS, PLACE) == [1]
         cluster.start()
-        (found,) = cluster.broker(1).ask(FindCoordinator(keys=[GROUP])).coordinators
-        assert found.error is ErrorCode.NONE
-        assert len(cluster.replicas(OFFSETS, PLACE)) == 3
+        wait_for(lambda: all(sorted(cluster.replicas(OFFSETS, number)) == [1, 2, 3] for number in range(PARTITIONS)))
+        cluster.wait_in_sync(OFFSETS)
+        assert cluster.leader(OFFSETS, PLACE) == 1, "nobody else leads for that"
+        cluster.kill(1)
+        with cluster.admin() as admin:
+            assert [position.offset for position in admin.group_offsets(GROUP).values()] == [0]
 
 
 def test_a_group_whose_partition_has_no_leader_is_looked_for_until_it_has_one(cluster: TestCluster) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import confluent_kafka
@@ -60,23 +61,29 @@ class MovingMember:
                 self.values += [message.value or b"" for message in consumer.poll_many(timeout=0.05)]
 
     def _librdkafka(self) -> None:
+        """Commits one after the other: of several under way an old one may be repeated after a newer one (2.x)."""
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": self._bootstrap,
                 "group.id": GROUP,
                 "auto.offset.reset": "earliest",
-                "auto.commit.interval.ms": 50,
+                "enable.auto.commit": False,
                 "heartbeat.interval.ms": 100,
                 "reconnect.backoff.max.ms": 100,
                 "log_level": 0,
             }
         )
         consumer.subscribe([self._topic], on_assign=self._assigned)
+        committed = 0
         try:
             while not self._over.is_set():
                 message = consumer.poll(0.05)
                 if message is not None and message.error() is None:
                     self.values.append(message.value() or b"")
+                if len(self.values) > committed:
+                    with suppress(confluent_kafka.KafkaException):  # tried again at the next turn
+                        consumer.commit(asynchronous=False)
+                        committed = len(self.values)
         finally:
             consumer.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.moving_members import GROUP, MovingMember
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.core.coordinator.group.table import partition_of
 from barnabas.testing import TestCluster
@@ -75,15 +75,15 @@ def test_members_go_on(cluster: TestCluster, client: str, event: str) -> None:
             members.append(MovingMember(client, cluster.bootstrap, topic))
             wait_for(partial(have_assignments, members, assignments))
         send(cluster, topic, values(0, 20))
-        wait_for(lambda: len(read(members)) == 20)
+        comes_to("read", 20, lambda: len(set(read(members))))
         cluster.wait_in_sync(OFFSETS)
         coordinator = cluster.leader(OFFSETS, PLACE)
         assert coordinator is not None
         before = [each.assignments for each in members]
         EVENTS[event](cluster, coordinator)
         send(cluster, topic, values(20, 20))
-        wait_for(lambda: len(set(read(members))) == 40)
-        wait_for(lambda: committed(cluster) == 40)
+        comes_to("read", 40, lambda: len(set(read(members))))
+        comes_to("committed", 40, lambda: committed(cluster))
         rebalances = max(each.assignments - known for each, known in zip(members, before, strict=True))
         assert rebalances <= (0 if client == "ours" else 1)
         assert sorted(read(members)) == values(0, 40), "nothing twice: the positions did not go back"
@@ -91,6 +91,14 @@ def test_members_go_on(cluster: TestCluster, client: str, event: str) -> None:
         for member in members:
             member.stop()
     assert committed(cluster) == 40
+
+
+def comes_to(what: str, wanted: int, found: Callable[[], int]) -> None:
+    """Some of these libraries take their time when a machine is busy."""
+    try:
+        wait_for(lambda: found() == wanted, 3 * PATIENCE_S)
+    except TimeoutError:
+        assert found() == wanted, what
 
 
 def have_assignments(members: list[MovingMember], count: int) -> bool:

@@ -165,12 +165,13 @@ class ReplicaService:
             if state.is_alone:
                 text = f"the assignment of {key} moves it away from this broker, which is alone"
                 raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-            try:
-                await state.registry.move(after, {key.partition: touched(state.image.state(key))})
-            except BadVersion:
-                await self._topics.settle(key.topic)
-                continue
-            await self._topics.settle(key.topic)  # logs that come to this broker, or go
+            with self._topics.doubting(key.topic):
+                try:
+                    await state.registry.move(after, {key.partition: touched(state.image.state(key))})
+                except BadVersion:
+                    await self._topics.settle(key.topic)
+                    continue
+                await self._topics.settle(key.topic)  # logs that come to this broker, or go
             return
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"others change topic {key.topic} as often as it is tried")
 

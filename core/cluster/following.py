@@ -84,6 +84,8 @@ class ClusterFollower:
         self._settle = settle
         self._leaders, self._topics = _Told(), _Told()
         self._leaders_due = self._topics_due = False
+        self._unsettled: dict[str, None] = {}
+        """Topics whose settling has failed: the image may be right by now, and the broker not yet."""
         self._cancel: Cancel | None = None
         self._closed = False
 
@@ -156,11 +158,13 @@ class ClusterFollower:
                 told.configs.update(dict.fromkeys([None, *image.configs]))
             for broker_id in told.configs:
                 await self._registry.reread_configs(broker_id)
-            told.topics = dict.fromkeys(await self._registry.changed_topics(told.topics))
+            changed = await self._registry.changed_topics(told.topics)
+            told.topics = dict.fromkeys([*changed, *self._unsettled])
             while told.topics:
                 name = next(iter(told.topics))
+                self._unsettled[name] = None
                 await self._settle(name)
-                del told.topics[name]
+                del told.topics[name], self._unsettled[name]
         except BaseException:
             self._again(self._topics, told)
             raise

@@ -1,5 +1,6 @@
 """What the machines of a world stand in: time, chance, a network, a coordination service. One seed, one story."""
 
+import re
 from collections.abc import Callable, Iterable
 
 from ..adapters.coord_memory import MemoryTree
@@ -16,6 +17,10 @@ COORDINATION_MS = 10.0
 
 def _nothing_waits(_work: Work) -> bool:
     return False
+
+
+_BUG = re.compile(r"\b(Assertion|Attribute|Broken|Index|Key|Name|NotImplemented|Runtime|Type|Value)(Error)?: ")
+"""An error that is nobody's way to say something."""
 
 
 class CountingTree(MemoryTree):
@@ -52,10 +57,13 @@ class Surroundings:
             waits_within=waits_within,
         )
         self.network = SimulatedNetwork(
-            self.scheduler, self.entropy.child("network"), NetworkFaults(latency_ms_max=LATENCY_MS), self.report
+            self.scheduler,
+            self.entropy.child("network"),
+            NetworkFaults(latency_ms_max=LATENCY_MS),
+            self._report_network,
         )
         self.failures: list[str] = []
-        """Callbacks that raised."""
+        """Callbacks that raised what no callback should: such an error is kept from what called it."""
         self.tree = CountingTree(deliver=self.scheduler.call_soon, report=self.failures.append)
         self.session_ms = session_ms
         self.reports: list[str] = []
@@ -70,6 +78,12 @@ class Surroundings:
     def report(self, text: str) -> None:
         """Write it down, with the time."""
         self.reports.append(f"{self.clock.monotonic_ms():9.2f} {text}")
+
+    def _report_network(self, text: str) -> None:
+        """What a handler of a connection raised costs that connection only, as with TCP."""
+        self.report(text)
+        if _BUG.search(text):
+            self.failures.append(text)
 
     def node(self, path: str) -> bytes | None:
         """What stands in the tree, whoever asks."""

@@ -100,6 +100,8 @@ class ClusterChecker:
 
     def look(self) -> None:
         self.looks += 1
+        if self.world.failures:
+            raise Broken(_plain(self.world.failures[0]))
         if self._tree_changes != self.world.tree.changes:
             self._tree_changes = self.world.tree.changes
             self._registered |= {each.broker_epoch: each for each in self.world.look.brokers().values()}
@@ -191,6 +193,10 @@ class ClusterChecker:
         state = self._states.get(key)
         if state is None or state.leader == NO_LEADER:
             return
+        mirrors = [self._mirrors.get((broker_id, key)) for broker_id in self.world.brokers]
+        copies = sum(mirror is not None and mirror.end >= high_watermark for mirror in mirrors)
+        if copies < self._min_isr:
+            raise Broken(f"commit: {where} commits {high_watermark}, which {copies} replicas have")
         for member in state.isr:
             other = self._mirrors.get((member, key))
             if other is None or other.broker_epoch != state.broker_epochs.get(member):
@@ -258,6 +264,11 @@ def _serves(broker: SimulatedBroker, partition: Partition) -> bool:
     except ApiError:
         return False
     return True
+
+
+def _plain(text: str) -> str:
+    """What the error in a line of the network says."""
+    return text.rpartition("Broken: ")[2].rpartition("AssertionError: ")[2]
 
 
 def _entries(log: Log, start: int, end: int) -> Iterator[Entry]:

@@ -1,15 +1,15 @@
 """Bugs that the code of a cluster could have: each is one decision, made otherwise. The story has to find every one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from attrs import define, evolve, field
+from attrs import define, evolve
 
-from barnabas.app.broker.cluster_member import ClusterMember
 from barnabas.core.cluster import election
 from barnabas.core.cluster.election import ElectionRules
 from barnabas.core.cluster.topics import PartitionState
+from barnabas.core.coordinator.log_loader import _Reading
 from barnabas.core.log.producer_state import ProducerStates
 from barnabas.core.replica import append
 from barnabas.core.replica.delayed_produce import Required
@@ -27,7 +27,11 @@ class Mutation:
     says: frozenset[str]
     kinds: tuple[str, ...] = ()
     """The disasters that it takes; none: all of them."""
-    settings: Mapping[str, object] = field(factory=dict)
+
+    @property
+    def story(self) -> dict[str, Any]:
+        """How the story is to be played."""
+        return {"kinds": self.kinds} if self.kinds else {}
 
     @property
     def name(self) -> str:
@@ -92,9 +96,20 @@ def forgets_the_slowest_in_sync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Followers, "recount", recount)
 
 
-def changes_the_isr_after_it_was_deposed(patch: pytest.MonkeyPatch) -> None:
-    """A leader has its ISR stored whatever the tree says by then."""
-    patch.setattr(ClusterMember, "_still_holds", lambda *_: True)
+def commits_with_too_few_in_sync(patch: pytest.MonkeyPatch) -> None:
+    """The high watermark rises however small the ISR is (before KIP-966)."""
+    patch.setattr(Partition, "under_min_isr", False)
+
+
+def serves_groups_without_having_read_their_partition(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator begins where the log ends."""
+    begin = _Reading.__init__
+
+    def begun(self: Any, partition: Partition, loading: Any, now_ms: float) -> None:
+        begin(self, partition, loading, now_ms)
+        self.offset = partition.log.log_end_offset
+
+    patch.setattr(_Reading, "__init__", begun)
 
 
 def cuts_nothing_off(patch: pytest.MonkeyPatch) -> None:
@@ -124,6 +139,8 @@ def lets_consumers_read_what_is_not_committed(patch: pytest.MonkeyPatch) -> None
     patch.setattr(Partition, "end_for", end_for)
 
 
+LEADERS_CHANGE = ("partition", "pause", "expire", "lose_coordination")
+LOSSES = ("power_cut", "lose_disk", "pause", "partition")
 MUTATIONS = (
     Mutation(elects_outside_the_isr, frozenset({"election"})),
     Mutation(keeps_the_leader_epoch, frozenset({"race", "two leaders", "epoch"})),
@@ -131,8 +148,9 @@ MUTATIONS = (
     Mutation(believes_the_first_that_tells, frozenset({"election", "lost"})),
     Mutation(shrinks_before_it_is_stored, frozenset({"commit", "lost"})),
     Mutation(forgets_the_slowest_in_sync, frozenset({"commit", "lost"})),
-    Mutation(changes_the_isr_after_it_was_deposed, frozenset({"election", "lost", "race", "commit"})),
-    Mutation(cuts_nothing_off, frozenset({"disagreement", "epoch", "lost", "liveness"})),
+    Mutation(commits_with_too_few_in_sync, frozenset({"commit", "lost"}), LOSSES),
+    Mutation(serves_groups_without_having_read_their_partition, frozenset({"group"}), LEADERS_CHANGE),
+    Mutation(cuts_nothing_off, frozenset({"disagreement", "epoch", "lost", "commit"}), LEADERS_CHANGE),
     Mutation(takes_repeated_batches_again, frozenset({"twice"})),
     Mutation(answers_before_it_is_committed, frozenset({"acknowledged"})),
     Mutation(lets_consumers_read_what_is_not_committed, frozenset({"inconsistent", "consumer", "group"})),

@@ -1,5 +1,6 @@
 """A cluster, its clients, and what becomes of them: one seed, played."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -40,8 +41,17 @@ SETTINGS: dict[str, object] = {
 class ClusterStory:
     """`brokers`: 0 for 3 to 5, as the seed has it."""
 
-    def __init__(self, seed: int, *, brokers: int = 0, seconds: float = SECONDS, **settings: Any) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        brokers: int = 0,
+        seconds: float = SECONDS,
+        kinds: Sequence[str] = Disasters.KINDS,
+        **settings: Any,
+    ) -> None:
         self.seed = seed
+        self.kinds = kinds
         self.seconds = seconds
         count = brokers or 3 + seed % 3
         replicas = min(3, count)
@@ -88,7 +98,7 @@ class ClusterStory:
         world.program("auditor", Auditor(self.positions).run, restart_after=0.5)
         if self.replicated:
             world.program("operator", self.operator.run, restart_after=0.5)
-        kinds = Disasters.KINDS if self.replicated else [kind for kind in Disasters.KINDS if kind != "power_cut"]
+        kinds = self.kinds if self.replicated else [kind for kind in self.kinds if kind != "power_cut"]
         with Disasters(world, every=0.5, lasting=2.5, kinds=kinds, spared=["founder"]):
             world.run(self.seconds)
         self._settle()

@@ -101,6 +101,7 @@ class Story:
             book.seen.clear()
         last = [Reader(self.world, f"last-{p}", p, book) for p, book in enumerate(self.books)]
         self.world.scheduler.run_until(lambda: all(reader.rounds for reader in last))
+        assert not self.world.failures, self.world.failures
         for writer, book in zip(self.writers, self.books, strict=True):
             lost = book.acknowledged.keys() - book.seen.keys()
             assert not lost, f"lost: {sorted(lost)}"

@@ -113,6 +113,7 @@ class GroupStory:
         self.restart()
         rounds = self.onlooker.rounds
         self.world.scheduler.run_until(lambda: self.onlooker.rounds > rounds + 1)
+        assert not self.world.failures, self.world.failures
         assert self.book.seen.keys() == set(range(PARTITIONS))
 
 

@@ -1,0 +1,21 @@
+"""The story of a cluster finds bugs: each of `MUTATIONS` is one, and some seed tells it from a cluster without it."""
+
+import pytest
+from simulation.cluster_mutations import MUTATIONS, Mutation
+from simulation.cluster_story import ClusterStory
+
+SEEDS = 15
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_the_story_finds(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.make(monkeypatch)
+    said = []
+    for seed in range(SEEDS):
+        try:
+            ClusterStory(seed, **mutation.story).play()
+        except AssertionError as error:
+            said.append(str(error))
+            if said[-1].partition(":")[0] in mutation.says:
+                return
+    pytest.fail(f"{SEEDS} seeds do not find it; they say {said}")

@@ -51,7 +51,7 @@ COORDINATION: Literal["coordination"] = "coordination"
 _PATIENCE_S = 20.0
 _POLL_S = 0.005
 _REPLICAS_MAX = 3
-_CLIENTS: Mapping[str, Any] = {"request_timeout_ms": 2000}
+_CLIENTS: Mapping[str, Any] = {"request_timeout_ms": 2000, "socket_connection_setup_timeout_ms": 500}
 """Of our own clients: who stands still is left soon."""
 _SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 _numbers = count(1)

@@ -16,7 +16,11 @@ from .running import RunningBroker, running_broker
 
 _PATIENCE_S = 10.0
 _POLL_S = 0.05
-_SETTINGS: Mapping[str, Any] = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 50}
+_SETTINGS: Mapping[str, Any] = {
+    "retry_backoff_ms": 5,
+    "retry_backoff_max_ms": 50,
+    "socket_connection_setup_timeout_ms": 1000,
+}
 
 
 def assert_produced(

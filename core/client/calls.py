@@ -156,9 +156,9 @@ class Calls:
     def _send_to_node(self, call: NodeCall) -> list[Send]:
         if call.in_flight:
             return []
-        if isinstance(call.target, CoordinatorOf) and call.target not in self._coordinators:
-            return [self._find_coordinator(call, call.target)]
         node = self._node(call.target)
+        if node is None and isinstance(call.target, CoordinatorOf):
+            return [self._find_coordinator(call, call.target)]
         if node is None:
             if isinstance(call.target, int) and call.failures:
                 self._finish(call, TransportError(f"broker {call.target} has left the cluster"))
@@ -185,7 +185,7 @@ class Calls:
         """None: not known now."""
         node: Destination | None = target
         if isinstance(target, CoordinatorOf):
-            node = self._coordinators[target]
+            node = self._coordinators.get(target)  # it may have left the cluster since
         elif target is Target.ANY:
             node = self._view.any_node()
         elif target is Target.CONTROLLER:

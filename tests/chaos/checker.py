@@ -24,6 +24,7 @@ KINDS = {
     "unexpected-value": "a message that nobody sent, or one that was refused",
     "producer-broken": "an idempotent producer was told that messages before its own are missing",
     "position-lost": "a consumer's position was not there any more, or a group's lies behind the end",
+    "position-back": "a group went on before a position that its coordinator had acknowledged",
     "diverging-replicas": "two replicas have different batches at one offset",
 }
 
@@ -60,6 +61,7 @@ def check(history: History) -> Verdict:
         _groups,
         _unexpected,
         _positions,
+        _going_on,
         _replicas,
     )
     for look in looks:
@@ -179,6 +181,22 @@ def _positions(history: History) -> Iterator[Anomaly]:
         if commit.offset > ends.get(commit.partition, 0):
             where = f"partition {commit.partition}, which ends at {ends.get(commit.partition, 0)}"
             yield Anomaly("position-lost", f"{commit.group} committed {commit.offset} of {where}")
+
+
+def _going_on(history: History) -> Iterator[Anomaly]:
+    """A session begins at the group's last position: those of former generations are kept, and no later ones taken."""
+    begun: dict[tuple[str, int, int], Poll] = {}
+    for poll in history.polls:
+        begun.setdefault((poll.client, poll.session, poll.partition), poll)
+    commits = defaultdict(list)
+    for commit in history.commits:
+        commits[commit.group, commit.partition].append(commit)
+    for (client, _, partition), poll in begun.items():
+        group = history.groups.get(client, "")
+        before = [commit.offset for commit in commits[group, partition] if commit.at_s <= poll.at_s]
+        if before and poll.offset < max(before):
+            text = f"{client} at {poll.at_s:.2f} s: offset {poll.offset} of partition {partition}"
+            yield Anomaly("position-back", f"{text}, of which {max(before)} was committed")
 
 
 def _replicas(history: History) -> Iterator[Anomaly]:

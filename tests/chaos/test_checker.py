@@ -87,6 +87,10 @@ def _committed_beyond(history: History) -> None:
     history.commits.append(Commit("g", 1, 2, 3.0))
 
 
+def _forgotten(history: History) -> None:
+    history.polls.append(Poll("g-1", 1, 0, 4, "p.4", 4.0))
+
+
 def _reset(history: History) -> None:
     history.resets.append("reader: offset 7 of partition 0 is out of range")
 
@@ -119,6 +123,7 @@ def _other_epoch(history: History) -> None:
         (_refused_and_there, "unexpected-value"),
         (_committed_beyond, "position-lost"),
         (_reset, "position-lost"),
+        (_forgotten, "position-back"),
         (_break, "producer-broken"),
         (_other_batch, "diverging-replicas"),
         (_other_epoch, "diverging-replicas"),

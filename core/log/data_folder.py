@@ -100,15 +100,18 @@ class DataFolder:
     def sealed(self, partition: TopicPartition) -> Collection[Sealed]:
         return self._sealed.get(partition, ())
 
-    def tell_losses(self, log: Log) -> None:
-        """Compare a log that was here at the start with what the checkpoints know of it. Raises `StorageError`."""
-        partition = log.topic_partition
+    def tell_losses(self, log: Log) -> bool:
+        """Compare a log that was here at the start with what the checkpoints know of it; True if something durable is
+        gone. Raises `StorageError`."""
+        partition, lost = log.topic_partition, log.lost_end
         known = self._sealed.pop(partition, ())
         for line in losses.sealed_lost(partition, known, log.segments, in_order=self.clean):
             self.report(line)
+            lost = True
         visible = self.high_watermarks.get(partition, 0)
         if log.log_end_offset < visible and not self.clean:
             self.report(losses.visible_lost(partition, log.log_end_offset, visible))
+        return lost
 
     def missing(self) -> Mapping[TopicPartition, int]:
         """The recovery points of the partitions that an orderly stop has left here, and that have no folder now."""
@@ -229,11 +232,15 @@ class DataFolder:
         self.log_dir.close()
 
 
-def tell_missing(folders: Collection[DataFolder]) -> None:
-    """Tell of the partitions that have no folder in any of the data folders; if one cannot be read, nobody knows."""
+def tell_missing(folders: Collection[DataFolder]) -> bool:
+    """Tell of the partitions that have no folder in any of the data folders; if one cannot be read, nobody knows. True
+    if there are any."""
     if any(folder.failure is not None for folder in folders):
-        return
+        return False
+    found = False
     for folder in folders:
         for partition, point in folder.missing().items():
             if not any(partition in other.present for other in folders):
                 folder.report(losses.folder_missing(folder.log_dir.path, partition, point))
+                found = True
+    return found

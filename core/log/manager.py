@@ -61,9 +61,8 @@ class LogManager:
         producer_check_ms: int = PRODUCER_CHECK_MS,
     ) -> None:
         """`config_for` gives the configuration of a topic, `topic_id_of` the id of the topic that a partition is of,
-        None where there is no such partition: folders of others are not opened then. Idempotent producers that were
-        silent for `producer_expiration_ms` are forgotten. `may_end_early`: as of `Log.open`. Raises `ConfigError`
-        without any folder."""
+        None where there is no such partition: folders of others are not opened then. Producers silent for
+        `producer_expiration_ms` are forgotten. `may_end_early`: see `Log.open`. `ConfigError` without any folder."""
         if not dirs:
             raise ConfigError("log.dirs names no folder")
         self.dirs = tuple(dirs)
@@ -77,6 +76,7 @@ class LogManager:
         self._report = report
         self._entropy = entropy
         self._may_end_early = may_end_early
+        self._has_losses = False
         self._producer_expiration_ms = producer_expiration_ms
         self._periods = (
             (retention_check_ms, self.retain),
@@ -142,8 +142,9 @@ class LogManager:
 
     @property
     def stopped_in_order(self) -> bool:
-        """True if the broker before has closed every log, and all of them could be opened."""
-        return not self._unopened and all(folder.clean and folder.failure is None for folder in self._folders)
+        """True if the broker before has closed every log, and all of them could be opened and have what they had."""
+        in_order = all(folder.clean and folder.failure is None for folder in self._folders)
+        return in_order and not self._unopened and not self._has_losses
 
     # --- start
 
@@ -161,7 +162,7 @@ class LogManager:
                 self._report(f"{folder.log_dir.path} cannot be used: {error}")
         if all(folder.failure is not None for folder in self._folders):
             raise StorageError(f"no data folder can be used: {self._folders[0].failure}")
-        tell_missing(self._folders)
+        self._has_losses |= tell_missing(self._folders)
 
     def _load(self, folder: DataFolder) -> None:
         partitions, removable = folder.begin()
@@ -174,7 +175,8 @@ class LogManager:
                 continue
             try:
                 if self._ownership.may_open(folder, partition, self._unique):
-                    folder.tell_losses(self._adopt(self._opening(folder, partition, recover=not folder.clean)))
+                    log = self._adopt(self._opening(folder, partition, recover=not folder.clean))
+                    self._has_losses |= folder.tell_losses(log)
             except StorageError as error:
                 self._unopened[partition] = folder
                 folder.incomplete = True

@@ -161,3 +161,41 @@ def test_what_was_not_written_to_is_not_flushed_again(monkeypatch: pytest.Monkey
     assert (stopped, house.clean()) == ([True], [True, True])
     assert flushed.count("00000000000000000000.log") == 1
     assert [len(read_all(log)) for _, log in sorted(house.start().logs().items())] == [1, 2, 1]
+
+
+# --- what the next life may say of the one before
+
+
+def stopped(house: House) -> None:
+    for number in range(4):
+        log = house.manager.create(tp(number))
+        for value in (b"a", b"b", b"c"):
+            put(log, value)
+    told = house.stop()
+    house.scheduler.run_pending()
+    assert told == [True]
+
+
+def test_a_life_that_ended_in_order_is_known_for_it() -> None:
+    house = House()
+    assert not house.manager.stopped_in_order, "there was none"
+    stopped(house)
+    assert house.start().stopped_in_order
+
+
+def test_a_log_that_lost_its_end_since_is_not_taken_for_whole() -> None:
+    house = House()
+    stopped(house)
+    (contents,) = [disk.folders["t-0"] for disk in house.disks if "t-0" in disk.folders]
+    content = contents["00000000000000000000.log"]
+    del content.data[-10:]
+    assert not house.start().stopped_in_order
+    assert any("are lost" in line for line in house.reports)
+
+
+def test_a_folder_that_is_gone_is_not_taken_for_whole() -> None:
+    house = House()
+    stopped(house)
+    (disk,) = [disk for disk in house.disks if "t-0" in disk.folders]
+    del disk.folders["t-0"]
+    assert not house.start().stopped_in_order

@@ -8,7 +8,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import size_of
 from ..cluster.topics import ReplicaId
-from .followers import FollowerProgress
+from .followers import FollowerProgress, Followers
 from .insync import InSync
 from .isolation import FetchIsolation
 from .local_partitions import LocalPartitions
@@ -142,23 +142,33 @@ class FollowerReader(FetchReader):
         )
 
     def answered(self, partition: Partition, result: FetchResultPartition) -> None:
-        if partition.followers is not None and self._replica.broker_epoch >= 0:
-            follower = self._follower(partition)
+        """This is what it is told of the partition."""
+        known = self._known(partition)
+        if known is not None:
+            followers, follower = known
             follower.sent_high_watermark, follower.sent_log_start = result.high_watermark, result.log_start_offset
-            if not partition.followers.is_in_sync(follower):
+            if not followers.is_in_sync(follower):
                 self._throttle.spend(partition, size_of(result.records))
 
     def held_back(self, partition: Partition) -> bool:
-        if partition.followers is None or self._replica.broker_epoch < 0 or not self._throttle.holds(partition):
-            return False
-        return not partition.followers.is_in_sync(self._follower(partition))
+        known = self._known(partition)
+        return known is not None and self._throttle.holds(partition) and not known[0].is_in_sync(known[1])
 
     def needs_news(self, partition: Partition) -> bool:
-        if partition.followers is None or self._replica.broker_epoch < 0:
+        """Also when it follows no more: it is to hear of that."""
+        if self._replica.broker_epoch < 0:
             return False
-        follower = self._follower(partition)
-        start = partition.log.log_start_offset
+        known = self._known(partition)
+        if known is None:
+            return True
+        follower, start = known[1], partition.log.log_start_offset
         return follower.sent_high_watermark < partition.high_watermark or follower.sent_log_start < start
+
+    def _known(self, partition: Partition) -> tuple[Followers, FollowerProgress] | None:
+        """Its place at the leader; None where it is no follower (any more), or of a life that is over or unknown."""
+        followers = partition.followers
+        follower = None if followers is None else followers.known(self._replica)
+        return None if followers is None or follower is None else (followers, follower)
 
 
 def empty(

@@ -249,3 +249,19 @@ def test_what_was_asked_in_a_session_that_ended_is_not_taken_in() -> None:
     house.scheduler.run_pending()
     last, _ = asked[3]
     assert (len(asked), last.session_id, last.session_epoch, len(last.partitions)) == (4, 0, 0, 3)
+
+
+@pytest.mark.parametrize("in_session", [True, False])
+def test_a_follower_that_is_none_any_more_is_told_so_while_it_waits(cluster: ReplicaCluster, in_session: bool) -> None:
+    session = begun(cluster)
+    how = (1, session, ()) if in_session else (-1, 0, [entry()])
+    waiting = ask(cluster[1], *how, max_wait_ms=500)
+    assert waiting == []
+    cluster.topic = evolve(cluster.topic, partitions={0: (1, 3)})
+    cluster.state = evolve(cluster.state, isr=(1,), broker_epochs={1: 1}, partition_epoch=1)
+    cluster[1].replicas.apply(cluster.topic, {0: cluster.state})
+    cluster[1].produce(b"a", acks=1)
+    cluster.run(500)
+    (told,) = waiting
+    assert [each.error for each in told.results] == [ErrorCode.REPLICA_NOT_AVAILABLE]
+    assert not any("failed" in line for line in cluster[1].reports)

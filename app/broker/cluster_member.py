@@ -217,7 +217,7 @@ class ClusterMember:
             self._ready = None
             ready()
 
-    def _told(self, delta: Delta, _before: ClusterImage) -> None:
+    def _told(self, delta: Delta, before: ClusterImage) -> None:
         match delta:
             case ControllerChanged():
                 self._look_if_ready()
@@ -231,22 +231,26 @@ class ClusterMember:
                     self._look_if_ready()
             case TopicSet(topic=topic):
                 self._claim([topic.name])
-                if self._state.moved_away(topic):
-                    self._give_up(topic.name)
+                if before.topics.get(topic.name) != topic and self._does_not_fit(topic):
+                    self._fit(topic.name)
 
-    def _give_up(self, name: str) -> None:
-        """Remove the replicas that have moved to other brokers; it may be this one that has moved them."""
+    def _does_not_fit(self, topic: Topic) -> bool:
+        """True if the replicas here are not those that the topic has on this broker."""
+        return bool(self._state.moved_away(topic) or self._state.not_open_yet(topic))
 
-        async def giving_up() -> None:
+    def _fit(self, name: str) -> None:
+        """Open the replicas that have come to this broker, remove those that have gone; whoever has moved them."""
+
+        async def fitting() -> None:
             topic = self._state.image.topics.get(name)
-            if topic is not None and self._state.moved_away(topic):
+            if topic is not None and self._does_not_fit(topic):
                 await self._topics.settle(name)
 
-        def given_up(error: BarnabasError | None) -> None:
+        def fitted(error: BarnabasError | None) -> None:
             if error is not None and not self._is_closed:
-                self._state.scheduler.call_later(RETRY_MS, lambda: self._give_up(name))
+                self._state.scheduler.call_later(RETRY_MS, lambda: self._fit(name))
 
-        self._state.changes.submit(f"giving up replicas of topic {name}", giving_up, given_up)
+        self._state.changes.submit(f"bringing topic {name} to this broker", fitting, fitted)
 
     def _submit(self, what: str, reading: Refresh, reply: Reply[None]) -> None:
         def done(outcome: Outcome[None]) -> None:

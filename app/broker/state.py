@@ -231,6 +231,13 @@ class BrokerState:
                 self.apply_states(topic)  # they may have changed while the logs were made
         return failures
 
+    def not_open_yet(self, topic: Topic) -> list[int]:
+        """The partitions of a topic that belong here and are not open, without those whose logs cannot be."""
+        if self.classic.is_created_classic(topic.name) or self.logs.orphans_of(topic.name):
+            return []
+        keys = (TopicPartition(topic.name, each) for each, on in topic.partitions.items() if self.node_id in on)
+        return [key.partition for key in keys if key not in self.replicas.partitions and not self.logs.is_unopened(key)]
+
     def moved_away(self, topic: Topic) -> list[int]:
         """The partitions of a topic that are open here and belong to other brokers now."""
         return [

@@ -53,6 +53,8 @@ class Copying:
         self._logs = logs
         self._purgatory = purgatory
         self._flushes = FollowerFlushes(logs)
+        self.wake: Callable[[TopicPartition], None] = lambda _: None
+        """Has a partition asked for again by whoever follows it by then: its leader may be another one (settable)."""
         self._throttle = Throttle(own, clock, settings.follower_rate, followers_throttled)
 
     def may_ask(self, followed: Followed) -> bool:
@@ -81,7 +83,7 @@ class Copying:
                 cut = where_to_cut(log.epochs, log.log_end_offset, result.diverging)
                 self._cut(followed, cut, result.log_start_offset, resume)
             else:
-                self._append(followed, result, resume)
+                self._append(followed, result)
         except StorageError as error:
             self.put_off(followed)
             self._local.storage_failed(partition.topic_partition, error)
@@ -97,7 +99,7 @@ class Copying:
         """Ask for this partition later; True if it went well before."""
         return followed.put_off(self.clock.monotonic_ms(), self.settings.fetch_backoff_ms)
 
-    def _append(self, followed: Followed, result: FetchResultPartition, resume: Callable[[], None]) -> None:
+    def _append(self, followed: Followed, result: FetchResultPartition) -> None:
         partition, now_ms = followed.partition, self.clock.now_ms()
         log_end = partition.log.log_end_offset
         risen = partition.append_as_follower(
@@ -109,7 +111,7 @@ class Copying:
         if log_end == partition.log.log_end_offset and size_of(result.records):
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"not one whole batch came for offset {log_end}")
         followed.went_well()
-        self._flushes.begin_if_due(partition.log, now_ms, resume)
+        self._flushes.begin_if_due(partition.log, now_ms, lambda: self.wake(partition.topic_partition))
         size = size_of(result.records)
         if size and not self._is_in_sync(partition):
             self._throttle.spend(partition, size)
@@ -214,7 +216,7 @@ class LeaderFetcher:
     def add(self, followed: Followed) -> None:
         """Copy this one, too; where a question waits for news of the others, there is another one now."""
         self._followed[followed.partition.topic_partition] = followed
-        self._turn_at_once()
+        self.turn_at_once()
 
     def remove(self, key: TopicPartition) -> None:
         self._followed.pop(key, None)
@@ -224,7 +226,8 @@ class LeaderFetcher:
         self._followed.clear()
         self._cancel_timer()
 
-    def _turn_at_once(self) -> None:
+    def turn_at_once(self) -> None:
+        """Something can be asked for again."""
         self._urgent = True
         self._turn_soon()
 
@@ -337,7 +340,7 @@ class LeaderFetcher:
         key = followed.partition.topic_partition
         if self._followed.get(key) is not followed or followed.partition.log.log_end_offset != question.offset:
             return  # another leader epoch has come meanwhile
-        self._copying.take(followed, result, self._turn_at_once)
+        self._copying.take(followed, result, self.turn_at_once)
         if size_of(result.records) and self._followed.get(key) is followed:
             self._followed[key] = self._followed.pop(key)  # the others come before it next time
 
@@ -349,6 +352,7 @@ class ReplicaFetchers:
         self._copying = copying
         self._fetchers: dict[int, LeaderFetcher] = {}
         self._leaders: dict[TopicPartition, int] = {}
+        self._copying.wake = self._wake
         self._closed = False
 
     def follow(self, partition: Partition) -> None:
@@ -360,6 +364,11 @@ class ReplicaFetchers:
             fetcher = self._fetchers[partition.leader] = LeaderFetcher(partition.leader, self._copying)
         self._leaders[partition.topic_partition] = partition.leader
         fetcher.add(Followed(partition))
+
+    def _wake(self, key: TopicPartition) -> None:
+        leader = self._leaders.get(key)
+        if leader is not None:
+            self._fetchers[leader].turn_at_once()
 
     def forget(self, partition: Partition) -> None:
         leader = self._leaders.pop(partition.topic_partition, None)

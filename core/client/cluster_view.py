@@ -18,7 +18,8 @@ COORDINATORS = 2**32
 """Nodes from here on are brokers in their role as coordinators."""
 _SOON_MS = 250.0
 _SOON = 40
-"""So often in a row it is asked again that soon for a leader, which is elected any moment; then less often."""
+"""So often in a row it is asked again that soon for a leader, which is elected any moment; then less often, and for one
+that cannot be reached when somebody has tried in vain again."""
 
 
 @frozen
@@ -227,6 +228,8 @@ class ClusterView:
         self.last_error = None
         self._updated_ms = now_ms
         self._take(result)
+        if self._failures >= _SOON:  # who is not asked any more cannot show that it is back
+            self._unreachable.clear()
         if self._incomplete():
             self._again(now_ms)
         elif self._lacks_leaders():

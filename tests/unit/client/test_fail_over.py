@@ -93,17 +93,33 @@ def test_what_the_controller_is_to_do_others_can_while_it_is_away() -> None:
     assert bench.view.controller_node() == 1
 
 
-def test_while_a_leader_cannot_be_reached_it_is_asked_often_who_leads_instead_and_later_less_often() -> None:
-    bench = Bench()
-    bench.view.heard(1, False)
-    bench.view.heard(1, False)
+def pauses_of(bench: Bench, count: int) -> list[float]:
     pauses = []
-    for _ in range(60):
+    for _ in range(count):
         wake = bench.settle()
         pauses.append(wake - bench.now)
         bench.clock.advance_to(wake)
+    return pauses
+
+
+def test_while_a_partition_has_no_leader_it_is_asked_often_who_leads_it_and_later_less_often() -> None:
+    bench = Bench()
+    bench.elect(-1, 6)
+    bench.refresh()
+    pauses = pauses_of(bench, 60)
     assert max(pauses[:35]) <= 1.2 * 250
     assert min(pauses[50:]) >= 0.8 * 1000
+
+
+def test_while_a_leader_cannot_be_reached_it_is_asked_often_who_leads_instead() -> None:
+    bench = Bench()
+    bench.view.heard(1, False)
+    bench.view.heard(1, False)
+    assert max(pauses_of(bench, 35)) <= 1.2 * 250
+    pauses_of(bench, 10)
+    assert bench.settle() - bench.now > 10_000, "who does not need it cannot know whether it is back"
+    bench.view.heard(1, False)
+    assert max(pauses_of(bench, 35)) <= 1.2 * 250
     bench.elect(2, 6)
     bench.cluster.leaders[TopicPartition("t", 1)] = 3
     bench.settle()

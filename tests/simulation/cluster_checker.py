@@ -89,6 +89,8 @@ class ClusterChecker:
         self._min_isr = min_isr
         self.elections = 0
         self._mirrors: dict[tuple[int, Key], Mirror] = {}
+        self._reached: dict[tuple[int, Key, int], int] = {}
+        """How far the log of a replica ever reached in one life of its broker."""
         self._states: dict[Key, PartitionState] = {}
         self._tree_changes = -1
         self._registered: dict[int, BrokerRegistration] = {}
@@ -130,7 +132,9 @@ class ClusterChecker:
         mirror = self._mirrors.get((broker_id, key))
         if mirror is None or mirror.log is not log:
             mirror = self._mirrors[broker_id, key] = Mirror(log, start=log.log_start_offset, end=log.log_start_offset)
-        mirror.broker_epoch = broker.epoch
+        if mirror.broker_epoch != broker.epoch:
+            mirror.broker_epoch = broker.epoch
+            self._reached[broker_id, key, broker.epoch] = mirror.end
         leads = partition.leader_epoch if partition.is_leader and _serves(broker, partition) else -1
         high_watermark = partition.high_watermark
         if (
@@ -143,10 +147,14 @@ class ClusterChecker:
         agreed = self.agreed.setdefault(key, Agreed(partition.topic_partition))
         where = f"{partition.topic_partition} of broker {broker_id}"
         self._follow_log(broker_id, partition, mirror, agreed, where)
+        life = (broker_id, key, mirror.broker_epoch)
+        self._reached[life] = max(mirror.end, self._reached.get(life, 0))
         if high_watermark > log.log_end_offset:
             raise Broken(f"high watermark: {where}: {high_watermark}, of a log that ends at {log.log_end_offset}")
         if high_watermark > mirror.high_watermark:
             self._commit(key, mirror, high_watermark, agreed, where, leads=leads >= 0)
+            if leads >= 0 and leads == mirror.leads:
+                self._count_copies(key, partition, high_watermark, where)
         mirror.high_watermark = high_watermark
         if leads >= 0 and leads != mirror.leads:
             self._begins_to_lead(mirror, agreed, where)
@@ -188,15 +196,18 @@ class ClusterChecker:
         if leads:
             self._check_in_sync(key, high_watermark, where)
 
+    def _count_copies(self, key: Key, partition: Partition, high_watermark: int, where: str) -> None:
+        """Before a message counted as committed, as many members of the ISR as are asked for had it."""
+        lives = partition.state.broker_epochs
+        ends = [self._reached.get((each, key, lives.get(each, UNKNOWN_EPOCH)), 0) for each in partition.isr]
+        if sum(end >= high_watermark for end in ends) < self._min_isr:
+            raise Broken(f"commit: {where} commits {high_watermark}, where the ISR {partition.isr} has {ends}")
+
     def _check_in_sync(self, key: Key, high_watermark: int, where: str) -> None:
         """Who is in the ISR, and lives the life in which it came there, has what is committed."""
         state = self._states.get(key)
         if state is None or state.leader == NO_LEADER:
             return
-        mirrors = [self._mirrors.get((broker_id, key)) for broker_id in self.world.brokers]
-        copies = sum(mirror is not None and mirror.end >= high_watermark for mirror in mirrors)
-        if copies < self._min_isr:
-            raise Broken(f"commit: {where} commits {high_watermark}, which {copies} replicas have")
         for member in state.isr:
             other = self._mirrors.get((member, key))
             if other is None or other.broker_epoch != state.broker_epochs.get(member):

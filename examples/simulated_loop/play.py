@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 from attrs import define, field
 
@@ -73,7 +74,13 @@ class Shop:
 def play(seed: int, run: Callable[[object], None] = run_billing, seconds: float = HOUR) -> tuple[Shop, list[int]]:
     """The shop, and the orders of all bills, in the order in which these came to stand."""
     shop = Shop()
-    with World(seed, brokers=1, log_flush_interval_messages=1) as world:
+    settings: dict[str, Any] = {
+        "default_replication_factor": 3,
+        "min_insync_replicas": 2,
+        "replica_fetch_wait_max_ms": 5000,  # idle brokers ask each other so seldom: an hour is to be short
+        "offsets_topic_num_partitions": 3,
+    }
+    with World(seed, brokers=3, **settings) as world:
         with Admin(world.client()) as admin:
             admin.create_topic("orders", partitions=3)
             admin.create_topic("bills", partitions=1)

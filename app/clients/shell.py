@@ -78,7 +78,7 @@ class ClientShell(WaitingRoom):
             reconnect_backoff_max_ms=settings.reconnect_backoff_max_ms,
         )
         self._links = Links(outside, self.view.address, self.view.heard)
-        overdue = Overdue(self._links.submit, connector.clock, lambda node: self.view.heard(node, answers=False))
+        overdue = Overdue(self._links.submit, connector.clock, self.view.late)
         self._begin(scheduler, overdue.submit)
         # The view comes last: the others tell it that they miss something.
         self.add_part(self.view)

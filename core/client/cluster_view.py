@@ -83,6 +83,8 @@ class ClusterView:
         self.updates = 0
         self._needed = False
         self._in_flight = False
+        self._question = 0
+        self._asked_node = 0
         self._asked_all = False
         self._failures = 0
         self._not_before = -NEVER
@@ -203,6 +205,14 @@ class ClusterView:
             if node >= COORDINATORS or any(broker in view.leaders for view in self._topics.values()):
                 self._needed = True
 
+    def late(self, node: int) -> None:
+        """A node has not answered in time. If it was asked for metadata, another one is. On the thread of `poll`."""
+        self.heard(node, answers=False)
+        if self._in_flight and node == self._asked_node:
+            self._question += 1
+            self._in_flight = False
+            self._needed = True
+
     def poll(self, now_ms: float) -> Poll:
         if self._in_flight:
             return Poll([], NEVER)
@@ -216,7 +226,13 @@ class ClusterView:
         topics = None if self._wants_all else sorted(self._wanted)
         self._asked_all = self._wants_all
         request = Metadata(topics=topics, allow_auto_topic_creation=self._settings.allow_auto_create)
-        return Poll([Send(self.any_node(), request, self._answered)], NEVER)
+        self._asked_node = self.any_node()
+        question = self._question
+        return Poll([Send(self._asked_node, request, lambda result, now: self._told(question, result, now))], NEVER)
+
+    def _told(self, question: int, result: Any, now_ms: float) -> None:
+        if question == self._question:
+            self._answered(result, now_ms)
 
     def _answered(self, result: Any, now_ms: float) -> None:
         self._in_flight = False

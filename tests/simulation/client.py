@@ -38,7 +38,7 @@ class Client:
             caller=Caller(client_id=name),
         )
         self._links = Links(outside, self.view.address, self.view.heard)
-        overdue = Overdue(self._links.submit, world.clock, lambda node: self.view.heard(node, answers=False))
+        overdue = Overdue(self._links.submit, world.clock, self.view.late)
         self._driver = Driver(world.scheduler, world.clock, overdue.submit)
         self._driver.add(self.view)
         self._driver.add(overdue)

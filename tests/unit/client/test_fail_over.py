@@ -130,6 +130,24 @@ def test_while_a_leader_cannot_be_reached_it_is_asked_often_who_leads_instead() 
     assert bench.asked == asked
 
 
+def test_a_broker_that_hangs_is_not_waited_for_with_the_metadata_either() -> None:
+    bench = Bench()
+    bench.clock.advance(1000)
+    bench.view.request_refresh()
+    bench.poll()
+    (hangs,), bench.open = bench.open, []
+    assert hangs.node == 1
+    bench.view.late(1)
+    bench.elect(2, 6)
+    bench.settle()
+    assert [node for node, request in bench.cluster.requests if isinstance(request, Metadata)][-1] == 2
+    assert bench.view.leader("t", 0) == 2
+    hangs.answer(TransportError("at last"), bench.now)
+    assert bench.view.last_error is None, "nobody waits for it any more"
+    bench.view.late(3)
+    assert bench.settle() - bench.now > 10_000, "others were not asked"
+
+
 def test_a_broker_that_leads_nothing_of_ours_may_be_away() -> None:
     bench = Bench()
     bench.view.heard(3, False)

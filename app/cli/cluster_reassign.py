@@ -28,7 +28,7 @@ RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.ra
 """Of a broker, in bytes a second: what it sends as a leader, what it takes as a follower."""
 THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 """Of a topic, `PARTITION:BROKER,...`: the replicas that this is counted for, who has the messages and who gets them."""
-LOOK_S = 0.5
+LOOK_S, BELIEVED_S = 0.2, 2.0
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="What `plan` printed; - is standard input.")]
 
@@ -107,7 +107,7 @@ def verify(
     """Tell how far the moves are. Ends with 0 when all is done (the throttle is taken off then), else with 1."""
     wanted = _read(file)
     with open_admin(bootstrap) as admin:
-        states = _wait(admin, wanted) if wait else _states(admin, wanted)
+        states = _wait(admin, wanted) if wait else _settled(admin, wanted)
         moving = any(state == "moving" for state in states.values())
         if not moving and not preserve_throttles:
             _unthrottle(admin, wanted)
@@ -212,10 +212,20 @@ def _states(admin: Admin, wanted: Assignment) -> dict[TopicPartition, str]:
     return states
 
 
+def _settled(admin: Admin, wanted: Assignment) -> dict[TopicPartition, str]:
+    """As `_states`; what is not as wanted is believed after a while only: whom one asks may not have heard yet."""
+    until = time.monotonic() + BELIEVED_S
+    while True:
+        states = _states(admin, wanted)
+        if set(states.values()) <= {"done", "moving"} or time.monotonic() > until:
+            return states
+        time.sleep(LOOK_S)
+
+
 def _wait(admin: Admin, wanted: Assignment) -> dict[TopicPartition, str]:
     with progress("moved", len(wanted)) as advance:
         while True:
-            states = _states(admin, wanted)
+            states = _settled(admin, wanted)
             left = sum(state == "moving" for state in states.values())
             advance(len(wanted) - left)
             if not left:

@@ -1,11 +1,12 @@
 """`barnabas topics`: list, create, describe, change, delete and recover topics."""
 
-from typing import Annotated
+import time
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, ConfigError
+from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ...ports.words import TopicPartition
 from . import classic
 from .options import (
@@ -22,6 +23,11 @@ from .options import (
     print_table,
 )
 from .topics_recover import add_recover_command
+
+if TYPE_CHECKING:
+    from ..clients.admin import Admin
+
+KNOWN_S, LOOK_S = 5.0, 0.02
 
 topics = typer.Typer(help="List, create, describe, change, delete and recover topics.", no_args_is_help=True)
 add_recover_command(topics)
@@ -82,7 +88,26 @@ def create(
                 raise
             typer.echo(f"{name} exists")
             return
+        _wait_known(admin, name)
     typer.echo(f"created {name}")
+
+
+def _wait_known(admin: "Admin", name: str) -> None:
+    """Brokers follow what one of them has written: wait until each knows the topic, so that the next command finds it.
+
+    A broker that does not answer, or not in time, is left out.
+    """
+    until = time.monotonic() + KNOWN_S
+    others = admin.describe_cluster().brokers
+    for node in others if len(others) > 1 else ():
+        with open_admin(f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}") as other:
+            while time.monotonic() < until:
+                try:
+                    if name in other.list_topics(internal=True):
+                        break
+                except BarnabasError:
+                    break
+                time.sleep(LOOK_S)
 
 
 @topics.command("describe")

@@ -13,7 +13,7 @@ from support.cluster_process import ClusterProcess, cluster_process
 from support.command import barnabas_here
 from support.etcd_server import EtcdServer
 from support.process import barnabas
-from support.server_process import free_ports
+from support.server_process import free_pairs
 from support.waiting import wait_for
 
 from barnabas import Admin
@@ -216,7 +216,7 @@ def test_by_default_it_has_an_etcd_of_its_own(tmp_path: Path) -> None:
 
 
 def test_each_broker_may_run_a_member_of_the_etcd(tmp_path: Path) -> None:
-    ports = free_ports(3 * BROKERS)[::3]
+    ports = free_pairs(BROKERS)
     place = f"etcd+managed://{','.join(f'127.0.0.1:{port}' for port in ports)}/x"
     with cluster_process(tmp_path / "data", "--brokers", str(BROKERS), "--coordination", place) as running:
         for number in range(1, BROKERS + 1):

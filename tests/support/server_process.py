@@ -22,6 +22,20 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def free_pairs(count: int) -> list[int]:
+    """Ports that nobody listens on now, nor on the ones after them."""
+    found: list[int] = []
+    while len(found) < count:
+        for port in free_ports(8):
+            try:
+                socket.create_server(("127.0.0.1", port + 1)).close()
+            except OSError:
+                continue
+            if not {port - 1, port, port + 1} & set(found):
+                found.append(port)
+    return found[:count]
+
+
 class ServerProcess:
     """Inherit, and say by `serves` when the server is ready."""
 

@@ -29,7 +29,7 @@ class SimulatedBroker(Machine):
         self.broker_id = broker_id
         self.address: Address = (self.name, PORT)
         self.disk = FaultyDisk(world.entropy.child(f"disk {broker_id}"), world.clock.now_ms)
-        self.clock = SkewedClock(world.clock)
+        self.clock = SkewedClock.somehow(world.clock, world.entropy.child(f"clock {self.name}"))
         self.settings: dict[str, object] = dict(settings)
         """Settable; for its next start."""
         self.node: BrokerServer | None = None

@@ -1,6 +1,9 @@
 """The clock of one machine, which says another time than those of the others."""
 
 from ..ports.clock import Clock
+from ..ports.entropy import Entropy
+
+MONTH_MS = 30 * 24 * 3_600_000.0
 
 
 class SkewedClock:
@@ -11,6 +14,11 @@ class SkewedClock:
         self._clock = clock
         self.wall_ms = wall_ms
         self._monotonic_ms = monotonic_ms
+
+    @classmethod
+    def somehow(cls, clock: Clock, entropy: Entropy) -> "SkewedClock":
+        """Of a machine that has run for up to a month, and whose time of day is nearly right."""
+        return cls(clock, wall_ms=entropy.below(400) - 200, monotonic_ms=entropy.fraction() * MONTH_MS)
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch, as this machine believes."""

@@ -42,7 +42,7 @@ class Program(Machine):
         super().__init__(world, name)
         self.bootstrap = bootstrap
         """The addresses of the brokers."""
-        self.clock = SkewedClock(world.clock)
+        self.clock = SkewedClock.somehow(world.clock, world.entropy.child(f"clock {name}"))
         self.restart_after = restart_after
         self.lives = 0
         self.error: BaseException | None = None

@@ -14,6 +14,7 @@ from barnabas.core.cluster.membership import LastLife, Membership
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, Topic
 from barnabas.ports.broker_api import Reply
+from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.ports.scheduler import Outcome
@@ -47,6 +48,9 @@ class Member:
         self.lines: list[str] = []
         self.noted: list[int] = []
         self.failures: list[BarnabasError] = []
+        self.settled: list[str] = []
+        self.cannot_settle = 0
+        """So many times the tree goes away when a topic has been read, and what follows is not done."""
         self.losses = 0
         self.elections: list[tuple[TopicPartition, int]] = []
         self.session: MemorySession = world.tree.session()
@@ -85,10 +89,17 @@ class Member:
             world.scheduler,
             submit_leaders=submit,
             submit_topics=submit,
-            settle=self.registry.reread,
+            settle=self._settle,
         )
         self.follower.begin()
         self.membership.begin()
+
+    async def _settle(self, name: str) -> None:
+        await self.registry.reread(name)
+        if self.cannot_settle:
+            self.cannot_settle -= 1
+            raise CoordinationError("gone")
+        self.settled.append(name)
 
     def _elected(self, key: TopicPartition, before: PartitionState, after: PartitionState) -> None:
         self.elections.append((key, after.leader))
@@ -254,6 +265,17 @@ def test_a_log_that_is_out_of_use_has_no_leader_there() -> None:
     one.membership.tell(gone=[TopicPartition("t", 0), TopicPartition("u", 0)])
     world.advance(500)
     assert two.registry.image.brokers[1].offline == frozenset()
+
+
+def test_a_topic_is_settled_until_that_has_worked_though_the_image_is_right_before() -> None:
+    world = World()
+    one, two = cluster(world, 2)
+    two.cannot_settle = 2
+    one.create("t", 1, 2)
+    world.advance(200)
+    assert "t" in two.registry.image.topics and not two.settled
+    world.advance(5000)
+    assert two.settled == ["t"]
 
 
 def test_many_topics_of_a_dead_broker() -> None:

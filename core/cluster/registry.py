@@ -181,7 +181,7 @@ class ClusterRegistry:
         topic = self.image.topics.get(name)
         if topic is None or (node is not None and not node.data):
             return
-        states = store.states_in(topic, node.data, self._report) if node is not None else {}
+        states = store.states_in(topic, node.data, self._report, may_be_ahead=True) if node is not None else {}
         version = node.version if node is not None else None
         if version is not None or self.image.states_version(name) is not None:
             self.apply(StatesChanged(topic=name, topic_id=topic.topic_id, states=states, version=version))

@@ -81,8 +81,11 @@ def _read_states(
     return states_in(topic, node.data, report), node.version
 
 
-def states_in(topic: Topic, data: bytes, report: Report) -> Mapping[int, PartitionState]:
-    """What a node says of the partitions of a topic; nothing, which is reported, if it makes no sense."""
+def states_in(topic: Topic, data: bytes, report: Report, *, may_be_ahead: bool = False) -> Mapping[int, PartitionState]:
+    """What a node says of the partitions of a topic; nothing, which is reported, if it makes no sense.
+
+    `may_be_ahead`: the topic may have more partitions by now than is known here.
+    """
     path = layout.states_path(topic.name)
     try:
         topic_id, states = layout.decode_states(data)
@@ -92,7 +95,7 @@ def states_in(topic: Topic, data: bytes, report: Report) -> Mapping[int, Partiti
     if topic_id != topic.topic_id:
         return {}  # of an earlier topic of this name
     unknown = sorted(states.keys() - topic.partitions.keys())
-    if unknown:
+    if unknown and not may_be_ahead:
         report(f"{path} tells of partitions that topic {topic.name} has not: {unknown[:10]}")
     return {number: state for number, state in states.items() if number in topic.partitions}
 

@@ -251,6 +251,7 @@ class LogManager:
             opening = evolve(opening, recovery_point=max(each.recovery_point(partition) for each in self._folders))
         log = self._adopt(opening)
         if not was_there:
+            self._ownership.opened_anew(folder, partition)
             root = folder.log_dir.root
             self._scheduler.offload(root.flush, lambda outcome: folder.checked("flushing the folder", outcome.error))
         return log

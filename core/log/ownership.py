@@ -76,8 +76,14 @@ class Ownership:
         found = [(key, home) for key, home in self._orphans.items() if key.topic == topic]
         return [f"{home.log_dir.path}/{key}" for key, home in found if str(key) in home.log_dir.folders()]
 
+    def opened_anew(self, home: DataFolder, partition: TopicPartition) -> None:
+        """A folder that was missing has been made: it is to be labelled, if the topic is known."""
+        known = None if self._topic_id_of is None else self._topic_id_of(partition)
+        if known is not None:
+            self._unlabelled.append((partition, home.log_dir.folder(str(partition)), known))
+
     def label_folders(self, still_wanted: Callable[[TopicPartition], bool]) -> None:
-        """Label the folders that were opened without, some at a time, in the background."""
+        """Label the folders that were opened without or made anew, some at a time, in the background."""
         some = [entry for entry in self._unlabelled[:_LABELS_AT_A_TIME] if still_wanted(entry[0])]
         del self._unlabelled[:_LABELS_AT_A_TIME]
         if not some:

@@ -185,6 +185,23 @@ def test_a_topic_is_deleted_while_a_replica_is_down(cluster: TestCluster) -> Non
     assert not [name for name in cluster.broker(3).inner.node.state.logs.dirs[0].folders() if name.startswith("t-")]
 
 
+def test_a_topic_is_deleted_that_was_made_while_a_replica_was_down(cluster: TestCluster) -> None:
+    """The folders that the replica makes at its start are known by the id of their topic, too."""
+    cluster.create_topic("stays")
+    cluster.kill(1)
+    with cluster.admin() as admin:
+        admin.create_topic("t", partitions=3)  # the dead one has not been missed yet, and gets its share
+    cluster.start(1)
+    cluster.wait_in_sync("t")
+    folders = cluster.broker(1).inner.node.state.logs.dirs[0]
+    wait_for(lambda: all("partition.metadata" in folders.folder(f"t-{number}").files() for number in range(3)))
+    cluster.kill(1)
+    cluster.delete_topic("t")
+    cluster.start(1)
+    folders = cluster.broker(1).inner.node.state.logs.dirs[0]
+    wait_for(lambda: not [name for name in folders.folders() if name.startswith("t-")])
+
+
 def test_a_topic_made_again_is_another_one(cluster: TestCluster) -> None:
     """What a broker that was away has of the first one never gets into the second."""
     cluster.create_topic("t")

@@ -15,6 +15,8 @@ from .program import Program, Run
 from .surroundings import Surroundings
 from .tree_view import TreeView
 
+COORDINATION_WAITS = 0.2
+"""How likely a call of a coordination service of its own lets others go first, on its way there and on its way back."""
 READY_S = 120.0
 """A cluster that is not ready in so much of the world's time never will be."""
 
@@ -45,7 +47,8 @@ class World(Surroundings):
 
         `session_seconds`: the coordination service gives a broker up that it has not heard of for so long.
         """
-        super().__init__(seed, session_ms=session_seconds * 1000)
+        waits = COORDINATION_WAITS if brokers > 1 else 0.0
+        super().__init__(seed, session_ms=session_seconds * 1000, waits=waits, waits_within=lambda _: True)
         self.shared = brokers > 1
         """True when the coordination service is on its own; a single broker has it in its process."""
         self.look = TreeView(self.tree)

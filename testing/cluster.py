@@ -253,6 +253,10 @@ class TestCluster:
         leader = self._stored(topic, partition).states[partition].leader
         return leader if leader >= 0 else None
 
+    def leader_epoch(self, topic: str, partition: int = 0) -> int:
+        """How often another broker, or nobody, has begun to lead a partition."""
+        return self._stored(topic, partition).states[partition].leader_epoch
+
     def replicas(self, topic: str, partition: int = 0) -> list[int]:
         """Who has a partition, the preferred leader first."""
         stored = self._stored(topic, partition)

@@ -16,13 +16,14 @@ from ..ports.coordination import Coordination
 from ..ports.errors import ClosedError
 
 _TICK_S = 0.01
-_TICK_MAX_MS = 50.0
+_TICK_MAX_MS = 20.0
 
 
 class SteadyClock:
     """Fulfils `Clock`: time that passes while this process runs.
 
-    When the machine stands still for a second, so do the sessions: no broker had a chance to be heard of meanwhile.
+    When the machine stands still for a second, so do the sessions, and when it is slow, they are: no broker had a
+    chance to be heard of meanwhile.
     """
 
     def __init__(self) -> None:

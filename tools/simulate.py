@@ -6,6 +6,7 @@ A seed that fails is told at once, with the command that plays it again, and mak
 """
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -40,11 +41,13 @@ def stories() -> dict[str, Callable[[int], object]]:
     }
 
 
+def be_quiet() -> None:
+    """In a process of this tool's own: what clients log of their troubles is no news."""
+    logging.disable(logging.CRITICAL)
+
+
 def play(name: str, seeds: Sequence[int]) -> list[tuple[int, str]]:
     """The seeds that failed, and why."""
-    import logging
-
-    logging.disable(logging.CRITICAL)
     story = stories()[name]
     failed = []
     for seed in seeds:
@@ -84,7 +87,7 @@ def _play_all(work: Iterator[tuple[str, Sequence[int]]], total: int, jobs: int) 
     failed = 0
     bars = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
-        ProcessPoolExecutor(jobs) as pool,
+        ProcessPoolExecutor(jobs, initializer=be_quiet) as pool,
         Progress(*bars, TimeRemainingColumn(), console=Console(stderr=True)) as progress,
     ):
         task = progress.add_task("seeds", total=total)

@@ -1,5 +1,6 @@
 """The example of a loop in the simulated world: as its text says, and it finds the mistake that it is for."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -44,6 +45,15 @@ def test_an_hour_in_seconds(checkout: Path) -> None:
     command = [sys.executable, str(checkout / "examples" / "simulated_loop" / "play.py"), "1"]
     played = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "all billed" in played.stdout
+
+
+def test_the_page_about_it_shows_what_works(checkout: Path) -> None:
+    text = (checkout / "docs" / "simulation.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    told: dict[str, Any] = {}
+    exec(compile(code, "docs/simulation.md", "exec"), told)
+    assert told["world"].now > 600
+    assert told["world"].programs["work"].lives >= 1
 
 
 def test_the_same_seed_plays_the_same_hour(example: Any) -> None:

@@ -75,8 +75,7 @@ class LogManager:
         self._policy_for = policy_for
         self._report = report
         self._entropy = entropy
-        self._may_end_early = may_end_early
-        self._has_losses = False
+        self._may_end_early, self._has_losses = may_end_early, False
         self._producer_expiration_ms = producer_expiration_ms
         self._periods = (
             (retention_check_ms, self.retain),

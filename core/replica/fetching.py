@@ -13,6 +13,7 @@ from ...ports.storage import StorageError, size_of
 from ...ports.words import TopicPartition
 from ..client.driver import Submit
 from ..cluster.topics import ReplicaId
+from ..log.log import Log
 from ..log.manager import LogManager
 from .followed import Followed, records_of, where_to_cut
 from .follower_flushes import FollowerFlushes
@@ -53,13 +54,18 @@ class Copying:
         self._logs = logs
         self._purgatory = purgatory
         self._flushes = FollowerFlushes(logs)
+        self._noting: dict[TopicPartition, Log] = {}
+        """Logs that were cut, which the checkpoints do not say yet."""
         self.wake: Callable[[TopicPartition], None] = lambda _: None
         """Has a partition asked for again by whoever follows it by then: its leader may be another one (settable)."""
         self._throttle = Throttle(own, clock, settings.follower_rate, followers_throttled)
 
     def may_ask(self, followed: Followed) -> bool:
         """False while something must be done here first."""
-        return not followed.waiting and not self._flushes.holds(followed.partition.log)
+        partition = followed.partition
+        if followed.waiting or (self._noting and self._noting.get(partition.topic_partition) is partition.log):
+            return False
+        return not self._flushes.holds(partition.log)
 
     def put_off_ms(self, followed: Followed) -> float:
         """How long a replica has to wait for its share of what may be copied."""
@@ -70,18 +76,18 @@ class Copying:
         own, state = self.own(), partition.state
         return own.broker_id in state.isr and state.broker_epochs.get(own.broker_id) == own.broker_epoch
 
-    def take(self, followed: Followed, result: FetchResultPartition, resume: Callable[[], None]) -> None:
-        """Take in what a leader answered for a partition. `resume` is called if it has to wait meanwhile."""
+    def take(self, followed: Followed, result: FetchResultPartition) -> None:
+        """Take in what a leader answered for a partition."""
         partition = followed.partition
         try:
             if result.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._out_of_range(followed, result, resume)
+                self._out_of_range(followed, result)
             elif result.error is not ErrorCode.NONE:
                 self._refused(followed, result.error)
             elif result.diverging is not None:
                 log = partition.log
                 cut = where_to_cut(log.epochs, log.log_end_offset, result.diverging)
-                self._cut(followed, cut, result.log_start_offset, resume)
+                self._cut(followed, cut, result.log_start_offset)
             else:
                 self._append(followed, result)
         except StorageError as error:
@@ -126,22 +132,22 @@ class Copying:
             text = f"the log of its leader, broker {partition.leader}, is damaged at {partition.log.log_end_offset}"
             self._local.tell(f"{partition.topic_partition} cannot be followed: {text}")
 
-    def _out_of_range(self, followed: Followed, result: FetchResultPartition, resume: Callable[[], None]) -> None:
+    def _out_of_range(self, followed: Followed, result: FetchResultPartition) -> None:
         """The leader has told its range: cut what it does not have, or begin where it begins."""
         log, told = followed.partition.log, result.diverging
         if told is not None and 0 <= told.end_offset < log.log_end_offset:
-            self._cut(followed, told.end_offset, result.log_start_offset, resume)
+            self._cut(followed, told.end_offset, result.log_start_offset)
         elif result.log_start_offset > log.log_end_offset:
             start = result.log_start_offset
             self._local.tell(
                 f"{followed.partition.topic_partition}: its leader begins at {start}; "
                 f"what is here, up to {log.log_end_offset}, is given up"
             )
-            self._cut(followed, start, start, resume)
+            self._cut(followed, start, start)
         else:
             self.put_off(followed)  # it has moved meanwhile
 
-    def _cut(self, followed: Followed, offset: int, leader_start: int, resume: Callable[[], None]) -> None:
+    def _cut(self, followed: Followed, offset: int, leader_start: int) -> None:
         """Drop what the leader does not have, and go on when the checkpoints say so, too.
 
         Where nothing is left, all comes again from where the leader begins.
@@ -160,11 +166,12 @@ class Copying:
                 text = f"is cut at {offset}, below the high watermark {partition.high_watermark}"
                 self._local.tell(f"{key} {text}: its leader, broker {partition.leader}, was elected without them")
             partition.truncate_to(offset, now_ms)
-        followed.waiting = True
+        self._noting[key] = log
 
         def noted() -> None:
-            followed.waiting = False
-            resume()
+            if self._noting.get(key) is log:
+                del self._noting[key]
+                self.wake(key)
 
         self._logs.checkpoint_of(log, noted)
         self._purgatory.check(key)
@@ -340,7 +347,7 @@ class LeaderFetcher:
         key = followed.partition.topic_partition
         if self._followed.get(key) is not followed or followed.partition.log.log_end_offset != question.offset:
             return  # another leader epoch has come meanwhile
-        self._copying.take(followed, result, self.turn_at_once)
+        self._copying.take(followed, result)
         if size_of(result.records) and self._followed.get(key) is followed:
             self._followed[key] = self._followed.pop(key)  # the others come before it next time
 

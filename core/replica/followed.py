@@ -13,7 +13,7 @@ followers that it is one."""
 class Followed:
     """Not frozen: it is the state itself. Owner thread only; times in ms, monotonic.
 
-    waiting: True while nothing is asked for: what was cut off is being noted, or the leader knows a newer epoch.
+    waiting: True while nothing is asked for, since the leader knows a newer epoch.
     """
 
     __slots__ = ("_failures", "leader_epoch", "not_before_ms", "partition", "place", "waiting")

@@ -1,5 +1,7 @@
 """Logs that have parted come together: the cases of KIP-101 and KIP-279, and ends and beginnings that do not fit."""
 
+from collections.abc import Callable
+
 import pytest
 from support.batches import put
 from support.replica_cluster import ReplicaCluster
@@ -141,6 +143,28 @@ def test_a_cut_is_noted_before_anything_is_appended_behind_it(cluster: ReplicaCl
         seen.append((cluster[1].log.log_end_offset, bytes(checkpoint.durable)))
     assert seen[-1] == (2, b"0\n1\nt 0 1\n")
     assert {point for end, point in seen if end == 2} == {b"0\n1\nt 0 1\n"}
+
+
+def test_a_cut_is_noted_even_if_the_leader_changes_meanwhile() -> None:
+    cluster = ReplicaCluster(3)
+    cluster.cut = {frozenset((1, 2)), frozenset((1, 3))}
+    for number in range(5):
+        cluster[1].produce(b"%d" % number)
+    noted: list[Callable[[], None]] = []
+    cluster[1].logs.checkpoint_of = lambda log, then: noted.append(then)  # type: ignore[method-assign]
+    cluster.lead(2, isr=[2, 3])
+    cluster[2].produce(b"m2")
+    cluster.cut.clear()
+    cluster.until(lambda: bool(noted))
+    assert cluster[1].values == []
+    cluster.lead(3)
+    told = cluster[3].produce(b"m3")
+    cluster.run(500)
+    assert (told[0].error, cluster[1].values) == (ErrorCode.NONE, []), "the checkpoint is not there yet"
+    for then in noted:
+        then()
+    agree(cluster)
+    assert cluster[1].values == [b"m2", b"m3"]
 
 
 def test_a_follower_of_an_emptied_leader_begins_where_that_begins(cluster: ReplicaCluster) -> None:

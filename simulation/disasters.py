@@ -29,7 +29,7 @@ class Disasters:
     """
 
     KINDS = (
-        *("restart", "kill", "power_cut", "lose_disk", "pause", "full_disk", "bad_disk"),
+        *("restart", "kill", "power_cut", "lose_disk", "pause", "full_disk", "bad_disk", "bad_flush"),
         *("partition", "lose_coordination", "coordination_down", "expire", "lose_connections", "bad_network"),
         *("kill_program", "pause_program", "set_clock"),
     )
@@ -66,6 +66,7 @@ class Disasters:
             "pause": self._pause,
             "full_disk": self._full_disk,
             "bad_disk": self._bad_disk,
+            "bad_flush": self._bad_flush,
             "partition": self._partition,
             "lose_coordination": self._lose_coordination,
             "coordination_down": self._coordination_down,
@@ -202,11 +203,20 @@ class Disasters:
         broker.disk.errors_per_million = 100_000
         return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
 
+    def _bad_flush(self) -> bool:
+        broker = self._broker()
+        if broker is None:
+            return False
+        self._world.report(f"--- {broker.name} cannot flush now and then")
+        broker.disk.flush_errors_per_million = 300_000
+        return self._ends(self._some_seconds(), lambda: self._mend_disk(broker))
+
     def _mend_disk(self, broker: SimulatedBroker) -> None:
         """Somebody mends the disk, and starts the broker again if it had given up some of its logs."""
         broker.disk.bytes_max = -1
-        broker.disk.errors_per_million = 0
-        if broker.disk_failed and not broker.stopping:
+        broker.disk.errors_per_million = broker.disk.flush_errors_per_million = 0
+        told = self._world.look.brokers().get(broker.broker_id) if self._world.shared else None
+        if (broker.disk_failed or (told is not None and told.offline)) and not broker.stopping:
             broker.kill()
             self._up(broker)()
 

@@ -226,6 +226,10 @@ class BrokerState:
             else:
                 assigned += self._assigned(topic)
         failures = await self.replicas.open(assigned)
+        if not self.is_alone:
+            for each in assigned:
+                if each.key.topic in failures and each.key not in self.replicas.partitions:
+                    self._went_offline(each.key)  # others are to lead it
         for topic in topics:
             if self.image.topics.get(topic.name) is topic:
                 self.apply_states(topic)  # they may have changed while the logs were made

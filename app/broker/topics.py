@@ -181,7 +181,10 @@ class TopicService:
             text = f"others change topic {new.topic} as often as it is tried"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
         failures = await state.open_topics([grown])
-        if failures:
+        if failures and not state.is_alone:
+            # Other brokers have them by now, and clients their messages: only the replicas here are out of use.
+            state.failed(f"opening the logs of topic {new.topic}", failures[new.topic])
+        elif failures:
             state.drop_partitions(new.topic, grown.partitions.keys() - before.partitions.keys())
             with self.doubting(new.topic):
                 await registry.resize(before)

@@ -172,12 +172,14 @@ def write_topic(coordination: Coordination, topic: Topic) -> None:
 def rewrite_topic(coordination: Coordination, before: Topic, after: Topic, states: CreateNode | SetNode | None) -> None:
     """Replace the topic's own node, if it says what it did `before`, and the one of its states with it.
 
-    Raises `BadVersion` when others have changed them.
+    Raises `BadVersion` when others have changed them, or an attempt before this one, whose answer was lost: what the
+    states have become since then must not be undone.
     """
     path = layout.topic_path(after.name)
     try:
         node = coordination.get(path)
-        if node.data not in (layout.encode_topic(before), layout.encode_topic(after)):
+        is_stored = node.data == layout.encode_topic(after) and states is None
+        if node.data != layout.encode_topic(before) and not is_stored:
             raise BadVersion(f"another broker has changed {path}")
         own = SetNode(path, layout.encode_topic(after), node.version)
         coordination.commit([own] if states is None else [own, states])

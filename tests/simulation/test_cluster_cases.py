@@ -16,8 +16,8 @@ QUICK: dict[str, Any] = {
 }
 
 
-def cluster(seed: int, brokers: int = 3) -> World:
-    return World(seed, brokers=brokers, session_seconds=2.0, **QUICK)
+def cluster(seed: int, brokers: int = 3, **settings: Any) -> World:
+    return World(seed, brokers=brokers, session_seconds=2.0, **{**QUICK, **settings})
 
 
 def test_positions_stay_when_the_coordinator_gives_up_its_replica_of_the_topic() -> None:
@@ -92,3 +92,19 @@ def test_followers_come_to_a_leader_that_hears_late_of_the_topic() -> None:
         world.run_until(lambda: any(state.leader == late for state in world.look.states("t").values()))
         world.run(3)
         assert [len(state.isr) for state in world.look.states("t").values()] == [3, 3, 3]
+
+
+def test_partitions_that_one_broker_cannot_open_are_led_by_others() -> None:
+    with cluster(4, log_flush_interval_messages=1) as world, Admin(world.client()) as admin:
+        admin.create_topic("t", partitions=1)
+        world.run(1)
+        bad = world.look.topics()["t"].partitions[0][0]
+        world.brokers[bad].disk.flush_errors_per_million = 1_000_000
+        with Producer(world.client()) as producer:
+            producer.send("t", b"a", partition=0).result()
+        world.run_until(lambda: world.brokers[bad].disk_failed)
+        admin.create_partitions("t", 4)
+        world.run_until(lambda: all(bad not in (s.leader, *s.isr) for s in world.look.states("t").values()))
+        assert len(world.look.topics()["t"].partitions) == 4
+        with Producer(world.client()) as producer:
+            assert [producer.send("t", b"a", partition=n).result().partition for n in (1, 2, 3)] == [1, 2, 3]

@@ -240,7 +240,7 @@ class Operator:
         with Admin(program, **settings) as admin, _short_lived(program) as self.producer:
             while True:
                 program.sleep(0.2 + chance.fraction())
-                acts = [self._move, self._grow, self._delete_or_make, self._elect, self._write]
+                acts = [self._move, self._grow, self._delete_or_make, self._elect, self._write, self._delete_records]
                 act = acts[chance.below(len(acts))]
                 try:
                     act(admin, program.world, chance.below)
@@ -267,6 +267,10 @@ class Operator:
         """To a topic that may have become another one meanwhile."""
         for number in range(1 + below(20)):
             self.producer.send(FLEETING, b"%d %f" % (number, world.now))
+
+    def _delete_records(self, admin: Admin, _world: Any, _below: Any) -> None:
+        """All that is committed."""
+        admin.delete_records({(FLEETING, 0): -1})
 
     def _elect(self, admin: Admin, _world: Any, below: Any) -> None:
         admin.elect_leaders([TopicPartition(TOPIC, below(2))])

@@ -172,7 +172,7 @@ class ClusterChecker:
             mirror.ends_at(end)
         elif end > mirror.end:
             grown = bool(mirror.entries) or mirror.end > start
-            for entry in _entries(log, mirror.end, end):
+            for entry in _entries(log, max(mirror.end, start), end):
                 known = agreed.batches.setdefault((entry.base, entry.epoch), entry)
                 if known != entry:
                     raise Broken(f"epoch: {where} has {entry}, where another replica has {known}")

@@ -26,6 +26,8 @@ from .topics import TopicService
 
 HAND_OVER_STEP_MS = 20.0
 RETRY_MS = 500.0
+OPEN_AGAIN_MS = 30_000.0
+"""How often logs are tried again that could not be opened at the start."""
 PATIENCE_MS = 10_000.0
 """So long a broker waits to lead what only it can lead, before it is ready all the same."""
 
@@ -113,6 +115,25 @@ class ClusterMember:
         self._follower.begin()
         self._membership.begin()
         self._balance_in_time()
+        if self._state.not_opened():
+            self._state.scheduler.call_later(OPEN_AGAIN_MS, self._open_again)
+
+    def _open_again(self) -> None:
+        """Try what could not be opened at the start: a disk that was full may have room again."""
+        state = self._state
+        missing = state.not_opened()
+        if self._is_closed or not missing:
+            return
+        names = {key.topic for key in missing}
+        for name in names:
+            state.reopen_topic(state.image.topics[name])
+        opened = [key for key in missing if key in state.replicas.partitions]
+        if opened:
+            self._membership.tell(gone=opened)
+            for name in names:
+                state.apply_states(state.image.topics[name])
+            self._claim(names)
+        state.scheduler.call_later(OPEN_AGAIN_MS, self._open_again)
 
     def _balance_in_time(self) -> None:
         static = self._state.settings.static

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from attrs import evolve
+
 from ...core.client.links import LinkOutside, Links
 from ...core.cluster.following import ClusterFollower, Refresh
 from ...core.cluster.lease import Lease
@@ -61,7 +63,7 @@ def joined(
         state,
         topics,
         lease,
-        own=own,
+        own=evolve(own, offline=frozenset(state.not_opened())),
         last=LastLife(broker_epoch=noted_epoch(log_dirs), in_order=logs.stopped_in_order),
         note_epoch=note,
         predecessor_ms=predecessor_ms(config),

@@ -235,6 +235,15 @@ class BrokerState:
                 self.apply_states(topic)  # they may have changed while the logs were made
         return failures
 
+    def not_opened(self) -> list[TopicPartition]:
+        """The partitions that belong here and whose logs could not be opened."""
+        return [
+            TopicPartition(topic.name, number)
+            for topic in self.image.topics.values()
+            for number, replicas in topic.partitions.items()
+            if self.node_id in replicas and self.logs.is_unopened(TopicPartition(topic.name, number))
+        ]
+
     def not_open_yet(self, topic: Topic) -> list[int]:
         """The partitions of a topic that belong here and are not open, without those whose logs cannot be."""
         if self.classic.is_created_classic(topic.name) or self.logs.orphans_of(topic.name):

@@ -109,6 +109,9 @@ class ClusterStory:
         operator = world.programs.get("operator")
         if operator is not None:
             operator.cut_power()
+        for broker in world.brokers.values():
+            if any(partition.log.failure is not None for partition in broker.partitions.values()):
+                broker.restart()  # as whoever has mended the disk does
         self._await("all brokers are in sync", self._all_in_sync)
         before = [writer.acknowledged for writer in self.writers]
         self._await(

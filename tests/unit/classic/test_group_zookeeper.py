@@ -59,16 +59,13 @@ def test_what_stands_in_zookeeper(session: ZookeeperCoordination, foreign: Kazoo
     # What a member of another make writes, and what nobody should.
     foreign.create("/kafka/consumers/g/ids/g_other-1", b'{ "t": 1 }', ephemeral=True, makepath=True)
     foreign.create("/kafka/consumers/g/ids/g_mad-1", b"\x00\xff", makepath=True)
-    foreign.create("/kafka/brokers/topics/odd\u200bname")
+    foreign.create("/kafka/brokers/topics/odd\u200bname")  # no path of ours: it is not listed
     group.register_consumer(session, "g", "g_me-1", ClassicSubscription.filter(TopicFilter.whitelist("t, u.*"), 1))
     group.register_consumer(session, "g", "g_me-2", ClassicSubscription.topics({"t": 1, "v": 2}))
 
     view = group.read_group(session, "g", "g_me-1", told.append)
     assert view.consumers == {"g_me-1": {"t": 1}, "g_me-2": {"t": 1, "v": 2}, "g_other-1": {"t": 1}}
-    assert sorted(text.split()[1].strip(",:") for text in told) == [
-        "/brokers/topics/'odd\\u200bname'",
-        "/consumers/g/ids/g_mad-1",
-    ]
+    assert [text.split()[1].strip(",:") for text in told] == ["/consumers/g/ids/g_mad-1"]
     share = own_share(view, "g_me-1", RangeRebalancer())["t"]
     assert {thread: [*map(str, places)] for thread, places in share.items()} == {
         "g_me-1-0": ["0-0", "0-1", "0-10", "0-2"]

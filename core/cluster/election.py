@@ -197,7 +197,11 @@ def _longest(state: PartitionState, replicas: Sequence[int], brokers: Brokers, r
     def rank(each: int) -> tuple[int, int, bool, int]:
         return told[each].last_epoch, told[each].log_end, each in members, -order.get(each, len(order))
 
-    return max(told, key=rank)
+    best = max(told, key=rank)
+    absent = [claim for each, claim in state.claims.items() if each in replicas and each not in heard]
+    if any((claim.last_epoch, claim.log_end) > rank(best)[:2] for claim in absent):
+        return None  # one that has told, and is away now, is known to have more
+    return best
 
 
 def wants_claim(state: PartitionState, replicas: Sequence[int], own: ReplicaId) -> bool:

@@ -140,6 +140,9 @@ def test_who_was_not_in_sync_is_heard_too() -> None:
     assert settle(claimed(state, ReplicaId(2, 22), 0, 11), live).leader == 2
     assert settle(claimed(state, ReplicaId(2, 22), 0, 9), live).leader == 1
     assert settle(claimed(settle(state, {}), ReplicaId(2, 22), 0, 99), brokers((2, 22))).leader == -1, "not by itself"
+    away = brokers((1, 21), (3, 23))
+    assert settle(claimed(state, ReplicaId(2, 22), 0, 11), away).leader == -1, "2 has more, and is waited for"
+    assert settle(claimed(state, ReplicaId(2, 22), 0, 9), away).leader == 1
 
 
 def test_only_who_is_asked_to_elects_uncleanly() -> None:

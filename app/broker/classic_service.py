@@ -21,7 +21,7 @@ from ...ports.broker_api import (
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import StorageError, size_of
-from ...ports.words import TopicPartition
+from ...ports.words import Offset, TopicPartition
 from .state import BrokerState
 
 ANSWER_BYTES_MAX = 2**31 - 2**20
@@ -120,7 +120,7 @@ class ClassicService:
             elif self._state.logs.is_unopened(TopicPartition(request.topic, request.partition)):
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
             else:
-                offsets = [0][: request.max_offsets] if request.time_ms in (LATEST, EARLIEST) else []
+                offsets = [Offset(0)][: request.max_offsets] if request.time_ms in (LATEST, EARLIEST) else []
         except ApiError as error:
             reply(ClassicOffsetsResult(error=error.code))
             return

@@ -40,7 +40,7 @@ class _Reading(Generic[TakesT]):
         self.partition = partition
         self.loading = loading
         self.leader_epoch = partition.leader_epoch
-        self.offset = partition.log.log_start_offset
+        self.offset: int = partition.log.log_start_offset
         self.began_ms = now_ms
         self.damage: list[str] = []
 

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 
 from ...ports.storage import Folder
+from ...ports.words import Offset
 from ..message.batch_header import BatchHeader, stamp
 from .admission import admit
 from .checkpoints import Noted
-from .config import LONG_MAX, LogConfig
+from .config import LogConfig
+from .damage import NO_BOUND
 from .format import Loaded
 from .loading import Loader
 from .segment import INT_MAX, Segment
@@ -23,7 +25,7 @@ class BatchFormat:
     stamp = staticmethod(stamp)
 
     def begin_segment(
-        self, folder: Folder, base_offset: int, config: LogConfig, *, now_ms: int, report: Callable[[str], None]
+        self, folder: Folder, base_offset: Offset, config: LogConfig, *, now_ms: int, report: Callable[[str], None]
     ) -> Segment:
         return Segment.create(
             folder, base_offset, now_ms=now_ms, index_interval_bytes=config.index_interval_bytes, report=report
@@ -56,5 +58,5 @@ class BatchFormat:
         loader.check_indexes(segments[-1], listing, segments[-1].base_offset + INT_MAX)
         found = loader.load_end(segments[-1], recovery_point)
         if found is None:
-            segments, found = loader.recover(segments, LONG_MAX, recovery_point)
+            segments, found = loader.recover(segments, NO_BOUND, recovery_point)
         return Loaded(segments, found, found)

@@ -6,9 +6,10 @@ from typing import Protocol
 from crc32c import crc32c
 
 from ...ports.errors import ApiError, BarnabasError
+from ...ports.words import Position
 from ..message.batch_header import CRC_COVERS_FROM, HEADER_SIZE, BatchHeader, crc_valid, parse_header
 
-BatchIterator = Iterator[tuple[int, BatchHeader]]
+BatchIterator = Iterator[tuple[Position, BatchHeader]]
 """(position, header), batch after batch."""
 
 SCAN_CHUNK_BYTES = 1 << 20
@@ -19,7 +20,7 @@ LOOKUP_CHUNK_BYTES = 4096 + HEADER_SIZE
 class Readable(Protocol):
     """A file, or what stands for one."""
 
-    def read(self, position: int, size: int, /) -> bytes:
+    def read(self, position: Position, size: int, /) -> bytes:
         """Up to `size` bytes from `position`, shorter at the end."""
         ...
 
@@ -27,14 +28,14 @@ class Readable(Protocol):
 class BadBatch(BarnabasError):
     """Where a whole, intact batch should begin there is none."""
 
-    def __init__(self, position: int, reason: str) -> None:
+    def __init__(self, position: Position, reason: str) -> None:
         super().__init__(f"at position {position}: {reason}")
         self.position = position
         self.reason = reason
 
 
 def scan_batches(
-    file: Readable, position: int, end: int, *, chunk_bytes: int = SCAN_CHUNK_BYTES, check_crc: bool = False
+    file: Readable, position: Position, end: Position, *, chunk_bytes: int = SCAN_CHUNK_BYTES, check_crc: bool = False
 ) -> BatchIterator:
     """(position, header) of each batch in [position, end) of the file; holds about `chunk_bytes` in memory.
 
@@ -61,18 +62,18 @@ def scan_batches(
             if not valid:
                 raise BadBatch(position, "the CRC-32C does not match the content")
         yield position, header
-        position += size
+        position = Position(position + size)
         if not check_crc:
             read_bytes = chunk_bytes if size * 4 <= chunk_bytes else HEADER_SIZE
 
 
-def crc_matches(file: Readable, position: int, header: BatchHeader) -> bool:
+def crc_matches(file: Readable, position: Position, header: BatchHeader) -> bool:
     """True if the batch there has the CRC-32C of its header; read piece by piece."""
-    at, end, crc = position + CRC_COVERS_FROM, position + header.size, 0
+    at, end, crc = Position(position + CRC_COVERS_FROM), position + header.size, 0
     while at < end:
         piece = file.read(at, min(SCAN_CHUNK_BYTES, end - at))
         if not piece:
             return False
         crc = crc32c(piece, crc)
-        at += len(piece)
+        at = Position(at + len(piece))
     return crc == header.crc

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from ...ports.storage import FileMissing, Folder
-from ...ports.words import TopicPartition
+from ...ports.words import Offset, TopicPartition
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
@@ -44,17 +44,21 @@ def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
 class Sealed(NamedTuple):
     """A segment that nothing is appended to any more, as a checkpoint keeps it."""
 
-    base_offset: int
-    next_base: int
+    base_offset: Offset
+    next_base: Offset
     size: int
 
 
 class Noted(NamedTuple):
     """What the checkpoints of a data folder know of a log, as of the last one before the start."""
 
-    recovery_point: int = 0
-    log_start: int = 0
+    recovery_point: Offset = Offset(0)
+    log_start: Offset = Offset(0)
     sealed: Collection[Sealed] = ()
+
+
+def _sealed(base_offset: int, next_base: int, size: int) -> Sealed:
+    return Sealed(Offset(base_offset), Offset(next_base), size)
 
 
 def format_segments(partition: TopicPartition, segments: Iterable[Sealed]) -> list[str]:
@@ -73,7 +77,7 @@ def parse_segments(content: bytes) -> dict[TopicPartition, list[Sealed]]:
         topic, partition, *numbers = line.rsplit(" ", 4)
         if not topic:
             raise ValueError("a line without a topic")
-        found.setdefault(TopicPartition(topic, _number(partition)), []).append(Sealed(*map(_number, numbers)))
+        found.setdefault(TopicPartition(topic, _number(partition)), []).append(_sealed(*map(_number, numbers)))
     return found
 
 

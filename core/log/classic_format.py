@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from ...ports.storage import Folder, StorageError
+from ...ports.words import Offset, Position
 from ..message.batch_header import BatchHeader
 from ..message.classic.check import check_set
 from ..message.codec import Codecs
@@ -36,13 +37,13 @@ class ClassicFormat:
         valid_bytes, messages = check_set(records, codecs, max_message_bytes=config.max_message_bytes)
         return Admitted(records[:valid_bytes], valid_bytes, messages)
 
-    def stamp(self, buf: memoryview | bytearray, base_offset: int, leader_epoch: int) -> None:
+    def stamp(self, buf: memoryview | bytearray, base_offset: Offset, leader_epoch: int) -> None:
         """The file's content is what came; nothing is written into it."""
 
     def begin_segment(
         self,
         folder: Folder,
-        base_offset: int,
+        base_offset: Offset,
         config: LogConfig,  # noqa: ARG002
         *,
         now_ms: int,
@@ -74,12 +75,13 @@ class ClassicFormat:
             return Loaded(())
         _check_gapless(folder, segments)
         last = segments[-1]
-        durable = recovery_point - last.base_offset
-        known = 0 < durable <= last.size
-        if recover_tail(folder, last, report, durable=durable if known else 0, whole=recover or not known) or recover:
+        durable = last.position_of(recovery_point)
+        if not (known := 0 < durable <= last.size):
+            durable = Position(0)
+        if recover_tail(folder, last, report, durable=durable, whole=recover or not known) or recover:
             last.file.flush()
             folder.flush()
-        end = last.base_offset + last.size
+        end = last.offset_at(last.size)
         return Loaded(segments, end, end)
 
 
@@ -96,7 +98,9 @@ def _segments(folder: Folder, report: Callable[[str], None]) -> list[ClassicSegm
         elif match["state"] == DELETED_SUFFIX:
             folder.delete(name)
         else:
-            found.append(ClassicSegment(folder, int(match["base"]), size=info.size, modified_ms=info.modified_ms))
+            found.append(
+                ClassicSegment(folder, Offset(int(match["base"])), size=info.size, modified_ms=info.modified_ms)
+            )
     return sorted(found, key=lambda segment: segment.base_offset)
 
 

@@ -1,14 +1,14 @@
 """One segment of a classic log: `<20 digits>.kafka`, exactly the message-set bytes as they came (facts A4)."""
 
-from collections.abc import Iterator
-
 from ...ports.storage import File, Folder, Region
-from ..message.batch_header import BatchHeader
+from ...ports.words import Offset, Position
+from .batch_scan import BatchIterator
 from .config import LogConfig
 from .format import Admitted
 from .names import CLASSIC_SUFFIX, segment_file
 
 NO_TIMESTAMP = -1
+_BEGINNING = Position(0)
 
 
 class ClassicSegment:
@@ -25,9 +25,9 @@ class ClassicSegment:
         "size",
     )
 
-    def __init__(self, folder: Folder, base_offset: int, *, size: int, modified_ms: int) -> None:
+    def __init__(self, folder: Folder, base_offset: Offset, *, size: int, modified_ms: int) -> None:
         self.base_offset = base_offset
-        self.size = size
+        self.size = Position(size)
         self.modified_ms = modified_ms
         self.index_interval_bytes = 0
         self._first_append_ms: int | None = None
@@ -54,7 +54,7 @@ class ClassicSegment:
     def must_roll(
         self,
         admitted: Admitted,  # noqa: ARG002  so that a segment may exceed its size by one message set
-        last_offset: int,  # noqa: ARG002
+        last_offset: Offset,  # noqa: ARG002
         config: LogConfig,
         *,
         jitter_ms: int,
@@ -65,33 +65,41 @@ class ClassicSegment:
         first = self._first_append_ms
         return first is not None and self.size > 0 and now_ms - first > config.segment_ms - jitter_ms
 
-    def append(self, admitted: Admitted, *, base_offset: int, now_ms: int) -> None:  # noqa: ARG002
+    def append(self, admitted: Admitted, *, base_offset: Offset, now_ms: int) -> None:  # noqa: ARG002
         self.file.append(admitted.records)
-        self.size += len(admitted.records)
+        self.size = Position(self.size + len(admitted.records))
         self.modified_ms = now_ms
         if self._first_append_ms is None:
             self._first_append_ms = now_ms
 
-    def locate(self, offset: int) -> tuple[int, int] | None:
+    def position_of(self, offset: Offset) -> Position:
+        """The one place where an offset becomes a position: here it is one, in the log (facts A4)."""
+        return Position(offset - self.base_offset)
+
+    def offset_at(self, position: Position) -> Offset:
+        """The way back."""
+        return Offset(self.base_offset + position)
+
+    def locate(self, offset: Offset) -> tuple[Position, int] | None:
         """Any byte may be read from: what is no boundary of messages fails its CRC at the reader (facts A4)."""
-        position = offset - self.base_offset
+        position = self.position_of(offset)
         return (position, 0) if 0 <= position < self.size else None
 
     first_intact = locate
 
-    def intact_until(self, position: int) -> int:  # noqa: ARG002  readers cannot pass damage: recovery cuts it off
+    def intact_until(self, position: Position) -> Position:  # noqa: ARG002  readers cannot pass damage: recovery cuts it off
         return self.size
 
-    def region(self, position: int, size: int) -> Region:
+    def region(self, position: Position, size: int) -> Region:
         return self.file.region(position, size)
 
-    def batches(self) -> Iterator[tuple[int, BatchHeader]]:
+    def batches(self) -> BatchIterator:
         return iter(())
 
-    def batches_since(self, timestamp: int) -> Iterator[tuple[int, BatchHeader]]:  # noqa: ARG002
+    def batches_since(self, timestamp: int) -> BatchIterator:  # noqa: ARG002
         return iter(())
 
-    def largest_timestamp_batch(self) -> tuple[int, int] | None:
+    def largest_timestamp_batch(self) -> tuple[Position, int] | None:
         return None
 
     def seal(self) -> None:
@@ -103,13 +111,13 @@ class ClassicSegment:
     def side_files(self) -> list[File]:
         return []
 
-    def cut(self, offset: int) -> int:
+    def cut(self, offset: Offset) -> Offset:
         """Any byte may be the last. Raises `StorageError`."""
-        position = max(0, min(offset - self.base_offset, self.size))
+        position = max(_BEGINNING, min(self.position_of(offset), self.size))
         if position < self.size:
             self.file.truncate(position)
             self.size = position
-        return self.base_offset + position
+        return self.offset_at(position)
 
     def rename(self, suffix: str) -> None:
         """Raises `StorageError`."""

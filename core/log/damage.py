@@ -11,11 +11,14 @@ from struct import Struct
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.values import frozen
-from ...ports.words import Buffer
+from ...ports.words import Buffer, Offset, Position
 from ..message.batch_header import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, parse_header
 from .batch_scan import SCAN_CHUNK_BYTES, BadBatch, Readable, crc_matches, scan_batches
 from .config import LONG_MAX
 
+NO_BOUND = Offset(LONG_MAX)
+"""Below it are all offsets."""
+_FIRST = Offset(0)
 _MAGIC = bytes([MAGIC])
 _OFFSET_AND_LENGTH = Struct(">qi")
 _DELTA = Struct(">i")
@@ -29,10 +32,10 @@ _CRC_BYTES_MAX = 1 << 28
 class Gap:
     """Bytes [position, end) of a segment hold no batch that can be read, and with them the offsets are gone."""
 
-    position: int
-    end: int
-    first_offset: int
-    next_offset: int
+    position: Position
+    end: Position
+    first_offset: Offset
+    next_offset: Offset
     """Exclusive. The same as `first_offset` where nothing but garbage was found between two batches."""
     reason: str
     intact_behind: bool = True
@@ -66,21 +69,21 @@ class Memory:
     def __init__(self, content: Buffer) -> None:
         self._content = content
 
-    def read(self, position: int, size: int, /) -> bytes:
+    def read(self, position: Position, size: int, /) -> bytes:
         return bytes(self._content[position : position + size])
 
 
 def walk(
     source: Readable,
-    position: int,
-    end: int,
+    position: Position,
+    end: Position,
     *,
-    expected: int | None,
-    below: int = LONG_MAX,
+    expected: Offset | None,
+    below: Offset = NO_BOUND,
     check_crc: bool = False,
-    bridge_below: int = LONG_MAX,
+    bridge_below: Offset = NO_BOUND,
     likely_end: int = -1,
-) -> Iterator[tuple[int, BatchHeader] | Gap]:
+) -> Iterator[tuple[Position, BatchHeader] | Gap]:
     """Each batch of [position, end) in order, and each gap between them.
 
     expected:     the offset of the first batch; None: whatever it says is believed.
@@ -88,7 +91,7 @@ def walk(
     bridge_below: from this offset on, damage is no gap but raises `BadBatch`.
     likely_end:   where the offsets should end, if known: tells whether the last batch lies about its own.
     """
-    held: tuple[int, BatchHeader] | None = None
+    held: tuple[Position, BatchHeader] | None = None
     while True:
         try:
             for place in scan_batches(source, position, end, check_crc=check_crc):
@@ -111,7 +114,7 @@ def walk(
         elif held is not None:
             yield held
         held = None
-        first = expected if expected is not None else 0
+        first = expected if expected is not None else Offset(0)
         if first >= bridge_below:
             raise BadBatch(start, reason)
         found = _behind(source, start, end, first, below)
@@ -126,11 +129,11 @@ def walk(
 
 def _doubt(
     source: Readable,
-    before: tuple[int, BatchHeader] | None,
-    place: tuple[int, BatchHeader],
-    end: int,
-    expected: int,
-    below: int,
+    before: tuple[Position, BatchHeader] | None,
+    place: tuple[Position, BatchHeader],
+    end: Position,
+    expected: Offset,
+    below: Offset,
     likely_end: int,
 ) -> str | None:
     """Why a batch that does not begin at the expected offset, or reaches too far, is not believed; None: it is."""
@@ -145,33 +148,36 @@ def _doubt(
     if not crc_matches(source, position, header):
         return "the CRC-32C does not match the content"
     jumped = f"base offset {base} where {expected} is expected"
-    if position + header.size >= end:
+    behind = Position(position + header.size)
+    if behind >= end:
         return jumped if expected + header.last_offset_delta + 1 == likely_end else None
     try:
-        follower = parse_header(source.read(position + header.size, HEADER_SIZE))
+        follower = parse_header(source.read(behind, HEADER_SIZE))
     except ApiError:
         return None  # the damage is there
     return jumped if expected < follower.base_offset < header.next_offset else None
 
 
-def _behind(source: Readable, start: int, end: int, from_offset: int, below: int) -> tuple[int, BatchHeader] | None:
+def _behind(
+    source: Readable, start: Position, end: Position, from_offset: Offset, below: Offset
+) -> tuple[Position, BatchHeader] | None:
     """The first intact batch behind the damage at `start`."""
     # Mostly the length can still be believed: what the damaged batch contains is then passed over, batches among it.
     # It is, where the offset behind it agrees with the damaged batch; else the length may reach over an intact one.
     head = source.read(start, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
     base, length = _OFFSET_AND_LENGTH.unpack_from(head)
     (delta,) = _DELTA.unpack_from(head, _DELTA_AT)
-    position = start + LENGTH_OVERHEAD + max(length, 0)
+    position = Position(start + LENGTH_OVERHEAD + max(length, 0))
     header = _batch_at(source.read(position, HEADER_SIZE), 0, end - position, from_offset, below)
     agrees = header is not None and header.base_offset in (base + delta + 1, from_offset + delta + 1)
     if header is not None and agrees and crc_matches(source, position, header):
         return position, header
-    return find_intact(source, start + 1, end, from_offset=from_offset, below=below)
+    return find_intact(source, Position(start + 1), end, from_offset=from_offset, below=below)
 
 
 def find_intact(
-    source: Readable, start: int, end: int, *, from_offset: int = 0, below: int = LONG_MAX
-) -> tuple[int, BatchHeader] | None:
+    source: Readable, start: Position, end: Position, *, from_offset: Offset = _FIRST, below: Offset = NO_BOUND
+) -> tuple[Position, BatchHeader] | None:
     """The first place in [start, end) with a whole batch of offsets in [from_offset, below) and the right CRC."""
     left = _CRC_BYTES_MAX
     while start + HEADER_SIZE <= end:
@@ -186,14 +192,15 @@ def find_intact(
                 left -= header.size
                 if left < 0:
                     return None
-                if crc_matches(source, start + at, header):
-                    return start + at, header
+                place = Position(start + at)
+                if crc_matches(source, place, header):
+                    return place, header
             at = piece.find(_MAGIC, at + MAGIC_AT + 1) - MAGIC_AT
-        start += last + 1
+        start = Position(start + last + 1)
     return None
 
 
-def _batch_at(piece: bytes, at: int, available: int, from_offset: int, below: int) -> BatchHeader | None:
+def _batch_at(piece: bytes, at: int, available: int, from_offset: Offset, below: Offset) -> BatchHeader | None:
     if not from_offset <= int.from_bytes(piece[at : at + 8], "big", signed=True) < below:
         return None
     try:

@@ -1,6 +1,7 @@
 """How much of a log is durable, and when it must be flushed (facts B3, A4)."""
 
 from ...ports.storage import StorageError
+from ...ports.words import Offset
 from .config import LogConfig
 from .flushing import FlushWork
 
@@ -15,7 +16,7 @@ class Durability:
     """
 
     def __init__(self) -> None:
-        self.recovery_point = 0
+        self.recovery_point = Offset(0)
         self.appended = 0
         self.at_roll = 0
         self.new_names = True
@@ -26,7 +27,7 @@ class Durability:
         self._truncations = 0
         self._found: tuple[int, int, int] | None = None
 
-    def opened(self, recovery_point: int, end: int, *, in_order: bool) -> None:
+    def opened(self, recovery_point: Offset, end: Offset, *, in_order: bool) -> None:
         """The log stands as it was found, `in_order` if an orderly stop has left it so."""
         self.recovery_point = recovery_point
         self.appended = end - recovery_point
@@ -40,7 +41,7 @@ class Durability:
     def _state(self) -> tuple[int, int, int]:
         return self.appended, self._truncations, self.recovery_point
 
-    def begun_anew(self, offset: int) -> None:
+    def begun_anew(self, offset: Offset) -> None:
         """The log is empty, and begins at `offset`."""
         self.recovery_point = offset
         self._flushed = self.at_roll = self.appended
@@ -49,14 +50,14 @@ class Durability:
         """The interval of `flush.ms` begins now."""
         self._last_flush_ms = max(self._last_flush_ms, now_ms)
 
-    def due(self, end: int, config: LogConfig, now_ms: int) -> bool:
+    def due(self, end: Offset, config: LogConfig, now_ms: int) -> bool:
         """True if `flush.messages` or `flush.ms` asks for a flush of a log that ends at `end`."""
         if end <= self.recovery_point:
             return False
         self._last_flush_ms = min(self._last_flush_ms, now_ms)  # the clock may have been set back
         return self.appended - self._flushed >= config.flush_messages or now_ms - self._last_flush_ms >= config.flush_ms
 
-    def may_begin(self, target: int) -> bool:
+    def may_begin(self, target: Offset) -> bool:
         """False if there is nothing to flush below `target`, or a flush is under way, or there was a failure."""
         return not self.under_way and self.failure is None and target > self.recovery_point
 
@@ -70,18 +71,18 @@ class Durability:
         """How often the log was cut: a flush that began before one says nothing of what came after."""
         return self._truncations
 
-    def truncated(self, offset: int) -> None:
+    def truncated(self, offset: Offset) -> None:
         """Nothing from `offset` on counts any more."""
         self._truncations += 1
         self.lower(offset)
 
-    def lower(self, offset: int) -> None:
+    def lower(self, offset: Offset) -> None:
         self.recovery_point = min(self.recovery_point, offset)
 
-    def raise_to(self, offset: int) -> None:
+    def raise_to(self, offset: Offset) -> None:
         self.recovery_point = max(self.recovery_point, offset)
 
-    def done(self, work: FlushWork, end: int) -> bool:
+    def done(self, work: FlushWork, end: Offset) -> bool:
         """The records of `work` are durable. False: the log was cut meanwhile, so that nobody knows which."""
         self.flushed_at(work.began_ms)
         if work.truncations != self._truncations:

@@ -5,7 +5,7 @@ from struct import Struct
 
 from ...ports.errors import ApiError
 from ...ports.values import frozen
-from ...ports.words import Buffer
+from ...ports.words import Buffer, Offset, Position
 from ..message.batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
 from .config import LONG_MAX
 from .damage import Gap, Memory, walk
@@ -19,10 +19,10 @@ _CONTENT_DAMAGED = "the CRC-32C does not match the content"
 class Finding:
     """A batch at `position` of a segment, or what is wrong there; both for a batch whose content is damaged."""
 
-    position: int
+    position: Position
     header: BatchHeader | None = None
     problem: str | None = None
-    end: int = -1
+    end: Position = Position(-1)
     """Where the next batch begins, of damage without a header."""
 
 
@@ -31,7 +31,8 @@ def examine_segment(content: Buffer, base_offset: int, below: int = LONG_MAX) ->
 
     Checks header, CRC-32C, size, and that offsets only grow (facts B3). `below`: where the next segment begins.
     """
-    for item in walk(Memory(content), 0, len(content), expected=base_offset, below=below):
+    whole = Position(0), Position(len(content))
+    for item in walk(Memory(content), *whole, expected=Offset(base_offset), below=Offset(below)):
         if isinstance(item, Gap):
             yield Finding(item.position, None, f"{item.reason}; {item.lost}", item.end)
         else:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from ...ports.errors import ClosedError
 from ...ports.storage import File, Folder
+from ...ports.words import Offset
 from .checkpoints import LEADER_EPOCHS
 
 
@@ -26,7 +27,7 @@ class FlushWork:
     def __init__(
         self,
         *,
-        target: int,
+        target: Offset,
         files: Sequence[File],
         folder: Folder,
         new_names: bool,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from ...ports.report import warning
 from ...ports.storage import Folder
+from ...ports.words import Offset, Position
 from ..message.batch_header import HEADER_SIZE
 from .aside import set_aside
 from .batch_scan import BadBatch, scan_batches
@@ -50,13 +51,13 @@ def without_foreign(
     return kept
 
 
-def _claimed_end(segment: Segment) -> int:
+def _claimed_end(segment: Segment) -> Offset:
     """Where its batches end by their own word: a read or two of its tail."""
     try:
         entry = segment.index.last()
     except IndexDamaged:
         entry = None
-    start = entry[1] if entry is not None and 0 <= entry[1] <= segment.size - HEADER_SIZE else 0
+    start = Position(entry[1] if entry is not None and 0 <= entry[1] <= segment.size - HEADER_SIZE else 0)
     end = segment.base_offset
     try:
         for _, header in scan_batches(segment.file, start, segment.size):
@@ -66,19 +67,19 @@ def _claimed_end(segment: Segment) -> int:
     return end
 
 
-def _sure_end(segment: Segment) -> int:
+def _sure_end(segment: Segment) -> Offset:
     """Up to where intact batches follow each other without a gap, so that none of them lies about its offsets."""
     end = segment.base_offset
-    for item in walk(segment.file, 0, segment.size, expected=end, check_crc=True):
+    for item in walk(segment.file, Position(0), segment.size, expected=end, check_crc=True):
         if isinstance(item, Gap) or item[1].base_offset != end:
             break
         end = item[1].next_offset
     return end
 
 
-def _own_end(segment: Segment) -> int:
+def _own_end(segment: Segment) -> Offset:
     end = segment.base_offset
-    for item in walk(segment.file, 0, segment.size, expected=end):
+    for item in walk(segment.file, Position(0), segment.size, expected=end):
         if not isinstance(item, Gap):
             end = max(end, item[1].next_offset)
     return end

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from ...ports.storage import File, Folder, Region
+from ...ports.words import Offset, Position
 from ..message.batch_header import BatchHeader
 from ..message.codec import Codecs
 from .batch_scan import BatchIterator
@@ -29,12 +30,12 @@ class Admitted(NamedTuple):
 class LogSegment(Protocol):
     """One file of entries, whatever lies beside it. Owner thread only, but for what was handed out."""
 
-    base_offset: int
+    base_offset: Offset
     modified_ms: int
     index_interval_bytes: int
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> Position: ...
     @property
     def file(self) -> File: ...
     @property
@@ -43,23 +44,23 @@ class LogSegment(Protocol):
     def largest_timestamp(self) -> int: ...
 
     def must_roll(
-        self, admitted: Admitted, last_offset: int, config: LogConfig, *, jitter_ms: int, now_ms: int
+        self, admitted: Admitted, last_offset: Offset, config: LogConfig, *, jitter_ms: int, now_ms: int
     ) -> bool:
         """True if the entries, up to `last_offset`, must go to a new segment; an empty one is never full."""
         ...
 
-    def append(self, admitted: Admitted, *, base_offset: int, now_ms: int) -> None:
+    def append(self, admitted: Admitted, *, base_offset: Offset, now_ms: int) -> None:
         """Write the entries, which get `base_offset`; nothing has changed if it raises `StorageError`."""
         ...
 
-    def locate(self, offset: int) -> tuple[int, int] | None:
+    def locate(self, offset: Offset) -> tuple[Position, int] | None:
         """(position, size) of the first entry that ends above `offset`, None when all end below.
 
         The size is 0 where entries may be cut. Raises `StorageError`, `ApiError` CORRUPT_MESSAGE.
         """
         ...
 
-    def first_intact(self, offset: int) -> tuple[int, int] | None:
+    def first_intact(self, offset: Offset) -> tuple[Position, int] | None:
         """The same, but of what can be read: never `ApiError`."""
         ...
 
@@ -67,15 +68,15 @@ class LogSegment(Protocol):
         """The intact ones; none of a format without batches. Raises `StorageError`."""
         ...
 
-    def intact_until(self, position: int) -> int:
+    def intact_until(self, position: Position) -> Position:
         """Where the damage behind a position begins, as far as it is known; else the segment's size."""
         ...
 
-    def region(self, position: int, size: int) -> Region: ...
+    def region(self, position: Position, size: int) -> Region: ...
 
     def batches_since(self, timestamp: int) -> BatchIterator: ...
 
-    def largest_timestamp_batch(self) -> tuple[int, int] | None: ...
+    def largest_timestamp_batch(self) -> tuple[Position, int] | None: ...
 
     def seal(self) -> None:
         """No more entries come. Raises `StorageError`."""
@@ -87,7 +88,7 @@ class LogSegment(Protocol):
         """What belongs to the segment besides the entries. Raises `StorageError`."""
         ...
 
-    def cut(self, offset: int) -> int:
+    def cut(self, offset: Offset) -> Offset:
         """Drop the entries from `offset` on; returns where the segment ends now, which is active again."""
         ...
 
@@ -102,8 +103,8 @@ class Loaded(NamedTuple):
     """The segments found, oldest first, none for a new log; what is below `recovery_point` is durable."""
 
     segments: Sequence[LogSegment]
-    end: int = 0
-    recovery_point: int = 0
+    end: Offset = Offset(0)
+    recovery_point: Offset = Offset(0)
 
 
 class LogFormat(Protocol):
@@ -130,12 +131,12 @@ class LogFormat(Protocol):
         """Check what a client sends. Raises `ApiError`."""
         ...
 
-    def stamp(self, buf: memoryview | bytearray, base_offset: int, leader_epoch: int) -> None:
+    def stamp(self, buf: memoryview | bytearray, base_offset: Offset, leader_epoch: int) -> None:
         """Write into the entries where they come to stand, if they say so."""
         ...
 
     def begin_segment(
-        self, folder: Folder, base_offset: int, config: LogConfig, *, now_ms: int, report: Callable[[str], None]
+        self, folder: Folder, base_offset: Offset, config: LogConfig, *, now_ms: int, report: Callable[[str], None]
     ) -> LogSegment:
         """A new, empty segment; leftovers of its name are cleared away. Raises `StorageError`."""
         ...

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from ...ports.report import info, warning
 from ...ports.storage import FileInfo, Folder
+from ...ports.words import Offset, Position
 from .aside import set_aside
 from .checkpoints import LEADER_EPOCHS, PARTITION_METADATA
 from .config import LONG_MAX
@@ -109,12 +110,12 @@ class Leftovers:
             if parsed(name)[0] == old and not parsed(name)[2]:
                 self._folder.delete(name)
 
-    def _examined(self, name: str, base: int) -> tuple[int, bool]:
+    def _examined(self, name: str, base: int) -> tuple[Offset, bool]:
         """(where the batches of a segment end, whether all of it are whole batches that may be there)."""
-        file, size = self._folder.open(name, create=False), self._files[name].size
-        end, sound = base, size > 0
+        file, size = self._folder.open(name, create=False), Position(self._files[name].size)
+        end, sound = Offset(base), size > 0
         try:
-            for item in walk(file, 0, size, expected=base, check_crc=True):
+            for item in walk(file, Position(0), size, expected=end, check_crc=True):
                 if isinstance(item, Gap):
                     sound = False
                 else:

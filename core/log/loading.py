@@ -6,6 +6,7 @@ from attrs import field
 
 from ...ports.storage import FileInfo, Folder
 from ...ports.values import frozen
+from ...ports.words import Offset, Position
 from ..message.batch_header import BatchHeader
 from .aside import set_aside
 from .batch_scan import BadBatch, BatchIterator
@@ -47,7 +48,7 @@ class Loader:
         index_bytes, time_index_bytes = (info.size if info is not None else -1 for info in indexes)
         return Segment(
             self.folder,
-            base,
+            Offset(base),
             files=SegmentFiles(log.size, index_bytes, time_index_bytes, log.modified_ms),
             now_ms=self.now_ms,
             index_interval_bytes=self.config.index_interval_bytes,
@@ -95,7 +96,7 @@ class Loader:
             return f"the last time entry {last_time} is outside the segment"
         return None
 
-    def load_end(self, segment: Segment, recovery_point: int) -> int | None:
+    def load_end(self, segment: Segment, recovery_point: Offset) -> Offset | None:
         """The next offset of the newest segment after an orderly stop, which has left the recovery point there, if it
         is known; None when the segment must be recovered after all."""
         try:
@@ -107,7 +108,9 @@ class Loader:
             self.report(f"{self.folder.name}/{segment.names[0]} does not end as an orderly stop leaves it: {error}")
             return None
 
-    def recover(self, segments: list[Segment], recovery_point: int, likely_end: int = -1) -> tuple[list[Segment], int]:
+    def recover(
+        self, segments: list[Segment], recovery_point: Offset, likely_end: int = -1
+    ) -> tuple[list[Segment], Offset]:
         """Scan every segment that reaches beyond the recovery point: (the segments that stay, the log end offset).
 
         At the first bad batch from the recovery point on the segment is cut and all later ones are set aside. What is
@@ -144,7 +147,7 @@ class Loader:
             return segments[: number + 1], end
         return segments, end
 
-    def _without_last(self, segments: list[Segment], end: int, problem: BadBatch) -> list[Segment]:
+    def _without_last(self, segments: list[Segment], end: Offset, problem: BadBatch) -> list[Segment]:
         """The last one begins with nothing that belongs there, but is not without intact batches."""
         last = segments.pop()
         last.close()
@@ -161,13 +164,13 @@ class Loader:
         return segments
 
     def _recover_segment(
-        self, segment: Segment, next_base: int | None, recovery_point: int, likely_end: int
-    ) -> tuple[int, BadBatch | None]:
+        self, segment: Segment, next_base: Offset | None, recovery_point: Offset, likely_end: int
+    ) -> tuple[Offset, BadBatch | None]:
         """(the next offset, what was found at the cut or None)."""
         end = segment.base_offset
         items = walk(
             segment.file,
-            0,
+            Position(0),
             segment.size,
             expected=end,
             below=segment.next_offset if next_base is None else min(next_base, segment.next_offset),
@@ -193,7 +196,7 @@ class Loader:
             segment.index_batches(good())
         except BadBatch as error:
             problem = error
-            if segment.size or find_intact(segment.file, 0, segment.file.size) is None:
+            if segment.size or find_intact(segment.file, Position(0), Position(segment.file.size)) is None:
                 segment.file.truncate(segment.size)
         segment.next_offset = end
         if next_base is not None and problem is None:

@@ -13,7 +13,7 @@ from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import Folder, StorageError
-from ...ports.words import TopicPartition
+from ...ports.words import Offset, TopicPartition
 from ..message.batch_header import BatchHeader
 from ..message.codec import Codecs
 from . import losses
@@ -72,7 +72,7 @@ class Log(LogReads, LogFlushes):
         self._report = report
         self._entropy = entropy
         self._durable = Durability()
-        self._start = self._end = 0
+        self._start = self._end = Offset(0)
         self._segments: SegmentList
         self._jitter_ms = self._draw_jitter()
 
@@ -104,7 +104,7 @@ class Log(LogReads, LogFlushes):
         log = cls(folder, topic_partition, config, codecs, deletion_policy, report, entropy)
         log.epochs = LeaderEpochs(read_epochs(folder, report))
         log._may_end_early = may_end_early
-        log._load(now_ms, Noted(recovery_point, log_start_offset, sealed), recover=recover)
+        log._load(now_ms, Noted(Offset(recovery_point), Offset(log_start_offset), sealed), recover=recover)
         return log
 
     def _load(self, now_ms: int, noted: Noted, *, recover: bool) -> None:
@@ -122,7 +122,7 @@ class Log(LogReads, LogFlushes):
         )
         self._durable.flushed_at(now_ms)
         if not loaded.segments:
-            self._start_anew(max(0, log_start_offset), now_ms)
+            self._start_anew(max(Offset(0), log_start_offset), now_ms)
             if recovery_point > self._end:
                 self._ends_below(recovery_point, now_ms)
             return
@@ -148,7 +148,7 @@ class Log(LogReads, LogFlushes):
             for _, header in segment.batches():
                 self.epochs.found(header.leader_epoch, header.base_offset)
 
-    def _ends_below(self, recovery_point: int, now_ms: int) -> None:
+    def _ends_below(self, recovery_point: Offset, now_ms: int) -> None:
         ends = self._format.flushed_only or self._may_end_early
         self.lost_end = True
         self._report(losses.end_lost(self.topic_partition, self._end, recovery_point, goes_on=not ends))
@@ -179,11 +179,11 @@ class Log(LogReads, LogFlushes):
             segment.index_interval_bytes = config.index_interval_bytes
 
     @property
-    def log_start_offset(self) -> int:
+    def log_start_offset(self) -> Offset:
         return self._start
 
     @property
-    def log_end_offset(self) -> int:
+    def log_end_offset(self) -> Offset:
         return self._end
 
     @property
@@ -216,9 +216,9 @@ class Log(LogReads, LogFlushes):
         numbered = header is not None and header.producer_id >= 0
         if numbered and (known := self._ledger.states.check(header)) is not None:  # type: ignore[arg-type]  # it has one
             append_time = known.timestamp if append_time >= 0 else -1
-            return Appended(known.base_offset, known.last_offset, append_time, self._start)
+            return Appended(Offset(known.base_offset), Offset(known.last_offset), append_time, self._start)
         base = self._end
-        last = base + span - 1
+        last = Offset(base + span - 1)
         if last >= LONG_MAX:
             raise ApiError(ErrorCode.INVALID_RECORD, f"the offsets of {self.topic_partition} have come to their end")
         if span:
@@ -231,7 +231,7 @@ class Log(LogReads, LogFlushes):
                 self.epochs.assign(leader_epoch, base)
             if numbered:
                 self._ledger.states.note(header, base, now_ms)  # type: ignore[arg-type]  # numbered: it has a header
-            self._end = last + 1
+            self._end = Offset(last + 1)
             self._durable.appended += messages
         return Appended(base, last, append_time, self._start, messages)
 
@@ -279,7 +279,7 @@ class Log(LogReads, LogFlushes):
         assert isinstance(segment, Segment)
         return segment, fitting(segment, headers, self._config, jitter_ms=self._jitter_ms, now_ms=now_ms)
 
-    def _roll(self, now_ms: int, base: int) -> LogSegment:
+    def _roll(self, now_ms: int, base: Offset) -> LogSegment:
         """Seal the active segment and begin one at `base`. Raises `StorageError`; then nothing has changed."""
         kept = self._segments.items
         if kept[-1].size or base == self._end:
@@ -301,7 +301,7 @@ class Log(LogReads, LogFlushes):
             self.rolled(self)
         return segment
 
-    def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
+    def _new_segment(self, base_offset: Offset, now_ms: int) -> LogSegment:
         self._durable.new_names = True
         return self._format.begin_segment(self._folder, base_offset, self._config, now_ms=now_ms, report=self._report)
 
@@ -350,9 +350,9 @@ class Log(LogReads, LogFlushes):
         """
         if offset > (end := self.readable_end):
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} ends at {end}, before {offset}")
-        self._move_start(offset)
+        self._move_start(Offset(offset))
 
-    def _move_start(self, offset: int) -> None:
+    def _move_start(self, offset: Offset) -> None:
         if offset > self._start:
             self._start = offset
             self.epochs.truncate_from_start(offset)
@@ -365,6 +365,7 @@ class Log(LogReads, LogFlushes):
         """
         if offset >= self._end:
             return
+        offset = Offset(offset)
         self._durable.truncated(offset)
         try:
             self._truncate(offset, now_ms)
@@ -374,6 +375,7 @@ class Log(LogReads, LogFlushes):
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything; the next batch may have `offset`. Raises `StorageError`; the log is then out of use."""
+        offset = Offset(offset)
         self._durable.truncated(offset)
         try:
             self._begin_anew(offset, now_ms)
@@ -381,7 +383,7 @@ class Log(LogReads, LogFlushes):
             self.fail(error)
             raise
 
-    def _truncate(self, offset: int, now_ms: int) -> None:
+    def _truncate(self, offset: Offset, now_ms: int) -> None:
         items, bases = self._segments.items, self._segments.bases
         if offset < self._start or offset < bases[0]:
             self._begin_anew(offset, now_ms)
@@ -399,12 +401,12 @@ class Log(LogReads, LogFlushes):
         self.epochs.truncate_from_end(end)
         self._ledger.load(self._segments.items, end, now_ms)
 
-    def _begin_anew(self, offset: int, now_ms: int) -> None:
+    def _begin_anew(self, offset: Offset, now_ms: int) -> None:
         for segment in reversed(self._segments.items):
             segment.delete()
         self._start_anew(offset, now_ms)
 
-    def _start_anew(self, offset: int, now_ms: int) -> None:
+    def _start_anew(self, offset: Offset, now_ms: int) -> None:
         self._ledger.begin_anew()
         self._segments = SegmentList((self._new_segment(offset, now_ms),))
         self._start = self._end = offset

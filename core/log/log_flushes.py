@@ -1,6 +1,7 @@
 """How a log becomes durable: what is to be flushed, done elsewhere, and what a failure means."""
 
 from ...ports.storage import Folder, StorageError
+from ...ports.words import Offset
 from .checkpoints import format_epochs
 from .config import LogConfig
 from .durability import Durability
@@ -15,14 +16,14 @@ class LogFlushes:
 
     epochs: LeaderEpochs
     _segments: SegmentList
-    _end: int
+    _end: Offset
     _config: LogConfig
     _durable: Durability
     _ledger: ProducerLedger
     _folder: Folder
 
     @property
-    def recovery_point(self) -> int:
+    def recovery_point(self) -> Offset:
         """Everything below is durable."""
         return self._durable.recovery_point
 
@@ -56,7 +57,7 @@ class LogFlushes:
         self._durable.under_way = True
         return work
 
-    def _flush_work(self, target: int, now_ms: int, messages: int) -> FlushWork:
+    def _flush_work(self, target: Offset, now_ms: int, messages: int) -> FlushWork:
         files = self._segments.to_flush(self._durable.recovery_point, target, self._end)
         epochs = format_epochs(self.epochs.entries) if self.epochs.changed else None
         self.epochs.changed = False

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import TopicPartition
+from ...ports.words import Offset, TopicPartition
 from ..message.codec import Codecs
 from ..traffic.steps import Steps
 from .durability import Durability
@@ -21,14 +21,14 @@ class LogReads:
     epochs: LeaderEpochs
     closed: bool
     _segments: SegmentList
-    _start: int
-    _end: int
+    _start: Offset
+    _end: Offset
     _format: LogFormat
     _durable: Durability
     _codecs: Codecs
 
     @property
-    def readable_end(self) -> int:
+    def readable_end(self) -> Offset:
         """Where readers stop (exclusive): the log end, or in a classic log what is durable (facts A4)."""
         return self._durable.recovery_point if self._format.flushed_only else self._end
 
@@ -46,7 +46,7 @@ class LogReads:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.topic_partition} has offsets {self._start} to {end}, not {offset}",
             )
-        place = self._segments.find(offset, limit if limit < end else end, self._end)
+        place = self._segments.find(Offset(offset), Offset(limit) if limit < end else end, self._end)
         if place is None:
             return EMPTY_SLICE
         number, position, first_batch_size, end_position = place
@@ -62,9 +62,11 @@ class LogReads:
         """How many bytes reads from `offset` up to `limit` could give, at most `max_bytes`; 0 outside the log."""
         if offset < self._start:
             return 0
-        return self._segments.available_bytes(offset, min(limit, self.readable_end), self._end, max_bytes)
+        return self._segments.available_bytes(
+            Offset(offset), min(Offset(limit), self.readable_end), self._end, max_bytes
+        )
 
-    def offsets_before(self, time_ms: int, max_offsets: int, now_ms: int) -> list[int]:
+    def offsets_before(self, time_ms: int, max_offsets: int, now_ms: int) -> list[Offset]:
         """Segments' first offsets, newest first, from the newest segment changed at `time_ms` or before on (facts A4).
 
         LATEST (-1) begins with the readable end, EARLIEST (-2) gives the oldest alone.

@@ -7,6 +7,7 @@ below it are durable, with the next flush; until then, and where it is missing o
 from collections.abc import Callable, Mapping, Sequence
 
 from ...ports.storage import Folder, StorageError
+from ...ports.words import Offset, Position
 from ..message.batch_header import BatchHeader
 from .format import LogSegment
 from .names import SEGMENT_FILE, SNAPSHOT_SUFFIX, segment_file
@@ -49,12 +50,12 @@ class ProducerLedger:
             self._recovered_from = header.base_offset
         _note(self._recovered, header, now_ms)
 
-    def load(self, segments: Sequence[LogSegment], end: int, now_ms: int) -> None:
+    def load(self, segments: Sequence[LogSegment], end: Offset, now_ms: int) -> None:
         """Find out the producers of a log that ends at `end`. Snapshots that are damaged, from beyond the end, or of no
         more use are removed. Raises `StorageError`."""
         batches = [segment for segment in segments if isinstance(segment, Segment)]
         start = batches[0].base_offset if batches else end
-        later, upto = self._recovered, min(end, self._recovered_from) if self._recovered_from >= 0 else end
+        later, upto = self._recovered, min(end, Offset(self._recovered_from)) if self._recovered_from >= 0 else end
         self._recovered, self._recovered_from = ProducerStates(), -1
         self._pending.clear()
         self._offsets = set(snapshot_offsets(self._folder))
@@ -69,7 +70,7 @@ class ProducerLedger:
         self.states.overlay(later)
         self._drop_strays({segment.base_offset for segment in batches})
 
-    def _read_newest(self, start: int, upto: int, now_ms: int) -> int:
+    def _read_newest(self, start: Offset, upto: Offset, now_ms: int) -> Offset:
         """Take over the newest good snapshot up to there; returns its offset, `start` when there is none."""
         self.states = ProducerStates()
         for offset in sorted(self._offsets, reverse=True):
@@ -82,12 +83,12 @@ class ProducerLedger:
                 self._report(f"{self._folder.name}/{name} is damaged and made anew: {error}")
                 self._drop([offset])
             else:
-                return offset
+                return Offset(offset)
         return start
 
-    def _look_back(self, segments: Sequence[Segment], offset: int, now_ms: int) -> None:
+    def _look_back(self, segments: Sequence[Segment], offset: Offset, now_ms: int) -> None:
         """Read what producers wrote shortly before a snapshot, of which that knows the last batch only."""
-        places: list[tuple[Segment, int]] = []
+        places: list[tuple[Segment, Position]] = []
         entries = LOOK_BACK_ENTRIES
         for segment in reversed(segments):
             if entries > 0 and segment.base_offset < offset and segment.size:
@@ -104,13 +105,15 @@ class ProducerLedger:
                 _note(earlier, header, now_ms)
         self.states.complete(earlier)
 
-    def _replay(self, states: ProducerStates, segments: Sequence[Segment], start: int, end: int, now_ms: int) -> None:
+    def _replay(
+        self, states: ProducerStates, segments: Sequence[Segment], start: Offset, end: Offset, now_ms: int
+    ) -> None:
         """Note the batches in [start, end)."""
         for number, segment in enumerate(segments):
             next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
             if next_base <= start or segment.base_offset >= end or not segment.size:
                 continue
-            found = segment.first_intact(start) if start > segment.base_offset else (0, 0)
+            found = segment.first_intact(start) if start > segment.base_offset else (Position(0), 0)
             for _, header in segment.batches(found[0] if found is not None else segment.size):
                 if header.base_offset >= end:
                     break

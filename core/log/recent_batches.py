@@ -3,6 +3,8 @@
 from array import array
 from bisect import bisect_right
 
+from ...ports.words import Offset, Position
+
 _MIN, _MAX = 384, 512
 """So many are remembered; beyond, the oldest are forgotten together."""
 
@@ -17,7 +19,7 @@ class RecentBatches:
         self._ends = array("q")
         self._positions = array("q")
 
-    def add(self, base_offset: int, next_offset: int, position: int) -> None:
+    def add(self, base_offset: Offset, next_offset: Offset, position: Position) -> None:
         """A batch has come to the end of the segment."""
         ends = self._ends
         if len(ends) >= _MAX:
@@ -29,16 +31,16 @@ class RecentBatches:
         ends.append(next_offset)
         self._positions.append(position)
 
-    def knows(self, offset: int) -> bool:
+    def knows(self, offset: Offset) -> bool:
         """True if `locate` can tell."""
         return bool(self._ends) and offset >= self._floor
 
-    def locate(self, offset: int, size: int) -> tuple[int, int] | None:
+    def locate(self, offset: Offset, size: int) -> tuple[Position, int] | None:
         """(position, size) of the first batch that ends above `offset`; None when all end below. `size`: of the
         segment."""
         index = bisect_right(self._ends, offset)
         positions = self._positions
         if index == len(positions):
             return None
-        position = positions[index]
+        position = Position(positions[index])
         return position, (positions[index + 1] if index + 1 < len(positions) else size) - position

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from ...ports.words import Offset
 from ..message.batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
 
 
@@ -12,10 +13,10 @@ class Replicated(NamedTuple):
 
     size: int
     messages: int
-    log_end_offset: int
+    log_end_offset: Offset
 
 
-def whole_batches(records: memoryview, end: int, latest_epoch: int, *, empty: bool) -> list[BatchHeader]:
+def whole_batches(records: memoryview, end: Offset, latest_epoch: int, *, empty: bool) -> list[BatchHeader]:
     """The headers of the whole batches, up to the first that a log which ends at `end` cannot take.
 
     An `empty` log takes a first batch that reaches over its end: records were deleted up to the middle of it. What is
@@ -42,7 +43,7 @@ def whole_batches(records: memoryview, end: int, latest_epoch: int, *, empty: bo
     return headers
 
 
-def _check(records: memoryview, position: int, header: BatchHeader, end: int, latest_epoch: int) -> None:
+def _check(records: memoryview, position: int, header: BatchHeader, end: Offset, latest_epoch: int) -> None:
     if not crc_valid(records, header, position):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the CRC-32C of the batch does not match its content")
     if header.base_offset < end:

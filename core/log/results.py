@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from ...ports.storage import Region
+from ...ports.words import Offset, Position
 
 
 class Appended(NamedTuple):
@@ -11,10 +12,10 @@ class Appended(NamedTuple):
     Classic offsets are bytes: `last_offset` is the one of the last byte.
     """
 
-    base_offset: int
-    last_offset: int
+    base_offset: Offset
+    last_offset: Offset
     log_append_time_ms: int
-    log_start_offset: int
+    log_start_offset: Offset
     messages: int = 0
     """How many were appended; none of a batch that was there already, which a producer has sent again."""
 
@@ -23,8 +24,8 @@ class LogSlice(NamedTuple):
     """Batches of one segment, from `position` in its file on; the last may be cut by the size limit."""
 
     records: Region | bytes
-    segment_base_offset: int = -1
-    position: int = 0
+    segment_base_offset: Offset = Offset(-1)
+    position: Position = Position(0)
 
     @property
     def size(self) -> int:
@@ -38,5 +39,5 @@ class TimestampOffset(NamedTuple):
     """A record found by its timestamp; the epoch is -1 when unknown."""
 
     timestamp: int
-    offset: int
+    offset: Offset
     leader_epoch: int

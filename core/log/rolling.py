@@ -18,7 +18,7 @@ def fitting(segment: Segment, headers: Sequence[BatchHeader], config: LogConfig,
     index, times = segment.index, segment.time_index
     entries = min(index_bytes // OFFSET_ENTRY.size - index.count, index_bytes // TIME_ENTRY.size - times.count)
     first = segment.first_timestamp if segment.size else headers[0].max_timestamp
-    end, base = segment.size, segment.base_offset
+    end, base = int(segment.size), segment.base_offset
     bytes_max, age_max_ms = min(config.segment_bytes, INT_MAX), config.segment_ms - jitter_ms
     for number, header in enumerate(headers):
         end += header.size

@@ -6,11 +6,11 @@ from typing import TypeVar
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import File, Folder, Region, StorageError
-from ...ports.words import Position
+from ...ports.words import Offset, Position
 from ..message.batch_header import HEADER_SIZE, BatchHeader
 from .batch_scan import LOOKUP_CHUNK_BYTES, BadBatch, BatchIterator, scan_batches
-from .config import LONG_MAX, LogConfig
-from .damage import Gap, OffsetsDamaged, walk
+from .config import LogConfig
+from .damage import NO_BOUND, Gap, OffsetsDamaged, walk
 from .format import Admitted
 from .names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from .recent_batches import RecentBatches
@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 NO_TIMESTAMP = -1
 INT_MAX = 2**31 - 1
+_BEGINNING = Position(0)
 
 
 class Segment:
@@ -51,7 +52,7 @@ class Segment:
     def __init__(
         self,
         folder: Folder,
-        base_offset: int,
+        base_offset: Offset,
         *,
         files: SegmentFiles,
         now_ms: int,
@@ -59,13 +60,14 @@ class Segment:
         report: Callable[[str], None],
     ) -> None:
         self.base_offset = base_offset
-        self.size = files.log_bytes
+        self.size = Position(files.log_bytes)
+        """Where the next batch begins, too."""
         self.created_ms = now_ms
         self.modified_ms = files.modified_ms
         self.index_interval_bytes = index_interval_bytes
         self.report = report
         self.bytes_since_entry = 0
-        self.next_offset = min(base_offset + INT_MAX + 1, LONG_MAX) if files.log_bytes else base_offset
+        self.next_offset = min(Offset(base_offset + INT_MAX + 1), NO_BOUND) if files.log_bytes else base_offset
         """No batch reaches it: where the next segment begins or the log ends, once that is known."""
         self.gaps: tuple[Gap, ...] = ()
         """The damage found so far, in order."""
@@ -76,14 +78,20 @@ class Segment:
         self.time_index = SparseIndex(
             folder, segment_file(base_offset, TIME_INDEX_SUFFIX), TIME_ENTRY, files.time_index_bytes
         )
-        self._largest: tuple[int, int] | None = None if files.log_bytes else (NO_TIMESTAMP, base_offset)
+        self._largest: tuple[int, Offset] | None = None if files.log_bytes else (NO_TIMESTAMP, base_offset)
         self._first_timestamp: int | None = None
         self._rebuilt = False
         self._recent = RecentBatches()
 
     @classmethod
     def create(
-        cls, folder: Folder, base_offset: int, *, now_ms: int, index_interval_bytes: int, report: Callable[[str], None]
+        cls,
+        folder: Folder,
+        base_offset: Offset,
+        *,
+        now_ms: int,
+        index_interval_bytes: int,
+        report: Callable[[str], None],
     ) -> "Segment":
         """A new, empty one; leftovers of its name are cleared away. Raises `StorageError`."""
         files = SegmentFiles(0, 0, 0, now_ms)
@@ -114,7 +122,7 @@ class Segment:
     # --- writing
 
     def must_roll(
-        self, admitted: Admitted, last_offset: int, config: LogConfig, *, jitter_ms: int, now_ms: int
+        self, admitted: Admitted, last_offset: Offset, config: LogConfig, *, jitter_ms: int, now_ms: int
     ) -> bool:
         """True if the batch must go to a new segment (facts B3 roll); an empty one is never full."""
         if not self.size:
@@ -133,14 +141,14 @@ class Segment:
         age_ms = header.max_timestamp - first if first >= 0 and header is not None else now_ms - self.created_ms
         return age_ms > config.segment_ms - jitter_ms
 
-    def append(self, admitted: Admitted, *, base_offset: int, now_ms: int) -> None:
+    def append(self, admitted: Admitted, *, base_offset: Offset, now_ms: int) -> None:
         """Write one batch that gets `base_offset`; nothing has changed if it raises `StorageError`."""
         records, header = admitted.records, admitted.header
         assert header is not None
         position = self.file.append(records)
-        last_offset = base_offset + header.last_offset_delta
-        self._recent.add(base_offset, last_offset + 1, position)
-        self.next_offset = last_offset + 1
+        last_offset = Offset(base_offset + header.last_offset_delta)
+        self.next_offset = next_offset = Offset(last_offset + 1)
+        self._recent.add(base_offset, next_offset, position)
         self._note(position, len(records), last_offset, header.max_timestamp)
         self.modified_ms = now_ms
 
@@ -154,7 +162,7 @@ class Segment:
         self.next_offset = headers[-1].next_offset
         self.modified_ms = now_ms
 
-    def _note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+    def _note(self, position: Position, size: int, last_offset: Offset, max_timestamp: int) -> None:
         """Count a batch at the end of the segment, and index it when it is time (facts B3 .index, .timeindex)."""
         largest = self._largest
         if largest is None or not position or max_timestamp > largest[0]:
@@ -166,9 +174,9 @@ class Segment:
             self._add_time_entry(largest)
             self.bytes_since_entry = 0
         self.bytes_since_entry += size
-        self.size = position + size
+        self.size = Position(position + size)
 
-    def _add_time_entry(self, largest: tuple[int, int]) -> None:
+    def _add_time_entry(self, largest: tuple[int, Offset]) -> None:
         timestamp, offset = largest
         last = self.time_index.last()
         if timestamp > (last[0] if last is not None else NO_TIMESTAMP):
@@ -187,7 +195,7 @@ class Segment:
 
     # --- looking up
 
-    def locate(self, offset: int) -> tuple[int, int] | None:
+    def locate(self, offset: Offset) -> tuple[Position, int] | None:
         """(position, size) of the first batch that ends above `offset`; None when all end below.
 
         Raises `StorageError`, and `ApiError` CORRUPT_MESSAGE when the segment itself is damaged.
@@ -202,11 +210,11 @@ class Segment:
         except (IndexDamaged, BadBatch):
             return self._search(offset)
 
-    def _locate(self, offset: int) -> tuple[int, int] | None:
+    def _locate(self, offset: Offset) -> tuple[Position, int] | None:
         """By the index. What is found counts if the batch behind it begins where it should."""
         base, end = self.base_offset, self.next_offset
         entry = self.index.find(0, offset - base)
-        delta, start = entry if entry is not None else (INT_MAX, 0)
+        delta, start = (entry[0], Position(entry[1])) if entry is not None else (INT_MAX, _BEGINNING)
         if entry is not None and not 0 <= start <= self.size - HEADER_SIZE:
             raise IndexDamaged(f"it points to position {start} of {self.size}")
         passed = self.gaps and [gap for gap in self.gaps if start < gap.end and gap.next_offset <= offset]
@@ -226,7 +234,7 @@ class Segment:
                 found = position, header.size
         return found
 
-    def _search(self, offset: int) -> tuple[int, int] | None:
+    def _search(self, offset: Offset) -> tuple[Position, int] | None:
         """As `_locate`, where that came upon a contradiction: a hole, damage, or an index that is wrong."""
         try:
             return search(self, offset)
@@ -236,7 +244,7 @@ class Segment:
                 return self.locate(offset)
         return search(self, offset, by_index=False)
 
-    def first_intact(self, offset: int) -> tuple[int, int] | None:
+    def first_intact(self, offset: Offset) -> tuple[Position, int] | None:
         """As `locate`, but of what can be read: behind the damage, if the offset is in some."""
         while offset < self.next_offset or not self.size:
             try:
@@ -245,12 +253,12 @@ class Segment:
                 offset = error.next_offset
         return None
 
-    def intact_until(self, position: int) -> int:
+    def intact_until(self, position: Position) -> Position:
         """Where the damage behind a position begins, as far as it is known; else the segment's size."""
         behind = self.gaps and [gap.position for gap in self.gaps if gap.position >= position]
         return behind[0] if behind else self.size
 
-    def batches(self, position: int = 0) -> BatchIterator:
+    def batches(self, position: Position = _BEGINNING) -> BatchIterator:
         """The intact batches from the one at that position on. Raises `StorageError`."""
         expected = None if position else self.base_offset
         return self._intact(walk(self.file, position, self.size, expected=expected, below=self.next_offset))
@@ -262,25 +270,25 @@ class Segment:
         self.gaps = tuple(sorted((*self.gaps, gap), key=lambda gap: gap.position))
         self.report(f"{self.path} is {gap}")
 
-    def position_before(self, offset: int, entries: int) -> int:
+    def position_before(self, offset: Offset, entries: int) -> Position:
         """Where a batch begins, so many index entries before the one for `offset`; 0 where there are fewer.
 
         Raises `StorageError`, `IndexDamaged`.
         """
         entry = self.index.before(0, offset - self.base_offset, entries)
         if entry is None:
-            return 0
+            return _BEGINNING
         if not 0 <= entry[1] <= self.size - HEADER_SIZE:
             raise IndexDamaged(f"it points to position {entry[1]} of {self.size}")
-        return entry[1]
+        return Position(entry[1])
 
-    def batch_header(self, position: int) -> BatchHeader:
+    def batch_header(self, position: Position) -> BatchHeader:
         """The header of the batch there. Raises `StorageError`, `BadBatch`."""
         for _, header in scan_batches(self.file, position, self.size, chunk_bytes=HEADER_SIZE):
             return header
         raise BadBatch(position, "the segment ends")
 
-    def region(self, position: int, size: int) -> Region:
+    def region(self, position: Position, size: int) -> Region:
         return self.file.region(position, size)
 
     @property
@@ -288,7 +296,7 @@ class Segment:
         """Of all records, -1 when none has one."""
         return self._load_largest()[0]
 
-    def _load_largest(self) -> tuple[int, int]:
+    def _load_largest(self) -> tuple[int, Offset]:
         """(largest timestamp, last offset of the batch with it); of a sealed segment its last time-index entry."""
         if self._largest is None:
             self._trusting_indexes(self._read_largest)
@@ -300,7 +308,7 @@ class Segment:
         if last is None:
             self._largest = (NO_TIMESTAMP, self.base_offset)
         else:
-            self._largest = (last[0], self.base_offset + last[1])
+            self._largest = (last[0], Offset(self.base_offset + last[1]))
 
     @property
     def first_timestamp(self) -> int:
@@ -313,16 +321,16 @@ class Segment:
     def batches_since(self, timestamp: int) -> BatchIterator:
         """The batches that may hold the first record at `timestamp` or later, in order."""
 
-        def start() -> int:
+        def start() -> Position:
             before = self.time_index.find(0, timestamp - 1)
             if before is None:
-                return 0
-            found = self.first_intact(self.base_offset + before[1] + 1)
+                return _BEGINNING
+            found = self.first_intact(Offset(self.base_offset + before[1] + 1))
             return found[0] if found is not None else self.size
 
         return self.batches(self._trusting_indexes(start))
 
-    def largest_timestamp_batch(self) -> tuple[int, int] | None:
+    def largest_timestamp_batch(self) -> tuple[Position, int] | None:
         """(position, size) of the batch with the largest timestamp; None when no record has one."""
         timestamp, offset = self._load_largest()
         return self.first_intact(offset) if timestamp != NO_TIMESTAMP else None
@@ -354,13 +362,13 @@ class Segment:
     def rebuild_indexes(self) -> None:
         """Make both indexes anew from the intact batches. Raises `StorageError`."""
         size = self.size
-        batches = walk(self.file, 0, size, expected=self.base_offset, below=self.next_offset)
+        batches = walk(self.file, _BEGINNING, size, expected=self.base_offset, below=self.next_offset)
         try:
             self.index_batches(self._intact(batches))
         finally:
             self.size = size
 
-    def _intact(self, items: Iterator[tuple[int, BatchHeader] | Gap]) -> BatchIterator:
+    def _intact(self, items: Iterator[tuple[Position, BatchHeader] | Gap]) -> BatchIterator:
         for item in items:
             if isinstance(item, Gap):
                 self.note_gap(item)
@@ -375,18 +383,18 @@ class Segment:
         self.index.clear()
         self.time_index.clear()
         self.forget()
-        self.size = self.bytes_since_entry = 0
+        self.size, self.bytes_since_entry = _BEGINNING, 0
         self._largest = (NO_TIMESTAMP, self.base_offset)
         for position, header in batches:
             self._note(position, header.size, header.last_offset, header.max_timestamp)
 
-    def _check_offsets(self, position: int, header: BatchHeader) -> None:
+    def _check_offsets(self, position: Position, header: BatchHeader) -> None:
         """Raises `BadBatch` for offsets that no segment of this base holds."""
         first, last = header.base_offset, header.last_offset
         if not self.base_offset <= first <= last <= self.base_offset + INT_MAX:
             raise BadBatch(position, f"offsets {first} to {last} in the segment of {self.base_offset}")
 
-    def load_end(self) -> int:
+    def load_end(self) -> Offset:
         """Read on from the last index entry to the end, to be able to append; returns the next offset.
 
         Raises `BadBatch` when the segment does not end with a whole batch, `IndexDamaged`, `StorageError`.
@@ -396,7 +404,7 @@ class Segment:
         largest = self._largest
         assert largest is not None
         entry = self.index.last()
-        start = 0 if entry is None else entry[1]
+        start = _BEGINNING if entry is None else Position(entry[1])
         if entry is not None and not 0 <= start <= self.size - HEADER_SIZE:
             raise IndexDamaged(f"it points to position {start} of {self.size}")
         next_offset = self.base_offset
@@ -426,7 +434,7 @@ class Segment:
 
     # --- cutting and going away
 
-    def truncate(self, position: int, offset: int) -> None:
+    def truncate(self, position: Position, offset: Offset) -> None:
         """Cut off the batches from `position` on, whose offsets are `offset` and above. Raises `StorageError`."""
         self.file.truncate(position)
         self.size = position
@@ -449,7 +457,7 @@ class Segment:
         """What belongs to the segment besides the batches, opened. Raises `StorageError`."""
         return [self.index.file(), self.time_index.file()]
 
-    def cut(self, offset: int) -> int:
+    def cut(self, offset: Offset) -> Offset:
         """Drop the batches from `offset` on, one that reaches over it too; returns where the segment ends now.
 
         The segment is the active one again. Raises `StorageError`.

@@ -9,7 +9,7 @@ from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ClosedError
 from ...ports.storage import File, Region, StorageError
-from ...ports.words import TopicPartition
+from ...ports.words import Offset, Position, TopicPartition
 from ..message.batch_header import HEADER_SIZE, parse_header
 from ..message.codec import Codecs
 from ..message.record_times import first_record_at
@@ -19,6 +19,7 @@ from .format import LogSegment
 from .retention import SegmentInfo
 from .segment import NO_TIMESTAMP
 
+_BEGINNING = Position(0)
 _HEADERS_PER_STEP = 64
 _SMALL_BYTES = 65_536
 """A batch up to this size that is not compressed is opened without a worker."""
@@ -28,14 +29,14 @@ class ReadStart(NamedTuple):
     """Where reading can begin: a batch in a segment, and where what may be read there ends."""
 
     number: int
-    position: int
+    position: Position
     first_batch_size: int
-    end_position: int
+    end_position: Position
 
 
 class FoundRecord(NamedTuple):
     timestamp: int
-    offset: int
+    offset: Offset
 
 
 class SegmentList:
@@ -49,11 +50,11 @@ class SegmentList:
         self.bases = tuple(segment.base_offset for segment in self.items)
         self.active = self.items[-1]
 
-    def next_offset(self, index: int, end: int) -> int:
+    def next_offset(self, index: int, end: Offset) -> Offset:
         """Where the segment of this number ends (exclusive)."""
         return self.bases[index + 1] if index + 1 < len(self.bases) else end
 
-    def to_flush(self, recovery_point: int, target: int, end: int) -> list[File]:
+    def to_flush(self, recovery_point: Offset, target: Offset, end: Offset) -> list[File]:
         """The files to flush so that everything below `target` is durable, of what is not below the recovery point."""
         files: list[File] = []
         for number, segment in enumerate(self.items):
@@ -66,7 +67,7 @@ class SegmentList:
                     files += segment.side_files()
         return files
 
-    def find(self, offset: int, limit: int, end: int) -> ReadStart | None:
+    def find(self, offset: Offset, limit: Offset, end: Offset) -> ReadStart | None:
         """The place of the first batch that ends above `offset`, readable up to `limit`; None when there is none.
 
         Raises `OffsetsDamaged` where the log goes on above `offset`, but none of it is there.
@@ -87,10 +88,16 @@ class SegmentList:
                 if beyond is not None:
                     end_position = min(end_position, beyond[0])
             return ReadStart(index, position, size, end_position) if end_position > position else None
-        lost = Gap(position=0, end=0, first_offset=offset, next_offset=end, reason="nothing was found of them")
+        lost = Gap(
+            position=_BEGINNING,
+            end=_BEGINNING,
+            first_offset=offset,
+            next_offset=end,
+            reason="nothing was found of them",
+        )
         raise OffsetsDamaged(items[-1].names[0], lost)
 
-    def available_bytes(self, offset: int, limit: int, end: int, max_bytes: int) -> int:
+    def available_bytes(self, offset: Offset, limit: Offset, end: Offset, max_bytes: int) -> int:
         """Bytes of batches from `offset` up to `limit`, at most `max_bytes`. Raises only where `offset` is damaged."""
         total = 0
         while total < max_bytes:
@@ -106,7 +113,7 @@ class SegmentList:
             offset = self.next_offset(place.number, end)
         return min(total, max_bytes)
 
-    def offsets_before(self, time_ms: int, start: int, end: int, now_ms: int) -> list[int]:
+    def offsets_before(self, time_ms: int, start: Offset, end: Offset, now_ms: int) -> list[Offset]:
         """Where reading may begin, newest first (facts A4 getOffsetsBefore): see `Log.offsets_before`."""
         entries = [(segment.base_offset, segment.modified_ms) for segment in self.items if segment.base_offset <= end]
         if end > entries[-1][0]:
@@ -119,7 +126,7 @@ class SegmentList:
             count = next((n for n in range(len(entries), 0, -1) if entries[n - 1][1] <= time_ms), 0)
         return list(dict.fromkeys(max(offset, start) for offset, _ in reversed(entries[:count])))
 
-    def first_at(self, timestamp: int, start: int, end: int, codecs: Codecs) -> Steps[FoundRecord | None]:
+    def first_at(self, timestamp: int, start: Offset, end: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
         """The first record at or above offset `start` whose timestamp is at least `timestamp`, in steps.
 
         Batches are opened on a worker: to unpack one can take long. A segment that is gone meanwhile raises
@@ -139,7 +146,7 @@ class SegmentList:
                     yield None
         return None
 
-    def first_at_largest(self, start: int, end: int, codecs: Codecs) -> Steps[FoundRecord | None]:
+    def first_at_largest(self, start: Offset, end: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
         """The first record, from offset `start` on, with the largest timestamp; None when no record has one."""
         largest, chosen = NO_TIMESTAMP, None
         for segment in self.items:
@@ -154,7 +161,7 @@ class SegmentList:
         # A header may claim more than its records have, and the record may lie below the start.
         return found if found is not None else (yield from self._first_at_largest_by_records(start, end, codecs))
 
-    def _first_at_largest_by_records(self, start: int, end: int, codecs: Codecs) -> Steps[FoundRecord | None]:
+    def _first_at_largest_by_records(self, start: Offset, end: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
         best: FoundRecord | None = None
         while True:
             timestamp = best.timestamp + 1 if best is not None else 0
@@ -164,7 +171,7 @@ class SegmentList:
             best = found
             yield None
 
-    def infos(self, end: int) -> list[SegmentInfo]:
+    def infos(self, end: Offset) -> list[SegmentInfo]:
         """What a deletion policy is told."""
         infos = []
         for index, segment in enumerate(self.items):
@@ -206,7 +213,7 @@ def among_present(
                 raise
 
 
-def _first_in_batch(batch: Region, timestamp: int, start: int, codecs: Codecs) -> Steps[FoundRecord | None]:
+def _first_in_batch(batch: Region, timestamp: int, start: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:
     look = partial(_first_record, batch, timestamp, start, codecs)
     if batch.size <= _SMALL_BYTES and not parse_header(batch.read(0, HEADER_SIZE)).codec_id:
         return look()
@@ -214,6 +221,6 @@ def _first_in_batch(batch: Region, timestamp: int, start: int, codecs: Codecs) -
     return found
 
 
-def _first_record(batch: Region, timestamp: int, start: int, codecs: Codecs) -> FoundRecord | None:
+def _first_record(batch: Region, timestamp: int, start: Offset, codecs: Codecs) -> FoundRecord | None:
     found = first_record_at(batch.read(), timestamp, codecs, from_offset=start)
-    return None if found is None else FoundRecord(*found)
+    return None if found is None else FoundRecord(found[0], Offset(found[1]))

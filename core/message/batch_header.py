@@ -7,7 +7,7 @@ from crc32c import crc32c
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import Buffer
+from ...ports.words import Buffer, Offset
 from .codec import Codecs
 
 HEADER = Struct(">qiibIhiqqqhii")
@@ -39,7 +39,7 @@ _MAX_TIMESTAMP_AT = 35
 class BatchHeader(NamedTuple):
     """The fields, parsed. A named tuple: one is made for every batch that passes through the broker."""
 
-    base_offset: int
+    base_offset: Offset
     batch_length: int
     leader_epoch: int
     magic: int
@@ -59,12 +59,12 @@ class BatchHeader(NamedTuple):
         return LENGTH_OVERHEAD + self.batch_length
 
     @property
-    def last_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta
+    def last_offset(self) -> Offset:
+        return Offset(self.base_offset + self.last_offset_delta)
 
     @property
-    def next_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta + 1
+    def next_offset(self) -> Offset:
+        return Offset(self.base_offset + self.last_offset_delta + 1)
 
     @property
     def last_sequence(self) -> int:

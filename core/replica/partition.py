@@ -63,7 +63,7 @@ class Partition:
         self.epoch_start_offset = 0
         self.followers: Followers | None = None
         self.offline = False
-        self.high_watermark = max(log.log_start_offset, min(high_watermark, log.readable_end))
+        self.high_watermark: int = max(log.log_start_offset, min(high_watermark, log.readable_end))
         self.take(state, replicas, own, now_ms)
 
     def take(
@@ -174,7 +174,7 @@ class Partition:
     def _raise_high_watermark(self) -> bool:
         if self.leader != self.broker_id:
             return False
-        end = self.log.readable_end
+        end: int = self.log.readable_end
         followers = self.followers
         if followers is not None:
             if self.under_min_isr:

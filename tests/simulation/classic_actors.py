@@ -21,6 +21,7 @@ from barnabas.ports.broker_api import Caller, ClassicProduce, ClassicProducePart
 from barnabas.ports.coordination import Coordination, CoordinationError
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.transport import Address, TransportError
+from barnabas.ports.words import Position
 from barnabas.simulation.machine import Machine
 
 CODECS = builtin_codecs()
@@ -97,7 +98,7 @@ class Book:
             return []
         values = []
         for segment in log.segments:
-            data = segment.region(0, min(segment.size, log.readable_end - segment.base_offset)).read()
+            data = segment.region(Position(0), min(segment.size, log.readable_end - segment.base_offset)).read()
             messages = decode_set(data, CODECS, from_offset=segment.base_offset)
             assert not messages or messages[-1].offset == segment.base_offset + len(data)
             values += [bytes(message.value or b"") for message in messages]

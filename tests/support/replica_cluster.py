@@ -83,7 +83,7 @@ class Member:
 
     def _read(self, limit: int) -> list[tuple[int, bytes | None]]:
         found: list[tuple[int, bytes | None]] = []
-        offset = self.log.log_start_offset
+        offset: int = self.log.log_start_offset
         while offset < limit:
             records = self.log.read(offset, max_bytes=1 << 20, limit=limit).records
             found += [

@@ -11,6 +11,7 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.message.batch_header import stamp
 from barnabas.ports.report import Level, Line
 from barnabas.ports.storage import File, Folder
+from barnabas.ports.words import Offset
 
 SIZE = len(batch(b"00000000"))
 COUNT = 12
@@ -200,7 +201,7 @@ def test_what_a_swap_does_not_cover_is_not_deleted(folder: Folder, recover: bool
 def test_segments_that_the_checkpoint_knows_are_not_read(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(type(folder), "open", _noting(type(folder).open, opened))
-    sealed = [Sealed(0, 5, 5 * SIZE), Sealed(5, 10, 5 * SIZE)]
+    sealed = [Sealed(Offset(0), Offset(5), 5 * SIZE), Sealed(Offset(5), Offset(10), 5 * SIZE)]
     for known in ((), sealed):
         opened.clear()
         open_log(folder, recover=False, recovery_point=COUNT, config=CONFIG, sealed=known).close()

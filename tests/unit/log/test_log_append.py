@@ -17,6 +17,7 @@ from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder, StorageError, StorageFull, StorageReadOnly
+from barnabas.ports.words import Offset
 
 
 @pytest.fixture
@@ -283,7 +284,7 @@ def test_roll_when_an_index_is_full(folder: Folder) -> None:
 def test_roll_when_the_offsets_no_longer_fit(folder: Folder) -> None:
     log = open_log(folder)
     put(log, b"x")
-    log._end = 2**31 - 1
+    log._end = Offset(2**31 - 1)
     put(log, b"x")
     assert _bases(log) == [0]
     put(log, b"x")

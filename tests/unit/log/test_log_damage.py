@@ -16,6 +16,7 @@ from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder
+from barnabas.ports.words import Offset, Position
 
 SIZE = len(batch(b"12345678"))
 COUNT = 24
@@ -23,6 +24,7 @@ CONFIG = LogConfig(segment_bytes=10 * SIZE, index_interval_bytes=3 * SIZE)
 """Segments of 10 batches, index entries for some of them."""
 LOST_AT_THE_END = COUNT - 1
 """Once more is appended behind it, it is skipped as a hole that a cleaning has left."""
+START = Position(0)
 BASE_OFFSET, LENGTH, MAGIC, CRC = range(8), range(8, 12), range(16, 17), range(17, 21)
 
 
@@ -66,7 +68,8 @@ def stopped_with(offset: int, byte: int, bit: int = 0, count: int = COUNT) -> Fo
 
 def readable(log: Log, *, max_bytes: int = 1) -> list[int]:
     """The offsets that a reader gets whole and right, who goes from one to the next and past what is refused."""
-    found, offset = [], log.log_start_offset
+    found: list[int] = []
+    offset: int = log.log_start_offset
     while offset < log.log_end_offset:
         try:
             data = bytes_of(log, offset, max_bytes=max_bytes)
@@ -212,7 +215,7 @@ def test_any_garbage_in_a_segment_leaves_the_batches_it_does_not_touch(garbage: 
     content[position:end] = garbage[: end - position]
     untouched = [n for n in range(20) if content[n * SIZE : (n + 1) * SIZE] == sound[n * SIZE : (n + 1) * SIZE]]
     found, reached = [], 0
-    for item in walk(Memory(content), 0, len(content), expected=0, below=20):
+    for item in walk(Memory(content), START, Position(len(content)), expected=Offset(0), below=Offset(20)):
         if isinstance(item, Gap):
             assert item.position == reached
             reached = item.end
@@ -228,10 +231,10 @@ def test_any_garbage_in_a_segment_leaves_the_batches_it_does_not_touch(garbage: 
 
 def test_nothing_intact_is_found_in_what_is_none() -> None:
     for data in (b"", bytes(1000), b"\x02" * 5000, bytes(range(256)) * 20):
-        assert find_intact(Memory(data), 0, len(data)) is None
+        assert find_intact(Memory(data), START, Position(len(data))) is None
     whole = bytes(batch(b"x"))
-    assert find_intact(Memory(b"\x02" * 70 + whole), 0, 70 + len(whole)) == (70, parse_header(whole))
-    assert find_intact(Memory(whole[:-1]), 0, len(whole) - 1) is None
+    assert find_intact(Memory(b"\x02" * 70 + whole), START, Position(70 + len(whole))) == (70, parse_header(whole))
+    assert find_intact(Memory(whole[:-1]), START, Position(len(whole) - 1)) is None
     assert len(whole) > HEADER_SIZE
 
 

@@ -15,6 +15,7 @@ from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder
+from barnabas.ports.words import Offset
 
 SIZE = len(batch(b"12345678"))
 
@@ -112,9 +113,9 @@ def test_gap_in_the_offsets_goes_on_in_the_next_segment(folder: Folder) -> None:
     log = open_log(folder, config=LogConfig(segment_bytes=2 * SIZE))
     put(log, b"00000000")
     put(log, b"00000001")
-    log._end = 10
+    log._end = Offset(10)
     put(log, b"00000010")
-    log._end = 15
+    log._end = Offset(15)
     put(log, b"00000015")
     assert [segment.base_offset for segment in log.segments] == [0, 10]
     for offset in range(2, 11):

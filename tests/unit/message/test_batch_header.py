@@ -24,6 +24,7 @@ from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.codecs import ZstdCodec, builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
+from barnabas.ports.words import Offset
 
 ATTRIBUTES_AT, LAST_OFFSET_DELTA_AT, PRODUCER_ID_AT, COUNT_AT = 21, 23, 43, 57
 
@@ -121,7 +122,7 @@ def test_offset_and_epoch_are_stamped_in_place_without_touching_the_crc() -> Non
     header = parse_header(room, 10)
     assert (header.base_offset, header.leader_epoch) == (2**40, 7)
     assert crc_valid(room, header, 10)
-    assert header._replace(base_offset=0, leader_epoch=0) == parse_header(GOLDEN)
+    assert header._replace(base_offset=Offset(0), leader_epoch=0) == parse_header(GOLDEN)
 
 
 def test_log_append_time_is_stamped_in_place() -> None:

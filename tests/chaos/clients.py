@@ -18,6 +18,7 @@ COMMIT_S = 0.5
 DELIVERY_S = 120
 """Messages are tried for so long: longer than any fault."""
 SESSION_MS = 6000
+LEAVE_S = 10
 
 
 class Worker:
@@ -218,6 +219,8 @@ class ReadingWorker(Worker):
 
 
 class LibrdkafkaReader(ReadingWorker):
+    _holds = False
+
     def open(self) -> None:
         self._consumer = confluent_kafka.Consumer(
             {"bootstrap.servers": self.bootstrap, "client.id": self.name, "group.id": self._group or self.name}
@@ -234,10 +237,12 @@ class LibrdkafkaReader(ReadingWorker):
     def _assigned(self, _: object, places: list[Any]) -> None:
         self.new_session()
         self.positions = {}
+        self._holds = True
 
     def _revoked(self, _: object, places: list[Any]) -> None:
         self.commit()
         self.positions = {}
+        self._holds = False
 
     def read(self) -> None:
         for message in self._consumer.consume(500, 0.1):
@@ -262,6 +267,12 @@ class LibrdkafkaReader(ReadingWorker):
         self.committed({p.partition: p.offset for p in done or () if p.error is None})
 
     def close(self) -> None:
+        """Leaves first: `close` may wait for ever in its rebalance callback, with the GIL (librdkafka issue 4041)."""
+        if self._group is not None:
+            self._consumer.unsubscribe()
+            until = time.monotonic() + LEAVE_S
+            while self._holds and time.monotonic() < until:
+                self.read()
         self._consumer.close()
 
 

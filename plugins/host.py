@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from ..core.client.producer.handlers import CallbackHandler, EventHandler
     from ..core.client.producer.partitioner import Partitioner
     from ..core.client.serde import Decoder, Encoder
-    from ..core.log.retention import DeletionPolicy
+    from ..core.log.retention import Committed, DeletionPolicy
     from ..core.message.codec import Codecs
     from ..core.replica.selection import ReplicaSelector
+    from ..ports.words import TopicPartition
 
 
 class PluginHost:
@@ -81,8 +82,15 @@ class PluginHost:
         handler: CallbackHandler = self._require("callback_handler", name, config=config or {})
         return handler
 
-    def deletion_policy(self, name: str) -> DeletionPolicy:
-        policy: DeletionPolicy = self._require("deletion_policy", name)
+    def deletion_policy(
+        self, setting: str, partition: TopicPartition | None = None, committed: Committed | None = None
+    ) -> DeletionPolicy:
+        """`setting`: as configured, NAME or NAME:PARAMETERS. Raises `ConfigError` for parameters, too."""
+        from ..core.log.retention import DeletionContext, unknown_position
+
+        name, _, parameters = setting.partition(":")
+        context = DeletionContext(parameters=parameters, partition=partition, committed=committed or unknown_position)
+        policy: DeletionPolicy = self._require("deletion_policy", name, context=context)
         return policy
 
     def rebalance_strategy(self, name: str) -> Assignor:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..core.client.producer.handlers import CallbackHandler, EventHandler
     from ..core.client.producer.partitioner import Partitioner
     from ..core.client.serde import Decoder, Encoder
-    from ..core.log.retention import DeletionPolicy
+    from ..core.log.retention import DeletionContext, DeletionPolicy
     from ..core.message.codec import Codec
     from ..core.replica.selection import ReplicaSelector
 
@@ -71,7 +71,11 @@ class Specs:
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def barnabas_deletion_policy(self, name: str) -> DeletionPolicy | None:
+    def barnabas_deletion_policy(self, name: str, context: DeletionContext) -> DeletionPolicy | None:
+        """What is removed from a log, and when (`deletion.policy`); one for each log. `context` may be left out.
+
+        To be raised for parameters that make no sense: `ConfigError`.
+        """
         raise NotImplementedError
 
     @hookspec(firstresult=True)

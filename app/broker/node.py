@@ -14,6 +14,7 @@ from ...core.cluster.store import confirm_deleted, deleted_of
 from ...core.cluster.topics import BrokerRegistration
 from ...core.log.config import LogConfig
 from ...core.log.manager import LogManager
+from ...core.log.retention import DeletionPolicy
 from ...plugins.host import PluginHost
 from ...ports.broker_api import BrokerApi
 from ...ports.coordination import Coordination
@@ -31,6 +32,7 @@ from .data_folders import checked_cluster_id
 from .endpoints import Endpoints
 from .joining import follower_of, joined, links_to_others
 from .outside import Outside, Server
+from .read_by_groups import ReadByGroups
 from .registration import (
     KAFKA,
     current_broker,
@@ -63,6 +65,7 @@ class BrokerServer:
         """What the logs need, and they."""
         self._fronts = ExitStack()
         """What must be closed before the logs."""
+        self._read_by_groups = ReadByGroups()
         self._opened: list[OpenPort] = []
         self._servers: list[Server] = []
         self._state: BrokerState | None = None
@@ -176,6 +179,7 @@ class BrokerServer:
         for topic_id in deleted:
             confirm_deleted(coordination, topic_id, config.broker_id)
         open_topics(state)
+        self._read_by_groups.start(state, self._api.groups.coordinator, None)
         self._api.groups.start()
         self._serve(state, self._api)
         if outside.expose_metrics is not None:
@@ -203,7 +207,7 @@ class BrokerServer:
             scheduler=self._outside.scheduler,
             config_for=config_for,
             codecs=self._plugins.codecs(),
-            policy_for=lambda config: self._plugins.deletion_policy(config.deletion_policy),
+            policy_for=self._deletion_policy,
             report=in_room(self._outside.report, "core.log"),
             entropy=self._outside.entropy,
             topic_id_of=topic_id_of,
@@ -218,6 +222,9 @@ class BrokerServer:
         )
         logs.load()
         return logs
+
+    def _deletion_policy(self, config: LogConfig, partition: TopicPartition) -> DeletionPolicy:
+        return self._plugins.deletion_policy(config.deletion_policy, partition, self._read_by_groups.committed)
 
     def _listen(self, listener: ListenAddress) -> None:
         """Open a port. Connections are looked at on a later turn of this thread, when the broker is ready."""

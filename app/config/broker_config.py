@@ -219,7 +219,10 @@ class BrokerConfig(ReplicationConfig):
         dynamic=True,
     )
     log_deletion_policy: str = text_key(
-        "log.deletion.policy", "kafka", doc="Ours. The plugin that chooses the segments to remove.", dynamic=True
+        "log.deletion.policy",
+        "kafka",
+        doc="Ours. The policy that chooses what is removed: NAME, or NAME:PARAMETERS (docs/deletion-policies.md).",
+        dynamic=True,
     )
     producer_id_expiration_ms: int = int_key(
         "producer.id.expiration.ms", 86_400_000, 1, doc="Forget an idempotent producer that was silent for so long."

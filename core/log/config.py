@@ -30,7 +30,7 @@ class LogConfig:
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     """Of "delete" and "compact"."""
     deletion_policy: str = "kafka"
-    """Name of the deletion-policy plugin."""
+    """Name of the deletion-policy plugin; parameters for it behind a colon."""
     compression_type: str = "producer"
     """"producer" keeps what the producer chose; a codec's name, or "uncompressed", makes the broker recompress."""
     message_timestamp_type: str = field(default="CreateTime", validator=in_(("CreateTime", "LogAppendTime")))

@@ -23,7 +23,7 @@ class Retaining:
         *,
         clock: Clock,
         scheduler: Scheduler,
-        policy_for: Callable[[LogConfig], DeletionPolicy],
+        policy_for: Callable[[LogConfig, TopicPartition], DeletionPolicy],
         report: Callable[[str], None],
         closed: Callable[[], bool],
     ) -> None:
@@ -45,7 +45,7 @@ class Retaining:
             known = high_watermark_of(partition) if high_watermark_of is not None else None
             try:
                 if log.policy_name != log.config.deletion_policy:
-                    log.update_config(log.config, self._policy_for(log.config))
+                    log.update_config(log.config, self._policy_for(log.config, partition))
                 removed = log.retain(now_ms, known if known is not None else log.readable_end)
             except (StorageError, ConfigError) as error:
                 home.checked(f"retention of {partition}", error)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ...ports.values import frozen
+from ...ports.words import TopicPartition
 from .config import LogConfig
 
 
@@ -19,6 +20,26 @@ class SegmentInfo:
     """Of its records; when the file was changed where no record has a timestamp."""
     active: bool
     """The newest segment. If it may go as well, the log rolls first, so that an empty one takes its place."""
+
+
+Committed = Callable[[str, TopicPartition], int | None]
+"""How far a consumer group has come in a partition: the offset it reads next, as last heard. None: not known here and
+now, or it has committed nothing."""
+
+
+def unknown_position(_group: str, _partition: TopicPartition) -> None:
+    """Of every group, where nobody can be asked."""
+
+
+@frozen(kw_only=True)
+class DeletionContext:
+    """What a deletion policy may know when it is made."""
+
+    parameters: str = ""
+    """What stands behind the first colon of deletion.policy."""
+    partition: TopicPartition | None = None
+    """Whose log it is for; None: it is made to see if it can be, and never asked."""
+    committed: Committed = unknown_position
 
 
 class DeletionPolicy(Protocol):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...core.client.producer.handlers import CallbackHandler, EventHandler
     from ...core.client.producer.partitioner import Partitioner
     from ...core.client.serde import Decoder, Encoder
-    from ...core.log.retention import DeletionPolicy
+    from ...core.log.retention import DeletionContext, DeletionPolicy
     from ...core.message.codec import Codec
     from ...core.replica.selection import ReplicaSelector
 
@@ -81,10 +81,10 @@ class BuiltIn:
         return builtin_callback_handler(name)
 
     @hookimpl(trylast=True)
-    def barnabas_deletion_policy(self, name: str) -> DeletionPolicy | None:
+    def barnabas_deletion_policy(self, name: str, context: DeletionContext) -> DeletionPolicy | None:
         from .deletion import builtin_deletion_policy
 
-        return builtin_deletion_policy(name)
+        return builtin_deletion_policy(name, context)
 
     @hookimpl(trylast=True)
     def barnabas_rebalance_strategy(self, name: str) -> Assignor | None:

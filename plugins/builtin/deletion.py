@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ...ports.errors import ConfigError
+
 if TYPE_CHECKING:
     from ...core.log.config import LogConfig
-    from ...core.log.retention import DeletionPolicy, SegmentInfo
+    from ...core.log.retention import DeletionContext, DeletionPolicy, SegmentInfo
 
 
 class KafkaDeletionPolicy:
@@ -40,11 +42,43 @@ class KeepAll:
         return 0
 
 
-_POLICIES: "dict[str, Callable[[], DeletionPolicy]]" = {"kafka": KafkaDeletionPolicy, "none": KeepAll}
+class Consumed:
+    """A segment goes when all of these consumer groups have committed positions behind it, and not before, however old
+    or large the log is. A group that has committed nothing, or that cannot be asked, keeps everything."""
+
+    def __init__(self, context: "DeletionContext") -> None:
+        self._groups = [name.strip() for name in context.parameters.split(",") if name.strip()]
+        if not self._groups:
+            raise ConfigError("deletion.policy=consumed needs the groups to wait for, as in consumed:billing,audit")
+        self._context = context
+
+    def deletable(self, segments: "Sequence[SegmentInfo]", *, now_ms: int, config: "LogConfig") -> int:  # noqa: ARG002
+        partition, committed = self._context.partition, self._context.committed
+        if partition is None:
+            return 0
+        found = [committed(group, partition) for group in self._groups]
+        read_up_to = min(-1 if position is None else position for position in found)
+        return sum(segment.next_offset <= read_up_to for segment in segments)
+
+
+def _plain(made: "Callable[[], DeletionPolicy]") -> "Callable[[DeletionContext], DeletionPolicy]":
+    def make(context: "DeletionContext") -> "DeletionPolicy":
+        if context.parameters:
+            raise ConfigError(f"this deletion.policy takes no parameters; it got {context.parameters!r}")
+        return made()
+
+    return make
+
+
+_POLICIES: "dict[str, Callable[[DeletionContext], DeletionPolicy]]" = {
+    "kafka": _plain(KafkaDeletionPolicy),
+    "none": _plain(KeepAll),
+    "consumed": Consumed,
+}
 DELETION_POLICY_NAMES = tuple(_POLICIES)
 
 
-def builtin_deletion_policy(name: str) -> "DeletionPolicy | None":
-    """The policy of this name, None if there is none."""
+def builtin_deletion_policy(name: str, context: "DeletionContext") -> "DeletionPolicy | None":
+    """The policy of this name, None if there is none. Raises `ConfigError` for its parameters."""
     made = _POLICIES.get(name)
-    return made() if made is not None else None
+    return made(context) if made is not None else None

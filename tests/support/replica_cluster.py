@@ -109,7 +109,7 @@ class Member:
             scheduler=cluster.scheduler,
             config_for=lambda _: cluster.config,
             codecs=NO_CODECS,
-            policy_for=lambda _: KeepAll(),
+            policy_for=lambda _config, _partition: KeepAll(),
             report=self.reports.append,
             entropy=SeededEntropy(self.broker_id),
             may_end_early=True,

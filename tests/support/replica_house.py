@@ -76,7 +76,7 @@ class ReplicaHouse:
             scheduler=self.scheduler,
             config_for=lambda _: config or LogConfig(),
             codecs=NO_CODECS,
-            policy_for=lambda _: KeepAll(),
+            policy_for=lambda _config, _partition: KeepAll(),
             report=self.reports.append,
             entropy=SeededEntropy(1),
         )

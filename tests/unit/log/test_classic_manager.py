@@ -48,7 +48,7 @@ class Broker:
             scheduler=self.scheduler,
             config_for=self.config_for,
             codecs=NO_CODECS,
-            policy_for=lambda _: KafkaDeletionPolicy(),
+            policy_for=lambda _config, _partition: KafkaDeletionPolicy(),
             report=self.reports.append,
         )
         self.manager.when_flushed(self.flushed.append)

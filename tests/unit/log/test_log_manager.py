@@ -59,7 +59,7 @@ class Broker:
         self.manager.start()
         return self.manager
 
-    def _policy_for(self, config: LogConfig) -> DeletionPolicy:
+    def _policy_for(self, config: LogConfig, _partition: TopicPartition) -> DeletionPolicy:
         if config.deletion_policy == "unknown":
             raise ConfigError("no deletion policy is named unknown")
         return KeepAll() if config.deletion_policy == "none" else self.policy
@@ -86,7 +86,7 @@ def test_a_broker_without_folders_is_a_mistake(broker: Broker) -> None:
             scheduler=ManualScheduler(broker.clock),
             config_for=lambda _: CONFIG,
             codecs=NO_CODECS,
-            policy_for=lambda _: KeepAll(),
+            policy_for=lambda _config, _partition: KeepAll(),
             report=print,
         )
 

@@ -34,7 +34,7 @@ class House:
             scheduler=self.scheduler,
             config_for=lambda _: LogConfig(),
             codecs=NO_CODECS,
-            policy_for=lambda _: KafkaDeletionPolicy(),
+            policy_for=lambda _config, _partition: KafkaDeletionPolicy(),
             report=self.reports.append,
         )
         self.manager.load()

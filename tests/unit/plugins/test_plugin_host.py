@@ -1,7 +1,7 @@
 """Finding plugins and asking them."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,9 +43,13 @@ def alone(*plugins: object) -> PluginHost:
     return PluginHost(plugins, load_entry_points=False)
 
 
+PARAMETERS = {"consumed": ":billing", "key-prefix-age": ":user-=7d", "header-ttl": ":ttl-ms"}
+"""Of what cannot be made without."""
+
+
 def test_built_in_names_of_every_kind_can_be_made() -> None:
     host = alone()
-    makers = {
+    makers: dict[str, Callable[[str], object]] = {
         "encoder": host.encoder,
         "decoder": host.decoder,
         "partitioner": host.partitioner,
@@ -59,7 +63,7 @@ def test_built_in_names_of_every_kind_can_be_made() -> None:
     for kind, make in makers.items():
         assert host.known(kind)
         for name in host.known(kind):
-            assert make(name) is not None
+            assert make(f"{name}{PARAMETERS.get(name, '')}") is not None
 
 
 def test_built_in_codecs() -> None:

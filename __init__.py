@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from .app.mirror import MirrorMaker
     from .core.classic.registry.layout import BrokerPartition
     from .core.classic.registry.topic_filter import TopicFilter
-    from .core.client.errors import CommitFailed
+    from .core.client.errors import AbortNeeded, CommitFailed, ProducerFenced, TransactionError
     from .core.client.group.events import CommittedOffset
     from .core.message.message import Message
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AbortNeeded": "core.client.errors",
     "Admin": "app.clients.admin",
     "Broker": "app.broker.broker",
     "BrokerPartition": "core.classic.registry.layout",
@@ -34,12 +35,15 @@ _HOMES = {
     "Message": "core.message.message",
     "MirrorMaker": "app.mirror",
     "Producer": "app.clients.producer",
+    "ProducerFenced": "core.client.errors",
     "RebalanceListener": "app.clients.consumer_listener",
     "SimpleConsumer": "app.clients.simple_consumer",
     "TopicFilter": "core.classic.registry.topic_filter",
+    "TransactionError": "core.client.errors",
 }
 
 __all__ = [
+    "AbortNeeded",
     "Admin",
     "Broker",
     "BrokerPartition",
@@ -50,9 +54,11 @@ __all__ = [
     "Message",
     "MirrorMaker",
     "Producer",
+    "ProducerFenced",
     "RebalanceListener",
     "SimpleConsumer",
     "TopicFilter",
+    "TransactionError",
     "__version__",
 ]
 

@@ -74,6 +74,7 @@ _NOT_WRITING = {
     "value.serializer": _BYTES,
     "interceptor.classes": _NO_INTERCEPTORS,
     "partitioner.ignore.keys": "set a column 'partition', or key to null",
+    "transactional.id": "this writer sends without transactions; leave it out",
     "transaction.two.phase.commit.enable": "transactions are not there yet",
 }
 _AS_WITHOUT = {"enable.auto.commit", "partitioner.ignore.keys", "transaction.two.phase.commit.enable"}

@@ -101,6 +101,7 @@ class ErrorCode(IntEnum):
     INCONSISTENT_CLUSTER_ID = 104
     TRANSACTIONAL_ID_NOT_FOUND = 105
     FETCH_SESSION_TOPIC_ID_ERROR = 106
+    TRANSACTION_ABORTABLE = 120
 
     @property
     def retriable(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,6 +53,42 @@ class AsyncProducer:
     async def flush(self, timeout: float | None = None) -> None:
         await asyncio.to_thread(self._producer.flush, timeout)
 
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """As `Producer.init_transactions`."""
+        await asyncio.to_thread(self._producer.init_transactions, timeout)
+
+    @asynccontextmanager
+    async def transaction(self, timeout: float | None = None) -> AsyncIterator[AsyncProducer]:
+        """As `Producer.transaction`, for `async with`. Who is cancelled within it aborts it, and waits for that; a
+        commit that has begun is waited for as well.
+        """
+        transactions = self._producer._transactional()
+        begin = partial(transactions.begin, timeout)
+        await _to_the_end(begin, undo=lambda: transactions.leave(asyncio.CancelledError(), timeout))
+        try:
+            yield self
+        except BaseException as error:
+            await _to_the_end(partial(transactions.leave, error, timeout))
+            raise
+        await _to_the_end(partial(transactions.leave, None, timeout))
+
+    async def begin_transaction(self, timeout: float | None = None) -> None:
+        """As `Producer.begin_transaction`."""
+        await asyncio.to_thread(self._producer.begin_transaction, timeout)
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """As `Producer.commit_transaction`."""
+        await asyncio.to_thread(self._producer.commit_transaction, timeout)
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """As `Producer.abort_transaction`."""
+        await asyncio.to_thread(self._producer.abort_transaction, timeout)
+
+    async def send_offsets(self, offsets: Any, group: Any = None, *, timeout: float | None = None) -> None:
+        """As `Producer.send_offsets`; takes an `AsyncConsumer`, too."""
+        plain = [each.consumer if isinstance(each, AsyncConsumer) else each for each in (offsets, group)]
+        await asyncio.to_thread(partial(self._producer.send_offsets, *plain, timeout=timeout))
+
     async def close(self, timeout: float | None = None) -> None:
         """Deliver everything, then stop."""
         await asyncio.to_thread(self._producer.close, timeout)
@@ -64,6 +100,18 @@ class AsyncProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _to_the_end(work: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
+    """Have it done on another thread; who is cancelled waits for it all the same, and undoes it."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if undo is not None and running.exception() is None:
+            await asyncio.to_thread(undo)
+        raise
 
 
 class AsyncConsumer:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.client.consumer.fetch_state import AtOffset, AtTime, Position
 from ...core.client.consumer.fetcher import Fetcher
-from ...core.client.group.events import CommittedOffset
+from ...core.client.group.events import CommittedOffset, GroupMetadata
 from ...core.message.damage import Damage
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from ...ports.words import TopicPartition
 from .assignors import assignors_of
-from .consumer_group import CommitCallback, GroupMetadata, GroupSide
+from .consumer_group import CommitCallback, GroupSide
 from .consumer_listener import RebalanceListener, Told, listener_of
 from .consumer_offsets import ConsumerPositions, offsets_to_commit
 from .consumer_partitions import Place, PlaceFinder, StartOffset, start_at, subscription_of

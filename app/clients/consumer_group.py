@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from attrs import frozen
-
 from ...core.client.consumer.fetch_state import AtOffset, AtTime
 from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.effects import NEVER, Poll
@@ -39,16 +37,6 @@ _NOT_A_MEMBER = {
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.REBALANCE_IN_PROGRESS,
 }
-
-
-@frozen(kw_only=True)
-class GroupMetadata:
-    """Who a consumer is in its group: generation -1 and member "" while it is not a member."""
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
 
 
 class GroupSide:

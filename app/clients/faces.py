@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from ...ports.errors import ConfigError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -44,6 +47,24 @@ class ProducerFace(Protocol):
 
     def partitions(self, topic: str, timeout: float = 30.0) -> int: ...
 
+    def init_transactions(self, timeout: float | None = None) -> None:  # noqa: ARG002  # `Producer` has them
+        raise _no_transactions()
+
+    def transaction(self, timeout: float | None = None) -> AbstractContextManager[Self]:  # noqa: ARG002
+        raise _no_transactions()
+
+    def begin_transaction(self, timeout: float | None = None) -> None:  # noqa: ARG002
+        raise _no_transactions()
+
+    def commit_transaction(self, timeout: float | None = None) -> None:  # noqa: ARG002
+        raise _no_transactions()
+
+    def abort_transaction(self, timeout: float | None = None) -> None:  # noqa: ARG002
+        raise _no_transactions()
+
+    def send_offsets(self, offsets: Any, group: Any = None, *, timeout: float | None = None) -> None:  # noqa: ARG002
+        raise _no_transactions()
+
     def close(self, timeout: float | None = None) -> None: ...
 
     def __enter__(self) -> Self: ...
@@ -51,6 +72,10 @@ class ProducerFace(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+def _no_transactions() -> ConfigError:
+    return ConfigError("a producer of the classic generation has no transactions: give it brokers at kafka://")
 
 
 class FetchedMessages(Protocol):

@@ -21,6 +21,7 @@ from .machine_settings import accumulating
 if TYPE_CHECKING:
     from ...core.client.cluster_view import TopicView
     from ...core.client.producer.partitioner import Partitioner
+    from ...core.client.producer.transaction import Transaction
     from .settings import ProducerSettings
     from .shell import ClientShell
 
@@ -58,6 +59,8 @@ class Intake:
         )
         self.closed = False
         """Settable, with the lock held: nothing is taken any more."""
+        self.transaction: Transaction | None = None
+        """Settable, before anything is sent: what is sent belongs to it."""
         self.runs: dict[str, Batch] = {}
         """Topic → the batch that the next message without anything but a value goes into."""
         self._may_run = runs
@@ -67,6 +70,12 @@ class Intake:
         """Raises `ClosedError` once it is closed."""
         if self.closed:
             raise ClosedError("the producer is closed")
+
+    def check_taking(self) -> None:
+        """Raises `ClosedError`, and what a transaction that takes nothing now raises."""
+        self.check_open()
+        if self.transaction is not None:
+            self.transaction.check_sending()
 
     def take_plain(self, topic: str, value: bytes) -> DeliveryHandle | None:
         """The quick way for what goes where the last message went; None when it does not."""
@@ -90,8 +99,11 @@ class Intake:
             limit = self.settings.max_request_size
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"about {size} bytes; max.request.size is {limit}")
         with self.lock:
-            if handle is None:
-                self.check_open()
+            if handle is not None:
+                if self.transaction is not None:
+                    self.transaction.check_sending()
+            else:
+                self.check_taking()
                 if not self.accumulator.has_room(size):
                     self.wait_for_room(size)
             view = self.view.topic(topic)
@@ -130,7 +142,7 @@ class Intake:
             self.shell.wake()
             try:
                 if self.shell.wait(lambda: accumulator.has_room(size), limit_ms / 1000 if limit_ms > 0 else None):
-                    self.check_open()
+                    self.check_taking()
                     return
             finally:
                 accumulator.hurry -= 1
@@ -155,6 +167,8 @@ class Intake:
         view, handle = self.view.topic(topic), unplaced.token
         if view is None or not isinstance(handle, DeliveryHandle):
             raise BarnabasError(f"topic {topic} has gone")
+        if self.transaction is not None:
+            self.transaction.check_sending(late=True)
         place = self.place(view, topic, unplaced.message, unplaced.partition)
         self.accumulator.hold(-unplaced.size)
         batch = self.accumulator.append(place, unplaced.message, unplaced.size)

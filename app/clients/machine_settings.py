@@ -4,6 +4,7 @@ from ...core.client.consumer.fetch_state import FetcherSettings
 from ...core.client.group.events import GroupSettings
 from ...core.client.producer.accumulator import AccumulatorSettings
 from ...core.client.producer.sender import SenderSettings
+from ...core.client.producer.transaction import TransactionSettings
 from .settings import ConsumerSettings, ProducerSettings
 
 
@@ -28,6 +29,19 @@ def sending(chosen: ProducerSettings) -> SenderSettings:
         request_timeout_ms=chosen.request_timeout_ms,
         max_in_flight=chosen.max_in_flight_requests_per_connection,
         max_request_size=chosen.max_request_size,
+        transactional_id=chosen.transactional_id,
+    )
+
+
+def transacting(chosen: ProducerSettings) -> TransactionSettings | None:
+    """None: the producer is not transactional."""
+    if chosen.transactional_id is None:
+        return None
+    return TransactionSettings(
+        transactional_id=chosen.transactional_id,
+        timeout_ms=chosen.transaction_timeout_ms,
+        retry_backoff_ms=chosen.retry_backoff_ms,
+        retry_backoff_max_ms=chosen.retry_backoff_max_ms,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ...core.client.errors import ClientTimeout
@@ -20,7 +21,7 @@ from .guarded import Guarded, GuardedSender
 from .handle import DeliveryHandle, ManyHandle
 from .hooks import HookPath, ProducerHooks
 from .intake import Intake
-from .machine_settings import sending
+from .machine_settings import sending, transacting
 from .opening import open_shell, plugin_host
 from .sending_many import send_many
 from .settings import ProducerSettings, read_settings
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ...core.client.producer.handlers import CallbackHandler, EventHandler
+    from ...core.client.producer.numbering import Numbering
     from ...core.client.serde import Encoder
     from ...core.message.codec import Codec
+    from .transactions import Transactions
 
 
 class Producer(ProducerFace):
@@ -45,6 +48,10 @@ class Producer(ProducerFace):
     plugins:          objects with hooks, modules or names of modules, besides the installed ones; or a `PluginHost`.
     config:           dotted names, Kafka's or 0.7's; `settings` are the same in snake case and win
                       (see `settings.ProducerSettings`).
+
+    transactional_id:
+                      makes a transactional producer: messages are sent within `transaction()` only, and those who read
+                      committed messages see all of one or nothing.
 
     Messages without a partition go where the partitioner says; the order is kept per partition. Raises `ConfigError`.
 
@@ -124,6 +131,7 @@ class Producer(ProducerFace):
     def _make_machines(self, codec: Codec | None, handlers: tuple[EventHandler, CallbackHandler | None] | None) -> None:
         chosen, intake = self.settings, self._intake
         self._accumulator = intake.accumulator
+        self._transactions = self._make_transactions()
         self._accumulator.hurry = int(self._sync)
         topics = frozenset(chosen.compressed_topics)
         self._sender = Sender(
@@ -133,7 +141,7 @@ class Producer(ProducerFace):
             sending(chosen),
             codec_for=lambda topic: codec if not topics or topic in topics else None,
             settled=self._settled,
-            identity=self._make_identity() if chosen.idempotent else None,
+            identity=self._numbering(),
         )
         changed = self._shell.changed
         self._shell.add_part(GuardedSender(self._sender, changed, self._tell), guarded=False)
@@ -142,6 +150,29 @@ class Producer(ProducerFace):
         if handlers is not None:
             self._hooks = ProducerHooks(self, intake, *handlers)
             self._shell.add_part(self._hooks.queue, guarded=False)
+
+    def _make_transactions(self) -> Transactions | None:
+        wanted = transacting(self.settings)
+        if wanted is None:
+            return None
+        from ...core.client.producer.transaction import Transaction
+        from .transactions import Transactions
+
+        accumulator, entropy = self._accumulator, self._shell.connector.entropy
+        machine = Transaction(
+            self._view,
+            entropy,
+            wanted,
+            unsettled=lambda: accumulator.messages,
+            changed=self._shell.changed.notify_all,
+        )
+        self._intake.transaction = machine
+        return Transactions(self._intake, machine, self._flush_hooks)
+
+    def _numbering(self) -> Numbering | None:
+        if self._transactions is not None:
+            return self._transactions.machine
+        return self._make_identity() if self.settings.idempotent else None
 
     def _make_identity(self) -> ProducerIdentity:
         return ProducerIdentity(
@@ -242,8 +273,76 @@ class Producer(ProducerFace):
         if failed:
             raise BarnabasError(f"{failed} messages are not known to have arrived; their handles tell why")
 
+    # --- transactions; all raise `ConfigError` without a `transactional_id`, `ClientTimeout` after `timeout` seconds
+    # --- (default: `default.api.timeout.ms`), and for ever `ProducerFenced`, or another error after which this producer
+    # --- is of no more use
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Get an id and epoch from the coordinator, which ends what a producer before left open, and fences that one.
+
+        The first transaction does so by itself. Twice is harmless.
+        """
+        self._transactional().initialize(timeout)
+
+    @contextmanager
+    def transaction(self, timeout: float | None = None) -> Iterator[Self]:
+        """A transaction around a block: committed at its end, aborted if it raises (which is raised on).
+
+            with producer.transaction():
+                producer.send("totals", total)
+                producer.send_offsets(consumer)
+
+        Raises `AbortNeeded` when it could not be committed, and was aborted: something in it has failed, its cause.
+        After `ClientTimeout` the commit may still succeed: call `commit_transaction()` again to know. Within another
+        transaction: `TransactionError`.
+        """
+        transactions = self._transactional()
+        transactions.begin(timeout)
+        try:
+            yield self
+        except BaseException as error:
+            transactions.leave(error, timeout)
+            raise
+        transactions.leave(None, timeout)
+
+    def begin_transaction(self, timeout: float | None = None) -> None:
+        """Begin a transaction by hand. Raises `TransactionError` within another one."""
+        self._transactional().begin(timeout)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Deliver everything and commit. After `ClientTimeout` call it again, to go on waiting.
+
+        Raises `AbortNeeded` when something has failed: then `abort_transaction()` is all that is left.
+        """
+        self._transactional().commit(timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Drop what was not sent, and abort. After `ClientTimeout` call it again, to go on waiting."""
+        self._transactional().abort(timeout)
+
+    def send_offsets(self, offsets: Any, group: Any = None, *, timeout: float | None = None) -> None:
+        """Let a group go on behind what was read, if and when the transaction commits; returns when that is kept.
+
+        offsets: a `Consumer`: all that it has handed out, for its group, as the member that it is; or what
+                 `Consumer.commit` takes: a message, several, or partition → offset.
+        group:   the group's name, its `Consumer`, or `consumer.group_metadata`; needed unless `offsets` is a consumer.
+
+        The consumer must not commit by itself. Raises `CommitFailed` when the partitions are another member's by now;
+        the transaction then has to be aborted.
+        """
+        self._transactional().send_offsets(offsets, group, timeout)
+
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise ConfigError(
+                "a producer without transactional.id has no transactions: Producer(..., transactional_id=ID)"
+            )
+        return self._transactions
+
     def close(self, timeout: float | None = None) -> None:
         """Deliver everything, then stop; further sends raise `ClosedError`. Twice is harmless.
+
+        A transaction that is under way is aborted.
 
         With a `timeout` in seconds what is not delivered by then fails; without, each message has its delivery timeout.
         """
@@ -252,6 +351,8 @@ class Producer(ProducerFace):
                 return
             self._intake.closed = True
         try:
+            if self._transactions is not None:
+                self._transactions.end(timeout)
             if self._hooks is not None:
                 self._hooks.drain(timeout)
             self.flush(timeout)
@@ -268,7 +369,7 @@ class Producer(ProducerFace):
             return self._view.topic(topic) is not None or (error is not None and not error.retriable)
 
         with self._lock:
-            self.check_open()
+            self._intake.check_open()
             self._view.want([topic])
             self._shell.wake()
             self._shell.wait(settled, timeout)
@@ -280,8 +381,8 @@ class Producer(ProducerFace):
         raise ClientTimeout(f"no metadata of topic {topic} within {timeout} s")
 
     def check_open(self) -> None:
-        """Raises `ClosedError` once `close` has begun."""
-        self._intake.check_open()
+        """Raises `ClosedError` once `close` has begun, and what a transaction that takes nothing now raises."""
+        self._intake.check_taking()
 
     def __enter__(self) -> Self:
         return self
@@ -295,6 +396,8 @@ class Producer(ProducerFace):
 
     def _not_placed(self, group: Sequence[UnplacedMessage], error: BarnabasError) -> None:
         self._refused.append((group, error))
+        if self._transactions is not None:
+            self._transactions.machine.failed(error)
 
     def _settled(self, batches: Sequence[Batch]) -> None:
         for batch in batches:
@@ -342,6 +445,8 @@ class Producer(ProducerFace):
                 return
             home.finish(error)
             self.failed += error is not None
+            if error is not None and self._transactions is not None:
+                self._transactions.machine.failed(error)
             self._shell.changed.notify_all()
         home.tell(self._callback_failed)
 

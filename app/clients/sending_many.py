@@ -67,7 +67,7 @@ def _send_values(intake: Intake, topic: str, values: list[bytes], partition: int
             continue
         # Up to the first value that is too large by itself nothing is checked one by one: a batch holds less.
         with intake.lock:
-            intake.check_open()
+            intake.check_taking()
             need = min(ends[-1] - before, max(ends[at] - before, _RUN_BYTES))
             try:
                 if not accumulator.has_room(need):

@@ -54,6 +54,10 @@ class ProducerSettings(CommonSettings):
     delivery_timeout_ms: float = field(default=120_000, validator=ge(1))
     enable_idempotence: bool | None = None
     """No message twice and none out of order by retries (facts B2); None: if acks, retries and in-flight allow it."""
+    transactional_id: str | None = None
+    """Makes a transactional producer; it fences the one that had the id before."""
+    transaction_timeout_ms: int = field(default=60_000, validator=ge(1))
+    """Who does not end a transaction within it is fenced, and the transaction aborted."""
     producer_type: str = field(default="async", validator=in_(("sync", "async")))
     allow_auto_create_topics: bool = True
     encoder: str = "bytes"
@@ -65,10 +69,16 @@ class ProducerSettings(CommonSettings):
     callback_handler_props: Mapping[str, object] = {}
 
     def __attrs_post_init__(self) -> None:
-        if self.enable_idempotence and not self._allows_idempotence:
+        transactional = self.transactional_id is not None
+        if transactional and self.enable_idempotence is False:
+            raise ValueError("transactional.id needs enable.idempotence, which is false; leave one of them out")
+        if (self.enable_idempotence or transactional) and not self._allows_idempotence:
+            key, way_out = (
+                ("transactional.id", "leave it out") if transactional else ("enable.idempotence", "set it to false")
+            )
             raise ValueError(
-                "enable.idempotence needs acks=all, retries > 0 and max.in.flight.requests.per.connection of at most "
-                f"{IDEMPOTENT_IN_FLIGHT_MAX}; set it to false, or those"
+                f"{key} needs acks=all, retries > 0 and max.in.flight.requests.per.connection of at most "
+                f"{IDEMPOTENT_IN_FLIGHT_MAX}; {way_out}, or set those"
             )
 
     @property
@@ -221,8 +231,15 @@ def _properties(value: Any) -> Mapping[str, object]:
     return value
 
 
+def _id(value: Any) -> str:
+    if not str(value).strip():
+        raise ValueError("expected a name")
+    return str(value)
+
+
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "acks": _acks,
+    "transactional_id": _id,
     "enable_idempotence": _boolean,
     "partition_assignment_strategy": _strategies,
     "compression_type": _codec,
@@ -279,7 +296,7 @@ _REFUSED = {
     "broker.list": "give the brokers' addresses as the client's first argument",
     "group.id": "only a Consumer is a member of groups",
     "groupid": "only a Consumer is a member of groups",
-    "transactional.id": "transactions are not there yet",
+    "transactional.id": "only producers of the current generation have transactions",
 }
 _ONLY_FALSE = {"enable.idempotence": "only producers of the current generation are idempotent"}
 _PASSED = {"bootstrap.servers", "metadata.broker.list"}

@@ -44,3 +44,22 @@ class CommitFailed(ApiError):
 
     What was read since the last commit comes again, here or there. Go on asking for messages, to be a member again.
     """
+
+
+class TransactionError(BarnabasError):
+    """A call that does not fit the producer's transaction: none is under way, or one is already."""
+
+
+class AbortNeeded(TransactionError):
+    """The transaction cannot be committed any more: abort it, and begin again. The cause is attached."""
+
+
+class TransactionAborted(BarnabasError):
+    """The message was not sent, since its transaction was aborted or has to be."""
+
+
+class ProducerFenced(ApiError):
+    """Another producer has begun under the transactional id, or the transaction took longer than its timeout.
+
+    The coordinator has aborted what was under way. This producer is of no more use.
+    """

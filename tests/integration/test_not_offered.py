@@ -13,8 +13,6 @@ from support.kafka_python import KafkaProducer, kafka_errors
 from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Admin, Broker
-from barnabas import Producer as OurProducer
-from barnabas.ports.errors import ConfigError
 
 pytestmark = [pytest.mark.xdist_group("confluent")]
 
@@ -72,11 +70,6 @@ def test_transactions_with_aiokafka(broker: Broker) -> None:
             await producer.stop()
 
     asyncio.run(begin())
-
-
-def test_transactions_with_our_producer(broker: Broker) -> None:
-    with pytest.raises(ConfigError, match="transactions are not there yet"):
-        OurProducer(broker, config={"transactional.id": "orders"})
 
 
 def test_the_new_group_protocol_with_librdkafka(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:

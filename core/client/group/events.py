@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from ....ports.broker_api import NO_GENERATION
 from ....ports.errors import BarnabasError
 from ....ports.values import frozen
 from ....ports.words import TopicPartition
@@ -22,6 +23,16 @@ class GroupSettings:
     """Patterns do not match internal topics."""
     retry_backoff_ms: float = 100
     retry_backoff_max_ms: float = 1000
+
+
+@frozen(kw_only=True)
+class GroupMetadata:
+    """Who a consumer is in its group: generation -1 and member "" while it is not a member."""
+
+    group_id: str
+    generation_id: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
 
 
 @frozen

@@ -7,8 +7,8 @@ from ....ports.broker_api import Heartbeat, HeartbeatResult
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
 from ..effects import NEVER, Poll, Send
+from ..finder import CoordinatorFinder, is_gone
 from .events import GroupSettings
-from .finder import CoordinatorFinder, is_gone
 from .generation import Generation
 
 Heard = Callable[[ErrorCode, float], None]

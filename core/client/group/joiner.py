@@ -19,9 +19,9 @@ from ....ports.errors import ApiError, BarnabasError
 from ....ports.words import TopicPartition
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import HookError
+from ..finder import GONE, CoordinatorFinder, is_gone
 from .assignor import Assignor
 from .events import GroupSettings
-from .finder import GONE, CoordinatorFinder, is_gone
 from .generation import LOST, Generation, explained
 from .protocol import (
     PROTOCOL_TYPE,

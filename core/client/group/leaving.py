@@ -8,7 +8,7 @@ from attrs import define
 from ....ports.broker_api import LeaveGroup, LeavingMember
 from ....ports.errors import BarnabasError
 from ..effects import Send
-from .finder import CoordinatorFinder, is_gone
+from ..finder import CoordinatorFinder, is_gone
 
 
 @define(eq=False)

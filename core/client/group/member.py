@@ -9,9 +9,9 @@ from ....ports.errors import ApiError, BarnabasError
 from ....ports.words import TopicPartition
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll
+from ..finder import CoordinatorFinder
 from .assignor import Assignor
 from .events import CommittedOffset, Failed, GroupEvent, GroupSettings, Places
-from .finder import CoordinatorFinder
 from .generation import LOST, Generation, explained
 from .heartbeats import Heartbeats
 from .joiner import Joiner

@@ -7,9 +7,9 @@ from ....ports.entropy import Entropy
 from ....ports.words import TopicPartition
 from ..cluster_view import ClusterView
 from ..effects import Poll
+from ..finder import CoordinatorFinder
 from .assignor import Assignor
 from .events import CommitDone, CommittedDone, CommittedOffset, GroupEvent, GroupSettings, Places
-from .finder import CoordinatorFinder
 from .member import MemberMachine
 
 

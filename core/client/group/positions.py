@@ -21,8 +21,8 @@ from ....ports.values import frozen
 from ....ports.words import TopicPartition
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import ClientTimeout
+from ..finder import CoordinatorFinder, is_gone
 from .events import CommitDone, CommittedDone, CommittedOffset, GroupSettings, Places
-from .finder import CoordinatorFinder, is_gone
 from .generation import LOST
 
 NOT_OURS = (*LOST, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REBALANCE_IN_PROGRESS)

@@ -203,11 +203,13 @@ class Accumulator:
         """The partitions with batches that are not in flight."""
         return (place for place, queue in self._queues.items() if queue.batches)
 
-    def take_all(self) -> list[Batch]:
-        """Everything not in flight, for failing it."""
-        batches = [batch for queue in self._queues.values() for batch in queue.batches]
+    def take_all(self, *, tried: bool = True) -> list[Batch]:
+        """Everything not in flight, for failing it; without `tried` only what has no numbers yet."""
+        batches: list[Batch] = []
         for queue in self._queues.values():
-            queue.batches.clear()
+            left = [] if tried else [batch for batch in queue.batches if batch.base_sequence >= 0]
+            batches += [batch for batch in queue.batches if tried or batch.base_sequence < 0]
+            queue.batches = deque(left)
         for batch in batches:
             self._release(batch)
         return batches
@@ -218,6 +220,7 @@ class Accumulator:
         self.messages += 1 if size > 0 else -1
 
     def _release(self, batch: Batch) -> None:
+        self._close(batch)
         self.unsettled.discard(batch)
         self.bytes -= batch.bytes
         self.messages -= batch.count

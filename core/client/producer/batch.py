@@ -162,7 +162,7 @@ class Batch(Home):
             self.timestamps += [None] * count
         self.count += count
 
-    def encode(self, codec: Codec | None) -> bytearray:
+    def encode(self, codec: Codec | None, transactional: bool = False) -> bytearray:
         """The record batch. Raises `ApiError` for what has no encoding."""
         from ...message.batch_writer import encode_columns
 
@@ -176,6 +176,7 @@ class Batch(Home):
             producer_id=self.producer_id if self.base_sequence >= 0 else -1,
             producer_epoch=self.producer_epoch if self.base_sequence >= 0 else -1,
             base_sequence=self.base_sequence,
+            transactional=transactional,
         )
 
     def find(self, index: int) -> tuple[Home, int]:

@@ -7,7 +7,7 @@ way.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
 from ....ports.entropy import Entropy
@@ -17,8 +17,9 @@ from ....ports.words import TopicPartition
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
 from .batch import Batch
+from .numbering import Refusal
+from .sequences import Sequences
 
-SEQUENCE_MASK = 0x7FFFFFFF
 EPOCH_MAX = 2**15 - 1
 
 REPEATED = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
@@ -29,14 +30,6 @@ LOST_COUNT = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
 """The broker knows other numbers than we do."""
-
-
-class _Run(NamedTuple):
-    """Where a partition stands."""
-
-    producer_id: int
-    epoch: int
-    next_sequence: int
 
 
 class ProducerIdentity:
@@ -60,7 +53,7 @@ class ProducerIdentity:
         self.epoch = -1
         self.supported = True
         """False once a broker did not know the question: batches then go without numbers."""
-        self._runs: dict[TopicPartition, _Run] = {}
+        self._sequences = Sequences()
         self._next_epoch = False
         self._in_flight = False
         self._failures = 0
@@ -84,43 +77,40 @@ class ProducerIdentity:
                 self.producer_id = self.epoch = -1  # a fresh id is asked for
         return self.producer_id >= 0 or not self.supported
 
-    def take_error(self) -> BarnabasError | None:
+    def admits(self, place: TopicPartition) -> bool:  # noqa: ARG002  # a transaction tells partitions apart
+        return True
+
+    def take_refusal(self) -> Refusal | None:
         """Why there is no id and waiting does not help; told once, before asking again."""
         error, self._error = self._error, None
-        return error
+        return None if error is None else Refusal(error)
+
+    def failed(self, error: BarnabasError) -> None:
+        pass
 
     def number(self, batch: Batch) -> None:
-        """Give the batch its numbers, unless it has them. After `prepare` has said yes, and for that turn only."""
         if batch.base_sequence >= 0 or self.producer_id < 0:
             return
-        run = self._runs.get(batch.place)
-        if run is None or run.producer_id != self.producer_id or run.epoch != self.epoch:
-            run = _Run(self.producer_id, self.epoch, 0)
-        batch.producer_id, batch.producer_epoch, batch.base_sequence = run
-        self._runs[batch.place] = run._replace(next_sequence=(run.next_sequence + batch.count) & SEQUENCE_MASK)
+        self._sequences.number(batch, self.producer_id, self.epoch)
 
     def take_back(self, batch: Batch) -> None:
-        """The batch has certainly not been appended and will not be sent as it is: its numbers are free again."""
-        run = self._runs.get(batch.place)
-        if batch.base_sequence >= 0 and run is not None:
-            if (run.producer_id, run.epoch) == (batch.producer_id, batch.producer_epoch):
-                self._runs[batch.place] = run._replace(next_sequence=batch.base_sequence)
-            batch.base_sequence = -1
+        self._sequences.take_back(batch)
 
     def give_up(self, batch: Batch) -> None:
         """The batch is not sent again, and nobody knows if it was appended: what follows needs another epoch."""
         if batch.base_sequence >= 0:
             self._begin_epoch_after(batch)
 
-    def lost_count(self, batch: Batch) -> None:
+    def lost_count(self, batch: Batch) -> bool:
         """The broker knows other numbers: the batch gets new ones in another epoch."""
         self._begin_epoch_after(batch)
         batch.base_sequence = -1
+        return True
 
     def _begin_epoch_after(self, batch: Batch) -> None:
         if (batch.producer_id, batch.producer_epoch) == (self.producer_id, self.epoch):
             self._next_epoch = True
-        self._runs.pop(batch.place, None)
+        self._sequences.forget(batch.place)
 
     def _answered(self, result: Any, now_ms: float) -> None:
         self._in_flight = False

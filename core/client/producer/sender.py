@@ -15,7 +15,8 @@ from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import EncodeError
 from .accumulator import Accumulator
 from .batch import Batch
-from .identity import LOST_COUNT, REPEATED, ProducerIdentity
+from .identity import LOST_COUNT, REPEATED
+from .numbering import Numbering
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -34,6 +35,7 @@ class SenderSettings:
     """Produce requests per broker; per partition it is always one."""
     max_request_size: int = 1_048_576
     """Of the batches in one request; a batch that is larger by itself travels alone."""
+    transactional_id: str | None = None
 
 
 class Ready(NamedTuple):
@@ -67,11 +69,11 @@ class Sender:
         *,
         codec_for: Callable[[str], Codec | None],
         settled: Callable[[Sequence[Batch]], None],
-        identity: ProducerIdentity | None = None,
+        identity: Numbering | None = None,
     ) -> None:
         """`codec_for` tells how to compress a topic. `settled` gets what has a known outcome, in any step but `encode`.
 
-        `identity` numbers the batches of an idempotent producer.
+        `identity` numbers the batches of an idempotent producer, or of a transactional one.
         """
         self._accumulator = accumulator
         self._view = view
@@ -98,17 +100,23 @@ class Sender:
             if self._view.leader(*place) is None:
                 self._view.request_refresh()
                 break
+        identity = self._identity
+        if identity is not None and self._settings.transactional_id is not None:
+            for place in self._accumulator.waiting():
+                identity.admits(place)  # those that linger too: the coordinator is asked meanwhile
         nodes: dict[TopicPartition, int] = {}
 
         def sendable(place: TopicPartition) -> bool:
             node = self._view.leader(*place)
+            if identity is not None and not identity.admits(place):
+                return False
             if node is None or self._in_flight.get(node, 0) >= self._settings.max_in_flight:
                 return False
             nodes[place] = node
             return True
 
         ready, wake = list[Batch](), NEVER
-        if self._identity is None or self._identity.prepare():
+        if identity is None or identity.prepare():
             ready, wake = self._accumulator.take_ready(now_ms, sendable, self._has_moved)
             for batch in ready:
                 batch.tried = self._view.leadership(*batch.place)
@@ -120,11 +128,12 @@ class Sender:
         """Number the batches and make their bytes."""
         encoded: list[tuple[int, Batch, bytearray]] = []
         refused: list[tuple[Batch, BarnabasError]] = []
+        transactional = self._settings.transactional_id is not None
         for node, batch in ready.batches:
             try:
                 if self._identity is not None:
                     self._identity.number(batch)
-                encoded.append((node, batch, batch.encode(self._codec_for(batch.place.topic))))
+                encoded.append((node, batch, batch.encode(self._codec_for(batch.place.topic), transactional)))
             except Exception as error:  # noqa: BLE001  # a codec may be anyone's; the handles tell it
                 refused.append((batch, _encode_error(batch, error)))
         return Encoded(encoded, refused, ready.wake_ms)
@@ -135,9 +144,9 @@ class Sender:
             self._refused(batch, error)
         sends, wake = self._requests(encoded.batches), encoded.wake_ms
         if self._identity is not None:
-            refused = self._identity.take_error()
-            if refused is not None:
-                self.fail_waiting(refused)
+            refusal = self._identity.take_refusal()
+            if refusal is not None:
+                self.fail_waiting(refusal.error, tried=refusal.tried)
             asking = self._identity.poll(now_ms)
             sends, wake = sends + asking.sends, min(wake, asking.wake_ms)
         return Poll(sends, wake)
@@ -147,9 +156,9 @@ class Sender:
         node, epoch = self._view.leadership(*batch.place)
         return node >= 0 and epoch > batch.tried[1]
 
-    def fail_waiting(self, error: BarnabasError) -> None:
-        """Give up what is not in flight."""
-        batches = self._accumulator.take_all()
+    def fail_waiting(self, error: BarnabasError, *, tried: bool = True) -> None:
+        """Give up what is not in flight; without `tried` only what was never sent."""
+        batches = self._accumulator.take_all(tried=tried)
         self._give_up(batches)
         self._finish(batches, error)
 
@@ -187,6 +196,7 @@ class Sender:
             ],
             acks=self._settings.acks,
             timeout_ms=self._settings.request_timeout_ms,
+            transactional_id=self._settings.transactional_id,
         )
 
         def answered(result: Any, now_ms: float) -> None:
@@ -220,8 +230,7 @@ class Sender:
             text += "".join(f"; record {r.index}: {r.message or 'refused'}" for r in outcome.record_errors)
             again = code.retriable
             if self._identity is not None and numbered and code in LOST_COUNT:
-                self._identity.lost_count(batch)
-                again = True
+                again = self._identity.lost_count(batch)
             self._failed(batch, ApiError(code, text), now_ms, again=again, refresh=code.refresh_metadata)
 
     def _failed(self, batch: Batch, error: BarnabasError, now_ms: float, *, again: bool, refresh: bool) -> None:
@@ -258,6 +267,8 @@ class Sender:
     def _finish(self, batches: Sequence[Batch], error: BarnabasError | None) -> None:
         for batch in batches:
             batch.finish(error)
+        if error is not None and batches and self._identity is not None:
+            self._identity.failed(error)
         self._settled(batches)
 
 

@@ -265,7 +265,8 @@ def test_sequences_wrap() -> None:
     bench.put(b"a")
     bench.deliver()
     place = TopicPartition("t", 0)
-    bench.identity._runs[place] = bench.identity._runs[place]._replace(next_sequence=2**31 - 1)
+    runs = bench.identity._sequences._runs
+    runs[place] = runs[place]._replace(next_sequence=2**31 - 1)
     bench.numbered.states[place].producers[1].last_sequence = 2**31 - 2
     for value in (b"b", b"c"):
         bench.put(value)

@@ -117,7 +117,7 @@ def test_settings_of_kafka_that_cannot_be_had_are_told_as_the_user_writes_them(
     ("options", "text"),
     [
         ({"kafka.value.serializer": "a.B"}, "^kafka.value.serializer cannot be set: keys and values are bytes"),
-        ({"kafka.transactional.id": "t"}, "^kafka.transactional.id: transactions are not there yet"),
+        ({"kafka.transactional.id": "t"}, "^kafka.transactional.id cannot be set: this writer sends without"),
         ({"kafka.partitioner.ignore.keys": "true"}, "^kafka.partitioner.ignore.keys cannot be set: set a column"),
         ({"kafka.acks": "2"}, "^kafka.acks must be in"),
         ({"includeHeaders": "perhaps"}, "^includeHeaders must be 'true' or 'false'"),

@@ -1,16 +1,16 @@
-"""Which broker coordinates the group, and how to reach it."""
+"""Which broker coordinates a group, or a transactional id, and how to reach it."""
 
 from typing import Any
 
-from ....ports.broker_api import FindCoordinator, FindCoordinatorResult
-from ....ports.entropy import Entropy
-from ....ports.error_codes import ErrorCode
-from ....ports.errors import ApiError, BarnabasError
-from ..cluster_view import COORDINATORS, ClusterView
-from ..effects import NEVER, Poll, Send, backoff_ms
+from ...ports.broker_api import GROUP_COORDINATOR, FindCoordinator, FindCoordinatorResult
+from ...ports.entropy import Entropy
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError
+from .cluster_view import COORDINATORS, ClusterView
+from .effects import NEVER, Poll, Send, backoff_ms
 
 GONE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
-"""What a broker answers that does not coordinate the group (any more): ask again which one does."""
+"""What a broker answers that does not coordinate it (any more): ask again which one does."""
 
 
 def is_gone(error: BarnabasError) -> bool:
@@ -21,14 +21,23 @@ def is_gone(error: BarnabasError) -> bool:
 class CoordinatorFinder:
     """Looks for the coordinator when someone asks for it and it is not known."""
 
-    def __init__(self, view: ClusterView, entropy: Entropy, group_id: str, backoff: tuple[float, float]) -> None:
-        """`backoff`: at first and at most, ms."""
+    def __init__(
+        self,
+        view: ClusterView,
+        entropy: Entropy,
+        key: str,
+        backoff: tuple[float, float],
+        *,
+        key_type: int = GROUP_COORDINATOR,
+    ) -> None:
+        """`key`: the group, or (TRANSACTION_COORDINATOR) the transactional id. `backoff`: at first and at most, ms."""
         self._view = view
         self._entropy = entropy
-        self._group_id = group_id
+        self._key = key
+        self._key_type = key_type
         self._backoff = backoff
         self.known: int | None = None
-        """Where to send requests of the group, if that is known."""
+        """Where to send requests about it, if that is known."""
         self._needed = False
         self._in_flight = False
         self._failures = 0
@@ -36,6 +45,10 @@ class CoordinatorFinder:
         self.last_error: BarnabasError | None = None
         """Why it is not known; None when it is."""
         self._refusal: BarnabasError | None = None
+
+    @property
+    def _what(self) -> str:
+        return f"{'group' if self._key_type == GROUP_COORDINATOR else 'transactional id'} {self._key}"
 
     def node(self) -> int | None:
         """`known`; from now on it is looked for if it is not."""
@@ -72,7 +85,8 @@ class CoordinatorFinder:
         if now_ms < self._not_before_ms:
             return Poll([], self._not_before_ms)
         self._in_flight = True
-        return Poll([Send(self._view.any_node(), FindCoordinator(keys=[self._group_id]), self._answered)], NEVER)
+        request = FindCoordinator(keys=[self._key], key_type=self._key_type)
+        return Poll([Send(self._view.any_node(), request, self._answered)], NEVER)
 
     def _answered(self, result: Any, now_ms: float) -> None:
         self._in_flight = False
@@ -83,7 +97,7 @@ class CoordinatorFinder:
                 self.last_error = None
                 self._needed = False
                 return
-            text = found.error_message or f"the coordinator of group {self._group_id}"
+            text = found.error_message or f"the coordinator of {self._what}"
             error: BarnabasError = ApiError(found.error, text)
         elif isinstance(result, BarnabasError):
             error = result

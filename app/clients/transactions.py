@@ -1,0 +1,157 @@
+"""A producer's transactions: the user's thread asks, and waits for what the state machine makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...core.client.errors import ClientTimeout, ProducerFenced, TransactionAborted, TransactionError
+from ...core.client.group.events import CommittedOffset, GroupMetadata
+from ...core.client.producer.transaction import Transaction
+from ...core.client.producer.transaction_states import TxnState
+from ...ports.errors import BarnabasError, ConfigError
+from ...ports.words import TopicPartition
+from .consumer_offsets import offsets_to_commit
+from .intake import Intake
+from .waiting import logger
+
+FlushHooks = Callable[[float | None], None]
+
+
+class Transactions:
+    """What `Producer` says of transactions is explained there. Timeouts are in seconds."""
+
+    def __init__(self, intake: Intake, machine: Transaction, flush_hooks: FlushHooks) -> None:
+        """`flush_hooks`, with the lock held: have everything handled that waits for an event handler."""
+        self.machine = machine
+        self._intake = intake
+        self._shell = intake.shell
+        self._flush_hooks = flush_hooks
+
+    def initialize(self, timeout: float | None) -> None:
+        with self._shell.lock:
+            self._intake.check_open()
+            self._initialize(timeout)
+
+    def begin(self, timeout: float | None) -> None:
+        with self._shell.lock:
+            self._intake.check_open()
+            self._initialize(timeout)
+            self.machine.begin()
+
+    def commit(self, timeout: float | None) -> None:
+        accumulator = self._intake.accumulator
+        with self._shell.lock:
+            accumulator.hurry += 1
+            try:
+                if self.machine.state is TxnState.IN_TRANSACTION:
+                    self._flush_hooks(timeout)
+                self.machine.commit()
+                self._intake.runs.clear()
+                self._wait(lambda: self.machine.ended, "the commit", timeout)
+            finally:
+                accumulator.hurry -= 1
+            self.machine.take_outcome()
+
+    def abort(self, timeout: float | None) -> None:
+        with self._shell.lock:
+            self.machine.abort()
+            self._intake.runs.clear()
+            self._intake.unplaced.fail_all(
+                TransactionAborted("the transaction was aborted before the message was sent")
+            )
+            self._flush_hooks(timeout)
+            self._wait(lambda: self.machine.ended, "the abort", timeout)
+            self.machine.take_outcome()
+
+    def send_offsets(self, what: Any, group: Any, timeout: float | None) -> None:
+        metadata, positions = _positions_of(what, group)
+        answers: list[BarnabasError | None] = []
+        with self._shell.lock:
+            self._intake.check_open()
+            self.machine.check_sending()
+            if not positions:
+                return
+            self.machine.send_positions(metadata, positions, answers.append)
+            self._wait(lambda: bool(answers), f"the positions of group {metadata.group_id}", timeout)
+        if answers[0] is not None:
+            raise answers[0]
+
+    def leave(self, failure: BaseException | None, timeout: float | None) -> None:
+        """The block of a transaction ends, by this exception or without one: commit, or abort.
+
+        Raises why the commit failed; `ProducerFenced` in the place of the failure that it explains. One that was ended
+        by hand stays so.
+        """
+        if failure is None:
+            if self.machine.state is TxnState.READY:
+                return
+            try:
+                self.commit(timeout)
+            except TransactionError as error:
+                self._abort_after(error, timeout)
+                raise
+            return
+        self._abort_after(failure, timeout)
+
+    def end(self, timeout: float | None) -> None:
+        """The producer closes: nobody commits any more what is under way."""
+        with self._shell.lock:
+            state = self.machine.state
+        try:
+            if self.machine.is_open:
+                self.abort(timeout)
+            elif state is TxnState.COMMITTING:
+                self.commit(timeout)
+            elif state is TxnState.ABORTING:
+                self.abort(timeout)
+        except BarnabasError as error:
+            logger.warning("closed while a transaction was being ended, which the coordinator does in time: %s", error)
+
+    def _abort_after(self, failure: BaseException, timeout: float | None) -> None:
+        if not self.machine.is_open:
+            return
+        try:
+            self.abort(timeout)
+        except BarnabasError as error:
+            if isinstance(failure, BarnabasError) and isinstance(error, ProducerFenced):
+                raise error from failure
+            failure.add_note(f"the transaction could not be aborted either: {error}")
+
+    # --- with the lock held
+
+    def _initialize(self, timeout: float | None) -> None:
+        machine = self.machine
+        machine.initialize()
+        starting = (TxnState.UNINITIALIZED, TxnState.INITIALIZING)
+        self._wait(lambda: machine.state not in starting, "init_transactions", timeout)
+        if machine.state is TxnState.FATAL and machine.error is not None:
+            raise machine.error
+
+    def _wait(self, true: Callable[[], bool], what: str, timeout: float | None) -> None:
+        limit = self._intake.settings.default_api_timeout_ms / 1000 if timeout is None else timeout
+        self._shell.wake()
+        if not self._shell.wait(true, limit):
+            last = self.machine.last_error
+            why = f"; last: {last}" if last is not None else ""
+            raise ClientTimeout(f"{what}: not done within {limit:g} s; call again to go on waiting{why}")
+
+
+def _positions_of(what: Any, group: Any) -> tuple[GroupMetadata, Mapping[TopicPartition, CommittedOffset]]:
+    """Raises `ConfigError` for what cannot be committed in a transaction."""
+    from .consumer import Consumer
+
+    consumer = what if isinstance(what, Consumer) else group if isinstance(group, Consumer) else None
+    own: Mapping[TopicPartition, CommittedOffset] = {}
+    if consumer is not None:
+        if consumer.settings.enable_auto_commit:
+            raise ConfigError("send_offsets: the consumer commits by itself; make it with enable_auto_commit=False")
+        own = consumer._offsets_of(None, consumer._in_group("send_offsets()"))
+    positions = own if what is consumer else offsets_to_commit(what, own)
+    if isinstance(group, GroupMetadata):
+        return group, positions
+    if isinstance(group, str) and group:
+        return GroupMetadata(group_id=group), positions
+    if consumer is not None and (group is None or group is consumer):
+        return consumer.group_metadata, positions
+    raise ConfigError("send_offsets: name the group, or give its Consumer or consumer.group_metadata")

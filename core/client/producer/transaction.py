@@ -1,0 +1,488 @@
+"""A transactional producer's state machine (KIP-98, 360, 447; facts C6, Transactions).
+
+One request at a time goes to the coordinator of the transactional id: InitProducerId for an id and epoch, which fences
+producers before; AddPartitionsToTxn before the first batch to a partition; AddOffsetsToTxn before positions of a group
+go to that group's coordinator (TxnOffsetCommit); EndTxn once the outcome of every batch is known. A batch that fails
+leaves nothing but an abort, and if its numbers are in doubt the producer goes on in the next epoch (InitProducerId with
+its id and epoch).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import define
+
+from ....ports.broker_api import (
+    TRANSACTION_COORDINATOR,
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    EndTxn,
+    OffsetCommitPartition,
+    Request,
+    TxnOffsetCommit,
+)
+from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
+from ....ports.entropy import Entropy
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError, BarnabasError
+from ....ports.values import frozen
+from ....ports.words import TopicPartition
+from ..cluster_view import ClusterView
+from ..effects import NEVER, Poll, Send, backoff_ms
+from ..errors import AbortNeeded, CommitFailed, ProducerFenced, TransactionAborted, TransactionError
+from ..finder import CoordinatorFinder
+from ..group.events import CommitDone, CommittedOffset, GroupMetadata
+from .batch import Batch
+from .numbering import Refusal
+from .sequences import Sequences
+from .transaction_states import FOLLOWS, Reaction, TxnState, reaction_to, reaction_to_batch, the_worst
+
+_BUSY_BACKOFF_MS = 2.0
+"""At first, after CONCURRENT_TRANSACTIONS: the markers of the transaction before are being written, which is quick."""
+_ENDED = (TxnState.READY, TxnState.ABORT_NEEDED, TxnState.FATAL)
+
+
+@frozen(kw_only=True)
+class TransactionSettings:
+    """Times in ms."""
+
+    transactional_id: str
+    timeout_ms: int = 60_000
+    retry_backoff_ms: float = 100
+    retry_backoff_max_ms: float = 1000
+
+
+@define(eq=False)
+class _Positions:
+    """Positions of a group on their way."""
+
+    group: GroupMetadata
+    positions: Mapping[TopicPartition, CommittedOffset]
+    done: CommitDone
+
+
+@frozen
+class _Step:
+    """A request, whom to ask, and what to do when it has worked."""
+
+    request: Request[Any]
+    finder: CoordinatorFinder
+    codes: Callable[[Any], list[ErrorCode]]
+    done: Callable[[Any], None]
+
+
+class Transaction:
+    """Fulfils `Numbering`. Users call it under the shell's lock, and look at `state` for what has become of it."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        entropy: Entropy,
+        settings: TransactionSettings,
+        *,
+        unsettled: Callable[[], int],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`unsettled` tells how many messages have no known outcome; `changed` is called when `state` has."""
+        self._view = view
+        self._entropy = entropy
+        self._settings = settings
+        self._unsettled = unsettled
+        self._changed = changed
+        self._backoff = (settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        self._finder = CoordinatorFinder(
+            view, entropy, settings.transactional_id, self._backoff, key_type=TRANSACTION_COORDINATOR
+        )
+        self._groups: dict[str, CoordinatorFinder] = {}
+        self.state = TxnState.UNINITIALIZED
+        self.error: BarnabasError | None = None
+        """Why the transaction has to be aborted, or (FATAL) the producer is of no more use."""
+        self.last_error: BarnabasError | None = None
+        """What the present step met last; None once it has worked."""
+        self.producer_id = -1
+        self.epoch = -1
+        self._sequences = Sequences()
+        self._next_epoch = False
+        self._ending: TxnState | None = None
+        """COMMITTING or ABORTING, until someone has been told the outcome."""
+        self._begun = False
+        """The coordinator knows of the transaction."""
+        self._added: set[TopicPartition] = set()
+        self._wanted: dict[TopicPartition, None] = {}
+        self._added_groups: set[str] = set()
+        self._positions: list[_Positions] = []
+        self._in_flight = False
+        self._doubtful: _Step | None = None
+        """Adds to the transaction, and was not answered: it may have begun it."""
+        self._failures = 0
+        self._not_before_ms = -NEVER
+
+    # --- what users ask for
+
+    def initialize(self) -> None:
+        """Get an id and an epoch; then READY, or FATAL. Raises the error of a FATAL one."""
+        self._check_usable()
+        if self.state is TxnState.UNINITIALIZED:
+            self._go(TxnState.INITIALIZING)
+
+    def begin(self) -> None:
+        """READY → IN_TRANSACTION. Raises `TransactionError`, and the error of a FATAL one."""
+        self._check_usable()
+        if self._ending is not None:
+            word = "commit" if self._ending is TxnState.COMMITTING else "abort"
+            raise TransactionError(f"nobody has learnt how the last transaction ended: call {word}_transaction() again")
+        if self.state is not TxnState.READY:
+            hint = "; transactions do not nest" if self.state is TxnState.IN_TRANSACTION else ""
+            raise TransactionError(f"no transaction can begin: the producer is {self.state.value}{hint}")
+        self._go(TxnState.IN_TRANSACTION)
+
+    def commit(self) -> None:
+        """IN_TRANSACTION → COMMITTING, unless it was asked for before. Raises as `begin`, and `AbortNeeded`."""
+        self._check_usable()
+        if self._ending is TxnState.COMMITTING:
+            return
+        if self.state is TxnState.ABORT_NEEDED:
+            raise self._abort_needed()
+        self._check_open("be committed")
+        self._ending = TxnState.COMMITTING
+        self._go(TxnState.COMMITTING)
+
+    def abort(self) -> None:
+        """IN_TRANSACTION or ABORT_NEEDED → ABORTING, unless it was asked for before. Raises as `begin`."""
+        self._check_usable()
+        if self._ending is TxnState.ABORTING:
+            return
+        if self.state is TxnState.COMMITTING:
+            raise TransactionError("the commit is under way, and may succeed: call commit_transaction() again")
+        if self.state is not TxnState.ABORT_NEEDED:
+            self._check_open("be aborted")
+        self._ending = TxnState.ABORTING
+        self._go(TxnState.ABORTING)
+        self._wanted.clear()
+        self._drop_positions(TransactionAborted("the transaction was aborted before the positions were kept"))
+
+    @property
+    def ended(self) -> bool:
+        """True when the outcome of `commit` or `abort` is known."""
+        return self.state in _ENDED
+
+    def take_outcome(self) -> None:
+        """The caller of `commit` or `abort` is told, when it has `ended`. Raises `AbortNeeded`, or the fatal error."""
+        self._ending = None
+        if self.state is TxnState.ABORT_NEEDED:
+            raise self._abort_needed()
+        self._check_usable()
+
+    def check_sending(self, *, late: bool = False) -> None:
+        """Raises unless messages can be sent now. `late`: they were taken before, in this transaction."""
+        if self.state is TxnState.IN_TRANSACTION or (late and self.state is TxnState.COMMITTING):
+            return
+        self._check_usable()
+        if self.state is TxnState.ABORT_NEEDED:
+            raise self._abort_needed()
+        raise TransactionError(f"nothing can be sent: the producer is {self.state.value}; see producer.transaction()")
+
+    def send_positions(
+        self, group: GroupMetadata, positions: Mapping[TopicPartition, CommittedOffset], done: CommitDone
+    ) -> None:
+        """Let the group have these positions if the transaction commits; `done` is told once. Raises as `begin`."""
+        self.check_sending()
+        if group.group_id not in self._groups:
+            self._groups[group.group_id] = CoordinatorFinder(self._view, self._entropy, group.group_id, self._backoff)
+        self._positions.append(_Positions(group, positions, done))
+
+    @property
+    def is_open(self) -> bool:
+        """True while there is a transaction that can be aborted."""
+        return self.state in (TxnState.IN_TRANSACTION, TxnState.ABORT_NEEDED)
+
+    # --- what the sender asks
+
+    def prepare(self) -> bool:
+        return self.producer_id >= 0 and self.state is not TxnState.FATAL
+
+    def admits(self, place: TopicPartition) -> bool:
+        if place in self._added:
+            return True
+        if self.state in (TxnState.IN_TRANSACTION, TxnState.COMMITTING):
+            self._wanted[place] = None
+        return False
+
+    def number(self, batch: Batch) -> None:
+        if batch.base_sequence < 0:
+            self._sequences.number(batch, self.producer_id, self.epoch)
+
+    def take_back(self, batch: Batch) -> None:
+        self._sequences.take_back(batch)
+
+    def give_up(self, batch: Batch) -> None:
+        if batch.base_sequence >= 0:
+            self._next_epoch = True
+
+    def lost_count(self, batch: Batch) -> bool:  # noqa: ARG002  # numbers change for all, after an abort
+        self._next_epoch = True
+        return False
+
+    def failed(self, error: BarnabasError) -> None:
+        """Messages have failed with this: the transaction cannot be committed."""
+        reaction = reaction_to_batch(error.code) if isinstance(error, ApiError) else Reaction.ABORT
+        if reaction is Reaction.ABORT:
+            self._need_abort(error)
+        else:
+            self._fatal(self._fenced(error) if reaction is Reaction.FENCED else error)
+
+    def take_refusal(self) -> Refusal | None:
+        if self.state is TxnState.FATAL and self.error is not None:
+            return Refusal(self.error)
+        if self.state is TxnState.ABORT_NEEDED:
+            return Refusal(
+                TransactionAborted(f"not sent, since the transaction has to be aborted: {self.error}"), False
+            )
+        if self.state is TxnState.ABORTING:
+            return Refusal(TransactionAborted("the transaction was aborted before the message was sent"), False)
+        return None
+
+    def poll(self, now_ms: float) -> Poll:
+        sends: list[Send] = []
+        wake = NEVER
+        step = None if self._in_flight else self._next_step()
+        if step is not None and now_ms < self._not_before_ms:
+            wake = self._not_before_ms
+        elif step is not None:
+            node = step.finder.node()
+            if node is not None:
+                sends.append(self._send(step, node))
+        for finder in (self._finder, *self._groups.values()):
+            looking = finder.poll(now_ms)
+            sends += looking.sends
+            wake = min(wake, looking.wake_ms)
+            refusal = finder.take_refusal()
+            if refusal is not None:
+                self._no_coordinator(finder, refusal)
+        return Poll(sends, wake)
+
+    # --- inside: what comes next
+
+    def _next_step(self) -> _Step | None:
+        if self.state is TxnState.INITIALIZING:
+            return self._identify()
+        if self.state is TxnState.ABORTING:
+            return self._doubtful or (None if self._unsettled() else self._end(committed=False))
+        if self.state not in (TxnState.IN_TRANSACTION, TxnState.COMMITTING):
+            return None
+        if self._wanted:
+            return self._add_partitions(list(self._wanted))
+        if self._positions:
+            first = self._positions[0]
+            known = first.group.group_id in self._added_groups
+            return self._commit_positions(first) if known else self._add_group(first.group.group_id)
+        if self.state is TxnState.COMMITTING and not self._unsettled():
+            return self._end(committed=True)
+        return None
+
+    def _identify(self) -> _Step:
+        settings = self._settings
+        request = InitProducerId(
+            transactional_id=settings.transactional_id,
+            transaction_timeout_ms=settings.timeout_ms,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+        )
+
+        def done(result: InitProducerIdResult) -> None:
+            self.producer_id, self.epoch = result.producer_id, result.producer_epoch
+            self._next_epoch = False
+            self._over()
+
+        return _Step(request, self._finder, lambda result: [result.error], done)
+
+    def _add_partitions(self, places: Sequence[TopicPartition]) -> _Step:
+        request = AddPartitionsToTxn(
+            transactional_id=self._settings.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            partitions=places,
+        )
+
+        def done(_: Any) -> None:
+            self._begun = True
+            self._added.update(places)
+            for place in places:
+                self._wanted.pop(place, None)
+
+        return _Step(request, self._finder, lambda result: [part.error for part in result.partitions], done)
+
+    def _add_group(self, group_id: str) -> _Step:
+        request = AddOffsetsToTxn(
+            transactional_id=self._settings.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            group_id=group_id,
+        )
+
+        def done(_: Any) -> None:
+            self._begun = True
+            self._added_groups.add(group_id)
+
+        return _Step(request, self._finder, lambda result: [result.error], done)
+
+    def _commit_positions(self, asked: _Positions) -> _Step:
+        group = asked.group
+        request = TxnOffsetCommit(
+            transactional_id=self._settings.transactional_id,
+            group_id=group.group_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            partitions=[
+                OffsetCommitPartition(
+                    topic=place.topic,
+                    partition=place.partition,
+                    offset=at.offset,
+                    leader_epoch=at.leader_epoch,
+                    metadata=at.metadata,
+                )
+                for place, at in asked.positions.items()
+            ],
+        )
+
+        def done(_: Any) -> None:
+            if asked in self._positions:  # not told of an abort meanwhile
+                self._positions.remove(asked)
+                asked.done(None)
+
+        finder = self._groups[group.group_id]
+        return _Step(request, finder, lambda result: [part.error for part in result.partitions], done)
+
+    def _end(self, *, committed: bool) -> _Step | None:
+        if not self._begun:
+            if not committed and self._next_epoch:
+                return self._identify()
+            self._over()
+            return None
+        request = EndTxn(
+            transactional_id=self._settings.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=committed,
+        )
+
+        def done(_: Any) -> None:
+            self._begun = False
+            if committed or not self._next_epoch:
+                self._over()
+
+        return _Step(request, self._finder, lambda result: [result.error], done)
+
+    def _over(self) -> None:
+        self._added.clear()
+        self._added_groups.clear()
+        self._wanted.clear()
+        self.error = None
+        self._go(TxnState.READY)
+
+    # --- inside: answers
+
+    def _send(self, step: _Step, node: int) -> Send:
+        self._in_flight = True
+
+        def answered(result: Any, now_ms: float) -> None:
+            self._in_flight = False
+            if self.state is not TxnState.FATAL:
+                self._answered(step, result, now_ms)
+
+        return Send(node, step.request, answered)
+
+    def _answered(self, step: _Step, result: Any, now_ms: float) -> None:
+        if isinstance(result, BarnabasError) and not isinstance(result, ApiError):
+            if isinstance(step.request, AddPartitionsToTxn | AddOffsetsToTxn):
+                self._doubtful = step
+            step.finder.lost(result, now_ms)
+            self._pause(result, now_ms)
+            return
+        self._doubtful = None
+        code = result.code if isinstance(result, ApiError) else the_worst(step.request, step.codes(result))
+        error = result if isinstance(result, ApiError) else ApiError(code, self._what(step))
+        reaction = reaction_to(step.request, code)
+        if reaction is Reaction.DONE:
+            self._failures, self._not_before_ms, self.last_error = 0, -NEVER, None
+            step.finder.worked()
+            step.done(result)
+            return
+        if reaction is Reaction.ELSEWHERE:
+            step.finder.lost(error, now_ms)
+        if reaction in (Reaction.ELSEWHERE, Reaction.AGAIN):
+            self._pause(error, now_ms)
+        elif reaction is Reaction.ABORT:
+            refused = isinstance(step.request, TxnOffsetCommit)
+            self._need_abort(CommitFailed(error.code, error.message) if refused else error)
+        else:
+            self._fatal(self._fenced(error) if reaction is Reaction.FENCED else error)
+
+    def _what(self, step: _Step) -> str:
+        name = self._settings.transactional_id
+        if isinstance(step.request, TxnOffsetCommit):
+            return f"the positions of group {step.request.group_id}, in a transaction of {name}"
+        return f"{type(step.request).__name__} of transactional id {name}"
+
+    def _no_coordinator(self, finder: CoordinatorFinder, refusal: BarnabasError) -> None:
+        if finder is self._finder:
+            self._fatal(refusal)
+        else:
+            self._need_abort(refusal)
+
+    def _pause(self, error: BarnabasError, now_ms: float) -> None:
+        self.last_error = error
+        self._failures += 1
+        busy = isinstance(error, ApiError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        first_ms, most_ms = (min(_BUSY_BACKOFF_MS, self._backoff[0]), self._backoff[0]) if busy else self._backoff
+        self._not_before_ms = now_ms + backoff_ms(self._failures, first_ms, most_ms, self._entropy.fraction())
+
+    # --- inside: states
+
+    def _go(self, state: TxnState) -> None:
+        assert state in FOLLOWS[self.state], f"{self.state.name} → {state.name}"
+        self.state = state
+        self._failures, self._not_before_ms = 0, -NEVER
+        self._changed()
+
+    def _need_abort(self, error: BarnabasError) -> None:
+        if self.state in (TxnState.IN_TRANSACTION, TxnState.COMMITTING):
+            self.error = error
+            self._wanted.clear()
+            self._go(TxnState.ABORT_NEEDED)
+            self._drop_positions(error)
+
+    def _fatal(self, error: BarnabasError) -> None:
+        if self.state is not TxnState.FATAL:
+            self.error = error
+            self._go(TxnState.FATAL)
+            self._drop_positions(error)
+
+    def _drop_positions(self, error: BarnabasError) -> None:
+        dropped, self._positions = self._positions, []
+        for each in dropped:
+            each.done(error)
+
+    def _fenced(self, error: BarnabasError) -> ProducerFenced:
+        why = error.message if isinstance(error, ApiError) else str(error)
+        return ProducerFenced(
+            ErrorCode.PRODUCER_FENCED,
+            f"transactional id {self._settings.transactional_id} has another producer by now, or the transaction took "
+            f"longer than transaction.timeout.ms ({self._settings.timeout_ms}); this one is of no more use ({why})",
+        )
+
+    def _check_usable(self) -> None:
+        if self.state is TxnState.FATAL and self.error is not None:
+            raise self.error
+
+    def _check_open(self, what: str) -> None:
+        if self.state is not TxnState.IN_TRANSACTION:
+            raise TransactionError(f"there is no transaction to {what}: the producer is {self.state.value}")
+
+    def _abort_needed(self) -> AbortNeeded:
+        made = AbortNeeded(f"the transaction has to be aborted: {self.error}")
+        made.__cause__ = self.error
+        return made

@@ -1,0 +1,94 @@
+"""The states of a transactional producer, and what a refused request of its transaction means (KIP-98, 360, 447)."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from ....ports.broker_api import AddOffsetsToTxn, AddPartitionsToTxn, EndTxn, Request, TxnOffsetCommit
+from ....ports.error_codes import ErrorCode
+from ..finder import GONE
+
+
+class TxnState(Enum):
+    """Where a transactional producer stands."""
+
+    UNINITIALIZED = "not initialized"
+    INITIALIZING = "being initialized"
+    READY = "between transactions"
+    IN_TRANSACTION = "in a transaction"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    ABORT_NEEDED = "in a transaction that has to be aborted"
+    FATAL = "of no more use"
+
+
+_S = TxnState
+FOLLOWS: Mapping[TxnState, tuple[TxnState, ...]] = {
+    _S.UNINITIALIZED: (_S.INITIALIZING, _S.FATAL),
+    _S.INITIALIZING: (_S.READY, _S.FATAL),
+    _S.READY: (_S.IN_TRANSACTION, _S.FATAL),
+    _S.IN_TRANSACTION: (_S.COMMITTING, _S.ABORTING, _S.ABORT_NEEDED, _S.FATAL),
+    _S.COMMITTING: (_S.READY, _S.ABORT_NEEDED, _S.FATAL),
+    _S.ABORT_NEEDED: (_S.ABORTING, _S.FATAL),
+    _S.ABORTING: (_S.READY, _S.FATAL),
+    _S.FATAL: (),
+}
+"""State → what may come next."""
+
+
+class Reaction(Enum):
+    """What an answer to a request of a transaction asks for."""
+
+    DONE = "go on"
+    AGAIN = "ask again after a pause"
+    ELSEWHERE = "look for the coordinator, then ask again"
+    ABORT = "abort the transaction"
+    FENCED = "another one has the transactional id"
+    FATAL = "give up"
+
+
+_FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+_FATAL = (
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
+_FATAL_FOR_BATCHES = tuple(code for code in _FATAL if code is not ErrorCode.INVALID_TXN_STATE)
+"""A leader that does not find its partition in the transaction (KIP-890) leaves room for an abort."""
+
+
+def reaction_to(request: Request[Any], code: ErrorCode) -> Reaction:
+    """To the answer of a coordinator."""
+    if code is ErrorCode.NONE:
+        return Reaction.DONE
+    if code in GONE:
+        return Reaction.ELSEWHERE
+    if code in _FENCED:
+        return Reaction.FENCED
+    if code.retriable:
+        return Reaction.AGAIN
+    if isinstance(request, EndTxn):
+        may_abort = request.committed and code is ErrorCode.TRANSACTION_ABORTABLE
+        return Reaction.ABORT if may_abort else Reaction.FATAL
+    may_abort = isinstance(request, AddPartitionsToTxn | AddOffsetsToTxn | TxnOffsetCommit) and code not in _FATAL
+    return Reaction.ABORT if may_abort else Reaction.FATAL
+
+
+def reaction_to_batch(code: ErrorCode) -> Reaction:
+    """To what a leader says of a batch that is not sent again.
+
+    INVALID_PRODUCER_EPOCH asks for an abort, too: the coordinator knows if the producer is fenced (KIP-588).
+    """
+    if code is ErrorCode.PRODUCER_FENCED:
+        return Reaction.FENCED
+    return Reaction.FATAL if code in _FATAL_FOR_BATCHES else Reaction.ABORT
+
+
+def the_worst(request: Request[Any], codes: list[ErrorCode]) -> ErrorCode:
+    """Of the errors of several partitions the one that decides; OPERATION_NOT_ATTEMPTED tells that there is one."""
+    refused = [code for code in codes if code is not ErrorCode.NONE]
+    told = [code for code in refused if code is not ErrorCode.OPERATION_NOT_ATTEMPTED] or refused
+    order = (Reaction.FENCED, Reaction.FATAL, Reaction.ABORT, Reaction.ELSEWHERE, Reaction.AGAIN)
+    return min(told, key=lambda code: order.index(reaction_to(request, code)), default=ErrorCode.NONE)

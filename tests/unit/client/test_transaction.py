@@ -1,0 +1,547 @@
+"""A transactional producer against a coordinator: what is committed is all there, once, and nothing else is."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.plain_cluster import Play
+from support.transactional_cluster import TransactionalCluster, outcomes
+
+from barnabas.core.client.cluster_view import ClusterView, ViewSettings
+from barnabas.core.client.errors import AbortNeeded, CommitFailed, ProducerFenced, TransactionAborted, TransactionError
+from barnabas.core.client.group.events import CommittedOffset, GroupMetadata
+from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings, message_bytes
+from barnabas.core.client.producer.batch import Batch
+from barnabas.core.client.producer.sender import Sender, SenderSettings
+from barnabas.core.client.producer.transaction import Transaction, TransactionSettings
+from barnabas.core.client.producer.transaction_states import FOLLOWS, TxnState
+from barnabas.ports.broker_api import (
+    AddOffsetsToTxn,
+    AddOffsetsToTxnResult,
+    AddPartitionsToTxn,
+    AddPartitionsToTxnResult,
+    EndTxn,
+    EndTxnResult,
+    FindCoordinator,
+    InitProducerId,
+    InitProducerIdResult,
+    Metadata,
+    Produce,
+    ProduceResult,
+    ProduceResultPartition,
+    TxnOffsetCommit,
+    TxnOffsetCommitResult,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError, BarnabasError
+from barnabas.ports.transport import TransportError
+from barnabas.ports.words import TopicPartition
+
+GROUP = GroupMetadata(group_id="g", generation_id=3, member_id="m")
+LOST = TransportError("lost")
+
+
+class Bench(Play):
+    """One transactional producer."""
+
+    def __init__(self, cluster: TransactionalCluster, name: str = "txn", **options: Any) -> None:
+        super().__init__(cluster)
+        self.world = cluster
+        self.view = ClusterView([("bootstrap", 1)], self.entropy, ViewSettings())
+        timeout = options.get("delivery_timeout_ms", 120_000)
+        limits = AccumulatorSettings(linger_ms=0, batch_size=10_000, delivery_timeout_ms=timeout)
+        self.accumulator = Accumulator(limits, self.clock, lambda place: None)
+        self.txn = Transaction(
+            self.view,
+            self.entropy,
+            TransactionSettings(transactional_id=name),
+            unsettled=lambda: self.accumulator.messages,
+        )
+        self.sender = Sender(
+            self.accumulator,
+            self.view,
+            self.entropy,
+            SenderSettings(transactional_id=name, delivery_timeout_ms=timeout),
+            codec_for=lambda topic: None,
+            settled=lambda batches: None,
+            identity=self.txn,
+        )
+        self.parts = [self.sender, self.view]
+        self.view.want(["t"])
+        self.settle()
+
+    def start(self) -> "Bench":
+        self.txn.initialize()
+        self.run(lambda: self.txn.state in (TxnState.READY, TxnState.FATAL))
+        return self
+
+    def put(self, value: bytes, partition: int = 0) -> Batch:
+        self.txn.check_sending()
+        return self.accumulator.append(
+            TopicPartition("t", partition), (value, None, (), None), message_bytes(value, None, ())
+        )
+
+    def send(self, value: bytes, partition: int = 0) -> Batch:
+        """And wait for the outcome."""
+        batch = self.put(value, partition)
+        self.run(lambda: batch.done)
+        return batch
+
+    def commit(self) -> None:
+        self.txn.commit()
+        self.run(lambda: self.txn.ended)
+        self.txn.take_outcome()
+
+    def abort(self) -> None:
+        self.txn.abort()
+        self.run(lambda: self.txn.ended)
+        self.txn.take_outcome()
+
+    def positions(self, offset: int = 5, group: GroupMetadata = GROUP) -> list[BarnabasError | None]:
+        told: list[BarnabasError | None] = []
+        self.txn.send_positions(group, {TopicPartition("in", 0): CommittedOffset(offset)}, told.append)
+        return told
+
+    def asked(self) -> list[str]:
+        kinds = (InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, Produce)
+        return [type(request).__name__ for _, request in self.cluster.requests if isinstance(request, kinds)]
+
+
+def refusing(code: ErrorCode) -> Callable[[Produce], ProduceResult]:
+    return lambda request: ProduceResult(
+        partitions=[ProduceResultPartition(part.topic, part.partition, code) for part in request.partitions]
+    )
+
+
+def all_with(code: ErrorCode) -> dict[type[Any], Any]:
+    """What every request of a transaction may be answered with."""
+    return {
+        InitProducerId: InitProducerIdResult(error=code),
+        AddPartitionsToTxn: lambda request: AddPartitionsToTxnResult(partitions=outcomes(request.partitions, code)),
+        AddOffsetsToTxn: AddOffsetsToTxnResult(error=code),
+        TxnOffsetCommit: lambda request: TxnOffsetCommitResult(
+            partitions=outcomes([TopicPartition(p.topic, p.partition) for p in request.partitions], code)
+        ),
+        EndTxn: EndTxnResult(error=code),
+    }
+
+
+REQUESTS = (InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn)
+
+
+def test_a_transaction_is_announced_then_sent_then_committed() -> None:
+    bench = Bench(TransactionalCluster(t=3)).start()
+    bench.txn.begin()
+    bench.put(b"a")
+    bench.put(b"b", 1)
+    told = bench.positions()
+    bench.commit()
+    assert told == [None]
+    assert sorted(bench.world.committed) == [b"a", b"b"]
+    assert bench.world.positions == {("g", TopicPartition("in", 0)): 5}
+    asked = bench.asked()
+    assert asked[0] == "InitProducerId"
+    assert asked[-1] == "EndTxn"
+    assert asked.index("AddPartitionsToTxn") < asked.index("Produce")
+    assert asked.index("AddOffsetsToTxn") < asked.index("TxnOffsetCommit")
+    (member,) = bench.cluster.of(TxnOffsetCommit)
+    assert (member.generation_id, member.member_id) == (3, "m")
+    produced = bench.cluster.of(Produce)
+    assert {request.transactional_id for request in produced} == {"txn"}
+
+
+def test_numbers_go_on_from_one_transaction_to_the_next() -> None:
+    bench = Bench(TransactionalCluster(t=1)).start()
+    for value in (b"a", b"b", b"c"):
+        bench.txn.begin()
+        bench.put(value)
+        bench.commit()
+    assert bench.world.committed == [b"a", b"b", b"c"]
+    assert len(bench.cluster.of(InitProducerId)) == 1
+    assert len(bench.cluster.of(AddPartitionsToTxn)) == 3
+
+
+def test_an_abort_drops_what_was_not_sent() -> None:
+    bench = Bench(TransactionalCluster(t=2)).start()
+    bench.txn.begin()
+    bench.send(b"sent")
+    left = bench.put(b"left", 1)
+    bench.abort()
+    assert isinstance(left.error, TransactionAborted)
+    assert bench.world.aborted == [b"sent"]
+    assert bench.world.ended == [False]
+    bench.txn.begin()
+    bench.put(b"next")
+    bench.commit()
+    assert bench.world.committed == [b"next"]
+    assert len(bench.cluster.of(InitProducerId)) == 1
+
+
+@pytest.mark.parametrize("how", ["commit", "abort"])
+def test_an_empty_transaction_asks_nobody(how: str) -> None:
+    bench = Bench(TransactionalCluster(t=1)).start()
+    bench.txn.begin()
+    getattr(bench, how)()
+    assert bench.asked() == ["InitProducerId"]
+    assert bench.txn.state is TxnState.READY
+
+
+def test_calls_that_do_not_fit_are_refused() -> None:
+    bench = Bench(TransactionalCluster(t=1))
+    txn = bench.txn
+    for call in (txn.begin, txn.commit, txn.abort, txn.check_sending, bench.positions):
+        with pytest.raises(TransactionError, match="not initialized"):
+            call()
+    bench.start()
+    for call in (txn.commit, txn.abort, txn.check_sending, bench.positions):
+        with pytest.raises(TransactionError, match="between transactions"):
+            call()
+    txn.begin()
+    with pytest.raises(TransactionError, match="do not nest"):
+        txn.begin()
+    bench.put(b"a")
+    txn.commit()
+    for call in (txn.abort, txn.begin, txn.check_sending):
+        with pytest.raises(TransactionError):
+            call()
+    txn.commit()  # goes on waiting
+    bench.run(lambda: txn.ended)
+    with pytest.raises(TransactionError, match="call commit_transaction"):
+        txn.begin()
+    txn.commit()  # nobody has been told yet
+    txn.take_outcome()
+    txn.begin()
+    txn.abort()
+    txn.abort()
+    assert bench.world.committed == [b"a"]
+
+
+def test_every_state_can_end() -> None:
+    reachable = {TxnState.UNINITIALIZED}
+    for _ in FOLLOWS:
+        reachable |= {after for state in reachable for after in FOLLOWS[state]}
+    assert reachable == set(TxnState) == set(FOLLOWS)
+    assert [state for state, after in FOLLOWS.items() if not after] == [TxnState.FATAL]
+
+
+def test_concurrent_transactions_are_waited_for_soon() -> None:
+    bench = Bench(TransactionalCluster(t=1)).start()
+    for _ in range(3):
+        bench.cluster.once(AddPartitionsToTxn, all_with(ErrorCode.CONCURRENT_TRANSACTIONS)[AddPartitionsToTxn])
+    bench.txn.begin()
+    before = bench.now
+    bench.put(b"a")
+    bench.commit()
+    assert bench.world.committed == [b"a"]
+    assert 5 < bench.now - before < 50
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS],
+)
+def test_a_coordinator_that_moves_or_loads_is_waited_for(kind: type[Any], code: ErrorCode) -> None:
+    bench = Bench(TransactionalCluster(2, t=1))
+    bench.cluster.once(kind, all_with(code)[kind])
+    looked = len(bench.cluster.of(FindCoordinator))
+    bench.start()
+    bench.txn.begin()
+    bench.put(b"a")
+    told = bench.positions()
+    bench.commit()
+    assert (told, bench.world.committed) == ([None], [b"a"])
+    found = len(bench.cluster.of(FindCoordinator)) - looked
+    assert found == (2 if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else 3)
+
+
+@pytest.mark.parametrize("kind", [*REQUESTS, Produce])
+@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize("committed", [True, False])
+def test_answers_that_are_lost_change_nothing(kind: type[Any], applied: bool, committed: bool) -> None:
+    world = TransactionalCluster(2, t=1)
+    left = [kind]
+
+    def lose(broker: int, request: Any) -> Any:
+        if left and isinstance(request, kind):
+            left.pop()
+            if applied:
+                world.answer(broker, request)
+            return LOST
+        return None
+
+    world.script(lose)
+    bench = Bench(world).start()
+    bench.txn.begin()
+    batch = bench.put(b"a")
+    bench.positions()
+    if committed:
+        bench.commit()
+        assert (world.committed, world.aborted) == ([b"a"], [])
+        assert world.positions
+        assert batch.error is None
+    else:
+        bench.run(lambda: batch.done)
+        bench.abort()
+        assert (world.committed, world.aborted) == ([], [b"a"])
+        assert not world.positions
+    bench.txn.begin()
+    bench.put(b"b")
+    bench.commit()
+    assert world.committed[-1] == b"b"
+    assert not any(txn.ongoing for txn in world.ids.values())
+
+
+def test_one_that_may_have_begun_is_made_certain_before_it_is_aborted() -> None:
+    """Left alone, the coordinator would abort it by its timeout, and fence the producer."""
+    world = TransactionalCluster(t=1)
+    lost: list[bool] = []
+
+    def lose(broker: int, request: Any) -> Any:
+        if isinstance(request, AddPartitionsToTxn) and not lost:
+            lost.append(True)
+            world.answer(broker, request)
+            return LOST
+        return None
+
+    world.script(lose)
+    bench = Bench(world).start()
+    bench.txn.begin()
+    bench.put(b"a")
+    while not lost:
+        bench.poll()
+        bench.answer()
+    bench.abort()
+    assert world.ended == [False]
+    assert not world.ids["txn"].ongoing
+
+
+def test_a_second_producer_fences_the_first() -> None:
+    world = TransactionalCluster(t=1)
+    first = Bench(world).start()
+    first.txn.begin()
+    first.send(b"zombie")
+    second = Bench(world).start()
+    with pytest.raises(ProducerFenced, match="txn has another producer"):
+        first.commit()
+    second.txn.begin()
+    second.put(b"good")
+    second.commit()
+    assert (world.committed, world.aborted) == ([b"good"], [b"zombie"])
+    for call in (first.txn.initialize, first.txn.begin, first.txn.commit, first.txn.abort, first.txn.check_sending):
+        with pytest.raises(ProducerFenced):
+            call()
+
+
+def test_a_leader_that_knows_a_later_epoch_leads_to_the_coordinator() -> None:
+    """It does not tell who has bumped the epoch: the abort does."""
+    world = TransactionalCluster(t=1)
+    first = Bench(world).start()
+    first.txn.begin()
+    first.send(b"before")
+    Bench(world).start()
+    batch = first.send(b"zombie")
+    assert isinstance(batch.error, ApiError)
+    assert batch.error.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    with pytest.raises(AbortNeeded):
+        first.commit()
+    with pytest.raises(ProducerFenced):
+        first.abort()
+
+
+def test_a_batch_that_fails_leaves_the_abort() -> None:
+    bench = Bench(TransactionalCluster(t=2)).start()
+    bench.txn.begin()
+    bench.cluster.once(Produce, refusing(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    batch = bench.put(b"bad")
+    bench.run(lambda: batch.done)
+    other = Batch(TopicPartition("t", 1), 0, 0)
+    with pytest.raises(AbortNeeded, match="TOPIC_AUTHORIZATION_FAILED") as refused:
+        bench.put(b"more", 1)
+    assert isinstance(refused.value.__cause__, ApiError)
+    assert not other.done
+    with pytest.raises(AbortNeeded):
+        bench.commit()
+    bench.abort()
+    bench.txn.begin()
+    bench.put(b"good")
+    bench.commit()
+    assert bench.world.committed == [b"good"]
+    assert len(bench.cluster.of(InitProducerId)) == 1, "it has certainly not been appended: its numbers are free"
+
+
+@pytest.mark.parametrize("code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
+def test_numbers_in_doubt_begin_a_new_epoch_after_the_abort(code: ErrorCode) -> None:
+    bench = Bench(TransactionalCluster(t=1)).start()
+    epoch = bench.txn.epoch
+    bench.txn.begin()
+    bench.cluster.once(Produce, refusing(code))
+    bench.send(b"bad")
+    bench.abort()
+    first, again = bench.cluster.of(InitProducerId)
+    assert (first.producer_id, first.producer_epoch) == (-1, -1)
+    assert (again.producer_id, again.producer_epoch) == (bench.txn.producer_id, epoch)
+    assert bench.txn.epoch == epoch + 1
+    bench.txn.begin()
+    bench.put(b"good")
+    bench.commit()
+    assert bench.world.committed == [b"good"]
+
+
+def test_a_batch_that_is_late_begins_a_new_epoch_too() -> None:
+    bench = Bench(TransactionalCluster(t=1), delivery_timeout_ms=2000).start()
+    bench.txn.begin()
+    bench.cluster.script(lambda _, request: LOST if isinstance(request, Produce) and bench.now < 3000 else None)
+    bench.put(b"late")
+    with pytest.raises(AbortNeeded):
+        bench.commit()
+    bench.abort()
+    assert len(bench.cluster.of(InitProducerId)) == 2
+    bench.clock.advance_to(4000)
+    bench.txn.begin()
+    bench.put(b"good")
+    bench.commit()
+    assert bench.world.committed == [b"good"]
+
+
+def test_without_a_new_epoch_a_producer_whose_numbers_are_in_doubt_is_of_no_more_use() -> None:
+    bench = Bench(TransactionalCluster(t=1)).start()
+    bench.txn.begin()
+    bench.cluster.once(Produce, refusing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    bench.send(b"bad")
+    bench.cluster.once(InitProducerId, ApiError(ErrorCode.UNSUPPORTED_VERSION, "needs version 3"))
+    with pytest.raises(ApiError, match="needs version 3"):
+        bench.abort()
+    with pytest.raises(ApiError, match="needs version 3"):
+        bench.txn.begin()
+    assert bench.world.ended == [False]
+
+
+def test_partitions_that_may_not_be_added_leave_the_abort() -> None:
+    bench = Bench(TransactionalCluster(t=2)).start()
+
+    def refuse(request: AddPartitionsToTxn) -> AddPartitionsToTxnResult:
+        codes = [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        parts = [outcomes([place], code)[0] for place, code in zip(request.partitions, codes, strict=True)]
+        return AddPartitionsToTxnResult(partitions=parts)
+
+    bench.cluster.once(AddPartitionsToTxn, refuse)
+    bench.txn.begin()
+    batches = [bench.put(b"a"), bench.put(b"b", 1)]
+    with pytest.raises(AbortNeeded, match="TOPIC_AUTHORIZATION_FAILED"):
+        bench.commit()
+    bench.abort()
+    assert all(isinstance(batch.error, TransactionAborted) for batch in batches)
+    assert not bench.world.ended, "nothing had begun"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(ErrorCode.ILLEGAL_GENERATION, CommitFailed), (ErrorCode.UNKNOWN_MEMBER_ID, CommitFailed)],
+)
+def test_positions_of_who_is_no_member_any_more_are_refused(code: ErrorCode, kind: type[BarnabasError]) -> None:
+    bench = Bench(TransactionalCluster(t=1)).start()
+    bench.cluster.once(TxnOffsetCommit, all_with(code)[TxnOffsetCommit])
+    bench.txn.begin()
+    bench.put(b"a")
+    told = bench.positions()
+    bench.run(lambda: bool(told))
+    assert isinstance(told[0], kind)
+    with pytest.raises(AbortNeeded):
+        bench.commit()
+    bench.abort()
+    assert (bench.world.committed, bench.world.positions) == ([], {})
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_TXN_STATE],
+)
+def test_what_cannot_pass_ends_the_producer(kind: type[Any], code: ErrorCode) -> None:
+    bench = Bench(TransactionalCluster(t=1))
+    bench.cluster.script(lambda _, request: ApiError(code, "no") if isinstance(request, kind) else None)
+    bench.start()
+    if kind is not InitProducerId:
+        bench.txn.begin()
+        batch = bench.put(b"a")
+        told = bench.positions()
+        with pytest.raises(ApiError, match=code.name):
+            bench.commit()
+        bench.settle()
+        assert batch.done
+        assert len(told) == 1
+    assert bench.txn.state is TxnState.FATAL
+    with pytest.raises(ApiError, match=code.name):
+        bench.txn.begin()
+    assert bench.world.committed == []
+
+
+def test_a_coordinator_that_may_not_be_looked_for_ends_the_producer() -> None:
+    bench = Bench(TransactionalCluster(t=1))
+    refused = ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no")
+    bench.cluster.script(lambda _, request: refused if isinstance(request, FindCoordinator) else None)
+    bench.start()
+    assert bench.txn.error is refused
+
+
+def test_the_answers_of_an_abort_are_waited_for() -> None:
+    """A batch that is sent once more while the transaction is being aborted belongs to it still."""
+    bench = Bench(TransactionalCluster(t=1)).start()
+    bench.txn.begin()
+    bench.cluster.once(Produce, LOST)
+    batch = bench.put(b"tried")
+    bench.run(lambda: bool(batch.attempts))
+    bench.abort()
+    assert batch.error is None
+    assert bench.world.aborted == [b"tried"]
+    assert bench.asked()[-1] == "EndTxn"
+
+
+FAULTS = st.lists(st.sampled_from(["", "", "", "lost before", "lost after", "busy", "elsewhere"]), max_size=60)
+
+
+@settings(max_examples=60, deadline=None)
+@given(FAULTS, st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 2), max_size=4)), max_size=6))
+def test_whatever_fails_on_the_way(faults: list[str], transactions: Sequence[tuple[bool, list[int]]]) -> None:
+    """`transactions`: whether to commit, and to which partitions to send."""
+    world = TransactionalCluster(2, t=3)
+    left = list(faults)
+    codes = {"busy": ErrorCode.CONCURRENT_TRANSACTIONS, "elsewhere": ErrorCode.NOT_COORDINATOR}
+
+    def fail(broker: int, request: Any) -> Any:
+        if isinstance(request, FindCoordinator | Metadata) or not left:
+            return None
+        fault = left.pop()
+        if fault.startswith("lost"):
+            if fault == "lost after":
+                faults_then, left[:] = list(left), []
+                world.answer(broker, request)
+                left[:] = faults_then
+            return LOST
+        if fault and not isinstance(request, Produce):
+            made = all_with(codes[fault])[type(request)]
+            return made(request) if callable(made) else made
+        return None
+
+    world.script(fail)
+    bench = Bench(world).start()
+    expected: list[bytes] = []
+    for number, (committed, partitions) in enumerate(transactions):
+        bench.txn.begin()
+        values = [b"%d-%d" % (number, index) for index in range(len(partitions))]
+        for value, partition in zip(values, partitions, strict=True):
+            bench.put(value, partition)
+        if partitions:
+            bench.positions(number)
+        if committed:
+            bench.commit()
+            expected += values
+        else:
+            bench.abort()
+    assert sorted(world.committed) == sorted(expected)
+    assert not any(txn.ongoing for txn in world.ids.values())
+    last = [number for number, (committed, partitions) in enumerate(transactions) if committed and partitions]
+    assert world.positions == ({("g", TopicPartition("in", 0)): last[-1]} if last else {})

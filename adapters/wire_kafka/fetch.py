@@ -242,7 +242,7 @@ class FetchResponse:
         else:
             index, error, high_watermark, last_stable = reader.take(self._FIXED_V4)
         count = reader.count()
-        aborted = tuple(self._read_aborted(reader) for _ in range(count)) if count > 0 else ()
+        aborted = tuple(self._read_aborted(reader) for _ in range(count)) if count >= 0 else None
         preferred = reader.take(wire.I32)[0] if version >= 11 else -1
         records = reader.nullable_data()
         diverging = leader = None
@@ -290,7 +290,7 @@ class FetchResponse:
                     writer.put(self._FIXED_V5, *fixed, part.log_start_offset)
                 else:
                     writer.put(self._FIXED_V4, *fixed)
-                if part.aborted or part.preferred_read_replica >= 0:
+                if part.aborted is not None or part.preferred_read_replica >= 0:
                     self._write_aborted(writer, version, part)
                 else:
                     writer.out += tail
@@ -303,8 +303,9 @@ class FetchResponse:
         end_with_nodes(writer, version, value.nodes if version >= WITH_NODES else ())
 
     def _write_aborted(self, writer: Writer, version: int, part: FetchResultPartition) -> None:
-        writer.count(len(part.aborted) or -1)
-        for each in part.aborted:
+        aborted = part.aborted
+        writer.count(-1 if aborted is None else len(aborted))
+        for each in aborted or ():
             writer.put(self._ABORTED, each.producer_id, each.first_offset)
             writer.end()
         if version >= 11:

@@ -206,7 +206,6 @@ _NAMES = {
     24: "AddPartitionsToTxn",
     25: "AddOffsetsToTxn",
     26: "EndTxn",
-    27: "WriteTxnMarkers",
     28: "TxnOffsetCommit",
     29: "DescribeAcls",
     30: "CreateAcls",

@@ -87,6 +87,9 @@ from ...ports.broker_api import (
     TopicMetadata,
     TopicOutcome,
     TopicOutcomes,
+    WriteTxnMarkers,
+    WriteTxnMarkersResult,
+    WrittenTxnMarker,
 )
 from ...ports.errors import ApiError
 
@@ -210,6 +213,18 @@ def _describe_producers(request: DescribeProducers, error: ApiError) -> Describe
     )
 
 
+def _write_txn_markers(request: WriteTxnMarkers, error: ApiError) -> WriteTxnMarkersResult:
+    return WriteTxnMarkersResult(
+        markers=[
+            WrittenTxnMarker(
+                producer_id=marker.producer_id,
+                partitions=[PartitionOutcome(key.topic, key.partition, error.code) for key in marker.partitions],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
 def _outcomes(request: DescribeConfigs | AlterConfigs, error: ApiError) -> Sequence[ResourceOutcome]:
     return [
         ResourceOutcome(resource=wanted.resource, error=error.code, error_message=error.message)
@@ -248,6 +263,7 @@ _RESULTS: Mapping[type[Request[Any]], Callable[[Any, ApiError], object]] = {
     DeleteRecords: _delete_records,
     InitProducerId: lambda _, error: InitProducerIdResult(error=error.code),
     DescribeProducers: _describe_producers,
+    WriteTxnMarkers: _write_txn_markers,
     OffsetForLeaderEpoch: _epochs,
     DescribeConfigs: lambda request, error: DescribeConfigsResult(resources=_outcomes(request, error)),
     AlterConfigs: lambda request, error: AlterConfigsResult(resources=_outcomes(request, error)),

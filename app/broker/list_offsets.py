@@ -24,6 +24,8 @@ from .state import BrokerState
 
 DEBUGGING = -2
 """The replica id of tools that look at one replica, whether it leads or not."""
+_READ_COMMITTED = 1
+"""The isolation level of readers who see up to the last stable offset (facts C6)."""
 _EARLIEST_LOCAL = -4
 """The same as EARLIEST where nothing is kept elsewhere."""
 
@@ -56,7 +58,8 @@ class ListOffsetsService:
         try:
             partition = self._partition(entry, anywhere=request.replica_id == DEBUGGING)
             if request.replica_id < 0:
-                timestamp, offset, epoch = yield from _find_for_reader(partition, entry.timestamp)
+                is_committed = request.isolation_level == _READ_COMMITTED
+                timestamp, offset, epoch = yield from _find_for_reader(partition, entry.timestamp, is_committed)
             else:
                 timestamp, offset, epoch = yield from _find(partition, entry.timestamp, partition.log.readable_end)
         except ApiError as error:
@@ -85,10 +88,11 @@ def _failed(entry: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsResultP
     return ListOffsetsResultPartition(topic=entry.topic, partition=entry.partition, error=error)
 
 
-def _find_for_reader(partition: Partition, timestamp: int) -> Steps[tuple[int, int, int]]:
+def _find_for_reader(partition: Partition, timestamp: int, is_committed: bool) -> Steps[tuple[int, int, int]]:
     """As `_find`, up to where consumers see. Raises `ApiError(OFFSET_NOT_AVAILABLE)` instead of an end that may be
     below one that a former leader has told (KIP-207)."""
-    found = yield from _find(partition, timestamp, partition.last_stable_offset)
+    end = partition.last_stable_offset if is_committed else partition.high_watermark
+    found = yield from _find(partition, timestamp, end)
     is_end = timestamp == LATEST or found[1] < 0
     if is_end and partition.is_leader and partition.high_watermark < partition.epoch_start_offset:
         text = f"{partition.topic_partition} has a new leader, who does not know yet what all replicas have"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ...core.log.origin import AppendOrigin
 from ...ports.broker_api import Caller, Origin, Produce, ProduceResult, ProduceResultPartition, Reply
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
@@ -10,6 +11,7 @@ from .state import BrokerState
 
 _ACKS = frozenset((-1, 0, 1))
 _BROKER = Origin.BROKER
+_CLIENT = AppendOrigin.CLIENT
 
 
 class ProduceService:
@@ -35,13 +37,17 @@ class ProduceService:
             told, nodes = self._leaders.told(results, caller)
             reply(ProduceResult(partitions=told, nodes=nodes))
 
+        if caller.origin is _BROKER:
+            origin = AppendOrigin.BROKER
+        else:
+            origin = _CLIENT if request.transactional_id is None else AppendOrigin.TRANSACTION
         self._append(
             request.partitions,
             done,
             acks=request.acks,
             timeout_ms=max(0, request.timeout_ms),
-            allows_internal=caller.origin is _BROKER,
             allows_zstd=request.allows_zstd,
+            origin=origin,
         )
 
 
@@ -49,9 +55,4 @@ def _refusal(request: Produce) -> tuple[ErrorCode, str] | None:
     """What is wrong with the request as a whole."""
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; use 0, 1 or -1 (all)"
-    if request.transactional_id is not None:
-        return (
-            ErrorCode.INVALID_TXN_STATE,
-            "this broker does not support transactions; produce without transactional.id",
-        )
     return None

@@ -94,6 +94,8 @@ class ProducerService:
                     producer_epoch=producer.epoch,
                     last_sequence=producer.last_sequence,
                     last_timestamp_ms=producer.seen_ms,
+                    coordinator_epoch=producer.coordinator_epoch,
+                    current_txn_start_offset=producer.txn_first_offset,
                 )
             )
             if not count % _PRODUCERS_PER_STEP:

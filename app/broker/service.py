@@ -31,6 +31,7 @@ from ...ports.broker_api import (
     Produce,
     Reply,
     Request,
+    WriteTxnMarkers,
 )
 from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
@@ -46,6 +47,7 @@ from .gate import Authorizer, everyone
 from .groups import GroupService
 from .list_offsets import ListOffsetsService
 from .log_dirs import LogDirService
+from .markers import MarkerService
 from .metadata import MetadataService
 from .offsets_replicas import OffsetsReplicas
 from .produce import ProduceService
@@ -92,6 +94,7 @@ class BrokerService:
             DescribeLogDirs: LogDirService(state).describe,
             InitProducerId: producers.init,
             DescribeProducers: producers.describe,
+            WriteTxnMarkers: MarkerService(state).write,
             ElectLeaders: replicas.elect,
             AlterPartitionReassignments: replicas.reassign,
             ListPartitionReassignments: replicas.list_moves,

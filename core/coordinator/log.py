@@ -8,6 +8,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.scheduler import Scheduler
 from ...ports.words import TopicPartition
+from ..log.origin import AppendOrigin
 from ..message.batch_writer import encode_columns
 from ..replica.append import ALL_IN_SYNC
 from ..replica.replicas import Replicas
@@ -116,7 +117,9 @@ class CoordinatorLog:
                 now_ms=self._clock.now_ms(),
             )
             entry = ProducePartition(self._topic, partition, memoryview(batch))
-            self._replicas.append([entry], replied, acks=ALL_IN_SYNC, timeout_ms=self._timeout_ms, allows_internal=True)
+            self._replicas.append(
+                [entry], replied, acks=ALL_IN_SYNC, timeout_ms=self._timeout_ms, origin=AppendOrigin.BROKER
+            )
         except ApiError as error:
             tell(error.code)
         except Exception as error:  # noqa: BLE001  reported; members wait for an answer

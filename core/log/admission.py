@@ -8,18 +8,28 @@ from ..message.codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ..message.record_check import largest_timestamp, validate_records
 from .config import LONG_MAX, LogConfig
 from .format import Admitted
+from .origin import AppendOrigin
 
 LOG_APPEND_TIME = "LogAppendTime"
 PRODUCER = "producer"
+_BROKER = AppendOrigin.BROKER
 
 
-def admit(records: memoryview, config: LogConfig, codecs: Codecs, *, now_ms: int, allows_zstd: bool) -> Admitted:
+def admit(
+    records: memoryview, config: LogConfig, codecs: Codecs, *, now_ms: int, allows_zstd: bool, origin: AppendOrigin
+) -> Admitted:
     """Check a client's batch, and set its timestamps and compression as the topic wants them.
 
     Changes `records` in place, or leaves them and gives a new batch. Raises `ApiError` as `check_batch` and
     `validate_records`, and RECORD_LIST_TOO_LARGE for more than a segment may hold.
     """
-    header = check_batch(records, codecs=codecs, max_bytes=config.max_message_bytes, allows_zstd=allows_zstd)
+    header = check_batch(
+        records,
+        codecs=codecs,
+        max_bytes=config.max_message_bytes,
+        allows_zstd=allows_zstd,
+        needs_sequence=origin is not _BROKER,
+    )
     if header.size > config.segment_bytes:
         raise _too_large_for_segment(header.size, config)
     max_timestamp, consecutive = header.max_timestamp, True

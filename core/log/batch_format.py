@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from ...ports.storage import Folder
 from ...ports.words import Offset
-from ..message.batch_header import BatchHeader, stamp
+from ..message.batch_header import stamp
 from .admission import admit
 from .checkpoints import Noted
 from .config import LogConfig
 from .damage import NO_BOUND
-from .format import Loaded
+from .format import Loaded, RecoveryWatch
 from .loading import Loader
 from .segment import INT_MAX, Segment
 
@@ -40,9 +40,9 @@ class BatchFormat:
         report: Callable[[str], None],
         recover: bool,
         noted: Noted,
-        seen: Callable[[BatchHeader], None],
+        recovery: RecoveryWatch,
     ) -> Loaded:
-        loader = Loader(folder=folder, config=config, now_ms=now_ms, report=report, seen=seen)
+        loader = Loader(folder=folder, config=config, now_ms=now_ms, report=report, recovery=recovery)
         recovery_point = noted.recovery_point
         segments = loader.load(noted, recovery_point if recovery_point and not recover else None)
         if not segments:

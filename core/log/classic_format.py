@@ -5,7 +5,6 @@ from itertools import pairwise
 
 from ...ports.storage import Folder, StorageError
 from ...ports.words import Offset, Position
-from ..message.batch_header import BatchHeader
 from ..message.classic.check import check_set
 from ..message.codec import Codecs
 from .aside import set_aside
@@ -13,8 +12,9 @@ from .checkpoints import PARTITION_METADATA, Noted
 from .classic_recovery import recover_tail
 from .classic_segment import ClassicSegment
 from .config import LONG_MAX, LogConfig
-from .format import Admitted, Loaded
+from .format import Admitted, Loaded, RecoveryWatch
 from .names import CLASSIC_SEGMENT_FILE, DELETED_SUFFIX
+from .origin import AppendOrigin
 
 
 class ClassicFormat:
@@ -32,6 +32,7 @@ class ClassicFormat:
         *,
         now_ms: int,  # noqa: ARG002  classic messages have no time
         allows_zstd: bool,  # noqa: ARG002
+        origin: AppendOrigin,  # noqa: ARG002  and there are no transactions
     ) -> Admitted:
         """The whole messages of a set; what is cut at its end is left out (facts A3)."""
         valid_bytes, messages = check_set(records, codecs, max_message_bytes=config.max_message_bytes)
@@ -63,7 +64,7 @@ class ClassicFormat:
         report: Callable[[str], None],
         recover: bool,
         noted: Noted,
-        seen: Callable[[BatchHeader], None],  # noqa: ARG002
+        recovery: RecoveryWatch,  # noqa: ARG002
     ) -> Loaded:
         """Segments must follow each other without a gap. What is there when it is open is durable, and visible.
 

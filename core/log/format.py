@@ -13,6 +13,7 @@ from ..message.codec import Codecs
 from .batch_scan import BatchIterator
 from .checkpoints import Noted
 from .config import LogConfig
+from .origin import AppendOrigin
 
 
 class Admitted(NamedTuple):
@@ -107,6 +108,18 @@ class Loaded(NamedTuple):
     recovery_point: Offset = Offset(0)
 
 
+class RecoveryWatch(Protocol):
+    """Is told of what recovery finds in a log of batches, in order. Raises `StorageError`."""
+
+    def begin(self, earlier: Sequence[LogSegment], offset: Offset) -> None:
+        """The batches from `offset` on come next; those before are in the `earlier` segments."""
+        ...
+
+    def found(self, segment: LogSegment, position: Position, header: BatchHeader) -> None:
+        """A good batch."""
+        ...
+
+
 class LogFormat(Protocol):
     """The strategy."""
 
@@ -126,7 +139,14 @@ class LogFormat(Protocol):
         ...
 
     def admit(
-        self, records: memoryview, config: LogConfig, codecs: Codecs, *, now_ms: int, allows_zstd: bool
+        self,
+        records: memoryview,
+        config: LogConfig,
+        codecs: Codecs,
+        *,
+        now_ms: int,
+        allows_zstd: bool,
+        origin: AppendOrigin,
     ) -> Admitted:
         """Check what a client sends. Raises `ApiError`."""
         ...
@@ -150,10 +170,10 @@ class LogFormat(Protocol):
         report: Callable[[str], None],
         recover: bool,
         noted: Noted,
-        seen: Callable[[BatchHeader], None],
+        recovery: RecoveryWatch,
     ) -> Loaded:
         """Open what is in the folder; with `recover` it was not closed in order, and is checked and cut.
 
-        `seen` is told of recovered entries, in order. Raises `StorageError`.
+        `recovery` is told of what is checked. Raises `StorageError`.
         """
         ...

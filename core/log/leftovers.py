@@ -10,6 +10,7 @@ from .checkpoints import LEADER_EPOCHS, PARTITION_METADATA
 from .config import LONG_MAX
 from .damage import Gap, walk
 from .names import (
+    ABORTED_SUFFIX,
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -22,7 +23,7 @@ from .names import (
 )
 
 _OWN_FILES = {LEADER_EPOCHS, PARTITION_METADATA}
-_SEGMENT_KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+_SEGMENT_KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
 
 
 def parsed(name: str) -> tuple[int, str, str]:
@@ -128,7 +129,7 @@ class Leftovers:
         bases = {base for base, kind, state in self._parsed() if kind == LOG_SUFFIX and not state}
         for name in list(self._files):
             base, kind, state = parsed(name)
-            if kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and not state and base not in bases:
+            if kind in _SEGMENT_KINDS and not state and base not in bases:
                 self._report(f"{self._folder.name}/{name} belongs to no segment and is deleted")
                 self._folder.delete(name)
                 del self._files[name]

@@ -2,25 +2,24 @@
 
 from collections.abc import Callable, Mapping
 
-from attrs import field
-
 from ...ports.storage import FileInfo, Folder
 from ...ports.values import frozen
 from ...ports.words import Offset, Position
-from ..message.batch_header import BatchHeader
 from .aside import set_aside
 from .batch_scan import BadBatch, BatchIterator
 from .checkpoints import Noted
 from .config import LogConfig
 from .damage import Gap, find_intact, walk
 from .foreign import without_foreign
+from .format import RecoveryWatch
 from .leftovers import Leftovers, parsed
-from .names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from .names import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from .segment import NO_TIMESTAMP, Segment
 from .segment_files import SegmentFiles
 from .sparse_index import OFFSET_ENTRY, TIME_ENTRY, Entry, IndexDamaged
 
 _PROGRESS_BYTES = 1 << 28
+_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
 
 
 @frozen(kw_only=True)
@@ -31,8 +30,7 @@ class Loader:
     config: LogConfig
     now_ms: int
     report: Callable[[str], None]
-    seen: Callable[[BatchHeader], None] = field(default=lambda _header: None)
-    """Told of every batch that recovery finds good."""
+    recovery: RecoveryWatch
 
     def load(self, noted: Noted, stopped_at: int | None) -> list[Segment]:
         """The segments, oldest first; leftovers of an interrupted deletion or cleaning are cleared away, and what does
@@ -43,13 +41,13 @@ class Loader:
         return without_foreign(self.folder, segments, noted.sealed, stopped_at=stopped_at, report=self.report)
 
     def _segment(self, base: int, listing: Mapping[str, FileInfo]) -> Segment:
-        log, *indexes = (listing.get(segment_file(base, s)) for s in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        log, *others = (listing.get(segment_file(base, suffix)) for suffix in _SUFFIXES)
         assert log is not None
-        index_bytes, time_index_bytes = (info.size if info is not None else -1 for info in indexes)
+        index_bytes, time_index_bytes, aborted_bytes = (info.size if info is not None else -1 for info in others)
         return Segment(
             self.folder,
             Offset(base),
-            files=SegmentFiles(log.size, index_bytes, time_index_bytes, log.modified_ms),
+            files=SegmentFiles(log.size, index_bytes, time_index_bytes, log.modified_ms, aborted_bytes),
             now_ms=self.now_ms,
             index_interval_bytes=self.config.index_interval_bytes,
             report=self.report,
@@ -68,6 +66,8 @@ class Loader:
         self.report(f"{self.folder.name}/{segment.index.name}: {problem}; rebuilding the indexes")
         segment.rebuild_indexes()
         segment.write_indexes()
+        if segment.aborted or any(header.control for _, header in segment.batches()):
+            segment.aborted.distrust(problem)
 
     def _index_problem(self, segment: Segment, listing: Mapping[str, FileInfo], next_base: int) -> str | None:
         if not segment.size:
@@ -117,7 +117,7 @@ class Loader:
         damaged below was durable: no torn write, and no reason to give up what is intact behind it.
         """
         end = segments[0].base_offset
-        scanned = 0
+        scanned, begun = 0, False
         for number, segment in enumerate(segments):
             later = segments[number + 1 :]
             if later and later[0].base_offset <= recovery_point:
@@ -126,6 +126,9 @@ class Loader:
             if segment.base_offset > end and number:
                 self.report(f"{self.folder.name}: offsets {end} to {segment.base_offset - 1} are not there")
             size, before = segment.size, end
+            if not begun:
+                self.recovery.begin(segments[:number], segment.base_offset)
+                begun = True
             end, problem = self._recover_segment(
                 segment, later[0].base_offset if later else None, recovery_point, likely_end
             )
@@ -184,7 +187,7 @@ class Loader:
             for item in items:
                 if not isinstance(item, Gap):
                     end = item[1].next_offset
-                    self.seen(item[1])
+                    self.recovery.found(segment, *item)
                     yield item
                 elif item.intact_behind:
                     segment.note_gap(item)
@@ -192,6 +195,7 @@ class Loader:
                     raise BadBatch(item.position, item.reason)
 
         problem = None
+        segment.aborted.clear()
         try:
             segment.index_batches(good())
         except BadBatch as error:

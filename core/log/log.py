@@ -14,20 +14,24 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import Folder, StorageError
 from ...ports.words import Offset, TopicPartition
-from ..message.batch_header import BatchHeader
+from ..message.batch_header import BatchHeader, parse_header
 from ..message.codec import Codecs
+from ..message.markers import Marker, encode_marker, read_marker
 from . import losses
+from .admission import LOG_APPEND_TIME
 from .checkpoints import Noted, Sealed, read_epochs
 from .config import LONG_MAX, LogConfig
 from .durability import Durability
-from .format import LogSegment
+from .format import Admitted, LogSegment
 from .formats import log_format
 from .leader_epochs import LeaderEpochs
 from .log_flushes import LogFlushes
 from .log_reads import LogReads
+from .log_transactions import LogTransactions
 from .names import DELETED_SUFFIX
-from .producer_state import ProducerStates
+from .origin import AppendOrigin
 from .producer_state_files import ProducerLedger
+from .recovered import Recovered
 from .replicated import Replicated, whole_batches
 from .results import Appended, LogSlice, TimestampOffset
 from .retention import DeletionPolicy, removable
@@ -38,7 +42,7 @@ from .segment_list import SegmentList
 __all__ = ["Appended", "Log", "LogSlice", "TimestampOffset"]
 
 
-class Log(LogReads, LogFlushes):
+class Log(LogReads, LogTransactions, LogFlushes):
     """Made by `Log.open`. Owner thread only; `FlushWork`, regions and removed segments may go to other threads."""
 
     def __init__(
@@ -109,16 +113,15 @@ class Log(LogReads, LogFlushes):
 
     def _load(self, now_ms: int, noted: Noted, *, recover: bool) -> None:
         recovery_point, log_start_offset, _ = noted
-        epochs_known_from = 0 if self.epochs.entries else LONG_MAX
-
-        def seen(header: BatchHeader) -> None:
-            nonlocal epochs_known_from
-            epochs_known_from = min(epochs_known_from, header.base_offset)
-            self.epochs.found(header.leader_epoch, header.base_offset)
-            self._ledger.recovered(header, now_ms)
-
+        recovery = Recovered(self.epochs, self._ledger, now_ms)
         loaded = self._format.load(
-            self._folder, self._config, now_ms=now_ms, report=self._report, recover=recover, noted=noted, seen=seen
+            self._folder,
+            self._config,
+            now_ms=now_ms,
+            report=self._report,
+            recover=recover,
+            noted=noted,
+            recovery=recovery,
         )
         self._durable.flushed_at(now_ms)
         if not loaded.segments:
@@ -137,7 +140,7 @@ class Log(LogReads, LogFlushes):
         if loaded.end < recovery_point:
             self._ends_below(recovery_point, now_ms)
         self._ledger.load(self._segments.items, self._end, now_ms)
-        if epochs_known_from > self._start and self._format.keeps_epochs:
+        if recovery.epochs_known_from > self._start and self._format.keeps_epochs:
             self._read_epochs()
         self.epochs.truncate_from_end(self._end)
         self.epochs.truncate_from_start(self._start)
@@ -195,14 +198,17 @@ class Log(LogReads, LogFlushes):
         """Oldest first; the last is the active one."""
         return self._segments.items
 
-    @property
-    def producers(self) -> ProducerStates:
-        """The idempotent producers that have written here; none in a classic log."""
-        return self._ledger.states
-
     # --- append
 
-    def append(self, records: memoryview, *, leader_epoch: int, now_ms: int, allows_zstd: bool = True) -> Appended:
+    def append(
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        allows_zstd: bool = True,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> Appended:
         """Append a client's record batch at the log end; offset and leader epoch are set in `records`, in place.
 
         Visible to `read` on return (a classic set when it is flushed), durable after a flush. What an idempotent
@@ -211,12 +217,49 @@ class Log(LogReads, LogFlushes):
         """
         if self._durable.failure is not None:
             raise self._closed_to_records()
-        entry = self._format.admit(records, self._config, self._codecs, now_ms=now_ms, allows_zstd=allows_zstd)
+        entry = self._format.admit(
+            records, self._config, self._codecs, now_ms=now_ms, allows_zstd=allows_zstd, origin=origin
+        )
+        header = entry.header
+        if header is not None and header.producer_id >= 0:
+            known = self._ledger.states.check(header, origin)
+            if known is not None:
+                append_time = known.timestamp if entry.log_append_time_ms >= 0 else -1
+                return Appended(Offset(known.base_offset), Offset(known.last_offset), append_time, self._start)
+        return self._append(entry, leader_epoch, now_ms)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> Appended:
+        """End the transaction that a producer is in, as its coordinator says; where it is in none nobody sees it.
+
+        Raises `ApiError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for what has come too late,
+        `StorageError` when it cannot be written: the log is as it was.
+        """
+        if self._durable.failure is not None:
+            raise self._closed_to_records()
+        self._ledger.states.check_marker(producer_id, producer_epoch, coordinator_epoch)
+        marker = Marker(committed, coordinator_epoch)
+        is_append_time = self._config.message_timestamp_type == LOG_APPEND_TIME
+        batch = encode_marker(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            now_ms=now_ms,
+            log_append_time=is_append_time,
+        )
+        entry = Admitted(batch, 1, 1, now_ms if is_append_time else -1, parse_header(batch))
+        return self._append(entry, leader_epoch, now_ms, marker)
+
+    def _append(self, entry: Admitted, leader_epoch: int, now_ms: int, marker: Marker | None = None) -> Appended:
         ready, span, messages, append_time, header = entry
-        numbered = header is not None and header.producer_id >= 0
-        if numbered and (known := self._ledger.states.check(header)) is not None:  # type: ignore[arg-type]  # it has one
-            append_time = known.timestamp if append_time >= 0 else -1
-            return Appended(Offset(known.base_offset), Offset(known.last_offset), append_time, self._start)
         base = self._end
         last = Offset(base + span - 1)
         if last >= LONG_MAX:
@@ -229,8 +272,8 @@ class Log(LogReads, LogFlushes):
             segment.append(entry, base_offset=base, now_ms=now_ms)
             if leader_epoch != self.epochs.latest and self._format.keeps_epochs:
                 self.epochs.assign(leader_epoch, base)
-            if numbered:
-                self._ledger.states.note(header, base, now_ms)  # type: ignore[arg-type]  # numbered: it has a header
+            if header is not None and header.producer_id >= 0:
+                self._ledger.appended(segment, header, base, marker, now_ms)
             self._end = Offset(last + 1)
             self._durable.appended += messages
         return Appended(base, last, append_time, self._start, messages)
@@ -259,13 +302,22 @@ class Log(LogReads, LogFlushes):
             for header in run:
                 if header.leader_epoch != self.epochs.latest:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
-                self._ledger.replicated(header, now_ms)
+                if header.producer_id >= 0:
+                    marker = self._marker_in(records[size:], header) if header.control else None
+                    self._ledger.appended(segment, header, header.base_offset, marker, now_ms)
                 messages += header.count
                 self._durable.appended += header.count
-            size += bytes_of_run
+                size += header.size
             self._end = run[-1].next_offset
             self._move_start(start)
         return Replicated(size, messages, self._end)
+
+    def _marker_in(self, batch: memoryview, header: BatchHeader) -> Marker | None:
+        try:
+            return read_marker(batch, header)
+        except ApiError as error:
+            self._report(f"{self.topic_partition}: {error.message}; what it ended counts as open")
+            return None
 
     def _room(self, headers: Sequence[BatchHeader], now_ms: int) -> tuple[Segment, int]:
         """The segment that the batches go to, and how many of them. Raises `StorageError`."""

@@ -9,16 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from ...ports.storage import Folder, StorageError
 from ...ports.words import Offset, Position
 from ..message.batch_header import BatchHeader
+from ..message.markers import Marker
 from .format import LogSegment
 from .names import SEGMENT_FILE, SNAPSHOT_SUFFIX, segment_file
+from .producer_replay import look_back, marker_at, replay, take_in
 from .producer_state import ProducerStates
 from .producer_state_snapshot import decode_snapshot, encode_snapshot
 from .segment import Segment
-from .sparse_index import IndexDamaged
-
-LOOK_BACK_ENTRIES = 32
-"""A snapshot has one batch of each producer. Those before are read from so many index entries (of about 4 KB, or one
-larger batch) before its offset."""
 
 
 def snapshot_offsets(folder: Folder) -> list[int]:
@@ -31,7 +28,7 @@ def snapshot_offsets(folder: Folder) -> list[int]:
 class ProducerLedger:
     """The producers, as of the log's end, and which snapshots there are. Owner thread only."""
 
-    __slots__ = ("_folder", "_offsets", "_pending", "_recovered", "_recovered_from", "_report", "states")
+    __slots__ = ("_folder", "_offsets", "_pending", "_recovered_to", "_report", "states")
 
     def __init__(self, folder: Folder, report: Callable[[str], None]) -> None:
         self.states = ProducerStates()
@@ -39,43 +36,55 @@ class ProducerLedger:
         self._report = report
         self._offsets: set[int] = set()
         self._pending: dict[int, bytes] = {}
-        self._recovered = ProducerStates()
-        self._recovered_from = -1
+        self._recovered_to = -1
 
     # --- at the start
 
-    def recovered(self, header: BatchHeader, now_ms: int) -> None:
-        """Recovery has found a good batch; told of all of them, in order, before `load`."""
-        if self._recovered_from < 0:
-            self._recovered_from = header.base_offset
-        _note(self._recovered, header, now_ms)
+    def begin_recovery(self, earlier: Sequence[Segment], offset: Offset, now_ms: int) -> None:
+        """Recovery is about to look at the batches from `offset` on; those before are in the `earlier` segments.
+
+        Raises `StorageError`.
+        """
+        self._offsets = set(snapshot_offsets(self._folder))
+        self._read(earlier, earlier[0].base_offset if earlier else offset, offset, now_ms)
+        self._recovered_to = offset
+
+    def recovered(self, segment: Segment, position: Position, header: BatchHeader, now_ms: int) -> None:
+        """Recovery has found a good batch; told of all of them, in order. Raises `StorageError`."""
+        marker = marker_at(segment, position, header) if header.control else None
+        aborted = take_in(self.states, header, header.base_offset, marker, now_ms)
+        if aborted is not None:
+            segment.aborted.append(aborted)
+        self._recovered_to = header.next_offset
 
     def load(self, segments: Sequence[LogSegment], end: Offset, now_ms: int) -> None:
-        """Find out the producers of a log that ends at `end`. Snapshots that are damaged, from beyond the end, or of no
-        more use are removed. Raises `StorageError`."""
+        """Find out the producers of a log that ends at `end`, unless recovery has. Snapshots that are damaged, from
+        beyond the end, or of no more use are removed. Raises `StorageError`."""
         batches = [segment for segment in segments if isinstance(segment, Segment)]
         start = batches[0].base_offset if batches else end
-        later, upto = self._recovered, min(end, Offset(self._recovered_from)) if self._recovered_from >= 0 else end
-        self._recovered, self._recovered_from = ProducerStates(), -1
         self._pending.clear()
         self._offsets = set(snapshot_offsets(self._folder))
         beyond = [offset for offset in self._offsets if not start <= offset <= end]
         self._drop(beyond)
         if beyond:
             self._folder.flush()  # one that came back after a power cut would tell of other batches
-        known_to = self._read_newest(start, upto, now_ms)
-        if self.states.producers:
-            self._look_back(batches, known_to, now_ms)
-        self._replay(self.states, batches, known_to, upto, now_ms)
-        self.states.overlay(later)
+        recovered, self._recovered_to = self._recovered_to, -1
+        if recovered < 0:
+            self._read(batches, start, end, now_ms)
         self._drop_strays({segment.base_offset for segment in batches})
+
+    def _read(self, segments: Sequence[Segment], start: Offset, end: Offset, now_ms: int) -> None:
+        known_to = self._read_newest(start, end, now_ms)
+        if self.states.producers:
+            look_back(self.states, segments, known_to, now_ms)
+        replay(self.states, segments, known_to, end, now_ms)
 
     def _read_newest(self, start: Offset, upto: Offset, now_ms: int) -> Offset:
         """Take over the newest good snapshot up to there; returns its offset, `start` when there is none."""
         self.states = ProducerStates()
         for offset in sorted(self._offsets, reverse=True):
             name = segment_file(offset, SNAPSHOT_SUFFIX)
-            if offset > upto:
+            if not start <= offset <= upto:
                 continue
             try:
                 self.states = decode_snapshot(self._folder.read_small(name), now_ms=now_ms)
@@ -86,45 +95,31 @@ class ProducerLedger:
                 return Offset(offset)
         return start
 
-    def _look_back(self, segments: Sequence[Segment], offset: Offset, now_ms: int) -> None:
-        """Read what producers wrote shortly before a snapshot, of which that knows the last batch only."""
-        places: list[tuple[Segment, Position]] = []
-        entries = LOOK_BACK_ENTRIES
-        for segment in reversed(segments):
-            if entries > 0 and segment.base_offset < offset and segment.size:
-                try:
-                    places.append((segment, segment.position_before(offset, entries)))
-                except IndexDamaged:
-                    break  # a lookup will rebuild it; the last batches are known
-                entries -= segment.index.count + 1
-        earlier = ProducerStates()
-        for segment, position in reversed(places):
-            for _, header in segment.batches(position):
-                if header.next_offset > offset:
-                    break
-                _note(earlier, header, now_ms)
-        self.states.complete(earlier)
-
-    def _replay(
-        self, states: ProducerStates, segments: Sequence[Segment], start: Offset, end: Offset, now_ms: int
-    ) -> None:
-        """Note the batches in [start, end)."""
-        for number, segment in enumerate(segments):
-            next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
-            if next_base <= start or segment.base_offset >= end or not segment.size:
-                continue
-            found = segment.first_intact(start) if start > segment.base_offset else (Position(0), 0)
-            for _, header in segment.batches(found[0] if found is not None else segment.size):
-                if header.base_offset >= end:
-                    break
-                if header.base_offset >= start:
-                    _note(states, header, min(now_ms, max(header.max_timestamp, segment.modified_ms)))
+    def rebuild_aborted(self, segments: Sequence[Segment], segment: Segment, end: Offset) -> None:
+        """Make the `.txnindex` of one of the segments anew; the log ends at `end`. Raises `StorageError`."""
+        number = segments.index(segment)
+        next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
+        before = ProducerLedger(self._folder, self._report)
+        before._offsets = self._offsets - self._pending.keys()
+        before._read(segments[:number], segments[0].base_offset, segment.base_offset, 0)
+        segment.aborted.clear()
+        replay(before.states, [segment], segment.base_offset, next_base, 0, segment.aborted.append)
+        segment.aborted.write()
 
     # --- while the log is open
 
-    def replicated(self, header: BatchHeader, now_ms: int) -> None:
-        """A batch has come from the leader, which has checked it."""
-        _note(self.states, header, now_ms)
+    def appended(
+        self, segment: LogSegment, header: BatchHeader, base_offset: Offset, marker: Marker | None, now_ms: int
+    ) -> None:
+        """A producer's batch, which the leader has checked, is in the segment now; `marker`: what it says if it is a
+        control batch."""
+        if not header.control:
+            if header.base_sequence >= 0 or header.transactional:
+                self.states.note(header, base_offset, now_ms)
+            return
+        aborted = take_in(self.states, header, base_offset, marker, now_ms)
+        if aborted is not None and isinstance(segment, Segment):
+            segment.aborted.append(aborted)
 
     def take(self, offset: int) -> None:
         """Take a snapshot: the log ends at `offset`. The next flush makes a file of it."""
@@ -169,8 +164,3 @@ class ProducerLedger:
         """Those of earlier orderly stops, in the middle of a segment, but the newest."""
         newest = max(self._offsets, default=-1)
         self._drop([offset for offset in self._offsets if offset not in bases and offset != newest])
-
-
-def _note(states: ProducerStates, header: BatchHeader, seen_ms: int) -> None:
-    if header.producer_id >= 0 and header.base_sequence >= 0:
-        states.note(header, header.base_offset, seen_ms)

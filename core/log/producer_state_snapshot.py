@@ -5,15 +5,14 @@ from struct import Struct, error
 from crc32c import crc32c
 
 from ...ports.words import Buffer
-from .producer_state import NO_SEQUENCE, SEQUENCE_MASK, ProducerStateEntry, ProducerStates, SentBatch
+from .config import LONG_MAX
+from .producer_state import NO_OFFSET, NO_SEQUENCE, SEQUENCE_MASK, ProducerStateEntry, ProducerStates, SentBatch
 
 VERSION = 1
 _HEAD = Struct(">hI")
 _COUNT = Struct(">i")
 _ENTRY = Struct(">qhiqiqiq")
 """Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction's start."""
-NO_OFFSET = -1
-NO_COORDINATOR_EPOCH = -1
 
 
 def encode_snapshot(states: ProducerStates) -> bytes:
@@ -25,7 +24,7 @@ def encode_snapshot(states: ProducerStates) -> bytes:
             last = producer.batches[-1]
             last_offset, delta = last.last_offset, last.last_offset - last.base_offset
         fields = (producer.epoch, producer.last_sequence, last_offset, delta, producer.seen_ms)
-        out.append(_ENTRY.pack(producer_id, *fields, NO_COORDINATOR_EPOCH, NO_OFFSET))
+        out.append(_ENTRY.pack(producer_id, *fields, producer.coordinator_epoch, producer.txn_first_offset))
     content = b"".join(out)
     return _HEAD.pack(VERSION, crc32c(content)) + content
 
@@ -45,12 +44,13 @@ def decode_snapshot(content: Buffer, *, now_ms: int) -> ProducerStates:
     if count < 0 or len(content) != start + count * _ENTRY.size:
         raise ValueError(f"{len(content)} bytes for {count} producers")
     states = ProducerStates()
-    for producer_id, epoch, last_sequence, last_offset, delta, timestamp, _, _ in _ENTRY.iter_unpack(content[start:]):
+    rows = list(_ENTRY.iter_unpack(content[start:]))
+    rows.sort(key=lambda row: row[-1] if row[-1] >= 0 else LONG_MAX)
+    for producer_id, epoch, last_sequence, last_offset, delta, timestamp, *transaction in rows:
         batches: tuple[SentBatch, ...] = ()
         if last_sequence >= 0 and last_offset >= 0:
             base = (last_sequence - delta) & SEQUENCE_MASK
             batches = (SentBatch(base, last_sequence, last_offset - delta, last_offset, timestamp),)
-        states.put(
-            producer_id, ProducerStateEntry(epoch, max(last_sequence, NO_SEQUENCE), batches, min(timestamp, now_ms))
-        )
+        known = (epoch, max(last_sequence, NO_SEQUENCE), batches, min(timestamp, now_ms))
+        states.put(producer_id, ProducerStateEntry(*known, *transaction))
     return states

@@ -8,11 +8,12 @@ from ...ports.errors import ApiError
 from ...ports.storage import File, Folder, Region, StorageError
 from ...ports.words import Offset, Position
 from ..message.batch_header import HEADER_SIZE, BatchHeader
+from .aborted_index import AbortedIndex
 from .batch_scan import LOOKUP_CHUNK_BYTES, BadBatch, BatchIterator, scan_batches
 from .config import LogConfig
 from .damage import NO_BOUND, Gap, OffsetsDamaged, walk
 from .format import Admitted
-from .names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from .names import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from .recent_batches import RecentBatches
 from .segment_files import SegmentFiles
 from .segment_search import search
@@ -36,6 +37,7 @@ class Segment:
         "_name",
         "_rebuilt",
         "_recent",
+        "aborted",
         "base_offset",
         "bytes_since_entry",
         "created_ms",
@@ -78,6 +80,7 @@ class Segment:
         self.time_index = SparseIndex(
             folder, segment_file(base_offset, TIME_INDEX_SUFFIX), TIME_ENTRY, files.time_index_bytes
         )
+        self.aborted = AbortedIndex(folder, segment_file(base_offset, ABORTED_SUFFIX), base_offset, files.aborted_bytes)
         self._largest: tuple[int, Offset] | None = None if files.log_bytes else (NO_TIMESTAMP, base_offset)
         self._first_timestamp: int | None = None
         self._rebuilt = False
@@ -101,6 +104,7 @@ class Segment:
         for file in (segment.file, segment.index.file(), segment.time_index.file()):
             if file.size:
                 file.truncate(0)
+        folder.delete(segment.aborted.name)
         return segment
 
     @property
@@ -112,7 +116,7 @@ class Segment:
 
     @property
     def names(self) -> list[str]:
-        return [self._name, self.index.name, self.time_index.name]
+        return [self._name, self.index.name, self.time_index.name, self.aborted.name]
 
     @property
     def path(self) -> str:
@@ -187,6 +191,7 @@ class Segment:
         self._trusting_indexes(lambda: self._add_time_entry(self._load_largest()))
         self.index.write()
         self.time_index.write()
+        self.aborted.write()
 
     def seal(self) -> None:
         """No more batches come: write the indexes, and forget the places of the newest batches."""
@@ -444,6 +449,7 @@ class Segment:
             self.time_index.truncate(1, offset - self.base_offset)
         except IndexDamaged:
             self.rebuild_indexes()
+        self.aborted.truncate(offset)
         self.resume()
 
     def resume(self) -> None:
@@ -455,7 +461,7 @@ class Segment:
 
     def side_files(self) -> list[File]:
         """What belongs to the segment besides the batches, opened. Raises `StorageError`."""
-        return [self.index.file(), self.time_index.file()]
+        return [self.index.file(), self.time_index.file(), *self.aborted.side_files()]
 
     def cut(self, offset: Offset) -> Offset:
         """Drop the batches from `offset` on, one that reaches over it too; returns where the segment ends now.
@@ -476,7 +482,7 @@ class Segment:
         """Append `suffix` to the names of its files. Raises `StorageError`."""
         self._folder.rename(self._name, self._name + suffix)
         self._name += suffix
-        for index in (self.index, self.time_index):
+        for index in (self.index, self.time_index, self.aborted):
             index.rename(index.name + suffix)
 
     def close(self) -> None:
@@ -485,6 +491,7 @@ class Segment:
             self._file.close()
         self.index.close()
         self.time_index.close()
+        self.aborted.close()
 
     def delete(self) -> None:
         """Remove its files, by the names they have now. Callable from any thread. Raises `StorageError`."""

@@ -10,3 +10,4 @@ class SegmentFiles(NamedTuple):
     index_bytes: int = -1
     time_index_bytes: int = -1
     modified_ms: int = 0
+    aborted_bytes: int = -1

@@ -1,6 +1,6 @@
 """The segments of a log as one immutable value: readers keep the one they have, a change makes another."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -14,10 +14,12 @@ from ..message.batch_header import HEADER_SIZE, parse_header
 from ..message.codec import Codecs
 from ..message.record_times import first_record_at
 from ..traffic.steps import Steps
+from .aborted_index import AbortedEntry
 from .damage import Gap, OffsetsDamaged
 from .format import LogSegment
 from .retention import SegmentInfo
-from .segment import NO_TIMESTAMP
+from .segment import NO_TIMESTAMP, Segment
+from .sparse_index import IndexDamaged
 
 _BEGINNING = Position(0)
 _HEADERS_PER_STEP = 64
@@ -42,13 +44,14 @@ class FoundRecord(NamedTuple):
 class SegmentList:
     """Segments by base offset, oldest first. `end` arguments are the log end offset. Errors as of `Segment.locate`."""
 
-    __slots__ = ("active", "bases", "items")
+    __slots__ = ("_aborting", "active", "bases", "items")
 
     def __init__(self, segments: Iterable[LogSegment]) -> None:
         """At least one segment, sorted."""
         self.items = tuple(segments)
         self.bases = tuple(segment.base_offset for segment in self.items)
         self.active = self.items[-1]
+        self._aborting: tuple[Segment, ...] | None = None
 
     def next_offset(self, index: int, end: Offset) -> Offset:
         """Where the segment of this number ends (exclusive)."""
@@ -112,6 +115,46 @@ class SegmentList:
             total += place.end_position - place.position
             offset = self.next_offset(place.number, end)
         return min(total, max_bytes)
+
+    # --- transactions
+
+    def may_have_aborted(self, from_offset: int) -> bool:
+        """False if no transaction that was aborted has its marker at that offset or above, as far as the segments tell
+        without a look into their indexes."""
+        aborting = self._aborting
+        if aborting is None:  # those that are sealed do not change
+            aborting = self._aborting = tuple(
+                each for each in self.items[:-1] if isinstance(each, Segment) and each.aborted
+            )
+        active = self.active
+        if isinstance(active, Segment) and active.aborted:
+            return True
+        return bool(aborting) and self._follows(aborting[-1]) > from_offset
+
+    def _follows(self, segment: Segment) -> int:
+        return self.bases[self.items.index(segment) + 1]
+
+    def aborted(self, from_offset: int, upto: int) -> list[AbortedEntry]:
+        """See `Log.aborted`. Raises `IndexDamaged`, `StorageError`."""
+        found: list[AbortedEntry] = []
+        first = max(0, bisect_right(self.bases, from_offset) - 1)
+        for segment in self.items[first:]:
+            if isinstance(segment, Segment) and segment.aborted:
+                some, is_complete = segment.aborted.between(from_offset, upto)
+                found += some
+                if is_complete:
+                    break
+        return found
+
+    def end_of_slice(self, base: Offset, end_position: Position, end: Offset) -> Offset:
+        """An offset that no batch before that position of the segment at `base` reaches, as low as its index tells."""
+        number = bisect_left(self.bases, base)
+        segment = self.items[number]
+        try:
+            entry = segment.index.after(1, end_position) if isinstance(segment, Segment) else None
+        except IndexDamaged:
+            entry = None
+        return self.next_offset(number, end) if entry is None else Offset(base + entry[0] + 1)
 
     def offsets_before(self, time_ms: int, start: Offset, end: Offset, now_ms: int) -> list[Offset]:
         """Where reading may begin, newest first (facts A4 getOffsetsBefore): see `Log.offsets_before`."""

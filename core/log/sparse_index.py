@@ -1,6 +1,6 @@
 """Sparse indexes of a segment: pairs of growing numbers in a file without checksum (facts B3)."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from struct import Struct
 
 from ...ports.errors import BarnabasError
@@ -87,6 +87,17 @@ class SparseIndex:
         if number < 0:
             return None
         return self._read(number) if number < self._on_file else tail[number - self._on_file]
+
+    def after(self, column: int, target: int) -> Entry | None:
+        """The least entry whose `column` is `target` or more; None when there is none. Raises as `find`."""
+        tail = self._tail
+        if tail and tail[0][column] < target:
+            number = bisect_left(tail, target, key=lambda entry: entry[column])
+            return tail[number] if number < len(tail) else None
+        number = self._search_file(column, target - 1)[0]
+        if number < self._on_file:
+            return self._read(number)
+        return tail[0] if tail else None
 
     def truncate(self, column: int, bound: int) -> None:
         """Drop the entries whose `column` is `bound` or more. Raises `IndexDamaged`, `StorageError`."""

@@ -112,11 +112,17 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def check_batch(
-    buf: Buffer, *, codecs: Codecs | None = None, max_bytes: int | None = None, allows_zstd: bool = True
+    buf: Buffer,
+    *,
+    codecs: Codecs | None = None,
+    max_bytes: int | None = None,
+    allows_zstd: bool = True,
+    needs_sequence: bool = True,
 ) -> BatchHeader:
     """Check what a client sent as the one batch for a partition (facts B2), without opening the records.
 
-    `max_bytes` bounds the whole batch (max.message.bytes). `codecs`, when given, must know the codec of the batch.
+    `max_bytes` bounds the whole batch (max.message.bytes). `codecs`, when given, must know the codec of the batch. With
+    `needs_sequence` off a batch with a producer id may come without a sequence number: the broker's own do.
     Raises `ApiError`: CORRUPT_MESSAGE (cut, CRC), INVALID_RECORD (magic, counts, not exactly one batch, control batch,
     base offset, sequence), MESSAGE_TOO_LARGE, INVALID_TIMESTAMP (log-append time is the broker's to set),
     UNSUPPORTED_COMPRESSION_TYPE.
@@ -140,6 +146,8 @@ def check_batch(
             ErrorCode.INVALID_RECORD,
             f"{header.count} records with last offset delta {header.last_offset_delta}",
         )
+    if header.producer_id >= 0 and header.base_sequence < 0 and needs_sequence:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"producer {header.producer_id} without a sequence number")
     _check_attributes(header, codecs, allows_zstd)
     return header
 
@@ -147,8 +155,8 @@ def check_batch(
 def _check_attributes(header: BatchHeader, codecs: Codecs | None, allows_zstd: bool) -> None:
     if header.control:
         raise ApiError(ErrorCode.INVALID_RECORD, "a client may not write control batches")
-    if header.producer_id >= 0 and header.base_sequence < 0:
-        raise ApiError(ErrorCode.INVALID_RECORD, f"producer {header.producer_id} without a sequence number")
+    if header.transactional and header.producer_id < 0:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a batch of a transaction has no producer id")
     if header.log_append_time:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a client may not set the timestamp type to LogAppendTime")
     if header.codec_id == ZSTD_ID and not allows_zstd:

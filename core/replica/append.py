@@ -9,6 +9,7 @@ from ...ports.errors import ApiError, broker_failed
 from ...ports.storage import StorageError
 from ...ports.words import TopicPartition
 from ..cluster.topics import INTERNAL_TOPICS, check_not_internal
+from ..log.origin import AppendOrigin
 from ..message.record_check import InvalidRecords
 from .delayed_produce import DelayedProduce, Required
 from .flushes import DurableFlushes
@@ -20,7 +21,7 @@ Appended = Callable[[Sequence[ProduceResultPartition] | ApiError], None]
 """Told the outcomes in the order of the appends; an `ApiError` when the broker itself failed on the way."""
 
 ALL_IN_SYNC = -1
-_NO_TOPICS: frozenset[str] = frozenset()
+_BROKER = AppendOrigin.BROKER
 
 
 class Appends:
@@ -47,20 +48,19 @@ class Appends:
         *,
         acks: int,
         timeout_ms: float,
-        allows_internal: bool = False,
         allows_zstd: bool = True,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> None:
         """Append record batches to partitions that this broker leads.
 
         `done` is called once, at once or later: with `acks` 0 or 1 after the append, with -1 when the in-sync replicas
         have it, at the latest after `timeout_ms` (REQUEST_TIMED_OUT); where the topic's configuration asks for a flush
-        then, after that, unless acks is 0. Topics of the broker itself are open with `allows_internal` alone;
+        then, after that, unless acks is 0. Topics of the broker itself are open to the `origin` BROKER alone;
         `allows_zstd` off refuses zstd. The memory of the records is the caller's again when this returns.
         """
         now_ms = self._clock.now_ms()
         pending: dict[Hashable, Required] = {}
-        closed = _NO_TOPICS if allows_internal else INTERNAL_TOPICS
-        results = [self._append(entry, acks, now_ms, pending, closed, allows_zstd=allows_zstd) for entry in entries]
+        results = [self._append(entry, acks, now_ms, pending, origin, allows_zstd=allows_zstd) for entry in entries]
         if not pending:
             done(results)
         else:
@@ -76,13 +76,13 @@ class Appends:
         acks: int,
         now_ms: int,
         pending: dict[Hashable, Required],
-        closed: frozenset[str],
+        origin: AppendOrigin,
         *,
         allows_zstd: bool,
     ) -> ProduceResultPartition:
         topic, number, records = entry.topic, entry.partition, entry.records
         try:
-            if topic in closed:
+            if topic in INTERNAL_TOPICS and origin is not _BROKER:
                 check_not_internal(topic, "clients do not write into it")
             partition = self._local.led(topic, number)
             if acks == ALL_IN_SYNC and partition.under_min_isr:
@@ -90,7 +90,7 @@ class Appends:
                     ErrorCode.NOT_ENOUGH_REPLICAS,
                     f"{len(partition.isr)} in sync, {partition.min_isr} are needed",
                 )
-            appended = partition.append_as_leader(records, now_ms=now_ms, allows_zstd=allows_zstd)
+            appended = partition.append_as_leader(records, now_ms=now_ms, allows_zstd=allows_zstd, origin=origin)
         except InvalidRecords as error:
             return _failed(entry, error.code, error.message, error.record_errors)
         except ApiError as error:

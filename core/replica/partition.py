@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ...ports.broker_api import DivergingEpoch
+from ...ports.broker_api import AbortedTransaction, DivergingEpoch
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import Region
 from ...ports.words import Buffer, TopicPartition
 from ..cluster.topics import ALONE_EPOCH, NO_LEADER, PartitionState, ReplicaId
 from ..log.log import Appended, Log
+from ..log.origin import AppendOrigin
 from .followers import FollowerProgress, Followers
 from .isolation import FetchIsolation
 
@@ -103,8 +104,10 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read_committed readers stop; the high watermark while nothing is in a transaction."""
-        return self.high_watermark
+        """Where read_committed readers stop; the high watermark while nothing is in a transaction (facts B2)."""
+        end = self.high_watermark
+        first = self.log.first_unstable_offset(end)
+        return end if first is None or first >= end else max(first, self.log.log_start_offset)
 
     @property
     def min_isr(self) -> int:
@@ -147,12 +150,31 @@ class Partition:
 
     # --- as the leader
 
-    def append_as_leader(self, records: memoryview, *, now_ms: int, allows_zstd: bool = True) -> Appended:
+    def append_as_leader(
+        self,
+        records: memoryview,
+        *,
+        now_ms: int,
+        allows_zstd: bool = True,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> Appended:
         """Append one record batch, in place (the log sets offset and epoch in `records`).
 
         Raises `ApiError` for what the log refuses and `StorageError` when it cannot be written.
         """
-        appended = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, allows_zstd=allows_zstd)
+        appended = self.log.append(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, allows_zstd=allows_zstd, origin=origin
+        )
+        self._raise_high_watermark()
+        return appended
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, committed: bool, coordinator_epoch: int, *, now_ms: int
+    ) -> Appended:
+        """End a producer's transaction. Raises as `Log.append_marker`."""
+        appended = self.log.append_marker(
+            producer_id, producer_epoch, committed, coordinator_epoch, leader_epoch=self.leader_epoch, now_ms=now_ms
+        )
         self._raise_high_watermark()
         return appended
 
@@ -276,6 +298,18 @@ class Partition:
         if offset >= end:
             return b""
         return self.log.read(offset, max_bytes=max_bytes, limit=end, whole_first_batch=whole_first_batch).records
+
+    def read_committed(
+        self, offset: int, max_bytes: int, *, whole_first_batch: bool
+    ) -> tuple[Buffer | Region, Sequence[AbortedTransaction]]:
+        """Record batches up to the last stable offset, and the transactions that were aborted among them. As `read`."""
+        self._check_range(offset)
+        end = self.last_stable_offset
+        if offset >= end:
+            return b"", ()
+        found = self.log.read(offset, max_bytes=max_bytes, limit=end, whole_first_batch=whole_first_batch)
+        aborted = self.log.aborted_in(offset, found) if found.size else ()
+        return found.records, [AbortedTransaction(each.producer_id, each.first_offset) for each in aborted]
 
     def ready_bytes(self, offset: int, max_bytes: int, isolation: FetchIsolation) -> int:
         """How much `read` could give now, at most `max_bytes`. Raises as `read` does."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
-from ...ports.broker_api import FetchPartition, FetchResultPartition
+from ...ports.broker_api import AbortedTransaction, FetchPartition, FetchResultPartition
 from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
@@ -25,7 +25,7 @@ from .topic_stats import BrokerTopicStats
 ReadResults = Callable[[Sequence[FetchResultPartition] | ApiError], None]
 """Told what was read, in the order that was asked for; an `ApiError` when the broker itself failed on the way."""
 
-_LOG_END = FetchIsolation.LOG_END
+_LOG_END, _COMMITTED = FetchIsolation.LOG_END, FetchIsolation.TXN_COMMITTED
 
 _COMMON = [
     {isolation: FetchReader(isolation, allows_zstd=True, anywhere=anywhere) for isolation in FetchIsolation}
@@ -202,7 +202,12 @@ class Reads:
                 if elsewhere is not None:
                     return elsewhere
             size = min(entry.max_bytes, left)
-            records = partition.read(entry.offset, size, whole_first_batch=first, isolation=reading.isolation)
+            aborted: Sequence[AbortedTransaction] | None = None
+            records: Buffer | Region
+            if reading.isolation is _COMMITTED:
+                records, aborted = partition.read_committed(entry.offset, size, whole_first_batch=first)
+            else:
+                records = partition.read(entry.offset, size, whole_first_batch=first, isolation=reading.isolation)
             if reading.headers_left is not None:
                 records = _before_zstd(partition, entry.offset, records, reading)
         except ApiError as error:
@@ -223,6 +228,7 @@ class Reads:
             partition.last_stable_offset,
             partition.log.log_start_offset,
             records,
+            aborted,
             topic_id=entry.topic_id,
         )
 

@@ -20,6 +20,7 @@ from .fetching import Copying, FollowingNobody, ReplicaFetchers
 from .flushes import DurableFlushes
 from .insync import InSync, IsrChange
 from .local_partitions import LocalPartitions
+from .markers import Markers
 from .partition import Partition
 from .purgatory import Purgatory
 from .read import Reads
@@ -98,6 +99,8 @@ class Replicas:
         own = ReplicaId(broker_id, broker_epoch)
         self._roles = Roles(own, self.purgatory, self._insync, self.fetchers, clock, metrics)
         self.append = Appends(self._local, self.purgatory, self._flushes, self.stats, clock).append
+        self.markers = Markers(self._local, self.purgatory, clock)
+        """They end transactions in the partitions that this broker leads."""
         throttle = Throttle(lambda: self._roles.own, clock, settings.leader_rate, leaders_throttled)
         reads = Reads(self._local, self.purgatory, self.stats, self._insync, throttle, clock)
         self.read = reads.read

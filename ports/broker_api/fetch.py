@@ -93,7 +93,7 @@ class FetchResultPartition:
 
     `records` are whole record batches, except that the last may be cut short by the size limit, and the first may begin
     before the offset asked for. High watermark and last stable offset are exclusive; -1 on error. `aborted` comes with
-    isolation level 1, in no order.
+    isolation level 1, in no order; None: nobody asked for it.
 
     diverging:              there are no records, since what the reader has is not what the leader has (KIP-595).
     current_leader:         with an error that says that another broker leads (KIP-951).
@@ -108,7 +108,7 @@ class FetchResultPartition:
     last_stable_offset: int = -1
     log_start_offset: int = -1
     records: Buffer | Region = field(default=b"", repr=region_bytes)
-    aborted: Sequence[AbortedTransaction] = ()
+    aborted: Sequence[AbortedTransaction] | None = None
     diverging: DivergingEpoch | None = None
     current_leader: CurrentLeader | None = None
     preferred_read_replica: int = -1

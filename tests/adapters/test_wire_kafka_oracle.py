@@ -21,10 +21,11 @@ from support.kafka_samples import SAMPLES
 from barnabas.adapters.wire_kafka.api import Api
 from barnabas.adapters.wire_kafka.schema import FieldCodec
 from barnabas.adapters.wire_kafka.table import BY_KEY
-from barnabas.ports.broker_api import AbortedTransaction, CurrentLeader
+from barnabas.ports.broker_api import AbortedTransaction, CurrentLeader, TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.words import TopicPartition
 
-KIO_LACKS = {(35, 0)}
+KIO_LACKS = {(27, 0), (35, 0)}
 
 
 SIDES: dict[Any, str] = {EntityType.request: "Request", EntityType.response: "Response"}
@@ -158,7 +159,34 @@ def test_aborted_transactions_are_written_and_read(version: int) -> None:
     listed = entity.responses[0].partitions[0].aborted_transactions
     assert [(each.producer_id, each.first_offset) for each in listed] == [(2**40, 7), (9, 2**33)]
     read = api.result.read(api.reader(version, memoryview(ours), 0, 1000), version)
-    assert [part.aborted for part in read.partitions] == [aborted, *[()] * (len(read.partitions) - 1)]
+    assert [part.aborted for part in read.partitions] == [aborted, *[None] * (len(read.partitions) - 1)]
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 16])
+def test_no_aborted_transactions_are_told_from_not_asked_for(version: int) -> None:
+    api = BY_KEY[1]
+    sample = SAMPLES[1].at(version).result
+    value = evolve(sample, partitions=[evolve(sample.partitions[0], aborted=())])
+    ours = _encoded(api, version, api.result, value)
+    entity, _ = entity_reader(_entity_type(api, version, EntityType.response))(ours, 0)
+    assert entity.responses[0].partitions[0].aborted_transactions == ()
+    read = api.result.read(api.reader(version, memoryview(ours), 0, 1000), version)
+    assert [part.aborted for part in read.partitions] == [()]
+
+
+def test_the_oldest_markers_of_transactions() -> None:
+    """The form of Kafka 0.11 to 2.x, which kio does not know."""
+    api = BY_KEY[27]
+    marker = TxnMarker(
+        producer_id=5, producer_epoch=3, committed=True, partitions=[TopicPartition("t", 7)], coordinator_epoch=9
+    )
+    request, result = WriteTxnMarkers(markers=[marker]), SAMPLES[27].result
+    written = _encoded(api, 0, api.request, request)
+    topic = "00000001" + "000174" + "00000001" + "00000007"
+    assert written.hex() == "00000001" + f"{5:016x}" + "0003" + "01" + topic + "00000009"
+    assert api.request.read(api.reader(0, memoryview(written), 0, 1000), 0) == request
+    answer = _encoded(api, 0, api.result, result)
+    assert api.result.read(api.reader(0, memoryview(answer), 0, 1000), 0) == result
 
 
 def test_an_unknown_error_code_is_an_unknown_error() -> None:

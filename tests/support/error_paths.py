@@ -55,6 +55,8 @@ from barnabas.ports.broker_api import (
     Request,
     ResourceKind,
     SyncGroup,
+    TxnMarker,
+    WriteTxnMarkers,
 )
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.words import TopicPartition
@@ -77,6 +79,12 @@ class Wrong:
     errors: Sequence[E]
     since: int = 0
     until: int = 99
+
+
+def marker(*partitions: TopicPartition) -> WriteTxnMarkers:
+    return WriteTxnMarkers(
+        markers=[TxnMarker(producer_id=4001, producer_epoch=0, committed=True, partitions=partitions)]
+    )
 
 
 # --- records
@@ -109,6 +117,7 @@ def produce(topic: str, batch: memoryview, *, partition: int = 0, **more: Any) -
 
 
 GOOD = records(b"a")
+IN_TRANSACTION = records(b"a", producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
 PRODUCE = [
     Wrong("no such acks", produce("t", GOOD, acks=5), [E.INVALID_REQUIRED_ACKS]),
     Wrong("no such topic", produce("nowhere", GOOD), [E.UNKNOWN_TOPIC_OR_PARTITION]),
@@ -116,7 +125,7 @@ PRODUCE = [
     Wrong("no such partition", produce("t", GOOD, partition=-1), [E.UNKNOWN_TOPIC_OR_PARTITION]),
     Wrong("the broker's own topic", produce(OFFSETS, GOOD), [E.INVALID_TOPIC_EXCEPTION]),
     Wrong("a classic topic", produce("classic", GOOD), [E.UNSUPPORTED_FOR_MESSAGE_FORMAT]),
-    Wrong("in a transaction", produce("t", GOOD, transactional_id="x"), [E.INVALID_TXN_STATE]),
+    Wrong("in a transaction without a name", produce("t", IN_TRANSACTION), [E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]),
     Wrong("wrong CRC", produce("t", spoilt(">i", 57, 3, crc=False)), [E.CORRUPT_MESSAGE]),
     Wrong("cut", produce("t", GOOD[:-1]), [E.CORRUPT_MESSAGE]),
     Wrong("no records", produce("t", memoryview(bytearray())), [E.INVALID_RECORD]),
@@ -188,6 +197,12 @@ READING = [
     Wrong("metadata: no name", lambda _: Metadata(topics=["a/b"]), [E.INVALID_TOPIC_EXCEPTION]),
     Wrong("metadata: the longest name", lambda _: Metadata(topics=[LONG]), [E.INVALID_TOPIC_EXCEPTION]),
     Wrong("metadata: no such id", lambda _: Metadata(topics=[], topic_ids=[b"i" * 16]), [E.UNKNOWN_TOPIC_ID], since=12),
+    Wrong("markers: no such topic", lambda _: marker(TopicPartition("nowhere", 0)), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("markers: nobody began it", lambda _: marker(TopicPartition("t", 0)), []),
+    Wrong(
+        "markers: a classic topic", lambda _: marker(TopicPartition("classic", 0)), [E.UNSUPPORTED_FOR_MESSAGE_FORMAT]
+    ),
+    Wrong("markers: none", lambda _: WriteTxnMarkers(markers=[]), []),
     Wrong(
         "producers: no such topic", lambda _: DescribeProducers(topics={"nowhere": [0]}), [E.UNKNOWN_TOPIC_OR_PARTITION]
     ),

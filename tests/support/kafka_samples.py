@@ -28,7 +28,7 @@ from support.kafka_samples_groups import (
     SYNC_GROUP,
 )
 from support.kafka_samples_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
-from support.kafka_samples_producers import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID
+from support.kafka_samples_producers import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID, WRITE_TXN_MARKERS
 from support.kafka_samples_replicas import (
     ALTER_PARTITION_REASSIGNMENTS,
     DESCRIBE_CLIENT_QUOTAS,
@@ -59,6 +59,7 @@ SAMPLES: dict[int, Sample] = {
     21: DELETE_RECORDS,
     22: INIT_PRODUCER_ID,
     23: OFFSET_FOR_LEADER_EPOCH,
+    27: WRITE_TXN_MARKERS,
     32: DESCRIBE_CONFIGS,
     33: REPLACE_CONFIGS,
     35: DESCRIBE_LOG_DIRS,

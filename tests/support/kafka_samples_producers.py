@@ -2,6 +2,13 @@
 
 from support.kafka_sample import LONG_NAME, Sample
 
+from barnabas.ports.broker_api import (
+    PartitionOutcome,
+    TxnMarker,
+    WriteTxnMarkers,
+    WriteTxnMarkersResult,
+    WrittenTxnMarker,
+)
 from barnabas.ports.broker_api.producers import (
     ActiveProducer,
     DescribedPartition,
@@ -11,6 +18,7 @@ from barnabas.ports.broker_api.producers import (
     InitProducerIdResult,
 )
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.words import TopicPartition
 
 INIT_PRODUCER_ID = Sample(
     InitProducerId(transactional_id="orders", transaction_timeout_ms=77, producer_id=4001, producer_epoch=12),
@@ -88,5 +96,68 @@ DESCRIBE_PRODUCERS = Sample(
                 ],
             }
         ],
+    },
+)
+
+WRITE_TXN_MARKERS = Sample(
+    WriteTxnMarkers(
+        markers=[
+            TxnMarker(
+                producer_id=1 << 40,
+                producer_epoch=12,
+                committed=True,
+                partitions=[TopicPartition("clicks", 0), TopicPartition("clicks", 5), TopicPartition(LONG_NAME, 7)],
+                coordinator_epoch=9,
+            ),
+            TxnMarker(producer_id=3, producer_epoch=0, committed=False, partitions=[]),
+        ]
+    ),
+    {
+        "markers": [
+            {
+                "producer_id": 1 << 40,
+                "producer_epoch": 12,
+                "transaction_result": True,
+                "topics": [
+                    {"name": "clicks", "partition_indexes": [0, 5]},
+                    {"name": LONG_NAME, "partition_indexes": [7]},
+                ],
+                "coordinator_epoch": 9,
+            },
+            {
+                "producer_id": 3,
+                "producer_epoch": 0,
+                "transaction_result": False,
+                "topics": [],
+                "coordinator_epoch": 0,
+            },
+        ]
+    },
+    WriteTxnMarkersResult(
+        markers=[
+            WrittenTxnMarker(
+                producer_id=1 << 40,
+                partitions=[
+                    PartitionOutcome("clicks", 0),
+                    PartitionOutcome("clicks", 5, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+                ],
+            )
+        ]
+    ),
+    {
+        "markers": [
+            {
+                "producer_id": 1 << 40,
+                "topics": [
+                    {
+                        "name": "clicks",
+                        "partitions": [
+                            {"partition_index": 0, "error_code": 0},
+                            {"partition_index": 5, "error_code": 52},
+                        ],
+                    }
+                ],
+            }
+        ]
     },
 )

@@ -12,6 +12,7 @@ from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.manager import LogManager
+from barnabas.core.log.origin import AppendOrigin
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.replica.isolation import FetchIsolation
 from barnabas.core.replica.partition import Partition
@@ -113,7 +114,7 @@ class ReplicaHouse:
         return told
 
     def append(
-        self, topic: str = "t", *, acks: int = -1, timeout_ms: float = 1000, allows_internal: bool = False
+        self, topic: str = "t", *, acks: int = -1, timeout_ms: float = 1000, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> list[ProduceResultPartition]:
         """The list gets the outcome, now or later."""
         told: list[ProduceResultPartition] = []
@@ -123,7 +124,7 @@ class ReplicaHouse:
             told.extend(results)
 
         entry = ProducePartition(topic, 0, batch(b"x"))
-        self.replicas.append([entry], done, acks=acks, timeout_ms=timeout_ms, allows_internal=allows_internal)
+        self.replicas.append([entry], done, acks=acks, timeout_ms=timeout_ms, origin=origin)
         return told
 
     def read(

@@ -53,10 +53,10 @@ def test_other_acks_are_refused(broker: SimulatedBroker, acks: int) -> None:
     assert broker.values("t") == []
 
 
-def test_transactions_are_refused(broker: SimulatedBroker) -> None:
+def test_a_transactional_id_makes_no_transaction_of_plain_messages(broker: SimulatedBroker) -> None:
     result = broker.ask(produce("t", b"a", transactional_id="x")).partitions[0]
-    assert result.error is ErrorCode.INVALID_TXN_STATE
-    assert "transaction" in (result.error_message or "")
+    assert (result.error, result.base_offset) == (ErrorCode.NONE, 0)
+    assert broker.fetch("t").partitions[0].last_stable_offset == 1
 
 
 def test_one_partition_that_fails_leaves_the_others_alone(broker: SimulatedBroker) -> None:

@@ -8,9 +8,8 @@ from support.batches import batch, bytes_of, numbered, open_log, put, read_all
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
-from barnabas.core.message.batch_header import parse_header, stamp, write_crc
-from barnabas.core.message.batch_writer import encode_batch
-from barnabas.core.message.message import Message
+from barnabas.core.message.batch_header import stamp
+from barnabas.core.message.markers import Marker, encode_marker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder, StorageError
@@ -135,16 +134,30 @@ def test_producers_follow_without_being_judged(folder: Folder) -> None:
     log = open_log(folder)
     first, wild = bytearray(numbered(b"a", sequence=0)), bytearray(numbered(b"b", sequence=77, transactional=True))
     stamp(wild, 1, 0)
-    control = bytearray(encode_batch([Message(b"\0\0\0\0\0\0", key=b"\0\0\0\1")], now_ms=0))
-    control[22] |= 0x30
+    control = encode_marker(Marker(committed=True, coordinator_epoch=0), producer_id=1, producer_epoch=0, now_ms=0)
     stamp(control, 2, 0)
-    write_crc(control, 0, len(control))
-    assert parse_header(control).control
     assert take(log, bytes(first), bytes(wild), bytes(control)) == 3
     producer = log.producers.producers[1]
     assert (producer.last_sequence, len(producer.batches)) == (77, 2)
     following = numbered(b"c", sequence=78)
     assert log.append(following, leader_epoch=1, now_ms=0).base_offset == 3, "the follower may become the leader"
+
+
+def test_transactions_follow_from_the_middle_of_what_is_sent(folder: Folder) -> None:
+    log = open_log(folder)
+    sent = b""
+    for number, (committed, sequence) in enumerate([(False, 0), (True, 1), (False, 2)]):
+        records = numbered(b"a", producer=4, sequence=sequence, transactional=True)
+        marker = encode_marker(Marker(committed, 0), producer_id=4, producer_epoch=0, now_ms=0)
+        stamp(records, 2 * number, 0)
+        stamp(marker, 2 * number + 1, 0)
+        sent += bytes(records) + bytes(marker)
+    assert take(log, sent[:-78]) == 5
+    assert log.first_unstable_offset(99) == 4
+    assert [(each.first_offset, each.last_offset) for each in log.aborted(0, 99)] == [(0, 1)]
+    assert take(log, sent[-78:]) == 6
+    assert log.first_unstable_offset(99) is None
+    assert [(each.first_offset, each.last_offset) for each in log.aborted(0, 99)] == [(0, 1), (4, 5)]
 
 
 def test_a_log_out_of_use_takes_nothing(folder: Folder) -> None:

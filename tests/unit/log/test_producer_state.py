@@ -93,10 +93,11 @@ def test_after_the_largest_sequence_comes_zero(log: Log) -> None:
     assert send(log, b"e", sequence=2).base_offset == 4
 
 
-def test_transactional_batches_are_refused(log: Log) -> None:
+def test_transactional_batches_need_the_transactional_id_in_their_request(log: Log) -> None:
     with pytest.raises(ApiError) as caught:
         log.append(numbered(b"a", transactional=True), leader_epoch=0, now_ms=0)
-    assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+    assert caught.value.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert log.log_end_offset == 0
 
 
 def test_what_could_not_be_written_is_not_noted() -> None:

@@ -8,6 +8,7 @@ from support.replica_house import ME, OTHER, ReplicaHouse, reached
 from support.simulated_broker import batch
 
 from barnabas.core.log.config import LogConfig
+from barnabas.core.log.origin import AppendOrigin
 from barnabas.core.message.message_set import MessageSet
 from barnabas.core.replica.isolation import FetchIsolation
 from barnabas.plugins.builtin.codecs import builtin_codecs
@@ -98,7 +99,7 @@ def test_acks_all_does_not_wait_for_ever(house: ReplicaHouse) -> None:
 def test_topics_of_the_broker_itself_are_open_to_itself_alone(house: ReplicaHouse) -> None:
     house.open("__transaction_state")
     assert codes(house.append("__transaction_state")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
-    assert codes(house.append("__transaction_state", allows_internal=True)) == [ErrorCode.NONE]
+    assert codes(house.append("__transaction_state", origin=AppendOrigin.BROKER)) == [ErrorCode.NONE]
 
 
 def test_an_append_that_is_to_be_durable_waits_for_the_disk() -> None:

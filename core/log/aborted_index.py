@@ -1,0 +1,199 @@
+"""The transactions that were aborted in a segment: the `.txnindex` file beside it (facts B3).
+
+Each stands in the segment that has its marker. The file is there only where there are any, has no checksum, and is
+rebuilt from the batches where it cannot be right.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from ...ports.storage import File, FileMissing, Folder, StorageError
+from .sparse_index import IndexDamaged
+
+ENTRY = Struct(">hqqqq")
+"""Version, producer id, first offset, last offset, last stable offset."""
+VERSION = 0
+_BLOCK_ENTRIES = 64
+
+
+class AbortedEntry(NamedTuple):
+    """`last_offset` is that of the marker; below `last_stable_offset` all was decided once it was written."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class AbortedIndex:
+    """Entries by the offsets of their markers; the file is read where they are needed. Owner thread only."""
+
+    __slots__ = ("_base_offset", "_count", "_doubt", "_file", "_folder", "_last_offset", "_name", "_unwritten")
+
+    def __init__(self, folder: Folder, name: str, base_offset: int, file_size: int = -1) -> None:
+        """`file_size`: of the file that is there; -1: there is none."""
+        self._folder = folder
+        self._name = name
+        self._base_offset = base_offset
+        self._file: File | None = None
+        self._count = max(0, file_size) // ENTRY.size
+        self._unwritten: list[AbortedEntry] = []
+        """The newest, which the file could not take."""
+        self._last_offset = -1
+        """Of the newest entry, once it is known."""
+        self._doubt = ""
+        if file_size > 0 and file_size % ENTRY.size:
+            self._doubt = f"{file_size} bytes are no multiple of {ENTRY.size}"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def __bool__(self) -> bool:
+        """True if there may be entries."""
+        return bool(self._count or self._unwritten or self._doubt)
+
+    def distrust(self, why: str) -> None:
+        """The file may not have what it should: it is to be rebuilt before it is used."""
+        self._doubt = why
+
+    # --- writing
+
+    def append(self, entry: AbortedEntry) -> None:
+        """Add a transaction whose marker has come; while the file cannot be written it stays in memory."""
+        if self._doubt:
+            return  # rebuilding finds it
+        self._unwritten.append(entry)
+        self._last_offset = entry.last_offset
+        try:
+            self.write()
+        except StorageError:
+            return  # `write` at the roll or the close tells if it goes on
+
+    def write(self) -> None:
+        """Move what is in memory to the file. Raises `StorageError`; it then stays."""
+        if self._unwritten:
+            self.file().append(b"".join([ENTRY.pack(VERSION, *entry) for entry in self._unwritten]))
+            self._count += len(self._unwritten)
+            self._unwritten.clear()
+
+    def truncate(self, offset: int) -> None:
+        """Forget those whose marker is at `offset` or above. Raises `StorageError`."""
+        self._last_offset = -1
+        while self._unwritten and self._unwritten[-1].last_offset >= offset:
+            self._unwritten.pop()
+        try:
+            keep = self._first_from(offset)
+        except IndexDamaged as error:
+            self.distrust(str(error))
+            return
+        if keep < self._count:
+            self.file().truncate(keep * ENTRY.size)
+            self._count = keep
+
+    def clear(self) -> None:
+        """Forget everything, and doubts too. Raises `StorageError`."""
+        if self._file is not None or self:
+            self.file().truncate(0)
+        self._count, self._last_offset, self._doubt = 0, -1, ""
+        self._unwritten.clear()
+
+    # --- looking up
+
+    def between(self, from_offset: int, upto: int) -> tuple[list[AbortedEntry], bool]:
+        """(those that have records in [from_offset, upto), True if no later one has any).
+
+        Raises `IndexDamaged`, `StorageError`.
+        """
+        if self._doubt:
+            raise IndexDamaged(self._doubt)
+        found: list[AbortedEntry] = []
+        if not self or self._newest_marker() < from_offset:
+            return found, False
+        number = self._first_from(from_offset)
+        while number < self._count:
+            block = self._read(number, min(_BLOCK_ENTRIES, self._count - number))
+            number += len(block)
+            if _collect(block, upto, found):
+                return found, True
+        later = [entry for entry in self._unwritten if entry.last_offset >= from_offset]
+        return found, _collect(later, upto, found)
+
+    def check(self) -> None:
+        """Read all of it. Raises `IndexDamaged`, `StorageError`."""
+        if self._doubt:
+            raise IndexDamaged(self._doubt)
+        before = -1
+        for number in range(0, self._count, _BLOCK_ENTRIES):
+            block = self._read(number, min(_BLOCK_ENTRIES, self._count - number))
+            if block[0].last_offset <= before:
+                raise IndexDamaged(f"entry {number} does not come after the one before")
+            before = block[-1].last_offset
+
+    def _newest_marker(self) -> int:
+        if self._unwritten:
+            return self._unwritten[-1].last_offset
+        if self._last_offset < 0:
+            self._last_offset = self._read(self._count - 1, 1)[0].last_offset
+        return self._last_offset
+
+    def _first_from(self, offset: int) -> int:
+        """How many entries of the file have their marker below `offset`."""
+        low, high = 0, self._count
+        while low < high:
+            middle = (low + high) // 2
+            if self._read(middle, 1)[0].last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _read(self, first: int, count: int) -> list[AbortedEntry]:
+        data = self.file().read(first * ENTRY.size, count * ENTRY.size)
+        if len(data) != count * ENTRY.size:
+            raise IndexDamaged("it is shorter than it was")
+        entries: list[AbortedEntry] = []
+        before = self._base_offset - 1
+        for version, *fields in ENTRY.iter_unpack(data):
+            entry = AbortedEntry(*fields)
+            _, start, marker, stable = entry
+            if version != VERSION or not (0 <= start < marker and before < marker and 0 <= stable <= marker + 1):
+                raise IndexDamaged(f"entry {first + len(entries)} is not one of a transaction: {(version, *entry)}")
+            before = marker
+            entries.append(entry)
+        return entries
+
+    # --- the file
+
+    def file(self) -> File:
+        """The file, opened when first needed. Raises `StorageError`."""
+        if self._file is None:
+            self._file = self._folder.open(self._name)
+        return self._file
+
+    def side_files(self) -> list[File]:
+        """The file, where there is one. Raises `StorageError`."""
+        return [self.file()] if self._file is not None or self else []
+
+    def rename(self, new: str) -> None:
+        """Rename the file; a missing one keeps being missing. Raises `StorageError`."""
+        try:
+            self._folder.rename(self._name, new)
+        except FileMissing:
+            return
+        self._name = new
+
+    def close(self) -> None:
+        """Release the file, without writing."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _collect(entries: list[AbortedEntry], upto: int, found: list[AbortedEntry]) -> bool:
+    """Add what has records below `upto`; True if all that comes later begins at `upto` or above."""
+    for entry in entries:
+        if entry.first_offset < upto:
+            found.append(entry)
+        if entry.last_stable_offset >= upto:
+            return True
+    return False

@@ -1,0 +1,65 @@
+"""Which transactions of a partition are under way, and so below which offset all is decided (facts B2)."""
+
+from collections import OrderedDict, deque
+
+_ENDED_MAX = 1024
+"""So many transactions that have ended are known one by one while their markers are on the way to the replicas."""
+
+
+class OpenTransactions:
+    """By the offset of the first batch of each, which is also the order in which they come. Owner thread only."""
+
+    __slots__ = ("_ended", "_open")
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[int, int] = OrderedDict()
+        self._ended: deque[tuple[int, int]] = deque()
+        """(offset of a marker, smallest first offset of those that end there or later), both ascending."""
+
+    def __len__(self) -> int:
+        """How many are under way."""
+        return len(self._open)
+
+    @property
+    def first_offset(self) -> int | None:
+        """Where the oldest one that is under way begins; None when there is none."""
+        return next(iter(self._open)) if self._open else None
+
+    def begun(self, first_offset: int, producer_id: int) -> None:
+        """A producer's transaction begins; those that began before it are known already."""
+        self._open[first_offset] = producer_id
+
+    def ended(self, first_offset: int, marker_offset: int) -> None:
+        """The transaction that began at `first_offset` has ended; the markers come in their order."""
+        self._open.pop(first_offset, None)
+        ended = self._ended
+        while ended and ended[-1][1] >= first_offset:
+            ended.pop()
+        ended.append((marker_offset, first_offset))
+        if len(ended) > _ENDED_MAX:
+            self._merge()
+
+    def first_unstable(self, high_watermark: int) -> int | None:
+        """The first offset of a transaction that is under way, or whose marker not all replicas have yet.
+
+        The high watermark does not go back but with `clear`.
+        """
+        ended = self._ended
+        while ended and ended[0][0] < high_watermark:
+            ended.popleft()
+        first = self.first_offset
+        if not ended:
+            return first
+        return ended[0][1] if first is None else min(first, ended[0][1])
+
+    def clear(self) -> None:
+        self._open.clear()
+        self._ended.clear()
+
+    def _merge(self) -> None:
+        """Take the older half for one, which ends where the last of it does: too cautious, never too bold."""
+        ended = self._ended
+        first_offset, marker = ended[0][1], 0
+        for _ in range(_ENDED_MAX // 2):
+            marker = ended.popleft()[0]
+        ended.appendleft((marker, first_offset))

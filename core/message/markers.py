@@ -1,0 +1,69 @@
+"""Control batches that end a transaction (facts B1): one record, which says how it ended and who decided it."""
+
+from struct import Struct
+from typing import NamedTuple
+
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.words import Buffer
+from .batch_header import CONTROL_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, BatchHeader
+from .batch_reader import open_records
+from .batch_writer import assemble
+from .codec import NO_CODECS
+
+_KEY = Struct(">hh")
+"""Version, type."""
+_VALUE = Struct(">hi")
+"""Version, coordinator epoch."""
+_ABORT, _COMMIT = 0, 1
+_RECORD = b"\x20\0\0\0\x08%b\x0c%b\0"
+"""Length 16, attributes, timestamp and offset delta 0, a key of 4 bytes, a value of 6, no headers."""
+_RECORD_BYTES_MAX = 1024
+"""What a control record may take, with room for later versions."""
+
+
+class Marker(NamedTuple):
+    """How a transaction ended, and the epoch of the coordinator who said so."""
+
+    committed: bool
+    coordinator_epoch: int
+
+
+def encode_marker(
+    marker: Marker, *, producer_id: int, producer_epoch: int, now_ms: int, log_append_time: bool = False
+) -> bytearray:
+    """The batch that ends the transaction of a producer, at offset 0."""
+    key = _KEY.pack(0, _COMMIT if marker.committed else _ABORT)
+    return assemble(
+        _RECORD % (key, _VALUE.pack(0, marker.coordinator_epoch)),
+        count=1,
+        codec=None,
+        base_offset=0,
+        last_offset_delta=0,
+        attributes=TRANSACTIONAL_BIT | CONTROL_BIT | (LOG_APPEND_TIME_BIT if log_append_time else 0),
+        base_timestamp=now_ms,
+        max_timestamp=now_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=-1,
+    )
+
+
+def read_marker(batch: Buffer, header: BatchHeader) -> Marker | None:
+    """What the control batch that `batch` begins with says; None where it ends no transaction, or was emptied.
+
+    Raises `ApiError` CORRUPT_MESSAGE for one that cannot be read.
+    """
+    if not header.count:
+        return None
+    records = open_records(batch, header, NO_CODECS, max_bytes=_RECORD_BYTES_MAX, with_headers=False)
+    key = records.keys[0] if records.keys else None
+    value = records.values[0] if records.values else None
+    if key is None or len(key) < _KEY.size:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the control batch at offset {header.base_offset} has no type")
+    _, kind = _KEY.unpack_from(key)
+    if kind not in (_ABORT, _COMMIT):
+        return None
+    if value is None or len(value) < _VALUE.size:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the marker at offset {header.base_offset} has no coordinator epoch")
+    return Marker(kind == _COMMIT, _VALUE.unpack_from(value)[1])

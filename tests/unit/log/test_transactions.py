@@ -1,0 +1,298 @@
+"""Transactions in one log: what is open, what was aborted, and what is refused (facts B1 to B3)."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from support.batches import batch, numbered, open_log, put
+
+from barnabas.adapters.storage_memory import MemoryLogDir
+from barnabas.core.log.config import LogConfig
+from barnabas.core.log.log import Appended, Log
+from barnabas.core.log.origin import AppendOrigin
+from barnabas.core.log.producer_state import ProducerStateEntry, ProducerStates
+from barnabas.core.message.batch_header import parse_header
+from barnabas.core.message.batch_reader import open_records
+from barnabas.core.message.codec import NO_CODECS
+from barnabas.core.message.markers import Marker, encode_marker, read_marker
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
+
+FAR = 1 << 40
+
+
+@pytest.fixture
+def log() -> Log:
+    return open_log(MemoryLogDir().folder("t-0"))
+
+
+def send(
+    log: Log,
+    *values: bytes,
+    producer: int = 1,
+    epoch: int = 0,
+    sequence: int = 0,
+    origin: AppendOrigin = AppendOrigin.TRANSACTION,
+) -> int:
+    records = numbered(*values, producer=producer, epoch=epoch, sequence=sequence, transactional=True)
+    return log.append(records, leader_epoch=0, now_ms=1000, origin=origin).base_offset
+
+
+def end(log: Log, *, committed: bool, producer: int = 1, epoch: int = 0, coordinator: int = 0) -> int:
+    return marked(log, committed=committed, producer=producer, epoch=epoch, coordinator=coordinator).base_offset
+
+
+def marked(log: Log, *, committed: bool, producer: int = 1, epoch: int = 0, coordinator: int = 0) -> Appended:
+    return log.append_marker(producer, epoch, committed, coordinator, leader_epoch=0, now_ms=2000)
+
+
+def refused(act: Callable[[], object], log: Log) -> ErrorCode:
+    before = (log.log_end_offset, log.size_bytes, log.first_unstable_offset(FAR))
+    with pytest.raises(ApiError) as caught:
+        act()
+    assert (log.log_end_offset, log.size_bytes, log.first_unstable_offset(FAR)) == before
+    return caught.value.code
+
+
+def aborted(log: Log, start: int = 0, upto: int | None = None) -> list[tuple[int, int, int]]:
+    upto = log.log_end_offset if upto is None else upto
+    return [(each.producer_id, each.first_offset, each.last_offset) for each in log.aborted(start, upto)]
+
+
+# --- the bytes of a marker
+
+
+def test_a_marker_has_kafkas_bytes() -> None:
+    encoded = encode_marker(Marker(committed=True, coordinator_epoch=7), producer_id=4, producer_epoch=2, now_ms=5)
+    header = parse_header(encoded)
+    assert (header.control, header.transactional, header.count, header.base_sequence) == (True, True, 1, -1)
+    assert (header.producer_id, header.producer_epoch, header.max_timestamp) == (4, 2, 5)
+    assert bytes(encoded[61:]).hex() == "20000000" + "08" + "00000001" + "0c" + "000000000007" + "00"
+    records = open_records(encoded, header, NO_CODECS, max_bytes=100)
+    assert (records.keys, records.values) == ([b"\0\0\0\1"], [b"\0\0\0\0\0\7"])
+    assert read_marker(encoded, header) == (True, 7)
+
+
+@pytest.mark.parametrize("cut", range(61, 78))
+def test_a_cut_marker_is_damaged(cut: int) -> None:
+    encoded = encode_marker(Marker(committed=False, coordinator_epoch=0), producer_id=4, producer_epoch=0, now_ms=0)
+    with pytest.raises(ApiError) as caught:
+        read_marker(encoded[:cut], parse_header(encoded))
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+# --- what is open
+
+
+def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark(log: Log) -> None:
+    put(log, b"plain")
+    assert log.first_unstable_offset(FAR) is None
+    assert send(log, b"a", b"b") == 1
+    assert send(log, b"c", sequence=2) == 3
+    assert log.first_unstable_offset(FAR) == 1
+    assert end(log, committed=True) == 4
+    assert log.first_unstable_offset(4) == 1
+    assert log.first_unstable_offset(5) is None
+    assert not log.aborted(0, FAR)
+
+
+def test_the_oldest_open_transaction_counts(log: Log) -> None:
+    for producer in range(3):
+        send(log, b"x", producer=producer)
+    end(log, committed=True, producer=1)
+    assert log.first_unstable_offset(FAR) == 0
+    end(log, committed=False, producer=0)
+    assert log.first_unstable_offset(FAR) == 2
+    assert log.first_unstable_offset(4) == 2
+    end(log, committed=True, producer=2)
+    assert log.first_unstable_offset(FAR) is None
+
+
+def test_markers_that_wait_for_replicas_hold_back_what_began_before_them(log: Log) -> None:
+    send(log, b"x", producer=1)
+    send(log, b"x", producer=2)
+    assert end(log, committed=True, producer=2) == 2
+    assert end(log, committed=True, producer=1) == 3
+    assert log.first_unstable_offset(2) == 0
+    assert log.first_unstable_offset(3) == 0
+    assert log.first_unstable_offset(4) is None
+
+
+def test_any_number_of_ended_transactions_may_wait_for_replicas(log: Log) -> None:
+    for number in range(3000):
+        send(log, b"x", sequence=number)
+        end(log, committed=bool(number % 2))
+    states = log.producers
+    assert len(states.open._ended) <= 1024
+    assert log.first_unstable_offset(0) == 0
+    assert log.first_unstable_offset(2) in (0, 2)
+    stable = 0
+    for high_watermark in range(0, 6001, 7):
+        found = log.first_unstable_offset(high_watermark)
+        assert found is not None
+        assert stable <= found <= high_watermark  # never too bold, never back
+        stable = found
+    assert log.first_unstable_offset(6000) is None
+
+
+def test_a_marker_for_a_transaction_nobody_began_changes_nothing_that_readers_see(log: Log) -> None:
+    put(log, b"plain")
+    assert end(log, committed=False, producer=77, epoch=3) == 1
+    assert log.first_unstable_offset(FAR) is None
+    assert not log.aborted(0, FAR)
+    assert log.producers.producers[77].epoch == 3
+
+
+# --- what was aborted
+
+
+def test_aborted_transactions_are_told_for_what_they_touch(log: Log) -> None:
+    send(log, b"a", producer=1)  # 0
+    send(log, b"b", producer=2)  # 1
+    end(log, committed=False, producer=1)  # 2
+    put(log, b"plain")  # 3
+    end(log, committed=False, producer=2)  # 4
+    send(log, b"c", producer=1, sequence=1)  # 5
+    end(log, committed=False, producer=1)  # 6
+    assert aborted(log) == [(1, 0, 2), (2, 1, 4), (1, 5, 6)]
+    assert aborted(log, 0, 1) == [(1, 0, 2)]
+    assert aborted(log, 3, 4) == [(2, 1, 4)]
+    assert aborted(log, 5) == [(1, 5, 6)]
+    assert aborted(log, 7) == []
+
+
+def test_the_index_has_kafkas_bytes() -> None:
+    folder = MemoryLogDir().folder("t-0")
+    log = open_log(folder)
+    put(log, b"plain")
+    assert f"{0:020d}.txnindex" not in folder.files()
+    send(log, b"a", producer=4)
+    send(log, b"b", producer=5)
+    end(log, committed=False, producer=4)
+    written = folder.open(f"{0:020d}.txnindex", create=False).read(0, 100)
+    assert written.hex() == "0000" + "".join(number.to_bytes(8, "big").hex() for number in (4, 1, 3, 2))
+
+
+def test_a_read_is_told_only_what_is_near_it() -> None:
+    log = open_log(MemoryLogDir().folder("t-0"), config=LogConfig(index_interval_bytes=100))
+    for number in range(200):
+        send(log, b"x" * 50, sequence=number)
+        end(log, committed=False)
+    found = log.read(200, max_bytes=2000, limit=400)
+    near = log.aborted_in(200, found)
+    assert [each.first_offset for each in near][:3] == [200, 202, 204]
+    assert len(near) < 20
+
+
+def test_an_aborted_transaction_is_found_from_every_segment_that_it_touches() -> None:
+    log = open_log(MemoryLogDir().folder("t-0"), config=LogConfig(segment_bytes=200))
+    send(log, b"first", producer=9)
+    for number in range(40):
+        put(log, b"%d" % number)
+    assert len(log.segments) > 5
+    end(log, committed=False, producer=9)
+    for start in range(42):
+        assert aborted(log, start, start + 1) == [(9, 0, 41)]
+    assert aborted(log, 42, FAR) == []
+
+
+# --- what is refused
+
+
+def test_what_a_producer_may_not_send(log: Log) -> None:
+    plain = partial(numbered, b"x", sequence=1)
+    send(log, b"a")
+    assert refused(lambda: log.append(plain(), leader_epoch=0, now_ms=0), log) is ErrorCode.INVALID_TXN_STATE
+    assert refused(lambda: send(log, b"b", sequence=2), log) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    newer = lambda: log.append(numbered(b"x", epoch=1), leader_epoch=0, now_ms=0)  # noqa: E731
+    assert refused(newer, log) is ErrorCode.INVALID_TXN_STATE
+    end(log, committed=True)
+    log.append(plain(), leader_epoch=0, now_ms=0)
+    send(log, b"c", epoch=2)
+    assert refused(lambda: send(log, b"b", sequence=2, epoch=1), log) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_clients_write_no_control_batches_and_no_nameless_transactions(log: Log) -> None:
+    forged = encode_marker(Marker(committed=True, coordinator_epoch=0), producer_id=1, producer_epoch=0, now_ms=0)
+    nobody = numbered(b"x", producer=-1, epoch=-1, sequence=-1, transactional=True)
+    for records in (memoryview(forged), nobody):
+        for origin in AppendOrigin:
+            act = partial(log.append, records, leader_epoch=0, now_ms=0, origin=origin)
+            assert refused(act, log) is ErrorCode.INVALID_RECORD
+
+
+def test_late_coordinators_and_late_markers_are_refused(log: Log) -> None:
+    send(log, b"a", epoch=5)
+    assert refused(lambda: end(log, committed=True, epoch=4), log) is ErrorCode.INVALID_PRODUCER_EPOCH
+    end(log, committed=True, epoch=5, coordinator=3)
+    late = lambda: end(log, committed=False, epoch=5, coordinator=2)  # noqa: E731
+    assert refused(late, log) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    end(log, committed=False, epoch=6, coordinator=3)
+    assert refused(lambda: send(log, b"b", epoch=5, sequence=1), log) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert send(log, b"b", epoch=6) == 3
+
+
+def test_a_transaction_goes_on_in_a_newer_epoch(log: Log) -> None:
+    send(log, b"a", epoch=0)
+    send(log, b"b", epoch=1)
+    assert log.first_unstable_offset(FAR) == 0
+    end(log, committed=False, epoch=1)
+    assert log.first_unstable_offset(FAR) is None
+    assert aborted(log) == [(1, 0, 2)]
+
+
+def test_the_brokers_own_batches_have_no_sequence(log: Log) -> None:
+    for _ in range(3):
+        send(log, b"position", sequence=-1, origin=AppendOrigin.BROKER)
+    assert log.first_unstable_offset(FAR) == 0
+    assert log.producers.producers[1].batches == ()
+    end(log, committed=False)
+    assert aborted(log) == [(1, 0, 3)]
+    assert refused(lambda: send(log, b"x", sequence=-1), log) is ErrorCode.INVALID_RECORD
+
+
+def test_a_batch_of_a_transaction_that_is_sent_again_is_not_appended_again(log: Log) -> None:
+    send(log, b"a", b"b")
+    assert send(log, b"a", b"b") == 0
+    end(log, committed=True)
+    assert send(log, b"a", b"b") == 0
+    assert log.first_unstable_offset(FAR) is None
+    assert log.log_end_offset == 3
+
+
+def test_markers_have_the_time_of_the_topic() -> None:
+    log = open_log(MemoryLogDir().folder("t-0"), config=LogConfig(message_timestamp_type="LogAppendTime"))
+    send(log, b"a")
+    assert marked(log, committed=True).log_append_time_ms == 2000
+    position = log.read(1, max_bytes=1, limit=2).records
+    assert not isinstance(position, bytes)
+    assert parse_header(position.read()).log_append_time
+
+
+# --- who is remembered
+
+
+def test_producers_in_a_transaction_are_never_forgotten(log: Log) -> None:
+    send(log, b"a", producer=1)
+    log.append(numbered(b"b", producer=2), leader_epoch=0, now_ms=1000)
+    assert log.producers.expire(FAR) == 1
+    assert list(log.producers.producers) == [1]
+    end(log, committed=True)
+    assert log.producers.expire(FAR) == 1
+    assert not log.producers.producers
+
+
+def test_there_is_room_for_those_in_a_transaction() -> None:
+    states = ProducerStates(limit=10)
+    for number in range(50):
+        states.put(number, ProducerStateEntry(0, 0, (), seen_ms=number, txn_first_offset=number))
+    for number in range(50, 150):
+        states.put(number, ProducerStateEntry(0, 0, (), seen_ms=0))
+        assert number in states.producers
+    assert set(range(50)) <= states.producers.keys()
+    assert len(states.producers) <= 60
+
+
+def test_plain_messages_are_no_business_of_it(log: Log) -> None:
+    log.append(batch(b"a"), leader_epoch=0, now_ms=0, origin=AppendOrigin.TRANSACTION)
+    assert not log.producers.producers

@@ -19,9 +19,11 @@ ERROR_TEXT = "an error on demand"
 
 _NAMES = frozenset({"topic", "partition", "name", "group_id", "key", "resource", "member_id", "group_instance_id"})
 """Fields that say what an outcome is about; they are kept when it becomes an error."""
+_OF_TRANSACTIONS = frozenset({"producer_id", "transactional_id", "partitions"})
+"""The same, of those about transactions."""
 _ONLY_THE_BROKER_KNOWS = frozenset({"Metadata", "DescribeCluster"})
 """Their answers tell of the cluster whatever becomes of their topics."""
-_NO_TOPIC_FIELDS = frozenset({"group_ids", "keys", "groups", "members"})
+_NO_TOPIC_FIELDS = frozenset({"group_ids", "keys", "groups", "members", "transactional_ids"})
 OF_PARTITIONS_OF_GROUPS = frozenset(
     {
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
@@ -96,7 +98,7 @@ class Shape:
             return [Item(raw, group=raw) if self.items_field in _NO_TOPIC_FIELDS else Item(raw, topic=raw)]
         places = getattr(raw, "partitions", None)
         if inner and self.inner_type is not None and isinstance(places, Sequence):
-            return [Item(raw, place.topic, place.partition, raw.group_id) for place in places]
+            return [Item(raw, place.topic, place.partition, getattr(raw, "group_id", None)) for place in places]
         return [_item(raw, group)]
 
     def check(self, *, topic: str | None, partition: int | None, group: str | None) -> None:
@@ -131,7 +133,7 @@ def shape_of(request_type: type[Request[Any]]) -> Shape:
 def _shape(request_type: type[Any]) -> Shape:
     result_type = _result_type(request_type)
     outcomes_field, outcome_type = _outcomes(result_type)
-    if outcome_type is not None and not _needed(outcome_type) <= _NAMES:
+    if outcome_type is not None and not _needed(outcome_type) <= _NAMES | _OF_TRANSACTIONS:
         outcomes_field = outcome_type = None  # of something else than was asked for: data folders
     fields = {field.name: field for field in attrs.fields(request_type)}
     items_field = next((name for name, field in fields.items() if _is_collection(field.type)), None)
@@ -166,10 +168,12 @@ def _result_type(request_type: type[Request[Any]]) -> type[Any]:
 
 
 def _outcomes(holder: type[Any]) -> tuple[str | None, type[Any] | None]:
-    """The field with a sequence of things that have an error each, and the type of those."""
+    """The field with a sequence of things that have an error each, or have such a field, and the type of those."""
     for field in attrs.fields(holder):
         element = _element(field.type)
-        if element is not None and attrs.has(element) and "error" in _field_names(element):
+        if element is None or not attrs.has(element):
+            continue
+        if "error" in _field_names(element) or _outcomes(element)[1] is not None:
             return field.name, element
     return None, None
 

@@ -1,4 +1,4 @@
-"""OffsetCommit (8), OffsetFetch (9), OffsetDelete (47)."""
+"""OffsetCommit (8), OffsetFetch (9), TxnOffsetCommit (28), OffsetDelete (47)."""
 
 from collections.abc import Iterator
 
@@ -16,6 +16,8 @@ from ...ports.broker_api import (
     OffsetFetchGroup,
     OffsetFetchResult,
     PartitionOutcome,
+    TxnOffsetCommit,
+    TxnOffsetCommitResult,
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
@@ -24,6 +26,7 @@ from .api import Api, in_order
 from .schema import (
     BOOL,
     ERROR,
+    I16,
     I32,
     I64,
     NULLABLE_TEXT,
@@ -68,6 +71,13 @@ OFFSET_COMMIT = Api(
     least_version=lambda request: 2 if request.group_instance_id is None else 7,
     by_partition=True,
 )
+
+
+def _least_txn_offset_commit(request: TxnOffsetCommit) -> int:
+    """Below 3 it cannot say of which member it is."""
+    is_named = request.generation_id >= 0 or request.member_id or request.group_instance_id is not None
+    return 3 if is_named else 0
+
 
 _WANTED = ByTopic(TopicPartition, Field("partition", I32), inline=True)
 _WANTED_OR_ALL = NullableByTopic(_WANTED)
@@ -191,6 +201,36 @@ OFFSET_FETCH = Api(
     long_answers=True,
 )
 
+TXN_OFFSET_COMMIT = Api(
+    key=28,
+    versions=(0, 3),
+    flexible_from=3,
+    request_type=TxnOffsetCommit,
+    request=Struct(
+        TxnOffsetCommit,
+        Field("transactional_id", TEXT),
+        Field("group_id", TEXT),
+        Field("producer_id", I64),
+        Field("producer_epoch", I16),
+        Field("generation_id", I32, since=3),
+        Field("member_id", TEXT, since=3),
+        Field("group_instance_id", NULLABLE_TEXT, since=3),
+        Field(
+            "partitions",
+            ByTopic(
+                OffsetCommitPartition,
+                Field("partition", I32),
+                Field("offset", I64),
+                Field("leader_epoch", I32, since=2),
+                Field("metadata", NULLABLE_TEXT),
+            ),
+        ),
+    ),
+    result=Struct(TxnOffsetCommitResult, Field("throttle_ms", I32), Field("partitions", _OUTCOMES)),
+    least_version=_least_txn_offset_commit,
+    by_partition=True,
+)
+
 OFFSET_DELETE = Api(
     key=47,
     versions=(0, 0),
@@ -210,4 +250,4 @@ OFFSET_DELETE = Api(
     by_partition=True,
 )
 
-APIS = (OFFSET_COMMIT, OFFSET_FETCH, OFFSET_DELETE)
+APIS = (OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT, OFFSET_DELETE)

@@ -87,6 +87,8 @@ from ...ports.broker_api import (
     TopicMetadata,
     TopicOutcome,
     TopicOutcomes,
+    TxnOffsetCommit,
+    TxnOffsetCommitResult,
     WriteTxnMarkers,
     WriteTxnMarkersResult,
     WrittenTxnMarker,
@@ -136,6 +138,12 @@ def _metadata(request: Metadata, error: ApiError) -> object:
 
 def _offset_commit(request: OffsetCommit, error: ApiError) -> OffsetCommitResult:
     return OffsetCommitResult(
+        partitions=[PartitionOutcome(p.topic, p.partition, error.code) for p in request.partitions]
+    )
+
+
+def _txn_offset_commit(request: TxnOffsetCommit, error: ApiError) -> TxnOffsetCommitResult:
+    return TxnOffsetCommitResult(
         partitions=[PartitionOutcome(p.topic, p.partition, error.code) for p in request.partitions]
     )
 
@@ -248,6 +256,7 @@ _RESULTS: Mapping[type[Request[Any]], Callable[[Any, ApiError], object]] = {
     Metadata: _metadata,
     OffsetCommit: _offset_commit,
     OffsetFetch: _offset_fetch,
+    TxnOffsetCommit: _txn_offset_commit,
     OffsetDelete: lambda _, error: OffsetDeleteResult(error=error.code),
     FindCoordinator: _find_coordinator,
     JoinGroup: lambda request, error: JoinGroupResult(error=error.code, member_id=request.member_id),

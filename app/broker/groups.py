@@ -34,6 +34,7 @@ from ...ports.broker_api import (
     Reply,
     Request,
     SyncGroup,
+    TxnOffsetCommit,
 )
 from ...ports.broker_api.topics import NewTopic
 from ...ports.error_codes import ErrorCode
@@ -91,6 +92,7 @@ class GroupService:
             slice_bytes=static.offsets_load_buffer_size,
             report=state.report,
             failed=state.failed,
+            still_open=Loading.add_open,
         )
         self._deleted: set[TopicPartition] = set()
         """Partitions that have gone while some groups, which may have positions in them, were not there."""
@@ -112,6 +114,7 @@ class GroupService:
             OffsetCommit: coordinator.commit_offsets,
             OffsetFetch: coordinator.fetch_offsets,
             OffsetDelete: coordinator.delete_offsets,
+            TxnOffsetCommit: coordinator.commit_in_transaction,
             DescribeGroups: coordinator.describe_groups,
             ListGroups: coordinator.list_groups,
             DeleteGroups: coordinator.delete_groups,

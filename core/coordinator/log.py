@@ -17,7 +17,11 @@ Record = tuple[bytes, bytes | None]
 """Key and value; None is a tombstone."""
 
 Done = Callable[[ErrorCode], None]
-_Append = tuple[Sequence[Record], Done]
+
+ProducerEpoch = tuple[int, int]
+"""The id and the epoch of the producer whose transaction records belong to."""
+
+_Append = tuple[Sequence[Record], Done, ProducerEpoch | None]
 
 _TOGETHER_BYTES = 900_000
 _BATCH_OVERHEAD = 61
@@ -50,37 +54,45 @@ class CoordinatorLog:
         self._waiting: dict[int, list[_Append]] = {}
         self._is_due = self._is_closed = False
 
-    def append(self, partition: int, records: Sequence[Record], done: Done) -> None:
+    def append(
+        self, partition: int, records: Sequence[Record], done: Done, producer: ProducerEpoch | None = None
+    ) -> None:
         """Append these records to a partition, in one batch with what else comes in this turn. Never raises.
 
+        Those of a `producer` belong to its transaction: they share a batch with nobody else's, and are written at once,
+        since a marker that is written in this turn must not come before them.
         `done` is told exactly once, on the owner thread: NONE when the in-sync replicas have them. Appends to one
         partition come into the log in the order of the calls.
         """
         if self._is_closed:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        if not self._is_due:
+        self._waiting.setdefault(partition, []).append((records, done, producer))
+        if producer is not None:
+            self._flush(partition)
+        elif not self._is_due:
             self._is_due = True
             self._scheduler.call_soon(self.flush)
-        self._waiting.setdefault(partition, []).append((records, done))
 
     def flush(self) -> None:
         """Write what waits."""
         self._is_due = False
-        waiting, self._waiting = self._waiting, {}
-        for partition, appends in waiting.items():
-            for together in self._portions(partition, appends):
-                self._write(partition, together)
+        for partition in tuple(self._waiting):
+            self._flush(partition)
 
     def give_up(self, partition: int) -> None:
         """This broker does not lead the partition any more: what waits to be written there never is."""
-        for _, done in self._waiting.pop(partition, ()):
+        for _, done, _ in self._waiting.pop(partition, ()):
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def close(self) -> None:
         """Write what waits; nothing comes after it."""
         self.flush()
         self._is_closed = True
+
+    def _flush(self, partition: int) -> None:
+        for together in self._portions(partition, self._waiting.pop(partition, [])):
+            self._write(partition, together)
 
     def _portions(self, partition: int, appends: list[_Append]) -> list[list[_Append]]:
         """What goes into one batch each, in the order of the calls."""
@@ -90,7 +102,7 @@ class CoordinatorLog:
         left = 0
         for append in appends:
             size = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in append[0])
-            if size > left or not portions:
+            if size > left or not portions or append[2] != portions[-1][0][2]:
                 portions.append([])
                 left = most - _BATCH_OVERHEAD
             portions[-1].append(append)
@@ -103,18 +115,23 @@ class CoordinatorLog:
         def tell(error: ErrorCode) -> None:
             nonlocal told
             told = True
-            for _, done in appends:
+            for _, done, _ in appends:
                 done(error)
 
         def replied(results: Sequence[ProduceResultPartition] | ApiError) -> None:
             tell(results.code if isinstance(results, ApiError) else results[0].error)
 
-        records = [record for portion, _ in appends for record in portion]
+        records = [record for portion, _, _ in appends for record in portion]
+        producer = appends[0][2]
+        producer_id, producer_epoch = producer or (-1, -1)
         try:
             batch = encode_columns(
                 [value for _, value in records],
                 keys=[key for key, _ in records],
                 now_ms=self._clock.now_ms(),
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transactional=producer is not None,
             )
             entry = ProducePartition(self._topic, partition, memoryview(batch))
             self._replicas.append(

@@ -11,13 +11,16 @@ from ...ports.scheduler import Outcome, Scheduler
 from ...ports.storage import Region
 from ...ports.words import Buffer
 from ..log.damage import OffsetsDamaged
-from ..message.batch_header import BatchHeader, parse_header
-from ..message.batch_reader import Columns, decode_columns
+from ..message.batch_header import BatchHeader, crc_valid, parse_header
+from ..message.batch_reader import Columns, decode_columns, whole_batches
 from ..message.codec import Codecs
-from ..message.plain_batches import take_plain
+from ..message.markers import read_marker
+from ..message.plain_batches import KeysAndValues, Transacted, take_plain
 from ..replica.partition import Partition
 from ..replica.purgatory import Delayed
 from ..replica.replicas import Replicas
+from .log import Record
+from .open_records import OpenRecords
 
 _RETRY_MS = 1000.0
 
@@ -43,11 +46,16 @@ class _Reading(Generic[TakesT]):
         self.offset: int = partition.log.log_start_offset
         self.began_ms = now_ms
         self.damage: list[str] = []
+        self.open = OpenRecords()
 
     @property
     def is_over(self) -> bool:
         """This broker does not lead the partition any more, or again only."""
         return not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.offset >= self.partition.log.log_end_offset
 
     @property
     def is_committed(self) -> bool:
@@ -60,36 +68,54 @@ class _Reading(Generic[TakesT]):
         Ends early where a header is damaged: the log, asked for what follows, knows how to go on. Raises `ApiError`
         when nothing could be read.
         """
-        began = self.offset
+        began, position = self.offset, 0
         content = bytes(records) if isinstance(records, bytes | bytearray | memoryview) else records.read()
-        columns = Columns()
-        position, self.offset = take_plain(content, self.offset, columns.keys, columns.values)
-        self._feed(columns)
-        data = memoryview(content)[position:]
-        while data:
-            if not self._step_back(data, began):
+        data = memoryview(content)
+        while True:
+            taken = KeysAndValues()
+            position, self.offset = take_plain(content, position, self.offset, taken)
+            self._feed(taken)
+            if position >= len(content) or not self._step_back(data[position:], began):
                 break
-            columns = Columns(self.offset)
-            try:
-                decode_columns(data, codecs, from_offset=self.offset, into=columns)
-                bad = None
-            except ApiError as error:
-                bad = error
-            self._feed(columns)
-            self.offset = columns.next_offset
-            if bad is None:
+            size = self._take_one(data[position:], codecs, began)
+            if not size:
                 break
-            data = data[columns.valid_bytes :]
+            position += size
+        if self.offset == began:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"no batch begins at offset {began}")
+
+    def _take_one(self, data: memoryview, codecs: Codecs, began: int) -> int:
+        """Feed one batch of any kind; returns its size, 0 where it is cut or nobody knows how to go on behind it."""
+        try:
+            _, header = next(whole_batches(data), (0, None))
+            if header is None:
+                return 0
+            self._feed(self._opened(data[: header.size], header, codecs))
+            self.offset = max(self.offset, header.next_offset)
+        except ApiError as bad:
             header = _header(data)
             if header is None or header.next_offset <= self.offset:
                 if self.offset > began:
-                    break
-                raise bad
+                    return 0
+                raise
             self.damage.append(f"the batch at offset {header.base_offset}: {bad}")
             self.offset = header.next_offset
-            data = data[header.size :]
-        if self.offset == began:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"no batch begins at offset {began}")
+        return header.size
+
+    def _opened(self, batch: memoryview, header: BatchHeader, codecs: Codecs) -> KeysAndValues:
+        opened = KeysAndValues()
+        if header.control:
+            if not crc_valid(batch, header):
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the CRC-32C of the control batch does not match its content")
+            marker = read_marker(batch, header)
+            if marker is not None and header.next_offset > self.offset:
+                opened.transacted.append(Transacted(0, 0, header.producer_id, marker.committed))
+            return opened
+        columns = decode_columns(batch, codecs, into=Columns(self.offset), from_offset=self.offset)
+        opened.keys, opened.values = columns.keys, columns.values
+        if header.transactional:
+            opened.transacted.append(Transacted(0, len(columns), header.producer_id))
+        return opened
 
     def _step_back(self, data: memoryview, began: int) -> bool:
         """The batches before may have claimed offsets of those that come now: it is these that are right.
@@ -103,11 +129,29 @@ class _Reading(Generic[TakesT]):
             self.offset = max(began, header.base_offset)
         return header is not None or self.offset == began
 
-    def _feed(self, columns: Columns) -> None:
+    def _feed(self, taken: KeysAndValues) -> None:
+        """What is in a transaction waits for how that ends."""
+        done = 0
+        for start, end, producer_id, committed in taken.transacted:
+            self._feed_plain(taken.keys[done:start], taken.values[done:start])
+            done = end
+            if committed is None:
+                mine = zip(taken.keys[start:end], taken.values[start:end], strict=True)
+                self.open.take(producer_id, ((key, value) for key, value in mine if key is not None))
+            else:
+                for key, value in self.open.end(producer_id, committed=committed):
+                    self.loading.add(key, value)
+        if done:
+            self._feed_plain(taken.keys[done:], taken.values[done:])
+        else:
+            self._feed_plain(taken.keys, taken.values)
+
+    def _feed_plain(self, keys: list[bytes | None], values: list[bytes | None]) -> None:
         """Of several values of a key only the last one counts: the others need not be looked at."""
+        if self.open:
+            self.open.overwrite(keys)
         add = self.loading.add
-        last = dict(zip(columns.keys, columns.values, strict=True))
-        for key, value in last.items():
+        for key, value in dict(zip(keys, values, strict=True)).items():
             add(key, value)
 
     def skip(self, why: ApiError) -> None:
@@ -143,6 +187,10 @@ def _header(data: memoryview) -> BatchHeader | None:
         return None
 
 
+def _nobody_waits(_loading: object, _producer_id: int, _record: Record) -> None:
+    """For coordinators that write no transactions."""
+
+
 class LogLoader(Generic[TakesT]):
     """Reads partitions one after the other, a slice at a time, off the owner thread. Owner thread only.
 
@@ -150,7 +198,11 @@ class LogLoader(Generic[TakesT]):
     not have is told to nobody. A partition that is led elsewhere is read no further; when it is led here again, in a
     later epoch, it is read anew.
 
-    `begin` is asked for what to fill with the records of a partition (by its number), `ended` told when it has all.
+    Records of transactions count when these have committed, those of aborted ones never.
+
+    `begin` is asked for what to fill with the records of a partition (by its number), `ended` told when it has all;
+    before that `still_open` is told of each record whose transaction has not ended, with its producer's id, in the
+    order of the log. All markers that were written up to then have been read.
     `report` takes lines for the broker's log, `failed` is told of what should not have happened.
     """
 
@@ -166,10 +218,12 @@ class LogLoader(Generic[TakesT]):
         slice_bytes: int,
         report: Callable[[str], None],
         failed: Callable[[str, BaseException], None],
+        still_open: Callable[[TakesT, int, Record], None] = _nobody_waits,
     ) -> None:
         self._replicas = replicas
         self._begin = begin
         self._ended = ended
+        self._still_open = still_open
         self._codecs = codecs
         self._clock = clock
         self._scheduler = scheduler
@@ -191,16 +245,19 @@ class LogLoader(Generic[TakesT]):
         """This broker leads the partition now."""
         loading = self._begin(partition.topic_partition.partition)
         reading = _Reading(partition, loading, self._clock.monotonic_ms())
-        if reading.offset >= partition.log.log_end_offset:
+        self._go_on_with(reading)
+
+    def close(self) -> None:
+        """Read no further."""
+        self._is_closed = True
+
+    def _go_on_with(self, reading: _Reading[TakesT]) -> None:
+        if reading.is_at_end:
             self._end(reading)
             return
         self._waiting.append(reading)
         if len(self._waiting) == 1:
             self._go_on()
-
-    def close(self) -> None:
-        """Read no further."""
-        self._is_closed = True
 
     def _go_on(self) -> None:
         """Have the next slice read, of the partition that is first."""
@@ -210,7 +267,7 @@ class LogLoader(Generic[TakesT]):
             if self._is_gone(reading):
                 self._waiting.popleft()
                 continue
-            if reading.offset >= log.log_end_offset:
+            if reading.is_at_end:
                 self._waiting.popleft()
                 self._end(reading)
                 continue
@@ -259,6 +316,8 @@ class LogLoader(Generic[TakesT]):
             return
         for damage in reading.damage:
             self._report(f"{reading.partition.topic_partition}: left out {damage}")
+        for producer_id, record in reading.open.left():
+            self._still_open(reading.loading, producer_id, record)
         self.longest_ms = max(self.longest_ms, self._clock.monotonic_ms() - reading.began_ms)
         self._ended(reading.loading)
 
@@ -268,7 +327,7 @@ class LogLoader(Generic[TakesT]):
         def finish() -> None:
             self._uncommitted -= 1
             if not self._is_closed and not self._is_gone(reading):
-                self._end(reading)
+                self._go_on_with(reading)  # markers may have come meanwhile
 
         key = reading.partition.topic_partition
         self._replicas.purgatory.watch(_Uncommitted(reading, finish), (key,), _RETRY_MS)

@@ -1,25 +1,64 @@
 """Keys and values of plain batches, quickly also where each batch has one record: of a log that is read as a table."""
 
+from typing import NamedTuple
+
 from crc32c import crc32c
 
-from .batch_header import CODEC_MASK, CONTROL_BIT, CRC_COVERS_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
+from .batch_header import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_COVERS_FROM,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+)
 
-_NOT_PLAIN = CODEC_MASK | CONTROL_BIT
+_NOT_ORDINARY = CONTROL_BIT | TRANSACTIONAL_BIT
 _MORE = 0x80
 _NULL = 1
+_OUTCOMES = {b"\0\0\0\0": False, b"\0\0\0\1": True}
+"""Keys of the records in control batches that end transactions: version 0, the type (facts B1)."""
 
 
-def take_plain(data: bytes, from_offset: int, keys: list[bytes | None], values: list[bytes | None]) -> tuple[int, int]:
-    """Read batches that are whole, right and not compressed, as long as they come; their records go to the lists.
+class Transacted(NamedTuple):
+    """What the transaction of a producer did at this place of the columns.
+
+    `committed` None: the records [start, end) belong to it; else it ended there, so or so.
+    """
+
+    start: int
+    end: int
+    producer_id: int
+    committed: bool | None = None
+
+
+class KeysAndValues:
+    """Two columns of equal length, and which parts of them belong to transactions, in the order of the log."""
+
+    __slots__ = ("keys", "transacted", "values")
+
+    def __init__(self) -> None:
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.transacted: list[Transacted] = []
+
+
+def take_plain(data: bytes, position: int, from_offset: int, into: KeysAndValues) -> tuple[int, int]:
+    """Read batches that are whole, right and not compressed, as long as they come; their records go into the columns,
+    what markers say beside them.
 
     Returns where the first other one begins (its position, and the offset to go on from): `decode_columns` reads it, or
     says what is wrong with it. No batch may reach below `from_offset`.
     """
-    view, position, offset, end = memoryview(data), 0, from_offset, len(data)
+    view, offset, end, keys, values = memoryview(data), from_offset, len(data), into.keys, into.values
     while position + HEADER_SIZE <= end:
-        base, length, _, magic, crc, attributes, delta, _, _, _, _, _, count = HEADER.unpack_from(data, position)
+        base, length, _, magic, crc, attributes, delta, _, _, producer_id, _, _, count = HEADER.unpack_from(
+            data, position
+        )
         records, stop = position + HEADER_SIZE, position + LENGTH_OVERHEAD + length
-        if magic != MAGIC or attributes & _NOT_PLAIN or base < offset or not records <= stop <= end:
+        if magic != MAGIC or attributes & CODEC_MASK or base < offset or not records <= stop <= end:
             break
         if not 0 < count <= delta + 1 or crc32c(view[position + CRC_COVERS_FROM : stop]) != crc:
             break
@@ -31,6 +70,15 @@ def take_plain(data: bytes, from_offset: int, keys: list[bytes | None], values: 
         if reached != stop:
             del keys[before:], values[before:]
             break
+        if attributes & _NOT_ORDINARY:
+            if attributes & CONTROL_BIT:
+                outcome = _OUTCOMES.get(keys[before] or b"")
+                del keys[before:], values[before:]
+                if outcome is None:
+                    break
+                into.transacted.append(Transacted(before, before, producer_id, outcome))
+            else:
+                into.transacted.append(Transacted(before, len(keys), producer_id))
         position, offset = stop, base + delta + 1
     return position, offset
 

@@ -40,6 +40,7 @@ def test_api_versions_as_clients_of_version_3_ask() -> None:
             20: (1, 6),
             21: (0, 2),
             22: (0, 4),
+            28: (0, 3),
             32: (1, 4),
             35: (0, 4),
             37: (0, 3),

@@ -56,6 +56,7 @@ from barnabas.ports.broker_api import (
     ResourceKind,
     SyncGroup,
     TxnMarker,
+    TxnOffsetCommit,
     WriteTxnMarkers,
 )
 from barnabas.ports.error_codes import ErrorCode as E
@@ -332,6 +333,20 @@ def commit(group: str, topic: str, *, metadata: str = "", generation: int = -1, 
     return lambda _: OffsetCommit(group_id=group, generation_id=generation, member_id=member, partitions=[position])
 
 
+def commit_in_transaction(
+    group: str, topic: str, *, generation: int = -1, member: str = "", instance: str | None = None, **more: Any
+) -> Any:
+    given = {"transactional_id": "x", "producer_id": 900, "producer_epoch": 0, **more}
+    return lambda real: TxnOffsetCommit(
+        group_id=group,
+        partitions=[OffsetCommitPartition(topic, 0, 1)],
+        generation_id=generation,
+        member_id=real if member == "real" else member,
+        group_instance_id=instance,
+        **given,
+    )
+
+
 def leave(group: str) -> Callable[[str], Request[Any]]:
     return lambda _: LeaveGroup(group_id=group, members=[LeavingMember(member_id="who")])
 
@@ -387,6 +402,34 @@ GROUPS = [
     Wrong("commit: too much to say", commit("idle", "t", metadata="m" * 5000), [E.OFFSET_METADATA_TOO_LARGE]),
     Wrong("commit: from outside", commit("taken", "t"), [E.UNKNOWN_MEMBER_ID]),
     Wrong("commit: a stranger", commit("taken", "t", generation=1, member="who"), [E.UNKNOWN_MEMBER_ID]),
+    Wrong("in transaction: no group", commit_in_transaction("", "t"), [E.INVALID_GROUP_ID]),
+    Wrong("in transaction: the longest name", commit_in_transaction(LONG, "nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong("in transaction: no such topic", commit_in_transaction("idle", "nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),
+    Wrong(
+        "in transaction: no producer",
+        commit_in_transaction("idle", "t", producer_id=-1),
+        [E.INVALID_PRODUCER_ID_MAPPING],
+    ),
+    Wrong(
+        "in transaction: a group nobody is in",
+        commit_in_transaction("nobody", "t", generation=1),
+        [E.ILLEGAL_GENERATION],
+    ),
+    Wrong(
+        "in transaction: a stranger",
+        commit_in_transaction("taken", "t", generation=1, member="who"),
+        [E.UNKNOWN_MEMBER_ID],
+    ),
+    Wrong(
+        "in transaction: who is away",
+        commit_in_transaction("taken", "t", generation=1, member="real", instance="i"),
+        [E.UNKNOWN_MEMBER_ID],
+    ),
+    Wrong(
+        "in transaction: another generation",
+        commit_in_transaction("taken", "t", generation=9, member="real"),
+        [E.ILLEGAL_GENERATION],
+    ),
     Wrong("forget: no such group", forget("nobody"), [E.GROUP_ID_NOT_FOUND]),
     Wrong("end: who is there", lambda _: DeleteGroups(group_ids=["taken"]), [E.NON_EMPTY_GROUP]),
     Wrong("end: who is not", lambda _: DeleteGroups(group_ids=[f"y{LONG[1:]}"]), [E.GROUP_ID_NOT_FOUND]),

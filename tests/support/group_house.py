@@ -1,7 +1,7 @@
 """A coordinator with a log in memory, under a clock that the test moves."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from support.group_driver import Asked
 from support.log_lines import warnings_of
@@ -9,7 +9,8 @@ from support.log_lines import warnings_of
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.coordinator.group.config import GroupConfig
 from barnabas.core.coordinator.group.coordinator import GroupCoordinator
-from barnabas.core.coordinator.log import Record
+from barnabas.core.coordinator.log import ProducerEpoch, Record
+from barnabas.core.coordinator.open_records import OpenRecords
 from barnabas.ports.broker_api import (
     Caller,
     DeleteGroups,
@@ -27,6 +28,7 @@ from barnabas.ports.broker_api import (
     OffsetFetch,
     OffsetFetchGroup,
     SyncGroup,
+    TxnOffsetCommit,
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
@@ -35,19 +37,38 @@ PARTITIONS = 4
 CALLER = Caller(client_id="app", host="127.0.0.1")
 
 
+class InTransaction(NamedTuple):
+    """A record of a producer's transaction."""
+
+    producer_id: int
+    record: Record
+
+
+class Ended(NamedTuple):
+    """A marker."""
+
+    producer_id: int
+    committed: bool
+
+
 class House:
-    """A coordinator of all `PARTITIONS`; with `hold`, appends wait in `held` until `finish`."""
+    """A coordinator of all `PARTITIONS`; with `hold`, appends wait in `held` until `finish`.
+
+    The log of a partition has records, and those in transactions and markers as what they are.
+    """
 
     def __init__(
-        self, log: dict[int, list[Record]] | None = None, *, load: bool = True, seed: int = 1, **config: int
+        self, log: dict[int, list[Any]] | None = None, *, load: bool = True, seed: int = 1, **config: int
     ) -> None:
         self.seed = seed
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
-        self.log: dict[int, list[Record]] = {} if log is None else log
+        self.log: dict[int, list[Any]] = {} if log is None else log
         self.appends = 0
         self.hold = False
-        self.held: list[tuple[int, list[Record], Callable[[ErrorCode], None]]] = []
+        self.held: list[tuple[int, list[Any], Callable[[ErrorCode], None]]] = []
+        self.producers: list[ProducerEpoch] = []
+        """Of the appends that belonged to transactions."""
         self.error = ErrorCode.NONE
         self.leads = True
         self.topics = {"t": 100, "u": 2}
@@ -74,25 +95,51 @@ class House:
     def load(self) -> None:
         for partition in range(PARTITIONS):
             loading = self.coordinator.begin_load(partition)
-            for key, value in self.log.get(partition, ()):
-                loading.add(key, value)
+            transactions = OpenRecords()
+            for entry in self.log.get(partition, ()):
+                if isinstance(entry, InTransaction):
+                    transactions.take(entry.producer_id, [entry.record])
+                elif isinstance(entry, Ended):
+                    for key, value in transactions.end(entry.producer_id, committed=entry.committed):
+                        loading.add(key, value)
+                else:
+                    transactions.overwrite([entry[0]])
+                    loading.add(*entry)
+            for producer_id, record in transactions.left():
+                loading.add_open(producer_id, record)
             self.coordinator.loaded(loading)
+
+    def end_transaction(self, group: str, producer: int, *, committed: bool = True) -> None:
+        """The marker in the partition that keeps the group."""
+        partition = self.coordinator.partition_of(group)
+        self.log.setdefault(partition, []).append(Ended(producer, committed))
+        self.coordinator.transaction_ended(partition, producer, committed=committed)
 
     def restarted(self, **config: int) -> "House":
         """Another coordinator that reads what this one has written; this one is as if killed."""
         log = {partition: list(records) for partition, records in self.log.items()}
         return House(log, load=True, seed=self.seed + 1, **config)
 
-    def _append(self, partition: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
+    def _append(
+        self,
+        partition: int,
+        records: Sequence[Record],
+        done: Callable[[ErrorCode], None],
+        producer: ProducerEpoch | None,
+    ) -> None:
         self.appends += 1
-        self.held.append((partition, list(records), done))
+        entries: list[Any] = list(records)
+        if producer is not None:
+            self.producers.append(producer)
+            entries = [InTransaction(producer[0], record) for record in records]
+        self.held.append((partition, entries, done))
         if not self.hold:
             self.finish(self.error)
 
     def finish(self, error: ErrorCode = ErrorCode.NONE) -> None:
         """End the append that has waited longest."""
         partition, records, done = self.held.pop(0)
-        if error is ErrorCode.NONE:
+        if error in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
             self.log.setdefault(partition, []).extend(records)
         done(error)
 
@@ -165,6 +212,30 @@ class House:
             retention_ms=retention_ms,
         )
         return self._ask(self.coordinator.commit_offsets, request)
+
+    def commit_in(
+        self,
+        producer: int,
+        group: str,
+        positions: dict[tuple[str, int], int],
+        *,
+        member: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        epoch: int = 3,
+    ) -> Asked:
+        """In the transaction of this producer."""
+        request = TxnOffsetCommit(
+            transactional_id=f"x{producer}",
+            group_id=group,
+            producer_id=producer,
+            producer_epoch=epoch,
+            partitions=[OffsetCommitPartition(*key, offset, 5) for key, offset in positions.items()],
+            generation_id=generation,
+            member_id=member,
+            group_instance_id=instance,
+        )
+        return self._ask(self.coordinator.commit_in_transaction, request)
 
     def committed(self, group: str, *wanted: tuple[str, int], stable: bool = False) -> dict[tuple[str, int], Any]:
         """Offset, or error code, by partition; of all without `wanted`."""

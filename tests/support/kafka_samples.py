@@ -27,7 +27,7 @@ from support.kafka_samples_groups import (
     LIST_GROUPS,
     SYNC_GROUP,
 )
-from support.kafka_samples_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
+from support.kafka_samples_offsets import OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH, TXN_OFFSET_COMMIT
 from support.kafka_samples_producers import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID, WRITE_TXN_MARKERS
 from support.kafka_samples_replicas import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -60,6 +60,7 @@ SAMPLES: dict[int, Sample] = {
     22: INIT_PRODUCER_ID,
     23: OFFSET_FOR_LEADER_EPOCH,
     27: WRITE_TXN_MARKERS,
+    28: TXN_OFFSET_COMMIT,
     32: DESCRIBE_CONFIGS,
     33: REPLACE_CONFIGS,
     35: DESCRIBE_LOG_DIRS,

@@ -14,6 +14,8 @@ from barnabas.ports.broker_api import (
     OffsetFetchGroup,
     OffsetFetchResult,
     PartitionOutcome,
+    TxnOffsetCommit,
+    TxnOffsetCommitResult,
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
@@ -229,4 +231,98 @@ OFFSET_DELETE = Sample(
             {"name": "views", "partitions": [{"partition_index": 0, "error_code": 0}]},
         ],
     },
+)
+
+TXN_OFFSET_COMMIT = Sample(
+    TxnOffsetCommit(
+        transactional_id="orders",
+        group_id="audit",
+        producer_id=2**40 + 1,
+        producer_epoch=7,
+        generation_id=12,
+        member_id="c1-4711",
+        group_instance_id="left",
+        partitions=[
+            OffsetCommitPartition("clicks", 3, 2**40, 5, "half way"),
+            OffsetCommitPartition("clicks", 4, 0),
+        ],
+    ),
+    {
+        "transactional_id": "orders",
+        "group_id": "audit",
+        "producer_id": 2**40 + 1,
+        "producer_epoch": 7,
+        "generation_id": 12,
+        "member_id": "c1-4711",
+        "group_instance_id": "left",
+        "topics": [
+            {
+                "name": "clicks",
+                "partitions": [
+                    {
+                        "partition_index": 3,
+                        "committed_offset": 2**40,
+                        "committed_leader_epoch": 5,
+                        "committed_metadata": "half way",
+                    },
+                    {
+                        "partition_index": 4,
+                        "committed_offset": 0,
+                        "committed_leader_epoch": -1,
+                        "committed_metadata": None,
+                    },
+                ],
+            }
+        ],
+    },
+    TxnOffsetCommitResult(
+        partitions=[
+            PartitionOutcome("clicks", 3, ErrorCode.INVALID_PRODUCER_EPOCH),
+            PartitionOutcome("clicks", 4),
+        ],
+        throttle_ms=5,
+    ),
+    {
+        "throttle_time": 5,
+        "topics": [
+            {
+                "name": "clicks",
+                "partitions": [{"partition_index": 3, "error_code": 47}, {"partition_index": 4, "error_code": 0}],
+            }
+        ],
+    },
+    older_until=2,
+    older=Sample(
+        TxnOffsetCommit(
+            transactional_id="orders",
+            group_id="audit",
+            producer_id=7,
+            producer_epoch=0,
+            partitions=[OffsetCommitPartition("clicks", 3, 5)],
+        ),
+        {
+            "transactional_id": "orders",
+            "group_id": "audit",
+            "producer_id": 7,
+            "producer_epoch": 0,
+            "topics": [
+                {
+                    "name": "clicks",
+                    "partitions": [
+                        {
+                            "partition_index": 3,
+                            "committed_offset": 5,
+                            "committed_leader_epoch": -1,
+                            "committed_metadata": None,
+                        }
+                    ],
+                }
+            ],
+        },
+        TxnOffsetCommitResult(partitions=[PartitionOutcome("clicks", 3)], throttle_ms=6),
+        {
+            "throttle_time": 6,
+            "topics": [{"name": "clicks", "partitions": [{"partition_index": 3, "error_code": 0}]}],
+        },
+    ),
 )

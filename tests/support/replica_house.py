@@ -71,8 +71,9 @@ class ReplicaHouse:
         self.scheduler = ManualScheduler(self.clock)
         self.metrics = MemoryMetrics()
         self.reports: list[str] = []
+        self.disk = MemoryDisk(now_ms=self.clock.now_ms)
         self.logs = LogManager(
-            [MemoryLogDir(MemoryDisk(now_ms=self.clock.now_ms))],
+            [MemoryLogDir(self.disk)],
             clock=self.clock,
             scheduler=self.scheduler,
             config_for=lambda _: config or LogConfig(),

@@ -29,6 +29,8 @@ from ....ports.broker_api import (
     Reply,
     SyncGroup,
     SyncGroupResult,
+    TxnOffsetCommit,
+    TxnOffsetCommitResult,
 )
 from ....ports.clock import Clock
 from ....ports.entropy import Entropy
@@ -47,6 +49,7 @@ from .member import metadata_bytes, protocols_by_name
 from .positions import Knows, Positions, end_of, tombstones
 from .runtime import Append, GroupRuntime, group_error
 from .states import GroupState
+from .transactional import TransactionalPositions
 
 T = TypeVar("T")
 
@@ -95,6 +98,7 @@ class GroupCoordinator:
         self._table = self._runtime.table
         self._entropy = entropy
         self._positions = Positions(self._runtime, knows)
+        self._transactional = TransactionalPositions(self._runtime, self._positions)
         self._promised: deque[tuple[str, str]] = deque()
         self._promised_bytes = 0
         self._expiry: Timer | None = None
@@ -221,6 +225,16 @@ class GroupCoordinator:
 
     def commit_offsets(self, request: OffsetCommit, _caller: Caller, reply: Reply[OffsetCommitResult]) -> None:
         self._positions.commit(request, reply)
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommit, _caller: Caller, reply: Reply[TxnOffsetCommitResult]
+    ) -> None:
+        self._transactional.commit(request, reply)
+
+    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        """The in-sync replicas of this partition of `__consumer_offsets` have the marker of a producer. While the
+        partition is being loaded that need not be told: who loads it reads the marker."""
+        self._transactional.ended(partition, producer_id, committed=committed)
 
     def fetch_offsets(self, request: OffsetFetch, caller: Caller, reply: Reply[OffsetFetchResult]) -> None:
         self._answer_in_steps(self._positions.fetch(request), caller, reply)

@@ -19,6 +19,7 @@ from ....ports.broker_api import (
     OffsetCommit,
     SyncGroup,
     SyncGroupResult,
+    TxnOffsetCommit,
 )
 from ....ports.error_codes import ErrorCode
 from .agreement import Agreement
@@ -172,6 +173,13 @@ class Group:
             return error
         self._members.alive(request.member_id, now_ms)
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is _COMPLETING else ErrorCode.NONE
+
+    def check_transactional_commit(self, request: TxnOffsetCommit) -> ErrorCode:
+        """The same for a producer, whose life says nothing of the member's: who does not say that it is one may."""
+        is_named = request.member_id or request.group_instance_id is not None
+        if self.state is not _DEAD and request.generation_id < 0 and (self.state is _EMPTY or not is_named):
+            return ErrorCode.NONE
+        return self._check_member(request.member_id, request.group_instance_id, request.generation_id)
 
     def leave(self, request: LeaveGroup, to: To, now_ms: float) -> Effects:
         """LeaveGroup, for one member or many; one rebalance for all of them."""

@@ -5,7 +5,8 @@ from struct import Struct
 
 from ....ports.errors import ApiError
 from ....ports.words import TopicPartition
-from .records import GroupKey, StoredGroup, StoredOffset, decode_group, decode_key, decode_offset
+from ..log import Record
+from .records import GroupKey, OffsetKey, StoredGroup, StoredOffset, decode_group, decode_key, decode_offset
 
 _OFFSET_KEY = b"\x00\x01"
 _OFFSET_VERSION = 3
@@ -17,11 +18,13 @@ _REASONS_MAX = 100
 class LoadedGroup:
     """One group as its records have it; `stored` None: only positions were ever committed."""
 
-    __slots__ = ("offsets", "stored")
+    __slots__ = ("offsets", "open", "stored")
 
     def __init__(self) -> None:
         self.stored: StoredGroup | None = None
         self.offsets: dict[TopicPartition, StoredOffset] = {}
+        self.open: list[tuple[int, TopicPartition, StoredOffset]] = []
+        """By producers whose transactions have not ended, in the order of the log."""
 
 
 class Loading:
@@ -54,8 +57,19 @@ class Loading:
             else:
                 self._group(what.group_id).offsets[what.partition] = decode_offset(value)
         except ApiError as error:
-            reason = error.message if len(self.skipped) < _REASONS_MAX else "other reasons"
-            self.skipped[reason] += 1
+            self._skip(error.message)
+
+    def add_open(self, producer_id: int, record: Record) -> None:
+        """The next record whose transaction has not ended; behind all others."""
+        key, value = record
+        try:
+            what = decode_key(key)
+            if isinstance(what, OffsetKey) and value is not None:
+                self._group(what.group_id).open.append((producer_id, what.partition, decode_offset(value)))
+            else:
+                self._skip("it is in a transaction, and no position")
+        except ApiError as error:
+            self._skip(error.message)
 
     def report(self) -> str | None:
         """One line about what was left out; None when nothing was."""
@@ -63,6 +77,9 @@ class Loading:
             return None
         examples = "; ".join(f"{count} x {why}" for why, count in self.skipped.most_common(_EXAMPLES_MAX))
         return f"__consumer_offsets-{self.partition}: {self.skipped.total()} records were left out ({examples})"
+
+    def _skip(self, why: str) -> None:
+        self.skipped[why if len(self.skipped) < _REASONS_MAX else "other reasons"] += 1
 
     def _add_plain(self, key: bytes, value: bytes) -> bool:
         """The quick way for a position without text as it is written today. False: not such a one, or damaged."""

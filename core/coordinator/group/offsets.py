@@ -1,4 +1,5 @@
-"""How far a group has come in each partition: what is committed, what is being written, what may be forgotten."""
+"""How far a group has come in each partition: what is committed, what is being written or waits for the end of a
+transaction, what may be forgotten."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -6,25 +7,35 @@ from ....ports.words import TopicPartition
 from .records import StoredOffset
 from .states import GroupState
 
+NOBODY = -1
+"""The producer of positions that belong to no transaction."""
+
 
 class PendingCommit:
-    """Positions that are being written; `GroupOffsets.finish` is told how that went."""
+    """Positions that do not count yet; `GroupOffsets.finish` or `end` is told if they ever will."""
 
-    __slots__ = ("number", "positions")
+    __slots__ = ("number", "positions", "producer_id")
 
-    def __init__(self, positions: dict[TopicPartition, StoredOffset], number: int) -> None:
+    def __init__(self, positions: dict[TopicPartition, StoredOffset], number: int, producer_id: int) -> None:
         self.positions = positions
         self.number = number
+        self.producer_id = producer_id
 
 
 class GroupOffsets:
-    """The positions of one group. Owner thread only."""
+    """The positions of one group. Owner thread only.
 
-    __slots__ = ("_applied", "_begun", "_committed", "_pending")
+    Of several positions for a partition the one that was begun last counts, which is the order of the log; when a
+    transaction ends makes no difference to that.
+    """
+
+    __slots__ = ("_applied", "_begun", "_committed", "_open", "_pending")
 
     def __init__(self, committed: Mapping[TopicPartition, StoredOffset] | None = None) -> None:
         self._committed = dict(committed or {})
         self._pending: dict[TopicPartition, dict[int, PendingCommit]] = {}
+        self._open: dict[int, dict[int, PendingCommit]] = {}
+        """What belongs to the open transaction of a producer."""
         self._applied: dict[TopicPartition, int] = {}
         """Which commit a position is from, while another one is on its way: the later one counts."""
         self._begun = 0
@@ -38,26 +49,29 @@ class GroupOffsets:
 
     @property
     def is_void(self) -> bool:
-        """Nothing is committed, nor being written."""
+        """Nothing is committed, nor pending."""
         return not self._committed and not self._pending
 
     def get(self, partition: TopicPartition) -> StoredOffset | None:
         return self._committed.get(partition)
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """True while another position is being written."""
+        """True while another position is being written, or belongs to an open transaction."""
         return partition in self._pending
 
     def touch(self, partitions: frozenset[TopicPartition]) -> bool:
-        """True if one of these is committed, or being written."""
+        """True if one of these is committed, or pending."""
         return not (partitions.isdisjoint(self._committed) and partitions.isdisjoint(self._pending))
 
-    def begin(self, positions: dict[TopicPartition, StoredOffset]) -> PendingCommit:
-        """These are being written. They count once `finish` is told so; the commits begun later count more."""
+    def begin(self, positions: dict[TopicPartition, StoredOffset], producer_id: int = NOBODY) -> PendingCommit:
+        """These are being written. They count once `finish` is told so, those of a producer's transaction once `end`
+        is; the commits begun later count more."""
         self._begun += 1
-        commit = PendingCommit(positions, self._begun)
+        commit = PendingCommit(positions, self._begun, producer_id)
         for partition in positions:
             self._pending.setdefault(partition, {})[commit.number] = commit
+        if producer_id != NOBODY:
+            self._open.setdefault(producer_id, {})[commit.number] = commit
         return commit
 
     def finish(self, commit: PendingCommit, *, stored: bool) -> None:
@@ -67,9 +81,37 @@ class GroupOffsets:
                 self._committed[partition] = position
                 self._applied[partition] = commit.number
             self._no_longer_pending(partition, commit)
+        opened = self._open.get(commit.producer_id, {})
+        opened.pop(commit.number, None)
+        if not opened:
+            self._open.pop(commit.producer_id, None)
+
+    def written(self, commit: PendingCommit) -> None:
+        """It is in the log, and its transaction open: what this had there before of the same partitions is over."""
+        mine = self._open.get(commit.producer_id, {})
+        if commit.number not in mine:
+            return
+        for partition in commit.positions:
+            for number, older in tuple(self._pending[partition].items()):
+                if older.producer_id == commit.producer_id and number < commit.number:
+                    del older.positions[partition]
+                    self._no_longer_pending(partition, older)
+                    if not older.positions:
+                        del mine[number]
+
+    def is_open(self, producer_id: int) -> bool:
+        """True if a transaction of this producer has positions here."""
+        return producer_id in self._open
+
+    def end(self, producer_id: int, *, committed: bool) -> int:
+        """The transaction of a producer has ended; returns how many positions are committed by that."""
+        ended = tuple(self._open.get(producer_id, {}).values())
+        for commit in ended:
+            self.finish(commit, stored=committed)
+        return sum(len(commit.positions) for commit in ended) if committed else 0
 
     def forget(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Drop these positions, and what is being written for them; returns those that there were."""
+        """Drop these positions, and what is pending for them; returns those that there were."""
         found = []
         for partition in partitions:
             pending = self._pending.get(partition)

@@ -128,33 +128,38 @@ class Positions:
 
     # --- within
 
-    def _commit(self, entry: GroupEntry, request: OffsetCommit, reply: Reply[OffsetCommitResult]) -> None:
-        runtime = self._runtime
-        now_ms = runtime.clock.now_ms()
-        expire_ms = -1 if request.retention_ms < 0 else min(now_ms + request.retention_ms, LONG_MAX)
-        positions: dict[TopicPartition, StoredOffset] = {}
-        records: dict[TopicPartition, Record] = {}
-        outcomes: list[PartitionOutcome] = []
-        for each in request.partitions:
+    def accept(
+        self, group_id: str, partitions: Iterable[OffsetCommitPartition], expire_ms: int = -1
+    ) -> "AcceptedPositions":
+        """What of it can be kept, and the records that keep it."""
+        now_ms = self._runtime.clock.now_ms()
+        accepted = AcceptedPositions()
+        for each in partitions:
             partition = TopicPartition(each.topic, each.partition)
             error = self._unacceptable(partition, each)
             if error is ErrorCode.NONE:
                 position = StoredOffset(each.offset, each.leader_epoch, each.metadata or "", now_ms, expire_ms)
-                positions[partition] = position
-                key = encode_offset_key(request.group_id, *partition)
-                records[partition] = (key, encode_offset(position))
-            outcomes.append(PartitionOutcome(each.topic, each.partition, error))
-        commit = entry.offsets.begin(positions)
+                accepted.positions[partition] = position
+                accepted.records[partition] = (encode_offset_key(group_id, *partition), encode_offset(position))
+            accepted.outcomes.append(PartitionOutcome(each.topic, each.partition, error))
+        return accepted
+
+    def _commit(self, entry: GroupEntry, request: OffsetCommit, reply: Reply[OffsetCommitResult]) -> None:
+        runtime = self._runtime
+        expire_ms = -1
+        if request.retention_ms >= 0:
+            expire_ms = min(runtime.clock.now_ms() + request.retention_ms, LONG_MAX)
+        accepted = self.accept(request.group_id, request.partitions, expire_ms)
+        commit = entry.offsets.begin(accepted.positions)
 
         def done(error: ErrorCode) -> None:
             entry.offsets.finish(commit, stored=error is ErrorCode.NONE)
             if error is ErrorCode.NONE:
-                runtime.counters.commits.add(len(positions))
+                runtime.counters.commits.add(len(accepted.positions))
             runtime.settle(entry)
-            told = outcomes if error is ErrorCode.NONE else _failed(outcomes, commit_error(error))
-            runtime.answer(reply, OffsetCommitResult(partitions=told))
+            runtime.answer(reply, OffsetCommitResult(partitions=accepted.told(commit_error(error))))
 
-        runtime.write(entry.partition, records.values(), done)
+        runtime.write(entry.partition, accepted.records.values(), done)
 
     def _unacceptable(self, partition: TopicPartition, position: OffsetCommitPartition) -> ErrorCode:
         if position.metadata and _too_long(position.metadata, self._runtime.config.offset_metadata_max_bytes):
@@ -190,6 +195,26 @@ class Positions:
         return lambda error: self._runtime.note_failure(what, entry.partition, error)
 
 
+class AcceptedPositions:
+    """Of one request: what can be kept, the records that keep it, and what is told of each partition."""
+
+    __slots__ = ("outcomes", "positions", "records")
+
+    def __init__(self) -> None:
+        self.positions: dict[TopicPartition, StoredOffset] = {}
+        self.records: dict[TopicPartition, Record] = {}
+        self.outcomes: list[PartitionOutcome] = []
+
+    def told(self, error: ErrorCode) -> list[PartitionOutcome]:
+        """The outcomes when the write has ended so; what was wrong by itself stays so."""
+        if error is ErrorCode.NONE:
+            return self.outcomes
+        return [
+            PartitionOutcome(each.topic, each.partition, error) if each.error is ErrorCode.NONE else each
+            for each in self.outcomes
+        ]
+
+
 def tombstones(entry: GroupEntry, partitions: Iterable[TopicPartition]) -> list[Record]:
     """The records that take positions out of the log."""
     group_id = entry.group.group_id
@@ -214,14 +239,6 @@ def _all_failed(request: OffsetCommit, error: ErrorCode) -> OffsetCommitResult:
     return OffsetCommitResult(
         partitions=[PartitionOutcome(each.topic, each.partition, error) for each in request.partitions]
     )
-
-
-def _failed(outcomes: Sequence[PartitionOutcome], error: ErrorCode) -> list[PartitionOutcome]:
-    """All of them; what was wrong by itself stays so."""
-    return [
-        PartitionOutcome(each.topic, each.partition, error) if each.error is ErrorCode.NONE else each
-        for each in outcomes
-    ]
 
 
 def _too_long(text: str, most: int) -> bool:

@@ -10,7 +10,7 @@ from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.scheduler import Scheduler
-from ..log import Record
+from ..log import ProducerEpoch, Record
 from .config import GroupConfig
 from .counters import GroupCounters
 from .effects import Answer, Effect, Effects, Store
@@ -23,8 +23,9 @@ from .states import GroupState
 from .table import GroupTable
 from .telling import rebalance
 
-Append = Callable[[int, Sequence[Record], Callable[[ErrorCode], None]], None]
-"""Append these records as one batch to that partition of `__consumer_offsets`, with acks=all. Never raises. The
+Append = Callable[[int, Sequence[Record], Callable[[ErrorCode], None], ProducerEpoch | None], None]
+"""Append these records as one batch to that partition of `__consumer_offsets`, with acks=all; those of a producer as
+part of its transaction. Never raises. The
 callback is told exactly once, on the owner thread, at once or later: NONE when the in-sync replicas have it. Appends to
 one partition come into the log in the order of the calls."""
 
@@ -165,7 +166,13 @@ class GroupRuntime:
 
     # --- the log
 
-    def write(self, partition: int, records: Iterable[Record], done: Callable[[ErrorCode], None]) -> None:
+    def write(
+        self,
+        partition: int,
+        records: Iterable[Record],
+        done: Callable[[ErrorCode], None],
+        producer: ProducerEpoch | None = None,
+    ) -> None:
         """Append records, in several batches if they are many; `done` is told the first error, once, at the end."""
         batches = list(_batches(records))
         left, worst = len(batches), ErrorCode.NONE
@@ -181,7 +188,7 @@ class GroupRuntime:
                 done(worst)
 
         for batch in batches:
-            self._append(partition, batch, appended)
+            self._append(partition, batch, appended, producer)
 
     def note_failure(self, what: str, partition: int, error: ErrorCode) -> None:
         """A write that nobody waits for. Where another broker coordinates by now, nothing is amiss."""
@@ -196,7 +203,7 @@ class GroupRuntime:
         if text is not None:
             self.report(text)
         for group_id, loaded in loading.groups.items():
-            if loaded.stored is not None or loaded.offsets:
+            if loaded.stored is not None or loaded.offsets or loaded.open:
                 self._restore(group_id, loading.partition, loaded)
 
     def _restore(self, group_id: str, partition: int, loaded: LoadedGroup) -> None:
@@ -212,6 +219,9 @@ class GroupRuntime:
             state_since_ms=-1 if loaded.stored is None else loaded.stored.state_timestamp_ms,
         )
         self.table.add(entry)
+        for producer_id, place, position in loaded.open:
+            entry.offsets.begin({place: position}, producer_id)
+            self.table.transactions.add(partition, producer_id, group_id)
         self.drive(entry, group.shrink(self.now_ms))
 
     # --- within

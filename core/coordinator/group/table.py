@@ -6,6 +6,7 @@ from ....ports.error_codes import ErrorCode
 from ...client.producer.hashing import java_string_hash
 from .entry import GroupEntry
 from .loading import Loading
+from .open_transactions import OpenTransactions
 from .records import STRING_BYTES_MAX
 
 
@@ -28,6 +29,7 @@ class GroupTable:
         self._groups: dict[str, GroupEntry] = {}
         self._partitions: dict[int, dict[str, GroupEntry]] = {}
         self._loading: dict[int, Loading] = {}
+        self.transactions = OpenTransactions()
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -93,6 +95,7 @@ class GroupTable:
     def drop(self, partition: int) -> list[GroupEntry]:
         """The partition is led elsewhere; returns the groups that were here."""
         self._loading.pop(partition, None)
+        self.transactions.drop(partition)
         entries = list(self._partitions.pop(partition, {}).values())
         for entry in entries:
             del self._groups[entry.group.group_id]

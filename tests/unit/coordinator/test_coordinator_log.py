@@ -6,11 +6,16 @@ import pytest
 from support.batches import bytes_of
 from support.replica_house import ME, OTHER, ReplicaHouse, reached
 
-from barnabas.core.coordinator.log import CoordinatorLog
+from barnabas.core.coordinator.log import CoordinatorLog, Record
 from barnabas.core.coordinator.log_loader import LogLoader
-from barnabas.core.message.batch_header import parse_header
-from barnabas.core.message.codec import NO_CODECS
+from barnabas.core.message.batch_header import HEADER_SIZE, parse_header, stamp
+from barnabas.core.message.batch_reader import whole_batches
+from barnabas.core.message.batch_writer import encode_batch
+from barnabas.core.message.codec import Codec
+from barnabas.core.message.markers import Marker, encode_marker
+from barnabas.core.message.message import Message
 from barnabas.core.replica.partition import Partition
+from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 
@@ -25,8 +30,13 @@ class Kept:
         self.number = number
         self.values: dict[bytes | None, bytes | None] = {}
 
+        self.open: list[tuple[int, Record]] = []
+
     def add(self, key: bytes | None, value: bytes | None) -> None:
         self.values[key] = value
+
+    def add_open(self, producer_id: int, record: Record) -> None:
+        self.open.append((producer_id, record))
 
 
 class Keeper:
@@ -50,12 +60,13 @@ class Keeper:
             house.replicas,
             Kept,
             self.ended.append,
-            codecs=NO_CODECS,
+            codecs=builtin_codecs(),
             clock=house.clock,
             scheduler=house.scheduler,
             slice_bytes=100,
             report=house.reports.append,
             failed=lambda what, _: self.failures.append(what),
+            still_open=Kept.add_open,
         )
 
     def append(self, name: str, *records: tuple[bytes, bytes | None]) -> None:
@@ -205,3 +216,115 @@ def test_a_partition_that_stays_elsewhere_is_dropped(keeper: Keeper) -> None:
     partition.leader, partition.leader_epoch = OTHER, 1
     keeper.house.replicas.purgatory.check(partition.topic_partition)
     assert (keeper.ended, keeper.loader.is_busy) == ([], False)
+
+
+# --- transactions
+
+
+def copied(partition: Partition, *batches: bytearray) -> None:
+    """These are at the end of the log, as if a leader before had written them."""
+    for batch in batches:
+        stamp(batch, partition.log.log_end_offset, 0)
+        partition.log.append_replicated(memoryview(batch), now_ms=1)
+    partition.in_sync_changed()
+
+
+def in_transaction(producer: int, codec: Codec | None = None, /, **records: str) -> bytearray:
+    messages = [Message(value.encode(), key.encode()) for key, value in records.items()]
+    return encode_batch(messages, now_ms=1, codec=codec, producer_id=producer, producer_epoch=0, transactional=True)
+
+
+def plain(**records: str) -> bytearray:
+    return encode_batch([Message(value.encode(), key.encode()) for key, value in records.items()], now_ms=1)
+
+
+def marker(producer: int, *, committed: bool) -> bytearray:
+    return encode_marker(Marker(committed, 0), producer_id=producer, producer_epoch=0, now_ms=1)
+
+
+def loaded(keeper: Keeper, partition: Partition) -> Kept:
+    keeper.loader.load(partition)
+    keeper.house.scheduler.run_pending()
+    return keeper.ended[-1]
+
+
+GZIP = builtin_codecs().by_name("gzip")
+
+
+@pytest.mark.parametrize("codec", [None, GZIP], ids=["plain", "compressed"])
+def test_records_of_transactions_count_by_how_these_end(keeper: Keeper, codec: Codec | None) -> None:
+    partition = keeper.house.open(TOPIC)
+    copied(
+        partition,
+        plain(a="0", b="0", c="0"),
+        in_transaction(7, codec, a="7", d="7"),
+        in_transaction(8, codec, b="8", c="8"),
+        in_transaction(9, codec, c="9", e="9"),
+        marker(7, committed=True),
+        plain(d="1"),
+        marker(8, committed=False),
+        in_transaction(9, codec, e="10"),
+    )
+    kept = loaded(keeper, partition)
+    assert kept.values == {b"a": b"7", b"b": b"0", b"c": b"0", b"d": b"1"}
+    assert kept.open == [(9, (b"c", b"9")), (9, (b"e", b"10"))]
+    assert not keeper.house.reports
+
+
+def test_the_order_of_the_log_counts_and_not_that_of_the_ends(keeper: Keeper) -> None:
+    partition = keeper.house.open(TOPIC)
+    copied(
+        partition,
+        in_transaction(7, a="7", b="7", c="7"),
+        in_transaction(8, a="8", c="8"),
+        plain(b="later"),
+        marker(8, committed=True),
+        marker(7, committed=True),
+        in_transaction(7, c="again"),
+    )
+    kept = loaded(keeper, partition)
+    assert kept.values == {b"a": b"8", b"b": b"later", b"c": b"8"}
+    assert kept.open == [(7, (b"c", b"again"))]
+
+
+def test_a_marker_that_comes_while_followers_are_waited_for_is_read(keeper: Keeper) -> None:
+    partition = keeper.house.open(TOPIC, replicas=(ME, OTHER))
+    copied(partition, in_transaction(7, a="7"), in_transaction(8, a="8"))
+    keeper.loader.load(partition)
+    keeper.house.scheduler.run_pending()
+    copied(partition, marker(8, committed=True))
+    reached(partition, OTHER, 3)
+    keeper.house.replicas.purgatory.check(partition.topic_partition)
+    keeper.house.scheduler.run_pending()
+    (kept,) = keeper.ended
+    assert (kept.values, kept.open) == ({b"a": b"8"}, [])
+
+
+def test_a_damaged_marker_ends_nothing(keeper: Keeper) -> None:
+    partition = keeper.house.open(TOPIC)
+    copied(partition, in_transaction(7, a="7"))
+    at = len(bytes_of(partition.log, 0))
+    copied(partition, marker(7, committed=False), plain(b="1"))
+    data = keeper.house.disk.folders[f"{TOPIC}-0"]["00000000000000000000.log"].data
+    data[at + HEADER_SIZE + 8] ^= 1  # the type: it would commit
+    kept = loaded(keeper, partition)
+    assert (kept.values, kept.open) == ({b"b": b"1"}, [(7, (b"a", b"7"))])
+    (line,) = keeper.house.reports
+    assert "left out the batch at offset 1" in line
+
+
+def test_records_of_a_transaction_share_a_batch_with_nobody(keeper: Keeper) -> None:
+    partition = keeper.house.open(TOPIC)
+    keeper.append("before", (b"k", b"1"))
+    keeper.log.append(0, [(b"k", b"2")], lambda error: keeper.told.append(("in", error)), (7, 3))
+    assert keeper.told == [("before", NONE), ("in", NONE)], "a marker may come in this turn"
+    keeper.append("behind", (b"k", b"3"))
+    keeper.house.scheduler.run_pending()
+    batches = [header for _, header in whole_batches(bytes_of(partition.log, 0))]
+    assert [(each.producer_id, each.producer_epoch, each.transactional) for each in batches] == [
+        (-1, -1, False),
+        (7, 3, True),
+        (-1, -1, False),
+    ]
+    keeper.log.append(0, [(b"k", b"2")], lambda error: keeper.told.append(("late", error)), (7, 2))
+    assert keeper.told[-1] == ("late", ErrorCode.INVALID_PRODUCER_EPOCH)

@@ -3,10 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.core.message.batch_header import stamp, write_crc
 from barnabas.core.message.batch_reader import decode_columns
 from barnabas.core.message.batch_writer import encode_batch
+from barnabas.core.message.markers import Marker, encode_marker
 from barnabas.core.message.message import Message
-from barnabas.core.message.plain_batches import take_plain
+from barnabas.core.message.plain_batches import KeysAndValues, Transacted, take_plain
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.errors import ApiError
 
@@ -36,9 +38,8 @@ def encoded(batches: list[tuple[list[Message], str]]) -> bytes:
 
 
 def taken(data: bytes, from_offset: int = 0) -> tuple[int, int, Column, Column]:
-    keys: Column = []
-    values: Column = []
-    return *take_plain(data, from_offset, keys, values), keys, values
+    into = KeysAndValues()
+    return *take_plain(data, 0, from_offset, into), into.keys, into.values
 
 
 @given(_batches, st.integers(0, 30))
@@ -77,3 +78,41 @@ def test_damage_is_left_to_the_general_way(draw: st.DataObject, messages: list[M
     except ApiError:
         raise AssertionError("what was taken cannot be read") from None
     assert (keys, values, offset) == (both.keys, both.values, both.next_offset)
+
+
+def in_transaction(producer: int, offset: int, *keys: bytes) -> bytes:
+    messages = [Message(b"v" + key, key, timestamp_ms=1) for key in keys]
+    return bytes(
+        encode_batch(messages, now_ms=1, base_offset=offset, producer_id=producer, producer_epoch=0, transactional=True)
+    )
+
+
+def marker(producer: int, offset: int, *, committed: bool) -> bytes:
+    batch = encode_marker(Marker(committed, 3), producer_id=producer, producer_epoch=0, now_ms=1)
+    stamp(batch, offset, 0)
+    return bytes(batch)
+
+
+def test_what_belongs_to_transactions_is_told_apart() -> None:
+    plain = encoded([([Message(b"p", b"p", timestamp_ms=1)], "")])
+    data = plain + in_transaction(7, 1, b"a", b"b") + in_transaction(8, 3, b"c")
+    data += marker(7, 4, committed=True) + marker(8, 5, committed=False)
+    into = KeysAndValues()
+    assert take_plain(data, 0, 0, into) == (len(data), 6)
+    assert into.keys == [b"p", b"a", b"b", b"c"]
+    assert into.values == [b"p", b"va", b"vb", b"vc"]
+    assert into.transacted == [
+        Transacted(1, 3, 7),
+        Transacted(3, 4, 8),
+        Transacted(4, 4, 7, True),
+        Transacted(4, 4, 8, False),
+    ]
+
+
+def test_other_control_batches_are_left_to_the_general_way() -> None:
+    data = bytearray(marker(7, 0, committed=True))
+    data[61 + 8] = 2  # the type: of a leader's change
+    write_crc(data, 0, len(data))
+    into = KeysAndValues()
+    assert take_plain(bytes(data), 0, 0, into) == (0, 0)
+    assert (into.keys, into.values, into.transacted) == ([], [], [])

@@ -1,0 +1,27 @@
+"""Which groups have positions in the open transaction of a producer: its end is told once for all of them."""
+
+
+class OpenTransactions:
+    """By partition of `__consumer_offsets`, since a marker is of one. Owner thread only."""
+
+    def __init__(self) -> None:
+        self._groups: dict[int, dict[int, dict[str, None]]] = {}
+
+    def add(self, partition: int, producer_id: int, group_id: str) -> None:
+        self._groups.setdefault(partition, {}).setdefault(producer_id, {})[group_id] = None
+
+    def discard(self, partition: int, producer_id: int, group_id: str) -> None:
+        """The group has none of that transaction any more."""
+        producers = self._groups.get(partition, {})
+        groups = producers.get(producer_id, {})
+        groups.pop(group_id, None)
+        if not groups:
+            producers.pop(producer_id, None)
+
+    def end(self, partition: int, producer_id: int) -> list[str]:
+        """The transaction has ended; returns the groups that had positions in it (some may be gone by now)."""
+        return list(self._groups.get(partition, {}).pop(producer_id, ()))
+
+    def drop(self, partition: int) -> None:
+        """The partition is led elsewhere."""
+        self._groups.pop(partition, None)

@@ -1,0 +1,359 @@
+"""Positions of a group that belong to transactions: in memory, in the log, and read again."""
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from support.group_driver import Asked
+from support.group_house import House
+
+from barnabas.core.coordinator.group.offsets import GroupOffsets, PendingCommit
+from barnabas.core.coordinator.group.records import StoredOffset
+from barnabas.core.coordinator.open_records import OpenRecords
+from barnabas.ports.error_codes import ErrorCode as E
+from barnabas.ports.words import TopicPartition
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+ALL = (A0, A1, B0)
+P, Q = 7, 8
+T0, T1 = ("t", 0), ("t", 1)
+DAY_MS = 86_400_000
+
+
+def errors(asked: Asked) -> list[E]:
+    return [each.error for each in asked.result.partitions]
+
+
+# --- the positions of one group
+
+
+def test_they_count_when_the_transaction_has_committed() -> None:
+    offsets = GroupOffsets({A0: StoredOffset(1)})
+    offsets.written(offsets.begin({A0: StoredOffset(2), A1: StoredOffset(3)}, P))
+    assert (offsets.get(A0), offsets.get(A1)) == (StoredOffset(1), None)
+    assert [offsets.is_pending(each) for each in ALL] == [True, True, False]
+    assert offsets.is_open(P)
+    assert offsets.end(Q, committed=True) == 0
+    assert offsets.end(P, committed=True) == 2
+    assert (offsets.get(A0), offsets.get(A1)) == (StoredOffset(2), StoredOffset(3))
+    assert not offsets.is_open(P)
+    assert not any(map(offsets.is_pending, ALL))
+
+
+def test_they_never_do_when_it_is_aborted() -> None:
+    offsets = GroupOffsets({A0: StoredOffset(1)})
+    offsets.written(offsets.begin({A0: StoredOffset(2)}, P))
+    assert offsets.end(P, committed=False) == 0
+    assert offsets.get(A0) == StoredOffset(1)
+    assert not offsets.is_pending(A0)
+
+
+def test_a_plain_commit_beside_a_pending_one() -> None:
+    """The later record of the log counts, whenever the transaction ends."""
+    offsets = GroupOffsets()
+    offsets.written(offsets.begin({A0: StoredOffset(1)}, P))
+    offsets.finish(offsets.begin({A0: StoredOffset(2)}), stored=True)
+    assert (offsets.get(A0), offsets.is_pending(A0)) == (StoredOffset(2), True)
+    offsets.end(P, committed=True)
+    assert offsets.get(A0) == StoredOffset(2)
+    offsets.finish(offsets.begin({A0: StoredOffset(3)}), stored=True)
+    offsets.written(offsets.begin({A0: StoredOffset(4)}, P))
+    offsets.end(P, committed=True)
+    assert offsets.get(A0) == StoredOffset(4)
+
+
+def test_a_long_transaction_keeps_one_position_of_a_partition() -> None:
+    offsets = GroupOffsets()
+    for number in range(1000):
+        offsets.written(offsets.begin({(A0, A1)[number % 2]: StoredOffset(number)}, P))
+    assert sum(len(commits) for commits in offsets._pending.values()) == 2
+    assert len(offsets._open[P]) == 2
+    assert offsets.end(P, committed=True) == 2
+    assert (offsets.get(A0), offsets.get(A1)) == (StoredOffset(998), StoredOffset(999))
+
+
+def test_a_marker_that_is_told_before_the_write_is() -> None:
+    offsets = GroupOffsets()
+    commit = offsets.begin({A0: StoredOffset(1)}, P)
+    offsets.end(P, committed=True)
+    offsets.written(commit)
+    assert (offsets.get(A0), offsets.is_pending(A0)) == (StoredOffset(1), False)
+
+
+class Machine(RuleBasedStateMachine):
+    """Plain commits and transactions of two producers, against the log as it is read again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offsets = GroupOffsets()
+        self.pending: list[tuple[PendingCommit, bool]] = []
+        self.log: list[tuple[str, int, dict[TopicPartition, StoredOffset | None]]] = []
+        self.count = 0
+
+    def positions(self, partitions: set[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        self.count += 1
+        return {each: StoredOffset(self.count) for each in sorted(partitions)}
+
+    @rule(partitions=st.sets(st.sampled_from(ALL), min_size=1), is_kept=st.booleans())
+    def commit(self, partitions: set[TopicPartition], is_kept: bool) -> None:
+        positions = self.positions(partitions)
+        self.pending.append((self.offsets.begin(dict(positions)), is_kept))
+        if is_kept:
+            self.log.append(("plain", 0, dict(positions)))
+
+    @rule(which=st.integers(0, 5))
+    def finish(self, which: int) -> None:
+        if self.pending:
+            commit, is_kept = self.pending.pop(which % len(self.pending))
+            self.offsets.finish(commit, stored=is_kept)
+
+    @rule(
+        partitions=st.sets(st.sampled_from(ALL), min_size=1), producer=st.sampled_from([P, Q]), fate=st.integers(0, 3)
+    )
+    def commit_in(self, partitions: set[TopicPartition], producer: int, fate: int) -> None:
+        positions = self.positions(partitions)
+        commit = self.offsets.begin(dict(positions), producer)
+        if not fate:
+            self.offsets.finish(commit, stored=False)
+            return
+        self.log.append(("open", producer, dict(positions)))
+        if fate > 1:
+            self.offsets.written(commit)
+
+    @rule(producer=st.sampled_from([P, Q]), committed=st.booleans())
+    def end(self, producer: int, committed: bool) -> None:
+        self.offsets.end(producer, committed=committed)
+        self.log.append(("committed" if committed else "aborted", producer, {}))
+
+    @rule(partitions=st.sets(st.sampled_from(ALL)))
+    def forget(self, partitions: set[TopicPartition]) -> None:
+        self.offsets.forget(partitions)
+        self.log.append(("plain", 0, dict.fromkeys(partitions)))
+
+    @invariant()
+    def memory_says_what_the_log_says(self) -> None:
+        if self.pending:
+            return
+        said: dict[bytes, object] = {}
+        names = {str(each).encode(): each for each in ALL}
+        transactions = OpenRecords()
+        for kind, producer, positions in self.log:
+            records = {str(each).encode(): repr(position).encode() for each, position in positions.items()}
+            if kind == "plain":
+                transactions.overwrite(list(records))
+                said |= records
+            elif kind == "open":
+                transactions.take(producer, list(records.items()))
+            else:
+                said |= dict(transactions.end(producer, committed=kind == "committed"))
+        for name, each in names.items():
+            assert repr(self.offsets.get(each)).encode() == said.get(name, b"None")
+        held = {key for _, (key, _) in transactions.left()}
+        # What a plain commit has overtaken is pending in memory for longer: its producer has not ended yet.
+        assert held <= {name for name, each in names.items() if self.offsets.is_pending(each)}
+        open_now = {producer for producer, _ in transactions.left()}
+        assert open_now <= {producer for producer in (P, Q) if self.offsets.is_open(producer)}
+
+
+TestMachine = Machine.TestCase
+
+
+# --- of a coordinator
+
+
+def test_from_the_request_to_the_marker() -> None:
+    house = House()
+    house.commit("g", {T0: 1})
+    assert errors(house.commit_in(P, "g", {T0: 5, T1: 6})) == [E.NONE, E.NONE]
+    assert house.producers == [(P, 3)]
+    assert house.committed("g", T0, T1) == {T0: 1, T1: -1}
+    assert house.committed("g", T0, T1, stable=True) == dict.fromkeys((T0, T1), E.UNSTABLE_OFFSET_COMMIT)
+    house.end_transaction("g", P)
+    assert house.committed("g", T0, T1, stable=True) == {T0: 5, T1: 6}
+    house.commit_in(P, "g", {T0: 7})
+    house.end_transaction("g", P, committed=False)
+    assert house.committed("g", stable=True) == {T0: 5, T1: 6}
+
+
+def test_all_groups_of_a_partition_hear_of_its_marker() -> None:
+    house = House()
+    groups = [f"g{number}" for number in range(9)]
+    mine = [each for each in groups if house.coordinator.partition_of(each) == house.coordinator.partition_of("g0")]
+    assert 1 < len(mine) < len(groups)
+    for group in groups:
+        house.commit_in(P, group, {T0: 5})
+    house.commit_in(Q, "g0", {T1: 6})
+    house.end_transaction("g0", P)
+    for group in groups:
+        assert house.committed(group, T0) == {T0: 5 if group in mine else -1}
+    assert house.committed("g0", T1, stable=True) == {T1: E.UNSTABLE_OFFSET_COMMIT}
+
+
+@pytest.mark.parametrize("ended", ["committed", "aborted", "not yet"])
+def test_the_next_coordinator_knows_how_they_stand(ended: str) -> None:
+    house = House()
+    house.commit("g", {T0: 1})
+    house.commit_in(P, "g", {T0: 5, T1: 6})
+    if ended != "not yet":
+        house.end_transaction("g", P, committed=ended == "committed")
+    later = house.restarted()
+    if ended == "not yet":
+        assert later.committed("g", T0, T1, stable=True) == dict.fromkeys((T0, T1), E.UNSTABLE_OFFSET_COMMIT)
+        assert later.committed("g", T0) == {T0: 1}
+        later.end_transaction("g", P)
+    assert later.committed("g", T0, stable=True) == {T0: 1 if ended == "aborted" else 5}
+    assert later.restarted().committed("g") == later.committed("g")
+
+
+def test_a_group_that_has_nothing_else_lives_as_long_as_its_transaction() -> None:
+    house = House(offsets_retention_ms=DAY_MS)
+    house.coordinator.start()
+    house.commit_in(P, "g", {T0: 5})
+    house.commit_in(P, "h", {T0: 5})
+    house.pass_time(3 * DAY_MS)
+    assert house.listed() == {"g": "Empty", "h": "Empty"}
+    later = house.restarted()
+    assert later.listed() == {"g": "Empty", "h": "Empty"}
+    later.end_transaction("g", P, committed=False)
+    later.end_transaction("h", P)
+    assert later.listed() == ({"h": "Empty"} if later.committed("h") else {})
+    assert later.committed("g") == {}
+
+
+def test_what_is_pending_does_not_get_old() -> None:
+    house = House(offsets_retention_ms=DAY_MS)
+    house.coordinator.start()
+    house.commit("g", {T0: 1, T1: 2})
+    house.commit_in(P, "g", {T0: 5})
+    house.pass_time(3 * DAY_MS)
+    assert house.committed("g") == {T0: 1}
+    house.end_transaction("g", P, committed=False)
+    house.pass_time(DAY_MS)
+    assert house.listed() == {}
+    assert house.restarted().listed() == {}
+
+
+def test_a_deleted_group_does_not_come_back_with_the_marker() -> None:
+    house = House()
+    house.commit_in(P, "g", {T0: 5})
+    house.commit_in(P, "h", {T0: 5})
+    assert house.delete("g") == [E.NONE]
+    for each in (house, house.restarted()):
+        each.end_transaction("g", P)
+        assert each.committed("g") == {}
+        each.end_transaction("h", P)
+        assert each.committed("h") == {T0: 5}
+
+
+def test_positions_go_with_their_topic() -> None:
+    house = House()
+    house.commit_in(P, "g", {T0: 5, ("u", 0): 6})
+    house.coordinator.partitions_deleted([TopicPartition("t", 0)])
+    later = house.restarted()
+    for each in (house, later):
+        each.end_transaction("g", P)
+        assert each.committed("g") == {("u", 0): 6}
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (E.INVALID_PRODUCER_EPOCH, E.INVALID_PRODUCER_EPOCH),
+        (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.MESSAGE_TOO_LARGE, E.INVALID_COMMIT_OFFSET_SIZE),
+        (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
+    ],
+)
+def test_what_was_not_written_is_not_pending(error: E, told: E) -> None:
+    house = House()
+    house.error = error
+    assert errors(house.commit_in(P, "g", {T0: 5})) == [told]
+    assert house.listed() == {}
+    assert not house.coordinator._table.transactions._groups.get(house.coordinator.partition_of("g"))
+    house.error = E.NONE
+    house.commit_in(P, "g", {T0: 5})
+    house.error = error
+    assert errors(house.commit_in(P, "g", {T0: 6, T1: 7})) == [told, told]
+    house.end_transaction("g", P)
+    assert house.committed("g") == {T0: 5}
+
+
+def test_what_is_written_though_nobody_could_say_so_in_time_goes_with_the_marker() -> None:
+    house = House()
+    house.error = E.REQUEST_TIMED_OUT
+    assert errors(house.commit_in(P, "g", {T0: 5})) == [E.COORDINATOR_NOT_AVAILABLE]
+    for each in (house, house.restarted()):
+        assert each.committed("g", T0, stable=True) == {T0: E.UNSTABLE_OFFSET_COMMIT}
+        each.end_transaction("g", P)
+        assert each.committed("g") == {T0: 5}
+
+
+def test_a_marker_may_be_told_before_the_write_is() -> None:
+    house = House()
+    house.hold = True
+    asked = house.commit_in(P, "g", {T0: 5})
+    house.end_transaction("g", P)
+    house.finish()
+    assert errors(asked) == [E.NONE]
+    assert house.committed("g", T0, stable=True) == {T0: 5}
+
+
+def test_another_coordinator_forgets_what_was_open_here() -> None:
+    house = House()
+    house.commit_in(P, "g", {T0: 5})
+    house.coordinator.unload(house.coordinator.partition_of("g"))
+    assert errors(house.commit_in(P, "g", {T0: 5})) == [E.NOT_COORDINATOR]
+    house.end_transaction("g", P)
+    house.load()
+    assert house.committed("g", T0, stable=True) == {T0: 5}
+
+
+# --- who may (KIP-447)
+
+
+def test_a_producer_that_says_of_which_member_it_is() -> None:
+    house = House()
+    member, generation = house.stable()
+    assert errors(house.commit_in(P, "g", {T0: 1}, member=member, generation=generation)) == [E.NONE]
+    assert errors(house.commit_in(P, "g", {T0: 2}, member=member, generation=generation - 1)) == [E.ILLEGAL_GENERATION]
+    assert errors(house.commit_in(P, "g", {T0: 2}, member="who", generation=generation)) == [E.UNKNOWN_MEMBER_ID]
+    assert errors(house.commit_in(P, "g", {T0: 2}, member="who")) == [E.UNKNOWN_MEMBER_ID]
+    assert errors(house.commit_in(P, "x", {T0: 2}, member="who", generation=0)) == [E.ILLEGAL_GENERATION]
+    house.end_transaction("g", P)
+    assert house.committed("g") == {T0: 1}
+
+
+def test_a_static_member_whose_place_is_taken() -> None:
+    house = House()
+    member, generation = house.stable(instance="i")
+    fresh = house.join("g", instance="i").result.member_id
+    assert fresh != member
+    refused = house.commit_in(P, "g", {T0: 1}, member=member, generation=generation, instance="i")
+    assert errors(refused) == [E.FENCED_INSTANCE_ID]
+    accepted = house.commit_in(P, "g", {T0: 1}, member=fresh, generation=generation, instance="i")
+    assert errors(accepted) == [E.NONE]
+
+
+def test_a_producer_that_says_nothing_may_always() -> None:
+    """As before KIP-447, when the transactional id said which partitions it is of."""
+    house = House()
+    house.stable()
+    assert errors(house.commit_in(P, "g", {T0: 1})) == [E.NONE]
+    assert errors(house.commit("g", {T0: 1})) == [E.UNKNOWN_MEMBER_ID]
+
+
+def test_a_commit_in_a_transaction_is_no_sign_of_life_of_the_member() -> None:
+    house = House()
+    member, generation = house.stable(session_ms=10_000)
+    house.pass_time(9_000)
+    assert errors(house.commit_in(P, "g", {T0: 1}, member=member, generation=generation)) == [E.NONE]
+    house.pass_time(2_000)
+    assert house.describe().state == "Empty"
+
+
+def test_what_is_wrong_with_a_partition_alone() -> None:
+    house = House()
+    assert errors(house.commit_in(P, "g", {T0: 1, ("t", 100): 2})) == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert errors(house.commit_in(P, "h", {("nowhere", 0): 2})) == [E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert house.listed() == {"g": "Empty"}
+    house.end_transaction("g", P)
+    assert house.committed("g") == {T0: 1}

@@ -58,7 +58,13 @@ class House:
     """
 
     def __init__(
-        self, log: dict[int, list[Any]] | None = None, *, load: bool = True, seed: int = 1, **config: int
+        self,
+        log: dict[int, list[Any]] | None = None,
+        *,
+        load: bool = True,
+        seed: int = 1,
+        verifies: bool = False,
+        **config: int,
     ) -> None:
         self.seed = seed
         self.clock = ManualClock()
@@ -71,6 +77,8 @@ class House:
         """Of the appends that belonged to transactions."""
         self.error = ErrorCode.NONE
         self.leads = True
+        self.asked: list[tuple[str, int, Callable[[ErrorCode], None]]] = []
+        """What the transactions' coordinator is asked, with `verifies`: transactional id, partition, whom to tell."""
         self.topics = {"t": 100, "u": 2}
         self.lines: list[str] = []
         self.coordinator = GroupCoordinator(
@@ -83,6 +91,7 @@ class House:
             knows=lambda each: each.partition < self.topics.get(each.topic, 0),
             report=self.lines.append,
             leads=lambda _: self.leads,
+            verify=self._asked if verifies else None,
         )
         if load:
             self.load()
@@ -135,6 +144,9 @@ class House:
         self.held.append((partition, entries, done))
         if not self.hold:
             self.finish(self.error)
+
+    def _asked(self, request: TxnOffsetCommit, partition: int, told: Callable[[ErrorCode], None]) -> None:
+        self.asked.append((request.transactional_id, partition, told))
 
     def finish(self, error: ErrorCode = ErrorCode.NONE) -> None:
         """End the append that has waited longest."""

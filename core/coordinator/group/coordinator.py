@@ -49,7 +49,7 @@ from .member import metadata_bytes, protocols_by_name
 from .positions import Knows, Positions, end_of, tombstones
 from .runtime import Append, GroupRuntime, group_error
 from .states import GroupState
-from .transactional import TransactionalPositions
+from .transactional import TransactionalPositions, Verify
 
 T = TypeVar("T")
 
@@ -80,10 +80,11 @@ class GroupCoordinator:
         leads: Callable[[int], bool] = lambda _: True,
         counters: GroupCounters | None = None,
         steps: StepRunner | None = None,
+        verify: Verify | None = None,
     ) -> None:
         """`knows` tells which partitions exist; `partition_count` is that of `__consumer_offsets`, and `leads` tells if
         this broker may still speak for one of them; long answers are made on `steps`, beside other work (None: of its
-        own)."""
+        own). `verify`: see `TransactionalPositions`; None: nothing is verified."""
         self._runtime = GroupRuntime(
             config=config,
             partition_count=partition_count,
@@ -98,7 +99,7 @@ class GroupCoordinator:
         self._table = self._runtime.table
         self._entropy = entropy
         self._positions = Positions(self._runtime, knows)
-        self._transactional = TransactionalPositions(self._runtime, self._positions)
+        self._transactional = TransactionalPositions(self._runtime, self._positions, verify)
         self._promised: deque[tuple[str, str]] = deque()
         self._promised_bytes = 0
         self._expiry: Timer | None = None

@@ -10,6 +10,10 @@ class OpenTransactions:
     def add(self, partition: int, producer_id: int, group_id: str) -> None:
         self._groups.setdefault(partition, {}).setdefault(producer_id, {})[group_id] = None
 
+    def is_open(self, partition: int, producer_id: int) -> bool:
+        """True if some group has positions in it."""
+        return producer_id in self._groups.get(partition, {})
+
     def discard(self, partition: int, producer_id: int, group_id: str) -> None:
         """The group has none of that transaction any more."""
         producers = self._groups.get(partition, {})

@@ -1,5 +1,7 @@
 """TxnOffsetCommit: positions that count when the transaction of a producer commits (facts C6, KIP-447)."""
 
+from collections.abc import Callable
+
 from ....ports.broker_api import PartitionOutcome, Reply, TxnOffsetCommit, TxnOffsetCommitResult
 from ....ports.error_codes import ErrorCode
 from .positions import Positions
@@ -8,26 +10,57 @@ from .runtime import GroupRuntime, commit_error
 _IN_THE_LOG = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 """Outcomes of an append whose records the marker is going to end."""
 
+_SAID_OF_THE_TRANSACTION = (
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+
+Told = Callable[[ErrorCode], None]
+Verify = Callable[[TxnOffsetCommit, int, Told], None]
+"""Asks the transaction's coordinator if this partition of `__consumer_offsets` belongs to it (KIP-890)."""
+
+
+class _Question:
+    """A request that waits for the transaction's coordinator."""
+
+    __slots__ = ("is_late",)
+
+    def __init__(self) -> None:
+        self.is_late = False
+        """A marker has ended the transaction meanwhile."""
+
 
 class TransactionalPositions:
-    """What producers commit for groups, from the request to the marker. Owner thread only."""
+    """What producers commit for groups, from the request to the marker. Owner thread only.
 
-    def __init__(self, runtime: GroupRuntime, positions: Positions) -> None:
+    The first of a transaction is verified: one that comes late, when the marker is there, would wait for the next
+    transaction of its producer, or for ever.
+    """
+
+    def __init__(self, runtime: GroupRuntime, positions: Positions, verify: Verify | None) -> None:
         self._runtime = runtime
         self._positions = positions
+        self._verify = verify
+        self._asking: dict[tuple[int, int], list[_Question]] = {}
+        """By partition of `__consumer_offsets` and producer."""
 
     def commit(self, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult]) -> None:
         """Answered when the in-sync replicas have it."""
         error = self._refusal(request)
         if error is not ErrorCode.NONE:
-            failed = [PartitionOutcome(each.topic, each.partition, error) for each in request.partitions]
-            self._runtime.answer(reply, TxnOffsetCommitResult(partitions=failed))
-        else:
+            self._refuse(request, reply, error)
+        elif self._verify is None or self._is_open(request):
             self._write(request, reply)
+        else:
+            self._ask(self._verify, request, reply)
 
     def ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """The in-sync replicas of this partition of `__consumer_offsets` have the marker."""
         runtime = self._runtime
+        for question in self._asking.get((partition, producer_id), ()):
+            question.is_late = True
         for group_id in runtime.table.transactions.end(partition, producer_id):
             entry = runtime.table.get(group_id)
             if entry is not None:
@@ -45,6 +78,34 @@ class TransactionalPositions:
         if entry is None:
             return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
         return entry.group.check_transactional_commit(request)
+
+    def _refuse(self, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult], error: ErrorCode) -> None:
+        failed = [PartitionOutcome(each.topic, each.partition, error) for each in request.partitions]
+        self._runtime.answer(reply, TxnOffsetCommitResult(partitions=failed))
+
+    def _is_open(self, request: TxnOffsetCommit) -> bool:
+        table = self._runtime.table
+        return table.transactions.is_open(table.partition_of(request.group_id), request.producer_id)
+
+    def _ask(self, verify: Verify, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult]) -> None:
+        partition, question = self._runtime.table.partition_of(request.group_id), _Question()
+        key = partition, request.producer_id
+        self._asking.setdefault(key, []).append(question)
+
+        def told(error: ErrorCode) -> None:
+            self._asking[key].remove(question)
+            if not self._asking[key]:
+                del self._asking[key]
+            if error is ErrorCode.NONE:
+                error = ErrorCode.INVALID_TXN_STATE if question.is_late else self._refusal(request)
+            else:
+                error = _verification_error(error)
+            if error is ErrorCode.NONE:
+                self._write(request, reply)
+            else:
+                self._refuse(request, reply, error)
+
+        verify(request, partition, told)
 
     def _write(self, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult]) -> None:
         runtime, producer_id = self._runtime, request.producer_id
@@ -68,3 +129,10 @@ class TransactionalPositions:
             runtime.answer(reply, TxnOffsetCommitResult(partitions=accepted.told(commit_error(error))))
 
         runtime.write(entry.partition, accepted.records.values(), done, (producer_id, request.producer_epoch))
+
+
+def _verification_error(error: ErrorCode) -> ErrorCode:
+    """What is told of a transaction that could not be verified; what is only so for now is tried again here."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error if error in _SAID_OF_THE_TRANSACTION else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -357,3 +357,62 @@ def test_what_is_wrong_with_a_partition_alone() -> None:
     assert house.listed() == {"g": "Empty"}
     house.end_transaction("g", P)
     assert house.committed("g") == {T0: 1}
+
+
+# --- the transaction's coordinator is asked (KIP-890)
+
+
+def test_the_first_commit_of_a_transaction_is_verified() -> None:
+    house = House(verifies=True)
+    first = house.commit_in(P, "g", {T0: 1})
+    (asked,) = house.asked
+    assert asked[:2] == ("x7", house.coordinator.partition_of("g"))
+    assert (first.result, house.appends, house.listed()) == (None, 0, {})
+    asked[2](E.NONE)
+    assert errors(first) == [E.NONE]
+    assert errors(house.commit_in(P, "g", {T0: 2})) == [E.NONE], "it is known now"
+    house.end_transaction("g", P)
+    house.commit_in(P, "g", {T0: 3})
+    assert len(house.asked) == 2
+    assert house.committed("g", T0, stable=True) == {T0: 2}
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (E.INVALID_TXN_STATE, E.INVALID_TXN_STATE),
+        (E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH),
+        (E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING),
+        (E.CONCURRENT_TRANSACTIONS, E.COORDINATOR_LOAD_IN_PROGRESS),
+        (E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS),
+        (E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+def test_what_is_not_in_the_transaction_is_not_written(said: E, told: E) -> None:
+    house = House(verifies=True)
+    asked = house.commit_in(P, "g", {T0: 1})
+    house.asked.pop()[2](said)
+    assert errors(asked) == [told]
+    assert (house.appends, house.listed()) == (0, {})
+
+
+def test_a_marker_that_comes_while_the_coordinator_is_asked() -> None:
+    house = House(verifies=True)
+    asked = house.commit_in(P, "g", {T0: 1})
+    house.end_transaction("g", P)
+    house.asked.pop()[2](E.NONE)
+    assert errors(asked) == [E.INVALID_TXN_STATE]
+    assert house.appends == 0
+
+
+def test_what_changes_while_the_coordinator_is_asked() -> None:
+    house = House(verifies=True)
+    member, generation = house.stable()
+    asked = house.commit_in(P, "g", {T0: 1}, member=member, generation=generation)
+    house.leave("g", member)
+    house.asked.pop()[2](E.NONE)
+    assert errors(asked) == [E.UNKNOWN_MEMBER_ID]
+    elsewhere = house.commit_in(P, "g", {T0: 1})
+    house.coordinator.unload(house.coordinator.partition_of("g"))
+    house.asked.pop()[2](E.NONE)
+    assert errors(elsewhere) == [E.NOT_COORDINATOR]

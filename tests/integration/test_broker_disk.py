@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from support.raw import RawConnection, fetch_error_and_records, fetch_v4, produce_error, produce_v3
 from support.simulated_broker import batch
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, wait_for
 
 from barnabas.app.broker.broker import Broker
 from barnabas.core.message.message_set import MessageSet
@@ -56,6 +56,39 @@ def test_a_full_disk_is_a_clear_error_and_what_is_there_stays_readable(small_dis
         assert segment.stat().st_size == _bytes(connection), "no half batch is left"
     with Broker(small_disk / "data") as broker, RawConnection(broker.bootstrap) as connection:
         assert _count(connection) == written
+
+
+def test_a_disk_that_is_freed_takes_messages_again(small_disk: Path) -> None:
+    """Without a restart, also from an idempotent producer that met the full disk."""
+    filler = small_disk / "somebody else's"
+    filler.write_bytes(bytes(DISK_BYTES // 2))
+    told: list[tuple[int, KafkaError | None]] = []
+    with Broker(small_disk / "data") as broker, RawConnection(broker.bootstrap) as connection:
+        producer = Producer(
+            {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 0, "retry.backoff.ms": 50}
+        )
+
+        def send(number: int) -> None:
+            value = b"%d " % number + b"x" * 50_000
+            producer.produce("t", value, on_delivery=lambda error, _: told.append((number, error)))
+            producer.poll(0)
+
+        send(0)
+        assert producer.flush(PATIENCE_S) == 0
+        written = 1
+        while not (error := produce_error(connection.exchange(produce_v3("t", bytes(batch(b"y" * 50_000)))), "t")):
+            written += 1
+        assert error == ErrorCode.KAFKA_STORAGE_ERROR
+        for number in range(1, 5):
+            send(number)
+        assert producer.flush(0.5) > 0, "they wait for the disk"
+        filler.unlink()
+        wait_for(lambda: not producer.flush(0.1))
+        assert told == [(number, None) for number in range(5)]
+        assert _count(connection) == written + 4
+        assert produce_error(connection.exchange(produce_v3("t", bytes(batch(b"more")))), "t") == 0
+    with Broker(small_disk / "data") as broker, RawConnection(broker.bootstrap) as connection:
+        assert _count(connection) == written + 5
 
 
 def test_a_producer_is_told(small_disk: Path) -> None:

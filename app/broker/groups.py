@@ -99,6 +99,7 @@ class GroupService:
         self._is_started = self._is_closed = False
         state.registry.listen(self._cluster_changed)
         state.replicas.listen_leadership(self._led, self._resigned)
+        state.replicas.markers.when_ended(self._transaction_ended)
         _show(state.metrics, self.coordinator, self._loader)
 
     @property
@@ -195,6 +196,10 @@ class GroupService:
         if topic == OFFSETS_TOPIC:
             self.coordinator.unload(number)
             self._log.give_up(number)
+
+    def _transaction_ended(self, key: TopicPartition, producer_id: int, _epoch: int, committed: bool) -> None:
+        if key.topic == OFFSETS_TOPIC:
+            self.coordinator.transaction_ended(key.partition, producer_id, committed=committed)
 
     def _leads(self, number: int) -> bool:
         """What this broker keeps of a partition may be old news once it leads it no more, heard of it or not."""

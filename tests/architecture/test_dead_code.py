@@ -36,7 +36,6 @@ CALLED_FROM_OUTSIDE = {
 }
 
 NOT_CALLED_YET = {
-    "when_ended": "the ends of transactions in `__consumer_offsets`, for the coordinator of groups",
     "write_to": "a message set on its way to a sink, as the design has it",
 }
 """What stands before its caller, with tests of its own. A line goes when the caller comes."""

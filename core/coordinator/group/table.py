@@ -6,8 +6,8 @@ from ....ports.error_codes import ErrorCode
 from ...client.producer.hashing import java_string_hash
 from .entry import GroupEntry
 from .loading import Loading
-from .open_transactions import OpenTransactions
 from .records import STRING_BYTES_MAX
+from .transacting import TransactingGroups
 
 
 def partition_of(group_id: str, partition_count: int) -> int:
@@ -29,7 +29,7 @@ class GroupTable:
         self._groups: dict[str, GroupEntry] = {}
         self._partitions: dict[int, dict[str, GroupEntry]] = {}
         self._loading: dict[int, Loading] = {}
-        self.transactions = OpenTransactions()
+        self.transactions = TransactingGroups()
 
     def __len__(self) -> int:
         return len(self._groups)

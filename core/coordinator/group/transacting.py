@@ -1,7 +1,7 @@
 """Which groups have positions in the open transaction of a producer: its end is told once for all of them."""
 
 
-class OpenTransactions:
+class TransactingGroups:
     """By partition of `__consumer_offsets`, since a marker is of one. Owner thread only."""
 
     def __init__(self) -> None:

@@ -1,0 +1,209 @@
+"""Positions of groups in transactions at a whole broker: request, marker, restarts, changes of the leader."""
+
+from collections.abc import Iterator
+
+import pytest
+from support.group_requests import commit, committed, find, load_error, place_of
+from support.replica_house import led_in_sync, reached
+from support.simulated_broker import SimulatedBroker
+
+from barnabas.core.replica.partition import Partition
+from barnabas.ports.broker_api import (
+    DeleteTopics,
+    OffsetCommitPartition,
+    OffsetFetch,
+    OffsetFetchGroup,
+    TxnMarker,
+    TxnOffsetCommit,
+    WriteTxnMarkers,
+)
+from barnabas.ports.error_codes import ErrorCode as E
+from barnabas.ports.words import TopicPartition
+
+HERE, ELSEWHERE = 1, 2
+PRODUCER = 900
+PLACE = place_of("g")
+T0, T1 = ("t", 0), ("t", 1)
+Position = tuple[str, int]
+
+
+@pytest.fixture
+def broker() -> Iterator[SimulatedBroker]:
+    simulated = SimulatedBroker(group_initial_rebalance_delay_ms=0)
+    simulated.create("t", 2)
+    find(simulated)
+    yield simulated
+    simulated.stop()
+
+
+def committing_in(positions: dict[Position, int], *, producer: int = PRODUCER, epoch: int = 3) -> TxnOffsetCommit:
+    return TxnOffsetCommit(
+        transactional_id="x",
+        group_id="g",
+        producer_id=producer,
+        producer_epoch=epoch,
+        partitions=[OffsetCommitPartition(*key, offset) for key, offset in positions.items()],
+    )
+
+
+def commit_in(broker: SimulatedBroker, positions: dict[Position, int], *, epoch: int = 3) -> list[E]:
+    return [each.error for each in broker.ask(committing_in(positions, epoch=epoch)).partitions]
+
+
+def ending(
+    *, committed: bool, epoch: int = 3, coordinator_epoch: int = 0, place: TopicPartition = PLACE
+) -> WriteTxnMarkers:
+    marker = TxnMarker(
+        producer_id=PRODUCER,
+        producer_epoch=epoch,
+        committed=committed,
+        partitions=[place],
+        coordinator_epoch=coordinator_epoch,
+    )
+    return WriteTxnMarkers(markers=[marker])
+
+
+def end(broker: SimulatedBroker, *, committed: bool = True, epoch: int = 3) -> E:
+    (marker,) = broker.ask(ending(committed=committed, epoch=epoch)).markers
+    return marker.partitions[0].error
+
+
+def stable(broker: SimulatedBroker, *places: Position) -> dict[Position, int | E]:
+    """As readers ask who want no position that is about to change."""
+    wanted = OffsetFetchGroup(group_id="g", partitions=[TopicPartition(*each) for each in places])
+    (group,) = broker.ask(OffsetFetch(groups=[wanted], require_stable=True)).groups
+    assert group.error is E.NONE
+    return {(each.topic, each.partition): each.error or each.offset for each in group.partitions}
+
+
+def partition_of(broker: SimulatedBroker) -> Partition:
+    return broker.node.state.replicas.partitions[PLACE]
+
+
+def led_by(broker: SimulatedBroker, leader: int, *isr: int) -> None:
+    """Another leader epoch, as the tree would have it."""
+    led_in_sync(broker.node.state.replicas, partition_of(broker), isr or (HERE,), leader=leader, epochs=1)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+@pytest.mark.parametrize("restarts", [(), ("pending",), ("ended",), ("pending", "ended")], ids="+".join)
+def test_they_count_when_the_marker_is_there(
+    broker: SimulatedBroker, restarts: tuple[str, ...], is_committed: bool
+) -> None:
+    commit(broker, "g", {T0: 1})
+    assert commit_in(broker, {T0: 5, T1: 6}) == [E.NONE, E.NONE]
+    if "pending" in restarts:
+        broker.restart()
+        broker.scheduler.run_pending()
+    assert committed(broker, "g") == {T0: 1}
+    assert stable(broker, T0, T1) == dict.fromkeys((T0, T1), E.UNSTABLE_OFFSET_COMMIT)
+    assert end(broker, committed=is_committed) is E.NONE
+    if "ended" in restarts:
+        broker.restart()
+        broker.scheduler.run_pending()
+    assert stable(broker, T0, T1) == ({T0: 5, T1: 6} if is_committed else {T0: 1, T1: -1})
+    assert not broker.reports
+
+
+def test_many_transactions_are_read_again(broker: SimulatedBroker) -> None:
+    for number in range(30):
+        assert commit_in(broker, {T0: number, T1: 2 * number}) == [E.NONE, E.NONE]
+        assert end(broker, committed=number % 3 != 2) is E.NONE
+    commit_in(broker, {T0: 99})
+    broker.restart()
+    broker.scheduler.run_pending()
+    assert committed(broker, "g") == {T0: 28, T1: 56}
+    assert stable(broker, T0, T1) == {T0: E.UNSTABLE_OFFSET_COMMIT, T1: 56}
+
+
+def test_a_producer_of_an_earlier_epoch(broker: SimulatedBroker) -> None:
+    assert commit_in(broker, {T0: 5}) == [E.NONE]
+    assert end(broker, epoch=4, committed=False) is E.NONE, "it is fenced"
+    assert commit_in(broker, {T0: 6}) == [E.INVALID_PRODUCER_EPOCH]
+    assert stable(broker, T0) == {T0: -1}
+    assert commit_in(broker, {T0: 7}, epoch=4) == [E.NONE]
+    assert end(broker, epoch=4) is E.NONE
+    assert stable(broker, T0) == {T0: 7}
+
+
+def test_a_marker_of_another_partition_changes_nothing(broker: SimulatedBroker) -> None:
+    commit_in(broker, {T0: 5})
+    other = place_of("h")
+    assert other != PLACE
+    for place in (other, TopicPartition("t", 0)):
+        answer = broker.ask(ending(committed=True, place=place))
+        assert answer.markers[0].partitions[0].error is E.NONE
+    assert stable(broker, T0) == {T0: E.UNSTABLE_OFFSET_COMMIT}
+
+
+def test_positions_go_with_their_topic(broker: SimulatedBroker) -> None:
+    broker.create("u", 1)
+    commit_in(broker, {T0: 5, ("u", 0): 6})
+    broker.ask(DeleteTopics(names=["t"]))
+    broker.create("t", 2)
+    broker.restart()
+    broker.scheduler.run_pending()
+    end(broker)
+    assert committed(broker, "g") == {("u", 0): 6}
+
+
+# --- the coordinator moves
+
+
+def test_the_marker_comes_to_another_leader(broker: SimulatedBroker) -> None:
+    commit_in(broker, {T0: 5})
+    led_by(broker, ELSEWHERE)
+    assert commit_in(broker, {T0: 6}) == [E.NOT_COORDINATOR]
+    led_by(broker, HERE)
+    broker.scheduler.run_pending()
+    assert stable(broker, T0) == {T0: E.UNSTABLE_OFFSET_COMMIT}
+    assert end(broker) is E.NONE
+    assert stable(broker, T0) == {T0: 5}
+
+
+def test_a_marker_that_is_not_everywhere_yet_does_not_count(broker: SimulatedBroker) -> None:
+    led_by(broker, HERE, HERE, ELSEWHERE)
+    partition = partition_of(broker)
+    answers = broker.submit(committing_in({T0: 5}))
+    broker.scheduler.run_pending()
+    assert answers == []
+    ends = broker.submit(ending(committed=True))
+    broker.scheduler.run_pending()
+    assert stable(broker, T0) == {T0: E.UNSTABLE_OFFSET_COMMIT}
+    reached(partition, ELSEWHERE, 1)
+    broker.node.state.replicas.purgatory.check(PLACE)
+    assert [each.partitions[0].error for each in answers] == [E.NONE]
+    assert stable(broker, T0) == {T0: E.UNSTABLE_OFFSET_COMMIT}
+    reached(partition, ELSEWHERE, 2)
+    broker.node.state.replicas.purgatory.check(PLACE)
+    assert [each.markers[0].partitions[0].error for each in ends] == [E.NONE]
+    assert stable(broker, T0) == {T0: 5}
+
+
+def test_both_may_come_with_one_fetch_of_the_follower(broker: SimulatedBroker) -> None:
+    led_by(broker, HERE, HERE, ELSEWHERE)
+    answers = broker.submit(committing_in({T0: 5}))
+    ends = broker.submit(ending(committed=True))
+    reached(partition_of(broker), ELSEWHERE, 2)
+    broker.node.state.replicas.purgatory.check(PLACE)
+    assert [each.partitions[0].error for each in answers] == [E.NONE]
+    assert len(ends) == 1
+    assert stable(broker, T0) == {T0: 5}
+
+
+def test_a_marker_that_comes_while_the_next_leader_reads(broker: SimulatedBroker) -> None:
+    commit_in(broker, {T0: 5})
+    led_by(broker, ELSEWHERE)
+    partition = partition_of(broker)
+    partition.high_watermark = 0
+    led_by(broker, HERE, HERE, ELSEWHERE)
+    broker.scheduler.run_pending()
+    assert load_error(broker, "g") is E.COORDINATOR_LOAD_IN_PROGRESS
+    ends = broker.submit(ending(committed=True))
+    broker.scheduler.run_pending()
+    assert load_error(broker, "g") is E.COORDINATOR_LOAD_IN_PROGRESS
+    reached(partition, ELSEWHERE, 2)
+    broker.node.state.replicas.purgatory.check(PLACE)
+    broker.scheduler.run_pending()
+    assert [each.markers[0].partitions[0].error for each in ends] == [E.NONE]
+    assert stable(broker, T0) == {T0: 5}

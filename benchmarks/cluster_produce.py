@@ -1,14 +1,12 @@
 """librdkafka into three brokers with acks=all, compared with one broker and acks=1, and with Apache Kafka's three."""
 
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from cluster import all_in_sync, cluster, wait_until
-from confluent_kafka import Producer
-from harness import MESSAGE_BYTES, Result, broker
+from harness import Result, broker, librdkafka_rate
 from kafka_cluster import KafkaUnavailable, kafka_cluster
 
 from barnabas import Admin
@@ -17,37 +15,6 @@ MESSAGES = 600_000
 PARTITIONS = 3
 ROUNDS = 3
 TOPIC = "bench"
-
-
-def produce(bootstrap: str, messages: int, acks: str) -> float:
-    """Messages per second until all are acknowledged."""
-    failed = 0
-
-    def delivered(error: object, _message: object) -> None:
-        nonlocal failed
-        failed += error is not None
-
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": acks, "linger.ms": 5, "delivery.report.only.error": True}
-        | {"queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 1_000_000, "on_delivery": delivered}
-    )
-    producer.list_topics(TOPIC, timeout=30)
-    payload = bytes(MESSAGE_BYTES)
-    started = time.perf_counter()
-    for number in range(messages):
-        while True:
-            try:
-                producer.produce(TOPIC, payload, partition=number // 1000 % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if number % 20_000 == 0:
-            producer.poll(0)
-    left = producer.flush(120)
-    seconds = time.perf_counter() - started
-    if left or failed:
-        raise RuntimeError(f"{left} messages were not sent, {failed} failed")
-    return messages / seconds
 
 
 def make_topic(bootstrap: str, replicas: int) -> None:
@@ -72,8 +39,9 @@ def _kafka() -> Iterator[str | None]:
 
 def _best(bootstrap: str, acks: str, replicas: int) -> float:
     make_topic(bootstrap, replicas)
-    produce(bootstrap, MESSAGES // 10, acks)
-    return max(produce(bootstrap, MESSAGES, acks) for _ in range(ROUNDS))
+    settings: dict[str, object] = {"bootstrap.servers": bootstrap, "acks": acks}
+    librdkafka_rate(settings, TOPIC, MESSAGES // 10, partitions=PARTITIONS)
+    return max(librdkafka_rate(settings, TOPIC, MESSAGES, partitions=PARTITIONS) for _ in range(ROUNDS))
 
 
 def measure() -> list[Result]:

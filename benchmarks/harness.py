@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 from attrs import field, frozen
+from confluent_kafka import Producer
 
 MESSAGE_BYTES = 200
 
@@ -53,6 +54,38 @@ class RunningBroker:
 
     def resident_bytes(self) -> int:
         return int(self.process.memory_info().rss)
+
+
+def librdkafka_rate(settings: dict[str, object], topic: str, messages: int, *, partitions: int = 1) -> float:
+    """Messages per second that librdkafka produces with these settings, until all are acknowledged."""
+    failed = 0
+
+    def delivered(error: object, _message: object) -> None:
+        nonlocal failed
+        failed += error is not None
+
+    producer = Producer(
+        {"linger.ms": 5, "queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 1_000_000}
+        | {"delivery.report.only.error": True, "on_delivery": delivered}
+        | settings
+    )
+    producer.list_topics(topic, timeout=30)
+    payload = bytes(MESSAGE_BYTES)
+    started = time.perf_counter()
+    for number in range(messages):
+        while True:
+            try:
+                producer.produce(topic, payload, partition=number // 1000 % partitions)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if number % 20_000 == 0:
+            producer.poll(0)
+    left = producer.flush(120)
+    seconds = time.perf_counter() - started
+    if left or failed:
+        raise RuntimeError(f"{left} messages were not sent, {failed} failed")
+    return messages / seconds
 
 
 @contextmanager

@@ -5,8 +5,8 @@ their ids alone: the broker's end puts in the names that it finds, the client's 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from struct import Struct
-from typing import Any
 
 from ...ports.broker_api import (
     AbortedTransaction,
@@ -20,14 +20,17 @@ from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.error_codes import ErrorCode
 from . import wire
 from .api import Api, in_order
+from .grouping import grouped
 from .leaders import end_with_nodes, leader_field, read_leader, read_nodes
-from .schema import ERROR, by_topic
+from .schema import ERROR
 from .wire import Reader, Writer
 
 FLEXIBLE = 12
 ZSTD = 10
 FROM_FOLLOWERS = 11
 WITH_IDS = 13
+_TOPIC = attrgetter("topic")
+_TOPIC_ID = attrgetter("topic_id")
 WITH_REPLICA_STATE = 15
 WITH_NODES = 16
 
@@ -149,7 +152,7 @@ class FetchRequest:
             writer.put(self._HEAD_V7, value.replica_id, *head, _NO_SESSION, -1)
         else:
             writer.put(self._HEAD_V4, value.replica_id, *head)
-        topics = by_topic(value.partitions) if version < WITH_IDS else _by_id(value.partitions)
+        topics = grouped(value.partitions, _TOPIC_ID if version >= WITH_IDS else _TOPIC)
         writer.count(len(topics))
         for topic, partitions in topics.items():
             _write_topic(writer, topic)
@@ -278,7 +281,7 @@ class FetchResponse:
         else:
             writer.put(wire.I32, value.throttle_ms)
         tail = self._TAIL_V12 if version >= 12 else self._TAIL_V11 if version >= 11 else self._TAIL_V4
-        topics = by_topic(value.partitions) if version < WITH_IDS else _by_id(value.partitions)
+        topics = grouped(value.partitions, _TOPIC_ID if version >= WITH_IDS else _TOPIC)
         writer.count(len(topics))
         for topic, partitions in topics.items():
             _write_topic(writer, topic)
@@ -326,20 +329,6 @@ class FetchResponse:
 def _of_nameless(part: FetchResultPartition) -> ErrorCode:
     """A topic without a name is unknown; what its reader said, and should be told, is its id."""
     return ErrorCode.UNKNOWN_TOPIC_ID if part.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else part.error
-
-
-def _by_id(parts: Sequence[Any]) -> Mapping[bytes, Sequence[Any]]:
-    """As `by_topic`, for versions that tell topics by their ids; those that nobody here knows have no names."""
-    if len(parts) == 1:
-        return {parts[0].topic_id: parts}
-    topics: dict[bytes, list[Any]] = {}
-    for part in parts:
-        found = topics.get(part.topic_id)
-        if found is None:
-            topics[part.topic_id] = [part]
-        else:
-            found.append(part)
-    return topics
 
 
 def _write_topic(writer: Writer, topic: str | bytes) -> None:

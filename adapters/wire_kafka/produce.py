@@ -8,8 +8,9 @@ from struct import Struct
 from ...ports.broker_api import Produce, ProducePartition, ProduceResult, ProduceResultPartition, RecordError
 from . import wire
 from .api import Api
+from .grouping import by_topic
 from .leaders import end_with_nodes, leader_field, read_leader, read_nodes
-from .schema import ERROR, by_topic, cut
+from .schema import ERROR, cut
 from .wire import Reader, Writer
 
 FLEXIBLE = 9

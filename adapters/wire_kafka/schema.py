@@ -15,6 +15,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import Malformed
 from ...ports.values import frozen
 from . import wire
+from .grouping import by_topic
 from .wire import COPIED_BYTES_MAX, Reader, Writer
 
 T = TypeVar("T")
@@ -484,17 +485,3 @@ class NullableByTopic(Generic[T]):
             writer.count(-1)
         else:
             self._topics.write(writer, version, value)
-
-
-def by_topic(items: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
-    """The items of each topic, topics in the order in which they first appear."""
-    if len(items) == 1:
-        return {items[0].topic: items}
-    topics: dict[str, list[Any]] = {}
-    for item in items:
-        found = topics.get(item.topic)
-        if found is None:
-            topics[item.topic] = [item]
-        else:
-            found.append(item)
-    return topics

@@ -32,29 +32,35 @@ class Changes:
         self._doubts: dict[str, Settle] = {}
         self._settling = False
         self._settle_ms = SETTLE_MS
-        self._complained = self._closed = False
+        self._complained = False
 
     def close(self) -> None:
         """The broker is about to stop: what is not done yet is given up."""
-        self._closed = True
         self._queue.close()
 
-    def submit(self, what: str, make: Callable[[], Coroutine[Any, Any, T]], reply: Reply[T]) -> None:
-        """Answer a request with what a change returns. `what` names it in reports."""
+    def submit(
+        self,
+        what: str,
+        make: Callable[[], Coroutine[Any, Any, T]],
+        reply: Reply[T],
+        queue: ChangeQueue | None = None,
+    ) -> None:
+        """Answer a request with what a change returns. `what` names it in reports; `queue`: not the common one."""
+        queue = queue or self._queue
 
         def done(outcome: Outcome[T]) -> None:
             error = outcome.error
             if error is None:
                 reply(outcome.get())
             elif isinstance(error, BarnabasError):
-                if not (self._closed and isinstance(error, ClosedError)):  # what an orderly stop gives up is no failure
+                if not (queue.is_closed and is_unreachable(error)):  # what an orderly stop gives up is no failure
                     self.complain(what, error)
                 reply(as_api_error(error))
             else:
                 self._report(f"{what} failed: {type(error).__name__}: {error}")
                 reply(broker_failed())
 
-        self._queue.run(make, done)
+        queue.run(make, done)
 
     @contextmanager
     def doubting(self, subject: str, settle: Settle) -> Iterator[None]:

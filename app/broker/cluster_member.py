@@ -3,12 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from attrs import evolve
-
 from ...core.cluster.change_queue import ChangeQueue
 from ...core.cluster.controller import Controller, without_leader
 from ...core.cluster.deltas import BrokersChanged, ControllerChanged, Delta, StatesChanged, TopicSet
-from ...core.cluster.election import Brokers, claimed, wants_claim, with_isr
+from ...core.cluster.election import Brokers, claimed, later, may_join, told_most, wants_claim, with_isr
 from ...core.cluster.following import ClusterFollower, Refresh
 from ...core.cluster.image import ClusterImage
 from ...core.cluster.lease import Lease
@@ -19,7 +17,7 @@ from ...ports.broker_api import Reply
 from ...ports.errors import BarnabasError
 from ...ports.metrics import Counter
 from ...ports.report import info
-from ...ports.scheduler import Outcome, Timer
+from ...ports.scheduler import Timer
 from ...ports.words import TopicPartition
 from .state import BrokerState
 from .topics import TopicService
@@ -130,8 +128,6 @@ class ClusterMember:
         opened = [key for key in missing if key in state.replicas.partitions]
         if opened:
             self._membership.tell(gone=opened)
-            for name in names:
-                state.apply_states(state.image.topics[name])
             self._claim(names)
         state.scheduler.call_later(OPEN_AGAIN_MS, self._open_again)
 
@@ -203,8 +199,6 @@ class ClusterMember:
         state.replicas.broker_epoch = registration.broker_epoch
         self._registry.apply(BrokersChanged(brokers={**state.image.brokers, registration.broker_id: registration}))
         self.controller.registered(registration)
-        for topic in state.image.topics.values():
-            state.apply_states(topic)
         self._claim(state.image.topics)
         if self._ready is not None:
             self._awaited = {key for key in state.replicas.partitions if self._waits_for_this(TopicPartition(*key))}
@@ -227,8 +221,6 @@ class ClusterMember:
         """Nothing is led here until a new registration stands."""
         self.controller.lost()
         self._state.replicas.broker_epoch = UNKNOWN_EPOCH
-        for topic in self._state.image.topics.values():
-            self._state.apply_states(topic)
 
     def _look_if_ready(self) -> None:
         ready, registration = self._ready, self._membership.registration
@@ -273,30 +265,12 @@ class ClusterMember:
 
         self._state.changes.submit(f"bringing topic {name} to this broker", fitting, fitted)
 
-    def _submit(self, what: str, reading: Refresh, reply: Reply[None]) -> None:
-        def done(outcome: Outcome[None]) -> None:
-            error = outcome.error
-            if isinstance(error, BarnabasError):
-                if not self._is_closed:
-                    self._state.changes.complain(what, error)
-                reply(error)
-            elif error is not None:
-                self._report(f"{what} failed: {type(error).__name__}: {error}")
-                reply(BarnabasError(str(error)))
-            else:
-                reply(None)
-
-        self._queue.run(reading, done)
+    def _submit(self, what: str, change: Refresh, reply: Reply[None]) -> None:
+        self._state.changes.submit(what, change, reply, self._queue)
 
     def _elected(self, key: TopicPartition, before: PartitionState, after: PartitionState) -> None:
         self._elections.add()
-        if after.leader == NO_LEADER:
-            self._report(f"nobody leads {key} any more: none of {list(before.members)}, which have all of it, is there")
-        elif after.leader not in before.members:
-            self._report(f"broker {after.leader} leads {key} without being in sync: what it lacks is lost")
-        else:
-            text = f"broker {after.leader} leads {key}, in epoch {after.leader_epoch}"
-            self._report(info(text, topic=key.topic, partition=key.partition, leader=after.leader))
+        self._report(told_of_election(key, before, after))
 
     # --- the ISR of what this broker leads
 
@@ -309,7 +283,7 @@ class ClusterMember:
     def _change_isr_soon(self) -> None:
         if self._isr_changes and not self._isr_due and not self._is_closed:
             self._isr_due = True
-            self._queue.run(self._changing_isr, self._isr_changed)
+            self._submit("changing in-sync replicas", self._changing_isr, self._isr_changed)
 
     async def _changing_isr(self) -> None:
         self._isr_due = False
@@ -324,15 +298,9 @@ class ClusterMember:
         for key in changes.keys() - changed:
             self._state.replicas.isr_unchanged(changes[key])
 
-    def _isr_changed(self, outcome: Outcome[None]) -> None:
-        error = outcome.error
-        if error is None or self._is_closed:
-            return
-        if isinstance(error, BarnabasError):
-            self._state.changes.complain("changing in-sync replicas", error)
-        else:
-            self._report(f"changing in-sync replicas failed: {type(error).__name__}: {error}")
-        self._state.scheduler.call_later(RETRY_MS, self._change_isr_soon)
+    def _isr_changed(self, error: BarnabasError | None) -> None:
+        if error is not None and not self._is_closed:
+            self._state.scheduler.call_later(RETRY_MS, self._change_isr_soon)
 
     def _with_isr(
         self, changes: Mapping[TopicPartition, IsrChange], topic: Topic, image: ClusterImage
@@ -345,10 +313,10 @@ class ClusterMember:
             if change is None or not self._still_holds(change, topic, known):
                 continue
             brokers = image.brokers_with(key)
-            isr = [each for each in change.isr if _may_join(each, brokers, known)]
+            isr = [each for each in change.isr if _may_be_in(each, brokers, known)]
             after = with_isr(known, isr, replicas, brokers, self._state.election_rules(topic))
             if after != known:
-                decided[number] = evolve(after, partition_epoch=known.partition_epoch + 1)
+                decided[number] = later(after, known)
         return decided
 
     def _still_holds(self, change: IsrChange, topic: Topic, known: PartitionState) -> bool:
@@ -399,12 +367,23 @@ class ClusterMember:
         return None if registration is None else ReplicaId(registration.broker_id, registration.broker_epoch)
 
 
-def _may_join(member: ReplicaId, brokers: Brokers, known: PartitionState) -> bool:
-    """Who is in sync stays so in the life in which it was; who comes lives in the one that it says, and stays."""
-    if known.broker_epochs.get(member.broker_id) == member.broker_epoch and member.broker_id in known.isr:
-        return True
-    broker = brokers.get(member.broker_id)
-    return broker is not None and broker.broker_epoch == member.broker_epoch and not broker.leaving
+def told_of_election(key: TopicPartition, before: PartitionState, after: PartitionState) -> str:
+    """The line in the log."""
+    leader = after.leader
+    if leader == NO_LEADER:
+        return f"nobody leads {key} any more: none of {list(before.members)}, which have all of it, is there"
+    if leader in before.members:
+        text = f"broker {leader} leads {key}, in epoch {after.leader_epoch}"
+        return info(text, topic=key.topic, partition=key.partition, leader=leader)
+    if told_most(before, leader):
+        return f"broker {leader} leads {key} without being in sync: nobody who has told what is in its log has more"
+    return f"broker {leader} leads {key} without being in sync: what it lacks is lost"
+
+
+def _may_be_in(member: ReplicaId, brokers: Brokers, known: PartitionState) -> bool:
+    """Who is in sync stays so in the life in which it was; the others have to be there to come in."""
+    stays = member.broker_id in known.isr and known.broker_epochs.get(member.broker_id) == member.broker_epoch
+    return stays or may_join(member, brokers)
 
 
 def _ignore(_: Sequence[object] | BarnabasError | None) -> None:

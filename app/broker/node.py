@@ -108,6 +108,11 @@ class BrokerServer:
             raise ClosedError("the broker has not been started")
         return self._api
 
+    @property
+    def _is_member(self) -> bool:
+        """True for a broker of the current generation whose tree others can reach."""
+        return self._outside.shared and shows_current(self._config.listener_list)
+
     def start(self) -> None:
         """Raises `BarnabasError` when something cannot be opened; what was opened is closed again then."""
         try:
@@ -136,7 +141,7 @@ class BrokerServer:
         complete(registry.load())
         settings = BrokerSettings(config, registry, self._report, self._plugins.deletion_policy)
         lease = None
-        if outside.shared and shows_current(config.listener_list):
+        if self._is_member:
             lease = Lease(outside.scheduler, outside.clock, coordination, self._report)
             complete(registry.reread_brokers())
         deleted = deleted_of(coordination, config.broker_id) if lease is not None else {}
@@ -212,7 +217,7 @@ class BrokerServer:
             entropy=self._outside.entropy,
             topic_id_of=topic_id_of,
             deleted_ids=deleted,
-            may_end_early=self._outside.shared and shows_current(self._config.listener_list),
+            may_end_early=self._is_member,
             retention_check_ms=self._config.log_retention_check_interval_ms,
             flush_check_ms=self._config.flush_check_interval_ms,
             checkpoint_ms=self._config.log_flush_offset_checkpoint_interval_ms,

@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from attrs import evolve
-
-from ...core.cluster.election import moved_to, uncleanly_led
+from ...core.cluster.election import later, preferred, uncleanly_led
 from ...core.cluster.image import ClusterImage
 from ...core.cluster.moves import begin_move, cancel_move, is_moving, touched
 from ...core.cluster.topics import NO_LEADER, PartitionState, Topic
@@ -100,15 +98,15 @@ class ReplicaService:
         """Why nobody is elected. Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`."""
         state = self._state.image.state(key)
         topic, leader = self._state.image.topic(key.topic), state.leader
-        preferred = topic.partitions[key.partition][0]
+        first = topic.partitions[key.partition][0]
         leads = leader != NO_LEADER and self._state.has_replica(key.topic, key.partition, leader)
-        if leads and (kind is ElectionType.UNCLEAN or leader == preferred):
+        if leads and (kind is ElectionType.UNCLEAN or leader == first):
             return ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {leader} leads {key} already")
         if not self._state.is_alone and self._after(topic, key.partition, self._state.image, kind) is not None:
             return None
         if kind is ElectionType.UNCLEAN:
             return ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no broker that lives has {key}")
-        text = f"broker {preferred}, the first replica of {key}, is not there, or not in sync"
+        text = f"broker {first}, the first replica of {key}, is not there, or not in sync"
         return ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
 
     def _after(self, topic: Topic, number: int, image: ClusterImage, kind: ElectionType) -> PartitionState | None:
@@ -117,11 +115,11 @@ class ReplicaService:
         replicas, known, brokers = topic.partitions[number], image.state(key), image.brokers_with(key)
         rules = self._state.election_rules(topic)
         if kind is ElectionType.PREFERRED:
-            return moved_to(known, replicas[0], replicas, brokers, rules)
+            return preferred(known, replicas, brokers, rules)
         anyone = next((broker for broker in replicas if broker in brokers), None)
         if anyone is None or known.leader != NO_LEADER:
             return None
-        return next_epoch(uncleanly_led(known, anyone, replicas, brokers, rules), known)
+        return later(uncleanly_led(known, anyone, replicas, brokers, rules), known)
 
     # --- replicas
 
@@ -196,11 +194,6 @@ class ReplicaService:
             if asked is None or number in asked[topic.name]
         ]
         reply(ListPartitionReassignmentsResult(partitions=moves))
-
-
-def next_epoch(after: PartitionState, known: PartitionState) -> PartitionState:
-    """The state as the next one after `known`."""
-    return evolve(after, partition_epoch=known.partition_epoch + 1)
 
 
 def _outcome(key: TopicPartition, error: ApiError | None) -> PartitionChange:

@@ -5,10 +5,10 @@ from typing import TypeVar
 
 from ...core.client.driver import Submit
 from ...core.cluster.deltas import BrokersChanged, ConfigsChanged, Delta, StatesChanged, TopicSet
-from ...core.cluster.election import ElectionRules
+from ...core.cluster.election import ElectionRules, may_join
 from ...core.cluster.image import ClusterImage
 from ...core.cluster.registry import ClusterRegistry
-from ...core.cluster.topics import ALONE_EPOCH, INTERNAL_TOPICS, UNKNOWN_EPOCH, ReplicaId, Topic
+from ...core.cluster.topics import ALONE_EPOCH, INTERNAL_TOPICS, UNKNOWN_EPOCH, Topic
 from ...core.log.log import Log
 from ...core.log.manager import LogManager
 from ...core.replica.insync import IsrChange
@@ -84,7 +84,7 @@ class BrokerState:
             lease_valid=lease_valid,
             fetch_from=fetch_from,
             change_isr=None if self.is_alone else self._change_isr,
-            may_join=self._may_join,
+            may_join=lambda replica: may_join(replica, self.image.brokers),
             is_alive=lambda broker_id: broker_id in self.image.brokers,
             went_offline=None if self.is_alone else self._went_offline,
         )
@@ -133,11 +133,6 @@ class BrokerState:
             self.replicas.isr_unchanged(change)
         else:
             self.store_isr(change)
-
-    def _may_join(self, replica: ReplicaId) -> bool:
-        """True if a replica may come into an ISR: its broker lives, in this life, and is not about to stop."""
-        broker = self.image.brokers.get(replica.broker_id)
-        return broker is not None and broker.broker_epoch == replica.broker_epoch and not broker.leaving
 
     def apply_states(self, topic: Topic) -> None:
         """Let the partitions of a topic that are open here lead, follow, or neither, as the image says."""

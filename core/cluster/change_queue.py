@@ -78,6 +78,10 @@ class ChangeQueue:
         self._busy = False
         self._closed = False
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
     def close(self) -> None:
         """The broker is about to end: what is not done yet fails with `ClosedError`, from its next call on."""
         self._closed = True

@@ -168,11 +168,16 @@ class Controller:
             del self._due[name]
         if self._epoch is None:
             return
-        before = self._registry.image
+        before: dict[str, ClusterImage] = {}
+
+        def decide(topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]:
+            before[topic.name] = image
+            return self._decide(topic, image)
+
         try:
-            changed = await self._registry.change_states(some, self._decide, {layout.CONTROLLER_EPOCH: self._epoch})
+            changed = await self._registry.change_states(some, decide, {layout.CONTROLLER_EPOCH: self._epoch})
             for key in changed:
-                known, now = before.state(key), self._registry.image.state(key)
+                known, now = before[key.topic].state(key), self._registry.image.state(key)
                 if known.leader != now.leader or known.leader_epoch != now.leader_epoch:
                     self._elected(key, known, now)
             for name in some:

@@ -128,7 +128,18 @@ def settled(
             after = evolve(state, leader=NO_LEADER, leader_epoch=state.leader_epoch + 1)
     if after is None or after == state:
         return None
-    return evolve(after, partition_epoch=state.partition_epoch + 1)
+    return later(after, state)
+
+
+def later(after: PartitionState, known: PartitionState) -> PartitionState:
+    """The state as the next one after `known`."""
+    return evolve(after, partition_epoch=known.partition_epoch + 1)
+
+
+def may_join(replica: ReplicaId, brokers: Brokers) -> bool:
+    """True if a replica may come into an ISR: its broker lives, in this life, and is not about to stop."""
+    broker = brokers.get(replica.broker_id)
+    return broker is not None and broker.broker_epoch == replica.broker_epoch and not broker.leaving
 
 
 def _with_leader(
@@ -215,7 +226,13 @@ def wants_claim(state: PartitionState, replicas: Sequence[int], own: ReplicaId) 
 def claimed(state: PartitionState, own: ReplicaId, last_epoch: int, log_end: int) -> PartitionState:
     """The state with what this replica has."""
     claims = {**state.claims, own.broker_id: LogClaim(own.broker_epoch, last_epoch, log_end)}
-    return evolve(state, claims=claims, partition_epoch=state.partition_epoch + 1)
+    return later(evolve(state, claims=claims), state)
+
+
+def told_most(state: PartitionState, member: int) -> bool:
+    """True if nobody who has told what it has is known to have more than this replica."""
+    claims = {each: (claim.last_epoch, claim.log_end) for each, claim in state.claims.items()}
+    return member in claims and claims[member] == max(claims.values())
 
 
 def preferred(
@@ -233,8 +250,7 @@ def moved_to(
     if leader == state.leader or leader not in state.isr or not standing.stays(leader):
         return None
     in_sync = [each for each in state.isr if standing.stays(each)]
-    moved = led_by(state, leader, in_sync, replicas, brokers, rules)
-    return evolve(moved, partition_epoch=state.partition_epoch + 1)
+    return later(led_by(state, leader, in_sync, replicas, brokers, rules), state)
 
 
 def _lives(members: Iterable[int], brokers: Brokers) -> list[ReplicaId]:

@@ -9,7 +9,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import TopicPartition
 from .assignment import Racks
-from .election import ElectionRules, settled
+from .election import ElectionRules, later, settled
 from .image import ClusterImage
 from .topics import PartitionState, Topic
 
@@ -98,7 +98,7 @@ def finished_moves(
 
 def touched(state: PartitionState) -> PartitionState:
     """The same as a later state: what a leader has decided about other replicas does not count any more."""
-    return evolve(state, partition_epoch=state.partition_epoch + 1)
+    return later(state, state)
 
 
 def _with(

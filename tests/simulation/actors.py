@@ -141,14 +141,29 @@ class Creator(Actor):
 class Writer(Client):
     """Produces numbered messages to one partition, as an idempotent producer does."""
 
-    def __init__(self, world: World, name: str, partition: int, book: Book) -> None:
+    pause_ms = 120
+    """It writes again after less than that."""
+    run = 4
+    """One message follows the other at once, but for one time in so many."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        partition: int,
+        book: Book,
+        *,
+        request_timeout_ms: int = 3000,
+        delivery_timeout_ms: int = 120_000,
+    ) -> None:
         super().__init__(world, name)
         self.place = TopicPartition(TOPIC, partition)
         self.book = book
-        self.number = 0
-        """So many have been acknowledged."""
+        self.acknowledged = 0
         self._taken = 0
-        sizes = AccumulatorSettings(batch_size=1_500, batch_messages=1 + self.entropy.below(8))
+        sizes = AccumulatorSettings(
+            batch_size=1_500, batch_messages=1 + self.entropy.below(8), delivery_timeout_ms=delivery_timeout_ms
+        )
         self._accumulator = Accumulator(sizes, world.clock, lambda _: None)
         identity = ProducerIdentity(
             self.view, self.entropy, retry_backoff_ms=50, retry_backoff_max_ms=500, unsupported=self._unsupported
@@ -157,7 +172,12 @@ class Writer(Client):
             self._accumulator,
             self.view,
             self.entropy,
-            SenderSettings(retry_backoff_ms=50, retry_backoff_max_ms=500, request_timeout_ms=3000),
+            SenderSettings(
+                retry_backoff_ms=50,
+                retry_backoff_max_ms=500,
+                request_timeout_ms=request_timeout_ms,
+                delivery_timeout_ms=delivery_timeout_ms,
+            ),
             codec_for=lambda _: CODECS.by_name(CODEC_NAMES[self.entropy.below(len(CODEC_NAMES))]),
             settled=self._settled,
             identity=identity,
@@ -165,19 +185,23 @@ class Writer(Client):
         self.drive(sender)
 
     def act(self) -> float:
-        while self._accumulator.messages < BEHIND_MAX and self.entropy.below(4):
+        while self._accumulator.messages < BEHIND_MAX and self.entropy.below(self.run):
             value = b"%s %06d " % (self.name.encode(), self._taken) + bytes(self.entropy.below(120))
             self._accumulator.append(self.place, (value, None, (), None), message_bytes(value, None, ()))
             self._taken += 1
-        return self.entropy.below(120)
+        return self.entropy.below(self.pause_ms)
 
     def _settled(self, batches: Sequence[Batch]) -> None:
         for batch in batches:
             assert batch.error is None, batch.error
-            for index, value in enumerate(batch.values):
-                assert value is not None
-                self.book.acknowledge(batch.base_offset + index, value)
-            self.number += batch.count
+            self._note(batch)
+
+    def _note(self, batch: Batch) -> None:
+        """It was acknowledged."""
+        for index, value in enumerate(batch.values):
+            assert value is not None
+            self.book.acknowledge(batch.base_offset + index, value)
+        self.acknowledged += batch.count
 
     @staticmethod
     def _unsupported() -> None:

@@ -4,17 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import define, field
-from simulation.actors import CODEC_NAMES, CODECS, Book
+from simulation.actors import CODECS, Book, Writer
 from simulation.client import TOPIC, Client
 from simulation.cluster_checker import Broken, ClusterChecker
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.core.client.consumer.fetch_state import AtTime, FetcherSettings, Reset
 from barnabas.core.client.consumer.fetcher import Fetcher
-from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings, message_bytes
 from barnabas.core.client.producer.batch import Batch
-from barnabas.core.client.producer.identity import ProducerIdentity
-from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.ports.broker_api import EARLIEST
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.words import TopicPartition
@@ -27,44 +24,17 @@ FLEETING = "fleeting"
 """A topic that is deleted and made again."""
 
 
-class ClusterWriter(Client):
-    """Produces numbered messages to one partition, as an idempotent producer with acks=all does."""
+class ClusterWriter(Writer):
+    """The same over several brokers, with acks=all; what takes too long is given up."""
+
+    pause_ms = 250
+    run = 3
 
     def __init__(self, world: World, name: str, partition: int, book: Book, checker: ClusterChecker) -> None:
-        super().__init__(world, name)
-        self.place = TopicPartition(TOPIC, partition)
-        self.acknowledged = 0
+        super().__init__(world, name, partition, book, request_timeout_ms=2000, delivery_timeout_ms=20_000)
         self.failed = 0
         """Given up: they may stand in the log, or not."""
-        self._book = book
         self._checker = checker
-        self._taken = 0
-        sizes = AccumulatorSettings(
-            batch_size=1_500, batch_messages=1 + self.entropy.below(8), delivery_timeout_ms=20_000
-        )
-        self._accumulator = Accumulator(sizes, world.clock, lambda _: None)
-        identity = ProducerIdentity(
-            self.view, self.entropy, retry_backoff_ms=50, retry_backoff_max_ms=500, unsupported=self._unsupported
-        )
-        sender = Sender(
-            self._accumulator,
-            self.view,
-            self.entropy,
-            SenderSettings(
-                retry_backoff_ms=50, retry_backoff_max_ms=500, request_timeout_ms=2000, delivery_timeout_ms=20_000
-            ),
-            codec_for=lambda _: CODECS.by_name(CODEC_NAMES[self.entropy.below(len(CODEC_NAMES))]),
-            settled=self._settled,
-            identity=identity,
-        )
-        self.drive(sender)
-
-    def act(self) -> float:
-        while self._accumulator.messages < BEHIND_MAX and self.entropy.below(3):
-            value = b"%s %06d " % (self.name.encode(), self._taken) + bytes(self.entropy.below(120))
-            self._accumulator.append(self.place, (value, None, (), None), message_bytes(value, None, ()))
-            self._taken += 1
-        return self.entropy.below(250)
 
     def _settled(self, batches: Sequence[Batch]) -> None:
         topic = self.world.look.topics().get(TOPIC)
@@ -74,14 +44,7 @@ class ClusterWriter(Client):
                 self.failed += batch.count
                 continue
             self._checker.acknowledged(topic.topic_id, self.place, batch.base_offset + batch.count - 1)
-            for index, value in enumerate(batch.values):
-                assert value is not None
-                self._book.acknowledge(batch.base_offset + index, value)
-            self.acknowledged += batch.count
-
-    @staticmethod
-    def _unsupported() -> None:
-        raise AssertionError("the broker knows idempotent producers")
+            self._note(batch)
 
 
 class ClusterReader(Client):

@@ -89,8 +89,10 @@ class Story:
 
     def settle(self) -> None:
         """Everything works again: writers get on, and one more reading finds every promise kept."""
-        numbers = [writer.number for writer in self.writers]
-        self.world.scheduler.run_until(lambda: all(w.number > n for w, n in zip(self.writers, numbers, strict=True)))
+        numbers = [writer.acknowledged for writer in self.writers]
+        self.world.scheduler.run_until(
+            lambda: all(w.acknowledged > n for w, n in zip(self.writers, numbers, strict=True))
+        )
         for writer in self.writers:
             writer.active = False
         self.world.scheduler.advance(4000)
@@ -105,7 +107,7 @@ class Story:
         for writer, book in zip(self.writers, self.books, strict=True):
             lost = book.acknowledged.keys() - book.seen.keys()
             assert not lost, f"lost: {sorted(lost)}"
-            assert writer.number > 0
+            assert writer.acknowledged > 0
             if self.durable:
                 numbers = [int(value.split()[1]) for _, value in sorted(book.seen.items())]
                 assert all(after == before + 1 for before, after in pairwise(numbers)), "skipped, or twice"

@@ -1,0 +1,49 @@
+"""What the broker's log says of a leader that was not in sync."""
+
+from collections.abc import Mapping
+
+from attrs import evolve
+
+from barnabas.app.broker.cluster_member import told_of_election
+from barnabas.core.cluster.election import ElectionRules, claimed, settled
+from barnabas.core.cluster.topics import NO_LEADER, BrokerRegistration, PartitionState, ReplicaId
+from barnabas.ports.words import TopicPartition
+
+KEY = TopicPartition("t", 0)
+REPLICAS = (1, 2, 3)
+WITHOUT_LEADER = PartitionState(
+    leader=NO_LEADER, leader_epoch=4, isr=(1, 2), broker_epochs={1: 11, 2: 12}, partition_epoch=7
+)
+
+
+def living(*numbers: int) -> Mapping[int, BrokerRegistration]:
+    """In a later life, which knows nothing of the one in which they were in sync."""
+    return {each: BrokerRegistration(broker_id=each, endpoints=(), broker_epoch=20 + each) for each in numbers}
+
+
+def elected(state: PartitionState, *alive: int, unclean: bool = False) -> tuple[int, str]:
+    after = settled(state, REPLICAS, living(*alive), ElectionRules(min_isr=2, unclean=unclean))
+    assert after is not None
+    return after.leader, told_of_election(KEY, state, after)
+
+
+def test_a_leader_that_has_the_longest_log_of_all_that_have_told_is_said_to_lose_nothing() -> None:
+    state = WITHOUT_LEADER
+    for broker_id, end in ((1, 40), (2, 50), (3, 60)):
+        state = claimed(state, ReplicaId(broker_id, 20 + broker_id), 4, end)
+    leader, line = elected(state, *REPLICAS)
+    assert (leader, leader in state.members) == (3, False)
+    assert line == "broker 3 leads t-0 without being in sync: nobody who has told what is in its log has more"
+
+
+def test_a_leader_that_lacks_something_is_said_to() -> None:
+    leader, line = elected(WITHOUT_LEADER, 3, unclean=True)
+    assert (leader, line) == (3, "broker 3 leads t-0 without being in sync: what it lacks is lost")
+    known = claimed(claimed(WITHOUT_LEADER, ReplicaId(1, 21), 4, 50), ReplicaId(3, 23), 4, 40)
+    leader, line = elected(known, 3, unclean=True)
+    assert (leader, line) == (3, "broker 3 leads t-0 without being in sync: what it lacks is lost")
+
+
+def test_a_leader_that_was_in_sync_is_told_without_alarm() -> None:
+    state = evolve(WITHOUT_LEADER, broker_epochs={1: 21, 2: 22})
+    assert elected(state, 1, 2) == (1, "broker 1 leads t-0, in epoch 5")

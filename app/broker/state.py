@@ -226,8 +226,8 @@ class BrokerState:
                 if each.key.topic in failures and each.key not in self.replicas.partitions:
                     self._went_offline(each.key)  # others are to lead it
         for topic in topics:
-            if self.image.topics.get(topic.name) is topic:
-                self.apply_states(topic)  # they may have changed while the logs were made
+            if (known := self.image.topics.get(topic.name)) is not None:
+                self.apply_states(known)  # they may have changed while the logs were made
         return failures
 
     def not_opened(self) -> list[TopicPartition]:

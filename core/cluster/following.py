@@ -90,18 +90,24 @@ class ClusterFollower:
         self._closed = False
 
     def begin(self) -> None:
-        """Watch from now on; what changed before is found by the first reading."""
+        """Watch from now on; what changed before is found by the first reading, which follows the watch."""
 
         async def watching() -> None:
             if self._cancel is None:
                 self._cancel = await elsewhere(partial(self._registry.coordination.watch_below, ROOT, self._told))
 
         def done(result: BarnabasError | None) -> None:
-            if result is not None and not self._closed:
+            if self._closed:
+                return
+            if result is not None:
                 self._scheduler.call_later(RETRY_MS, self.begin)
+            else:
+                self._topics.note_all()
+                self._read()
 
         self._submit_leaders("following the coordination tree", watching, done)
-        self._note(None)
+        self._leaders.note_all()  # its queue has the watch before it, the other one has not
+        self._read()
 
     def close(self) -> None:
         """Follow no more."""

@@ -47,7 +47,7 @@ Decide = Callable[[Topic, ClusterImage], Mapping[int, PartitionState]]
 TOPICS_AT_A_TIME = 200
 """So many topics are read by one piece of work."""
 STATES_AT_A_TIME = CHANGES_MAX - 2
-"""So many topics' states are written by one commit, with guards beside them."""
+"""So many nodes one commit is about, besides its guards."""
 COMMIT_BYTES = 500_000
 ATTEMPTS = 20
 
@@ -64,6 +64,11 @@ class _StatesWrite:
     decided: Mapping[int, PartitionState]
     change: CreateNode | SetNode
     delta: StatesChanged
+
+    @property
+    def nodes(self) -> int:
+        """How many the commit is about: what is made is guarded by another one."""
+        return 2 if isinstance(self.change, CreateNode) else 1
 
     @classmethod
     def of(cls, topic: Topic, image: ClusterImage, decided: Mapping[int, PartitionState]) -> "_StatesWrite":
@@ -262,8 +267,8 @@ class ClusterRegistry:
     ) -> Sequence[TopicPartition]:
         """Store what `decide` makes of the states of these topics; returns the partitions that it has changed.
 
-        `decide` is asked again, about newer states, for topics that others have changed in between. Raises `Deposed`
-        when one of the `guards` has another version by now, `CoordinationError`.
+        `decide` is asked again, about newer states, for topics that others have changed in between, unless they are
+        gone. Raises `Deposed` when one of the `guards` has another version by now, `CoordinationError`.
         """
         changed: list[TopicPartition] = []
         waiting = list(dict.fromkeys(names))
@@ -283,24 +288,35 @@ class ClusterRegistry:
                     changed += [TopicPartition(each.topic.name, number) for number in each.decided]
             if not contended:
                 return changed
-            await self.reread_states(contended)
-            waiting = contended
+            waiting = await self._still_there(contended)
+            await self.reread_states(waiting)
         raise CoordinationError(f"others change the states of {waiting[0]} as often as it is tried")
+
+    async def _still_there(self, names: Sequence[str]) -> list[str]:
+        """Those of these topics that the tree still has; that the others are gone is told in another way."""
+        found = await elsewhere(partial(store.read_own_nodes, self._coordination, names))
+        topics = self.image.topics
+        return [
+            name
+            for name, (own, _) in found.items()
+            if name in topics and own is not None and store.tells_of(own, name, topics[name].topic_id)
+        ]
 
     def _portions(self, names: Sequence[str], decide: Decide) -> Iterator[Sequence["_StatesWrite"]]:
         """What goes into one commit each."""
         portion: list[_StatesWrite] = []
-        size = 0
+        nodes = size = 0
         for name in names:
             topic = self.image.topics.get(name)
             decided = decide(topic, self.image) if topic is not None else {}
             if topic is None or not decided:
                 continue
             write = _StatesWrite.of(topic, self.image, decided)
-            if portion and (len(portion) >= STATES_AT_A_TIME or size + len(write.change.data) > COMMIT_BYTES):
+            if portion and (nodes + write.nodes > STATES_AT_A_TIME or size + len(write.change.data) > COMMIT_BYTES):
                 yield portion
-                portion, size = [], 0
+                portion, nodes, size = [], 0, 0
             portion.append(write)
+            nodes += write.nodes
             size += len(write.change.data)
         if portion:
             yield portion

@@ -245,11 +245,34 @@ def write_states(
     coordination: Coordination, changes: Sequence[NodeChange], guards: Mapping[str, int] | None = None
 ) -> None:
     """Commit changes of nodes with states, all or none. Raises `BadVersion` if another one changed one of them, or a
-    guard, in between."""
+    guard, in between; or has removed the topic of a node that is to be made."""
     try:
-        coordination.commit(changes, guards=guards)
+        topics = _topics_of(coordination, [change for change in changes if isinstance(change, CreateNode)])
+        coordination.commit(changes, guards={**topics, **(guards or {})})
     except (NodeExists, NoNode) as error:
         raise BadVersion(str(error)) from error
+
+
+def _topics_of(coordination: Coordination, made: Sequence[CreateNode]) -> Mapping[str, int]:
+    """The own nodes of the topics whose states these are, with their versions: what is made for a topic that is gone
+    would stay for ever. Raises `BadVersion` if one of them is."""
+    names = [change.path.rpartition("/")[2] for change in made]
+    nodes = coordination.get_many([layout.topic_path(name) for name in names]) if names else []
+    found = {}
+    for name, change, node in zip(names, made, nodes, strict=True):
+        if node is None or not tells_of(node, name, layout.decode_states(change.data)[0]):
+            raise BadVersion(f"topic {name} is not there any more")
+        found[layout.topic_path(name)] = node.version
+    return found
+
+
+def tells_of(own: Node, name: str, topic_id: bytes) -> bool:
+    """True if the own node of a topic is that of the one with this id, which is not being deleted."""
+    try:
+        topic, deleting = layout.decode_topic(name, own.data, {})
+    except (ValueError, ApiError):
+        return False
+    return topic.topic_id == topic_id and not deleting
 
 
 def states_change(topic: Topic, states: Mapping[int, PartitionState], version: int | None) -> CreateNode | SetNode:

@@ -1,6 +1,9 @@
 """What the stories found, each as a case of its own."""
 
+from functools import partial
 from typing import Any
+
+import pytest
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.simulation import COORDINATION, World
@@ -108,3 +111,19 @@ def test_partitions_that_one_broker_cannot_open_are_led_by_others() -> None:
         assert len(world.look.topics()["t"].partitions) == 4
         with Producer(world.client()) as producer:
             assert [producer.send("t", b"a", partition=n).result().partition for n in (1, 2, 3)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("chosen", [3, 4, 8])
+def test_topics_that_are_made_while_a_broker_comes_back_are_known_to_it(chosen: int) -> None:
+    """Between its first reading of the tree and its watch nothing may be missed."""
+    with cluster(chosen, default_replication_factor=1, min_insync_replicas=1) as world, Admin(world.client()) as admin:
+        late = next(broker for broker in world.brokers.values() if broker.broker_id != world.look.controller())
+
+        def knows(topics: int) -> bool:
+            return late.running and late.node is not None and len(late.node.state.image.topics) == topics
+
+        for number in range(10):
+            late.kill()
+            world.scheduler.call_later(1.0 * number, late.start)
+            admin.create_topic(f"t{number}", partitions=1)
+            world.run_until(partial(knows, number + 1))

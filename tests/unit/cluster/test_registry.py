@@ -503,3 +503,18 @@ def test_partitions_and_configs_are_stored_together_or_refused() -> None:
     refused(ErrorCode.INVALID_CONFIG, lambda: house.plan(new, k="x" * 900_000), "together")
     complete(house.registry.create(house.plan(new, k="x" * 500_000)))
     assert len(house.reopened().image.topic("t").configs["k"]) == 500_000
+
+
+def test_states_of_a_topic_that_is_gone_are_not_made_again() -> None:
+    """Another broker has deleted it, and this one has seen that its states are away, but not yet that it is."""
+    house = House()
+    topic = house.create("t", 1)
+    house.create("u", 1)
+    complete(house.registry.change_states(["t"], all_again))
+    other = house.reopened()
+    complete(other.begin_delete("t"))
+    complete(other.finish_delete(topic))
+    complete(house.registry.reread_states(["t"]))
+    assert "t" in house.registry.image.topics
+    assert complete(house.registry.change_states(["t", "u"], all_again)) == [TopicPartition("u", 0)]
+    assert house.session.children("/barnabas/partitions") == ["u"]

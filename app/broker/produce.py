@@ -19,6 +19,7 @@ class ProduceService:
 
     def __init__(self, state: BrokerState) -> None:
         self._append = state.replicas.append
+        self._append_verified = state.replicas.verified_appends.append
         self._leaders = Leaders(state)
 
     def handle(self, request: Produce, caller: Caller, reply: Reply[ProduceResult]) -> None:
@@ -37,17 +38,24 @@ class ProduceService:
             told, nodes = self._leaders.told(results, caller)
             reply(ProduceResult(partitions=told, nodes=nodes))
 
-        if caller.origin is _BROKER:
-            origin = AppendOrigin.BROKER
-        else:
-            origin = _CLIENT if request.transactional_id is None else AppendOrigin.TRANSACTION
+        timeout_ms = max(0, request.timeout_ms)
+        if request.transactional_id is not None:
+            self._append_verified(
+                request.partitions,
+                done,
+                transactional_id=request.transactional_id,
+                acks=request.acks,
+                timeout_ms=timeout_ms,
+                allows_zstd=request.allows_zstd,
+            )
+            return
         self._append(
             request.partitions,
             done,
             acks=request.acks,
-            timeout_ms=max(0, request.timeout_ms),
+            timeout_ms=timeout_ms,
             allows_zstd=request.allows_zstd,
-            origin=origin,
+            origin=AppendOrigin.BROKER if caller.origin is _BROKER else _CLIENT,
         )
 
 

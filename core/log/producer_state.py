@@ -74,12 +74,14 @@ class EndedTransaction(NamedTuple):
 class ProducerStates:
     """The producers of one partition. Owner thread only."""
 
-    __slots__ = ("_limit", "_producers", "open")
+    __slots__ = ("_limit", "_producers", "open", "verifying")
 
     def __init__(self, limit: int = PRODUCERS_MAX) -> None:
         self._producers: dict[int, ProducerStateEntry] = {}
         self._limit = limit
         self.open = OpenTransactions()
+        self.verifying: set[int] = set()
+        """Producers that are about to begin a transaction; a marker takes them out: it has ended that one already."""
 
     @property
     def producers(self) -> Mapping[int, ProducerStateEntry]:
@@ -170,6 +172,7 @@ class ProducerStates:
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, offset: int, seen_ms: int
     ) -> EndedTransaction | None:
         """A marker stands at `offset`: the transaction that it ends, None where nobody has begun one."""
+        self.verifying.discard(producer_id)
         known = self._producers.get(producer_id)
         if known is None or known.epoch != producer_epoch:
             known = self._renewed(producer_id, known, producer_epoch, seen_ms)

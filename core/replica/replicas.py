@@ -29,6 +29,7 @@ from .sessions import FollowerSessions
 from .settings import DEFAULT_SETTINGS, ReplicationSettings
 from .throttle import Throttle, leaders_throttled
 from .topic_stats import BrokerTopicStats
+from .verified_appends import VerifiedAppends
 
 
 def _yes(_who: object) -> bool:
@@ -98,7 +99,10 @@ class Replicas:
         self.fetchers: Following = FollowingNobody() if fetch_from is None else self._fetchers(fetch_from, settings)
         own = ReplicaId(broker_id, broker_epoch)
         self._roles = Roles(own, self.purgatory, self._insync, self.fetchers, clock, metrics)
-        self.append = Appends(self._local, self.purgatory, self._flushes, self.stats, clock).append
+        appends = Appends(self._local, self.purgatory, self._flushes, self.stats, clock)
+        self.append = appends.append
+        self.verified_appends = VerifiedAppends(appends, self._local, scheduler)
+        """For clients that name their transactional id."""
         self.markers = Markers(self._local, self.purgatory, clock)
         """They end transactions in the partitions that this broker leads."""
         throttle = Throttle(lambda: self._roles.own, clock, settings.leader_rate, leaders_throttled)

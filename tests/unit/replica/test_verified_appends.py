@@ -1,0 +1,220 @@
+"""The first batch of a transaction in a partition waits for the coordinator's word, and what comes behind it waits."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from support.batches import batch, numbered
+from support.simulated_broker import SimulatedBroker
+
+from barnabas.core.replica import verified_appends
+from barnabas.ports.broker_api import Produce, ProducePartition, ProduceResult, TxnMarker, WriteTxnMarkers
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.words import TopicPartition
+
+E = ErrorCode
+
+
+class Asked(NamedTuple):
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    partition: TopicPartition
+    told: Callable[[ErrorCode], None]
+
+
+class Coordinator:
+    """Answers when the test says so, or at once."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.at_once: ErrorCode | None = None
+
+    def verify(self, *asked: Any) -> None:
+        if self.at_once is not None:
+            asked[-1](self.at_once)
+        else:
+            self.asked.append(Asked(*asked))
+
+    def tell(self, error: ErrorCode = E.NONE) -> TopicPartition:
+        first = self.asked.pop(0)
+        first.told(error)
+        return first.partition
+
+
+class House:
+    def __init__(self) -> None:
+        self.broker = SimulatedBroker()
+        self.broker.create("t", 3)
+        self.appends = self.broker.node.state.replicas.verified_appends
+        self.coordinator = Coordinator()
+        self.appends.verify = self.coordinator.verify
+
+    def send(self, *places: tuple[int, int], producer: int = 1, epoch: int = 0, size: int = 1, **more: Any) -> Any:
+        """(partition, sequence) of a batch each; the list gets the answer, now or later."""
+        entries = [
+            ProducePartition(
+                "t",
+                number,
+                numbered(b"x" * size, producer=producer, epoch=epoch, sequence=sequence, transactional=True),
+            )
+            for number, sequence in places
+        ]
+        return self.submit(entries, **more)
+
+    def submit(self, entries: list[ProducePartition], **more: Any) -> list[ProduceResult]:
+        request = Produce(partitions=entries, transactional_id="orders", **more)
+        answers = self.broker.submit(request)
+        for entry in entries:
+            entry.records[:] = bytes(len(entry.records))  # the memory is the connection's again
+        return answers
+
+    def end(self, producer: int = 1, epoch: int = 0) -> None:
+        place = TopicPartition("t", 0)
+        marker = TxnMarker(producer_id=producer, producer_epoch=epoch, committed=False, partitions=[place])
+        self.broker.ask(WriteTxnMarkers(markers=[marker]))
+
+    def ends(self) -> list[int]:
+        partitions = self.broker.node.state.replicas.partitions
+        return [partitions["t", number].log.log_end_offset for number in range(3)]
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def errors(answers: list[ProduceResult]) -> list[ErrorCode]:
+    (answer,) = answers
+    return [each.error for each in answer.partitions]
+
+
+def test_each_partition_is_asked_for_once_in_a_transaction(house: House) -> None:
+    answers = house.send((0, 0), (2, 0))
+    assert [each[:4] for each in house.coordinator.asked] == [
+        ("orders", 1, 0, TopicPartition("t", 0)),
+        ("orders", 1, 0, TopicPartition("t", 2)),
+    ]
+    house.coordinator.tell()
+    assert (answers, house.ends()) == ([], [0, 0, 0])
+    house.coordinator.tell()
+    assert (errors(answers), house.ends()) == ([E.NONE, E.NONE], [1, 0, 1])
+    assert errors(house.send((0, 1), (2, 1))) == [E.NONE, E.NONE]
+    house.end()
+    house.send((0, 2))
+    assert [each.partition for each in house.coordinator.asked] == [TopicPartition("t", 0)]
+    assert house.appends.waiting_bytes > 0
+
+
+def test_who_is_answered_at_once_does_not_wait(house: House) -> None:
+    house.coordinator.at_once = E.NONE
+    assert errors(house.send((0, 0), (1, 0))) == [E.NONE, E.NONE]
+    house.coordinator.at_once = E.INVALID_TXN_STATE
+    assert errors(house.send((0, 1), (2, 0))) == [E.NONE, E.INVALID_TXN_STATE]
+    assert (house.ends(), house.appends.waiting_bytes) == ([2, 1, 0], 0)
+
+
+def test_the_batches_of_a_producer_stay_in_order(house: House) -> None:
+    answers = [house.send((0, 0)), house.send((0, 1), (1, 0)), house.send((1, 1)), house.send((0, 2))]
+    others = house.send((0, 0), producer=2)
+    assert house.ends() == [0, 0, 0]
+    assert len(house.coordinator.asked) == 2, "of each producer the first"
+    house.coordinator.tell()
+    assert errors(answers[0]) == [E.NONE]
+    assert not answers[1]
+    assert house.ends() == [1, 0, 0]
+    house.coordinator.tell()
+    assert errors(others) == [E.NONE]
+    assert house.coordinator.tell() == TopicPartition("t", 1)
+    assert [errors(each) for each in answers] == [[E.NONE], [E.NONE, E.NONE], [E.NONE], [E.NONE]]
+    assert (house.ends(), house.appends.waiting_bytes) == ([4, 2, 0], 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (E.INVALID_TXN_STATE, E.INVALID_TXN_STATE),
+        (E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING),
+        (E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH),
+        (E.CONCURRENT_TRANSACTIONS, E.NOT_ENOUGH_REPLICAS),
+        (E.NOT_COORDINATOR, E.NOT_ENOUGH_REPLICAS),
+        (E.COORDINATOR_NOT_AVAILABLE, E.NOT_ENOUGH_REPLICAS),
+    ],
+)
+def test_what_the_coordinator_refuses_is_not_appended(house: House, said: ErrorCode, told: ErrorCode) -> None:
+    answers = house.send((0, 0), (1, 0))
+    house.coordinator.tell(said)
+    house.coordinator.tell()
+    assert (errors(answers), house.ends()) == ([told, E.NONE], [0, 1, 0])
+    assert "coordinator" in answers[0].partitions[0].error_message
+
+
+def test_a_coordinator_that_does_not_answer_holds_nobody_up_for_ever(house: House) -> None:
+    answers = house.send((0, 0), (1, 0), timeout_ms=5_000)
+    behind = house.send((0, 1))
+    stuck = house.coordinator.asked.copy()
+    house.coordinator.tell()
+    house.broker.scheduler.advance(4_999)
+    assert not answers
+    house.broker.scheduler.advance(1)
+    assert (errors(answers), house.ends()) == ([E.NONE, E.NOT_ENOUGH_REPLICAS], [2, 0, 0])
+    assert errors(behind) == [E.NONE]
+    stuck[1].told(E.NONE)
+    assert (house.ends(), len(answers)) == ([2, 0, 0], 1)
+
+
+def test_a_marker_that_comes_meanwhile_has_ended_the_transaction(house: House) -> None:
+    answers = house.send((0, 0))
+    house.end()
+    house.coordinator.tell()
+    assert (errors(answers), house.ends()) == ([E.INVALID_TXN_STATE], [1, 0, 0])
+
+
+def test_a_log_that_was_cut_meanwhile_is_asked_about_again(house: House) -> None:
+    house.broker.produce("t", b"plain", b"plain")
+    answers = house.send((0, 0))
+    house.broker.node.state.replicas.partitions["t", 0].log.truncate_to(1)
+    house.coordinator.tell()
+    assert errors(answers) == [E.NOT_ENOUGH_REPLICAS]
+
+
+def test_two_producers_in_one_request_are_refused(house: House) -> None:
+    entries = [
+        ProducePartition("t", number, numbered(b"x", producer=number, transactional=True)) for number in range(2)
+    ]
+    assert errors(house.submit(entries)) == [E.INVALID_PRODUCER_ID_MAPPING] * 2
+
+
+def test_what_is_no_batch_of_a_transaction_waits_for_nobody(house: House) -> None:
+    damaged = memoryview(bytearray(b"\0" * 30))
+    entries = [ProducePartition("t", 0, batch(b"plain")), ProducePartition("t", 1, damaged)]
+    assert errors(house.submit(entries)) == [E.NONE, E.INVALID_RECORD]
+    answers = house.submit(
+        [
+            ProducePartition("t", 1, numbered(b"x", transactional=True)),
+            ProducePartition("t", 0, batch(b"plain")),
+            ProducePartition("t", 9, numbered(b"x", transactional=True)),
+        ]
+    )
+    assert len(house.coordinator.asked) == 1
+    house.coordinator.tell(E.INVALID_TXN_STATE)
+    assert errors(answers) == [E.INVALID_TXN_STATE, E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_what_waits_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verified_appends, "WAITING_BYTES_MAX", 5_000)
+    large = house.send((0, 0), size=9_000)
+    refused = house.send((0, 0), producer=2)
+    behind = house.send((0, 1))
+    assert errors(refused) == errors(behind) == [E.NOT_ENOUGH_REPLICAS]
+    house.coordinator.tell()
+    assert errors(large) == [E.NONE]
+    house.coordinator.tell()
+    assert house.appends.waiting_bytes == 0
+    house.send((0, 0), producer=2)
+    assert len(house.coordinator.asked) == 1
+
+
+def test_without_a_coordinator_nothing_is_verified(house: House) -> None:
+    house.appends.verify = None
+    assert errors(house.send((0, 0))) == [E.NONE]

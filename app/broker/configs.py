@@ -119,7 +119,7 @@ class ConfigService:
         state.check_owns_topics()
         await self._topics.settled(name)
         topic = state.image.topic(name)
-        altered = state.settings.altered_topic_configs(topic.configs, plan(topic.configs), name)
+        altered = state.settings.altered_topic_configs(topic.configs, plan(topic.configs))
         if validate_only:
             return
         with self._topics.doubting(name):

@@ -12,6 +12,7 @@ from ...core.cluster.lease import Lease
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.store import confirm_deleted, deleted_of
 from ...core.cluster.topics import BrokerRegistration
+from ...core.log.cleaning.cleaner import LogCleaner
 from ...core.log.config import LogConfig
 from ...core.log.manager import LogManager
 from ...core.log.retention import DeletionPolicy
@@ -23,7 +24,7 @@ from ...ports.report import in_room, info
 from ...ports.storage import LogDir
 from ...ports.transport import Connection, ConnectionHandler, Limits
 from ...ports.transport import Listener as OpenPort
-from ...ports.words import TopicPartition
+from ...ports.words import Offset, TopicPartition
 from ..config import BrokerConfig, ListenAddress
 from ..config.classic import CLASSIC, FORMAT_KEY
 from .broker_ids import GENERATED, with_broker_id
@@ -70,6 +71,7 @@ class BrokerServer:
         self._servers: list[Server] = []
         self._state: BrokerState | None = None
         self._logs: LogManager | None = None
+        self._cleaner: LogCleaner | None = None
         self._coordination: Coordination | None = None
         self._api: BrokerService | None = None
         self._stopping = self._is_stopped = False
@@ -190,6 +192,8 @@ class BrokerServer:
         if outside.expose_metrics is not None:
             fronts.callback(outside.expose_metrics(outside.metrics))
         logs.start()
+        if config.log_cleaner_enable:
+            self._cleaner = self._start_cleaner(logs, settings, state)
         self._register(state, self._api, coordination, lease)
 
     def _open_logs(
@@ -230,6 +234,25 @@ class BrokerServer:
 
     def _deletion_policy(self, config: LogConfig, partition: TopicPartition) -> DeletionPolicy:
         return self._plugins.deletion_policy(config.deletion_policy, partition, self._read_by_groups.committed)
+
+    def _start_cleaner(self, logs: LogManager, settings: BrokerSettings, state: BrokerState) -> LogCleaner:
+        def decided_to(key: TopicPartition) -> Offset | None:
+            partition = state.replicas.partitions.get(key)
+            return None if partition is None else Offset(partition.last_stable_offset)
+
+        cleaner = LogCleaner(
+            logs.homes,
+            settings=lambda: settings.cleaner,
+            decided_to=decided_to,
+            clock=state.clock,
+            scheduler=state.scheduler,
+            codecs=logs.codecs,
+            entropy=state.entropy,
+            report=in_room(self._outside.report, "core.log"),
+        )
+        cleaner.start()
+        self._fronts.callback(cleaner.stop, lambda: None)
+        return cleaner
 
     def _listen(self, listener: ListenAddress) -> None:
         """Open a port. Connections are looked at on a later turn of this thread, when the broker is ready."""
@@ -416,10 +439,16 @@ class BrokerServer:
         try:
             self._fronts.close()
         finally:
-            if self._logs is not None:
-                self._logs.stop(self._logs_closed)
+            if self._cleaner is not None:
+                self._cleaner.stop(self._close_logs)
             else:
-                self._logs_closed()
+                self._close_logs()
+
+    def _close_logs(self) -> None:
+        if self._logs is not None:
+            self._logs.stop(self._logs_closed)
+        else:
+            self._logs_closed()
 
     def _logs_closed(self) -> None:
         try:

@@ -6,6 +6,7 @@ from attrs import evolve
 
 from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import INTERNAL_TOPICS
+from ...core.log.cleaning.order import CleanerSettings
 from ...core.log.config import LogConfig
 from ...ports.broker_api import ConfigAlteration, ConfigEntry
 from ...ports.error_codes import ErrorCode
@@ -24,8 +25,9 @@ from ..config import (
     topic_maps,
 )
 from ..config.classic import FORMAT_KEY, V2, is_classic
-from ..config.compaction import BROKER_POLICY, check_no_compaction
 from ..config.keys import LONG_MAX
+
+_MIB = 1_048_576
 
 
 class BrokerSettings:
@@ -50,7 +52,6 @@ class BrokerSettings:
         self._topic_maps = topic_maps(config, report)
         self._last_asked: tuple[tuple[BrokerLayers, Mapping[str, str], str], LogConfig] | None = None
         check_deletion_policy(self.log_config({}).deletion_policy)
-        check_no_compaction({BROKER_POLICY: ",".join(config.log_cleanup_policy)}, key=BROKER_POLICY)
 
     @property
     def _layers(self) -> BrokerLayers:
@@ -85,13 +86,32 @@ class BrokerSettings:
         rate = self._layers.effective(f"{'leader' if leader else 'follower'}.replication.throttled.rate")
         return rate if isinstance(rate, int) else LONG_MAX
 
+    @property
+    def cleaner(self) -> CleanerSettings:
+        """What compaction goes by, as set by now."""
+        threads = int(self._number("log.cleaner.threads"))
+        return CleanerSettings(
+            threads=threads,
+            dedupe_buffer_bytes=max(_MIB * max(1, threads), int(self._number("log.cleaner.dedupe.buffer.size"))),
+            load_factor=min(max(self._number("log.cleaner.io.buffer.load.factor"), 0.1), 0.95),
+            io_buffer_bytes=int(self._number("log.cleaner.io.buffer.size")),
+            io_max_bytes_per_second=max(self._number("log.cleaner.io.max.bytes.per.second"), 1.0),
+            backoff_ms=int(self._number("log.cleaner.backoff.ms")),
+        )
+
+    def _number(self, key: str) -> float:
+        value = self._layers.effective(key)
+        if not isinstance(value, int | float):
+            raise TypeError(f"{key} has no number: {value!r}")
+        return value
+
     # --- topics
 
     def has_own_defaults(self, topic: str) -> bool:
         """True if one of 0.7's maps names it."""
         return topic in self._topic_maps
 
-    def new_topic_configs(self, configs: Mapping[str, str | None], topic: str = "") -> dict[str, str]:
+    def new_topic_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
         """The overrides of a new topic, if all can be used; its generation is among them unless it is the current one.
 
         Raises `ApiError(INVALID_CONFIG)`.
@@ -99,7 +119,7 @@ class BrokerSettings:
         checked = check_topic_configs(configs)
         if FORMAT_KEY not in checked and self.static.message_format != V2:
             checked[FORMAT_KEY] = self.static.message_format
-        self._check_together(checked, {}, topic)
+        self._check_together(checked)
         return checked
 
     def check_makes_current_topics(self, name: str) -> None:
@@ -109,22 +129,21 @@ class BrokerSettings:
             raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
 
     def altered_topic_configs(
-        self, overrides: Mapping[str, str], alterations: Sequence[ConfigAlteration], topic: str = ""
+        self, overrides: Mapping[str, str], alterations: Sequence[ConfigAlteration]
     ) -> dict[str, str]:
         """The overrides after the changes. Raises `ApiError` INVALID_CONFIG, INVALID_REQUEST."""
         altered = alter_topic_configs(overrides, alterations, self._layers)
         if is_classic(altered) != is_classic(overrides):
             text = f"{FORMAT_KEY} of a topic cannot change; make another topic and copy the messages"
             raise ApiError(ErrorCode.INVALID_CONFIG, text)
-        self._check_together(altered, overrides, topic)
+        self._check_together(altered)
         return altered
 
-    def _check_together(self, overrides: Mapping[str, str], before: Mapping[str, str], topic: str) -> None:
+    def _check_together(self, overrides: Mapping[str, str]) -> None:
         if is_classic(overrides) and "compact" in overrides.get("cleanup.policy", ""):
             text = "cleanup.policy=compact: the messages of a classic topic have no keys to compact by"
             raise ApiError(ErrorCode.INVALID_CONFIG, text)
         try:
-            check_no_compaction(overrides, before, topic=topic)
             self._check_deletion_policy(self.log_config(overrides).deletion_policy)
         except (ConfigError, ValueError) as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
@@ -173,7 +192,6 @@ class BrokerSettings:
             broker_id=None if everywhere else self.static.broker_id,
         )
         try:
-            check_no_compaction(change.configs, stored, key=BROKER_POLICY)
             self._check_deletion_policy(log_config_for(change.applied_to(layers), {}).deletion_policy)
         except (ConfigError, ValueError) as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error

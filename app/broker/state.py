@@ -8,7 +8,7 @@ from ...core.cluster.deltas import BrokersChanged, ConfigsChanged, Delta, States
 from ...core.cluster.election import ElectionRules, may_join
 from ...core.cluster.image import ClusterImage
 from ...core.cluster.registry import ClusterRegistry
-from ...core.cluster.topics import ALONE_EPOCH, INTERNAL_TOPICS, UNKNOWN_EPOCH, Topic
+from ...core.cluster.topics import ALONE_EPOCH, UNKNOWN_EPOCH, Topic
 from ...core.log.log import Log
 from ...core.log.manager import LogManager
 from ...core.replica.insync import IsrChange
@@ -258,8 +258,6 @@ class BrokerState:
         """Open the logs of a topic after a start. What cannot be opened is reported, and answered with an error."""
         if self.classic.is_created_classic(topic.name):
             return
-        if topic.name not in INTERNAL_TOPICS and self.settings.log_config(topic.configs, topic.name).compacted:
-            self.report(f"topic {topic.name} is to be compacted, which this broker does not do yet: it only grows")
         self.replicas.reopen(self._assigned(topic))
 
     def _assigned(self, topic: Topic) -> list[AssignedReplica]:

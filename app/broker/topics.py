@@ -114,7 +114,7 @@ class TopicService:
         await self.settled(new.name)
         state.classic.check_free(new.name)
         self._check_no_orphans(new.name)
-        configs = state.settings.new_topic_configs(new.configs, new.name)
+        configs = state.settings.new_topic_configs(new.configs)
         counted = state.classic.default_partitions(new.name) if is_classic(configs) else static.num_partitions
         return plan_topic(
             state.image,

@@ -11,7 +11,8 @@ from ...core.tree.service_url import parse_service_url
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
 from .classic import parse_topic_map
-from .kept import KEPT, KEPT_KEYS
+from .cleaner_config import CleanerConfig
+from .kept import KEPT_KEYS
 from .keys import (
     INT_MAX,
     LONG_MAX,
@@ -28,7 +29,6 @@ from .keys import (
 from .layers import settings_from
 from .listener_names import inter_broker_index, protocols_of
 from .listeners import KAFKA, ListenAddress, check_advertised, parse_address, parse_listeners
-from .replication_config import ReplicationConfig
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
@@ -46,7 +46,7 @@ MANAGED_ETCD = "etcd+managed"
 
 
 @frozen(kw_only=True)
-class BrokerConfig(ReplicationConfig):
+class BrokerConfig(CleanerConfig):
     """The configuration that a broker starts with; `given` names the keys that were set on purpose."""
 
     # The broker and its connections.
@@ -208,14 +208,7 @@ class BrokerConfig(ReplicationConfig):
         "log.cleanup.policy",
         ("delete",),
         CLEANUP_POLICIES,
-        doc="What becomes of old segments; `compact` is refused until it is built.",
-        dynamic=True,
-    )
-    log_cleaner_delete_retention_ms: int = long_key(
-        "log.cleaner.delete.retention.ms",
-        86_400_000,
-        0,
-        doc=f"{KEPT}: nothing is compacted yet.",
+        doc="What becomes of old messages: `delete` by age or size, `compact` where the key came again, or both.",
         dynamic=True,
     )
     log_deletion_policy: str = text_key(

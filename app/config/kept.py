@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from attrs import evolve
 
 from ...ports.broker_api.configs import ConfigType
-from .keys import DOUBLE_MAX, INT_MAX, LONG_MAX, SHORT_MAX, ConfigKey
+from .keys import INT_MAX, LONG_MAX, SHORT_MAX, ConfigKey
 
 KEPT = "Kept, no effect"
 """How the documentation of such a key begins."""
@@ -36,11 +36,6 @@ def _int(
 
 def _long(name: str, default: int | None, low: int | None = None, *, dynamic: bool = False) -> ConfigKey:
     return _number(ConfigType.LONG, name, default, low, None, dynamic)
-
-
-def _double(name: str, default: float, low: float = -DOUBLE_MAX, high: float = DOUBLE_MAX) -> ConfigKey:
-    kind = ConfigType.DOUBLE
-    return ConfigKey(name=name, type=kind, default=default, doc="", low=low, high=high, dynamic=True)
 
 
 def _flag(name: str, default: bool, *, choices: tuple[str, ...] = (), dynamic: bool = False) -> ConfigKey:
@@ -99,18 +94,6 @@ _BY_REASON: Mapping[str, tuple[ConfigKey, ...]] = {
         _flag("log.preallocate", False, dynamic=True),
         _short("offsets.commit.required.acks", -1, -1),
         _int("offsets.topic.compression.codec", 0),
-    ),
-    "nothing is compacted yet": (
-        _long("log.cleaner.backoff.ms", 15_000, 0, dynamic=True),
-        _long("log.cleaner.dedupe.buffer.size", 134_217_728, dynamic=True),
-        _flag("log.cleaner.enable", True),
-        _double("log.cleaner.io.buffer.load.factor", 0.9),
-        _int("log.cleaner.io.buffer.size", 524_288, 0, dynamic=True),
-        _double("log.cleaner.io.max.bytes.per.second", DOUBLE_MAX),
-        _long("log.cleaner.max.compaction.lag.ms", LONG_MAX, 1, dynamic=True),
-        _double("log.cleaner.min.cleanable.ratio", 0.5, 0, 1),
-        _long("log.cleaner.min.compaction.lag.ms", 0, 0, dynamic=True),
-        _int("log.cleaner.threads", 1, 0, dynamic=True),
     ),
     "logs are not moved to another storage": (
         _flag("follower.fetch.last.tiered.offset.enable", False, dynamic=True),
@@ -309,11 +292,8 @@ KEPT_TWINS: Mapping[str, str] = {
     "compression.zstd.level": "compression.zstd.level",
     "local.retention.bytes": "log.local.retention.bytes",
     "local.retention.ms": "log.local.retention.ms",
-    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
     "message.downconversion.enable": "log.message.downconversion.enable",
     "message.format.version": "log.message.format.version",
-    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
-    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "preallocate": "log.preallocate",
 }
 """Topic key → the broker key that counts where a topic has no value of its own."""

@@ -166,6 +166,12 @@ def long_key(name: str, default: int | None, low: int, *, doc: str, dynamic: boo
     return _setting(ConfigKey(name=name, type=kind, default=default, low=low, high=LONG_MAX, doc=doc, dynamic=dynamic))
 
 
+def double_key(name: str, default: float, low: float, high: float, *, doc: str, dynamic: bool = False) -> Any:
+    """A number with a fraction."""
+    kind = ConfigType.DOUBLE
+    return _setting(ConfigKey(name=name, type=kind, default=default, low=low, high=high, doc=doc, dynamic=dynamic))
+
+
 def flag_key(name: str, default: bool, *, doc: str, dynamic: bool = False) -> Any:
     """True or false."""
     return _setting(ConfigKey(name=name, type=ConfigType.BOOLEAN, default=default, doc=doc, dynamic=dynamic))

@@ -15,6 +15,8 @@ from ...ports.words import Offset, TopicPartition
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
+CLEANED = "cleaner-offset-checkpoint"
+"""The first dirty offset of each compacted log."""
 SEGMENTS = "segment-checkpoint"
 """Ours: the sealed segments, so that a start notices which of them are missing without reading any."""
 LEADER_EPOCHS = "leader-epoch-checkpoint"

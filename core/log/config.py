@@ -1,7 +1,7 @@
 """The settings of one log (facts B6). Their Kafka keys are in `app.config`."""
 
 from attrs import field
-from attrs.validators import ge, in_
+from attrs.validators import ge, in_, le
 
 from ...ports.values import frozen
 
@@ -27,6 +27,12 @@ class LogConfig:
     flush_ms: int = field(default=LONG_MAX, validator=ge(0))
     file_delete_delay_ms: int = field(default=60_000, validator=ge(0))
     delete_retention_ms: int = field(default=86_400_000, validator=ge(0))
+    """How long a compacted log keeps deletions, and the markers of empty transactions, once they are clean."""
+    min_cleanable_dirty_ratio: float = field(default=0.5, validator=[ge(0), le(1)])
+    min_compaction_lag_ms: int = field(default=0, validator=ge(0))
+    """Younger messages are not compacted."""
+    max_compaction_lag_ms: int = field(default=LONG_MAX, validator=ge(1))
+    """Older ones are, however few; a segment is sealed when it is so old."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     """Of "delete" and "compact"."""
     deletion_policy: str = "kafka"
@@ -51,3 +57,8 @@ class LogConfig:
     @property
     def compacted(self) -> bool:
         return "compact" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """After so long a segment is sealed."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms

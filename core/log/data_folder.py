@@ -9,6 +9,7 @@ from ...ports.words import TopicPartition
 from . import losses
 from .checkpoints import (
     CLEAN_SHUTDOWN,
+    CLEANED,
     HIGH_WATERMARK,
     LOG_START,
     RECOVERY_POINT,
@@ -46,6 +47,11 @@ class DataFolder:
         """What is being written, and who waits for that to be written once more."""
         self.present: set[TopicPartition] = set()
         """The partitions that had a folder here at the start."""
+        self.cleaned_to: dict[TopicPartition, int] = {}
+        """Compacted logs are clean below."""
+        self._has_cleaned = False
+        self.unvouched: set[TopicPartition] = set()
+        """Logs whose segments are about to be exchanged: the checkpoint says nothing of them."""
         self._sealed: dict[TopicPartition, list[Sealed]] = {}
         self._sealed_lines: dict[TopicPartition, tuple[tuple[LogSegment, ...], list[str]]] = {}
         self.incomplete = False
@@ -61,6 +67,8 @@ class DataFolder:
         self._recovery_points = read_offsets(root, RECOVERY_POINT, self.report)
         self._log_starts = read_offsets(root, LOG_START, self.report)
         self.high_watermarks = read_offsets(root, HIGH_WATERMARK, self.report)
+        self.cleaned_to = read_offsets(root, CLEANED, self.report)
+        self._has_cleaned = bool(self.cleaned_to)
         self._sealed = read_segments(root, self.report)
         if self.clean:
             root.delete(CLEAN_SHUTDOWN)
@@ -88,7 +96,8 @@ class DataFolder:
 
     def forget(self, partition: TopicPartition) -> None:
         """The partition is gone: what was noted about it does not hold for another of its name."""
-        for noted in (self._recovery_points, self._log_starts, self.high_watermarks, self._sealed, self._sealed_lines):
+        offsets = (self._recovery_points, self._log_starts, self.high_watermarks, self.cleaned_to)
+        for noted in (*offsets, self._sealed, self._sealed_lines):
             noted.pop(partition, None)
 
     def recovery_point(self, partition: TopicPartition) -> int:
@@ -125,11 +134,15 @@ class DataFolder:
             for partition, log in self.logs.items()
             if log.log_start_offset > log.segments[0].base_offset
         }
+        vouched = [partition for partition in self.logs if partition not in self.unvouched]
+        cleaned = {key: min(end, log.cut_to) for key, log in self.logs.items() if (end := self.cleaned_to.get(key))}
+        self._has_cleaned = self._has_cleaned or bool(self.cleaned_to)
         points = {partition: log.recovery_point for partition, log in self.logs.items()}
         return {
             RECOVERY_POINT: format_offsets(points),
             LOG_START: format_offsets(starts),
-            SEGMENTS: join_segments(line for partition in self.logs for line in self._lines_of(partition)),
+            **({CLEANED: format_offsets(cleaned)} if self._has_cleaned else {}),
+            SEGMENTS: join_segments(line for partition in vouched for line in self._lines_of(partition)),
         }
 
     def _lines_of(self, partition: TopicPartition) -> list[str]:

@@ -27,6 +27,7 @@ from .formats import log_format
 from .leader_epochs import LeaderEpochs
 from .log_flushes import LogFlushes
 from .log_reads import LogReads
+from .log_swaps import LogSwaps
 from .log_transactions import LogTransactions
 from .names import DELETED_SUFFIX
 from .origin import AppendOrigin
@@ -42,7 +43,7 @@ from .segment_list import SegmentList
 __all__ = ["Appended", "Log", "LogSlice", "TimestampOffset"]
 
 
-class Log(LogReads, LogTransactions, LogFlushes):
+class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
     """Made by `Log.open`. Owner thread only; `FlushWork`, regions and removed segments may go to other threads."""
 
     def __init__(
@@ -172,10 +173,9 @@ class Log(LogReads, LogTransactions, LogFlushes):
         """Go by another configuration, in the format that the log has; without a policy the present one stays."""
         if config.message_format != self.format_name:
             config = evolve(config, message_format=self.format_name)
-        if config.segment_jitter_ms != self._config.segment_jitter_ms or config.segment_ms != self._config.segment_ms:
-            self._config = config
+        before, self._config = self._config, config
+        if (config.segment_jitter_ms, config.roll_ms) != (before.segment_jitter_ms, before.roll_ms):
             self._jitter_ms = self._draw_jitter()
-        self._config = config
         if deletion_policy is not None:
             self._policy, self.policy_name = deletion_policy, config.deletion_policy
         for segment in self._segments.items:
@@ -358,7 +358,7 @@ class Log(LogReads, LogTransactions, LogFlushes):
         return self._format.begin_segment(self._folder, base_offset, self._config, now_ms=now_ms, report=self._report)
 
     def _draw_jitter(self) -> int:
-        bound = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        bound = min(self._config.segment_jitter_ms, self._config.roll_ms)
         return self._entropy.below(bound) if bound > 0 and self._entropy is not None else 0
 
     # --- retention and truncation
@@ -367,8 +367,10 @@ class Log(LogReads, LogTransactions, LogFlushes):
         """Take the segments away that the log need not keep: their files are renamed to *.deleted, and returned.
 
         Whole segments only, oldest first, below the high watermark (facts B3). The owner calls `delete` of
-        each after `file_delete_delay_ms`, on any thread. Raises `StorageError`.
+        each after `file_delete_delay_ms`, on any thread. None while segments are exchanged. Raises `StorageError`.
         """
+        if self.swapping:
+            return []
         infos = self._segments.infos(self._end)
         bounds = (min(self._start, high_watermark), high_watermark)
         count, empty_one_too = removable(self._policy, infos, bounds, now_ms, self._config, self._report)
@@ -420,6 +422,7 @@ class Log(LogReads, LogTransactions, LogFlushes):
         offset = Offset(offset)
         self._durable.truncated(offset)
         try:
+            self.note_cut(offset)
             self._truncate(offset, now_ms)
         except StorageError as error:
             self.fail(error)
@@ -430,6 +433,7 @@ class Log(LogReads, LogTransactions, LogFlushes):
         offset = Offset(offset)
         self._durable.truncated(offset)
         try:
+            self.note_cut(offset)
             self._begin_anew(offset, now_ms)
         except StorageError as error:
             self.fail(error)

@@ -85,9 +85,9 @@ class LogManager:
             (producer_check_ms, self.expire_producers),
         )
         self._folders = [DataFolder(log_dir, report) for log_dir in dirs]
-        self._homes: dict[TopicPartition, DataFolder] = {}
+        self.homes: dict[TopicPartition, DataFolder] = {}
         self._retaining = Retaining(
-            self._homes,
+            self.homes,
             clock=clock,
             scheduler=scheduler,
             policy_for=policy_for,
@@ -106,7 +106,7 @@ class LogManager:
     # --- finding
 
     def get(self, partition: TopicPartition) -> Log | None:
-        home = self._homes.get(partition)
+        home = self.homes.get(partition)
         return home.logs.get(partition) if home is not None else None
 
     def is_unopened(self, partition: TopicPartition) -> bool:
@@ -128,7 +128,7 @@ class LogManager:
 
     def dir_of(self, partition: TopicPartition) -> LogDir:
         """The data folder of a log that is open."""
-        return self._homes[partition].log_dir
+        return self.homes[partition].log_dir
 
     def failure_of(self, log_dir: LogDir) -> StorageError | None:
         """Why a data folder is out of use."""
@@ -136,7 +136,7 @@ class LogManager:
 
     def high_watermark(self, partition: TopicPartition) -> int:
         """As of the last checkpoint before the start, 0 when unknown."""
-        home = self._homes.get(partition)
+        home = self.homes.get(partition)
         return home.high_watermarks.get(partition, 0) if home is not None else 0
 
     @property
@@ -168,8 +168,8 @@ class LogManager:
         if not folder.clean and partitions:
             self._report(f"{folder.log_dir.path}: no orderly stop before; checking {len(partitions)} logs")
         for partition in partitions:
-            if partition in self._homes:
-                other = self._homes[partition].log_dir.path
+            if partition in self.homes:
+                other = self.homes[partition].log_dir.path
                 self._report(f"{folder.log_dir.path}: {partition} is in {other} as well; this one is left alone")
                 continue
             try:
@@ -213,13 +213,13 @@ class LogManager:
         log.producers.expire(self._clock.now_ms() - self._producer_expiration_ms)
         log.rolled = self._rolled
         opening.home.logs[opening.partition] = log
-        self._homes[opening.partition] = opening.home
+        self.homes[opening.partition] = opening.home
         self._unopened.pop(opening.partition, None)
         return log
 
     def start(self) -> None:
         """Begin with the periodic work."""
-        self._ownership.label_folders(lambda partition: partition in self._homes and not self._closed)
+        self._ownership.label_folders(lambda partition: partition in self.homes and not self._closed)
         for number in range(len(self._periods)):
             self._repeat(number)
 
@@ -332,7 +332,7 @@ class LogManager:
 
     def _take_away(self, partition: TopicPartition, suffix: str) -> tuple[DataFolder, str] | None:
         """Close the log and rename its folder; returns where it is now. None for an unknown partition."""
-        folder = self._homes.pop(partition, None) or self._unopened.pop(partition, None)
+        folder = self.homes.pop(partition, None) or self._unopened.pop(partition, None)
         if folder is None:
             return None
         log = folder.logs.pop(partition, None)
@@ -383,7 +383,7 @@ class LogManager:
         if work is None:
             return
         self._under_way += 1
-        home = self._homes.get(log.topic_partition)
+        home = self.homes.get(log.topic_partition)
 
         def done(outcome: Outcome[None]) -> None:
             try:
@@ -435,14 +435,14 @@ class LogManager:
     # --- checkpoints
 
     def checkpoint(self) -> None:
-        """Write recovery points and log starts of every data folder, in the background."""
+        """Write the offsets of every data folder, in the background."""
         for folder in self._folders:
             folder.write_later(self._scheduler, "offsets", folder.checkpoint_contents)
 
     def checkpoint_of(self, log: Log, then: Callable[[], None]) -> None:
         """Write the checkpoints of a log's data folder, since what they say of it holds no longer: it was cut. `then`
         is called when that is durable, or has failed, which is reported; not when the log is no more."""
-        home = self._homes.get(log.topic_partition)
+        home = self.homes.get(log.topic_partition)
         if home is not None and not self._closed:
             contents = lambda: {**home.checkpoint_contents(), **self._high_watermarks(home)}  # noqa: E731
             home.write_later(self._scheduler, "offsets", contents, then)
@@ -479,7 +479,7 @@ class LogManager:
 
     def _close_all(self, done: Callable[[], None]) -> None:
         def closed() -> None:
-            self._homes.clear()
+            self.homes.clear()
             done()
 
         close_all(self._scheduler, self._folders, self._clock.now_ms(), self._high_watermarks, closed)
@@ -492,7 +492,7 @@ class LogManager:
         now_ms = self._clock.now_ms()
         for folder in self._folders:
             folder.close(now_ms, self._high_watermarks(folder))
-        self._homes.clear()
+        self.homes.clear()
 
     def _end_periods(self) -> None:
         self._closed = True

@@ -140,6 +140,10 @@ class ProducerLedger:
         """The segments below are gone, and their snapshots go. Raises `StorageError`."""
         self._drop([known for known in self._offsets if known < offset])
 
+    def drop_at(self, bases: Sequence[int]) -> None:
+        """The segments that began there are part of others now. Raises `StorageError`."""
+        self._drop([known for known in bases if known in self._offsets])
+
     def drop_written(self, names: Mapping[str, bytes]) -> None:
         """What a flush has written is no longer true: the log was truncated meanwhile."""
         for name in names:

@@ -19,7 +19,7 @@ def fitting(segment: Segment, headers: Sequence[BatchHeader], config: LogConfig,
     entries = min(index_bytes // OFFSET_ENTRY.size - index.count, index_bytes // TIME_ENTRY.size - times.count)
     first = segment.first_timestamp if segment.size else headers[0].max_timestamp
     end, base = int(segment.size), segment.base_offset
-    bytes_max, age_max_ms = min(config.segment_bytes, INT_MAX), config.segment_ms - jitter_ms
+    bytes_max, age_max_ms = min(config.segment_bytes, INT_MAX), config.roll_ms - jitter_ms
     for number, header in enumerate(headers):
         end += header.size
         age_ms = header.max_timestamp - first if first >= 0 else now_ms - segment.created_ms

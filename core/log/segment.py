@@ -143,7 +143,7 @@ class Segment:
             return True
         first, header = self.first_timestamp, admitted.header
         age_ms = header.max_timestamp - first if first >= 0 and header is not None else now_ms - self.created_ms
-        return age_ms > config.segment_ms - jitter_ms
+        return age_ms > config.roll_ms - jitter_ms
 
     def append(self, admitted: Admitted, *, base_offset: Offset, now_ms: int) -> None:
         """Write one batch that gets `base_offset`; nothing has changed if it raises `StorageError`."""

@@ -24,6 +24,8 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+"""The base timestamp says from when on deletions may go (KIP-534); timestamp deltas count from there."""
 ZSTD_ID = 4
 NO_TIMESTAMP = -1
 LONG_MAX = 2**63 - 1

@@ -8,7 +8,6 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from support.confluent import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from support.kafka_python import KafkaProducer, kafka_errors
 from support.waiting import PATIENCE_S, wait_for
 
@@ -113,15 +112,3 @@ def test_a_producer_of_the_old_message_format(broker: Broker, version: tuple[int
         assert seconds(send) < SOON_S
     finally:
         producer.close(timeout=1)
-
-
-def test_compaction_with_librdkafka(broker: Broker) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    made = admin.create_topics([NewTopic("compacted", 1, 1, config={"cleanup.policy": "compact"})])["compacted"]
-    with pytest.raises(KafkaException, match="does not compact logs yet") as refused:
-        made.result(PATIENCE_S)
-    assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
-    entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)
-    resource = ConfigResource("topic", "t", incremental_configs=[entry])
-    with pytest.raises(KafkaException, match="does not compact logs yet"):
-        admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)

@@ -63,6 +63,7 @@ from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.words import TopicPartition
 
 LONG = "x" * 32_767
+CLASSIC_COMPACTED = {"cleanup.policy": "compact", "message.format": "classic"}
 """The longest text of the protocol."""
 OFFSETS = "__consumer_offsets"
 NOW_MS = 1_700_000_000_000
@@ -247,7 +248,7 @@ TOPICS = [
     Wrong("create: no such key", create(configs={"nonsense": "1"}), [E.INVALID_CONFIG]),
     Wrong("create: the longest key", create(configs={LONG: "1"}), [E.INVALID_CONFIG]),
     Wrong("create: the longest value", create(configs={"retention.ms": LONG}), [E.INVALID_CONFIG]),
-    Wrong("create: compacted", create(configs={"cleanup.policy": "compact"}), [E.INVALID_CONFIG]),
+    Wrong("create: classic and compacted", create(configs=CLASSIC_COMPACTED), [E.INVALID_CONFIG]),
     Wrong(
         "create: twice",
         lambda _: CreateTopics(topics=[NewTopic(name="n", partitions=1, replication_factor=1)] * 2),
@@ -310,7 +311,7 @@ CONFIGS = [
     Wrong("alter: the longest value", altered(TOPIC, "t", "cleanup.policy", LONG, ConfigOp.APPEND), [E.INVALID_CONFIG]),
     Wrong("alter: no value", altered(TOPIC, "t", "retention.ms", None), [E.INVALID_REQUEST]),
     Wrong("alter: no such operation", altered(TOPIC, "t", "retention.ms", "1", 9), [E.INVALID_REQUEST]),
-    Wrong("alter: compacted", altered(TOPIC, "t", "cleanup.policy", "compact"), [E.INVALID_CONFIG]),
+    Wrong("alter: no such policy", altered(TOPIC, "t", "cleanup.policy", "compost"), [E.INVALID_CONFIG]),
     Wrong("alter: what needs a restart", altered(BROKER, "1", "broker.id", "2"), [E.INVALID_REQUEST]),
     Wrong("alter: another broker", altered(BROKER, "99", "log.retention.ms", "1"), [E.INVALID_REQUEST]),
     Wrong("replace: no such topic", replaced(TOPIC, "nowhere"), [E.UNKNOWN_TOPIC_OR_PARTITION]),

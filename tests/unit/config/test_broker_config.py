@@ -43,13 +43,24 @@ def test_a_key_has_an_effect_or_it_has_none() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "parsed"),
+    [
+        ("log.cleaner.io.buffer.load.factor", " 0.75", 0.75),
+        ("log.cleaner.min.cleanable.ratio", 1, 1.0),
+        ("log.cleaner.dedupe.buffer.size", "10000000000", 10_000_000_000),
+        ("log.cleaner.enable", "FALSE", False),
+    ],
+)
+def test_keys_of_compaction(name: str, value: object, parsed: object) -> None:
+    assert BrokerConfig.from_mapping({name: value}).value(name) == parsed
+
+
+@pytest.mark.parametrize(
     ("name", "value", "text"),
     [
         ("num.io.threads", "16", "16"),
-        ("log.cleaner.io.buffer.load.factor", " 0.75", "0.75"),
-        ("log.cleaner.min.cleanable.ratio", 1, "1.0"),
         ("transaction.partition.verification.enable", "FALSE", "false"),
-        ("log.cleaner.dedupe.buffer.size", 10_000_000_000, "10000000000"),
+        ("log.local.retention.bytes", 10_000_000_000, "10000000000"),
         ("controller.quorum.voters", "1@a:9093,2@b:9093", "1@a:9093,2@b:9093"),
         ("offsets.commit.required.acks", "-1", "-1"),
         ("remote.log.metadata.manager.class.path", "org.x.Y", "org.x.Y"),

@@ -256,7 +256,16 @@ def test_an_unknown_broker_key() -> None:
 
 def test_every_dynamic_key_is_the_twin_of_a_topic_key() -> None:
     twins = {topic.twin for topic in TOPIC_KEYS.values() if topic.attribute is not None and topic.twin is not None}
-    of_brokers_alone = {"follower.replication.throttled.rate", "leader.replication.throttled.rate"}
+    of_brokers_alone = {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
+    }
     assert {name for name, key in EFFECTIVE_KEYS.items() if key.dynamic} == twins - {
         "message.format"
     } | of_brokers_alone

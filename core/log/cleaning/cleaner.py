@@ -1,0 +1,167 @@
+"""Compacts logs in the background: the dirtiest first, a little at a time (facts B5)."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ....ports.clock import Clock
+from ....ports.entropy import Entropy
+from ....ports.report import error as failure
+from ....ports.scheduler import Outcome, Scheduler, Timer
+from ....ports.storage import StorageError
+from ....ports.words import Offset, TopicPartition
+from ...message.codec import Codecs
+from ..data_folder import DataFolder
+from ..format import LogSegment
+from ..formats import BATCHES
+from ..log import Log
+from . import telling
+from .choice import Dirt, look_at
+from .order import CleanerSettings
+from .placing import order_for
+from .run import CleaningRun, Ended
+
+DecidedTo = Callable[[TopicPartition], "Offset | None"]
+
+
+class LogCleaner:
+    """Owner thread only. `start` begins, `stop` ends it.
+
+    homes:      where each log lies.
+    decided_to: the offset from which on messages of a partition may still turn out not to count; None: nobody knows,
+                and the log is left alone.
+    """
+
+    def __init__(
+        self,
+        homes: Mapping[TopicPartition, DataFolder],
+        *,
+        settings: Callable[[], CleanerSettings],
+        decided_to: DecidedTo,
+        clock: Clock,
+        scheduler: Scheduler,
+        codecs: Codecs,
+        entropy: Entropy,
+        report: Callable[[str], None],
+    ) -> None:
+        self._homes = homes
+        self._settings = settings
+        self._decided_to = decided_to
+        self._clock = clock
+        self._scheduler = scheduler
+        self._codecs = codecs
+        self._entropy = entropy
+        self._report = report
+        self._running: dict[TopicPartition, CleaningRun] = {}
+        self._uncleanable: dict[Log, str] = {}
+        self._timer: Timer | None = None
+        self._stopped: Callable[[], None] | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Look at the logs, now and then."""
+        self._wait()
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """Give up what is under way, and call `done` when no worker is at it any more; the logs stay open."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._running:
+            self._stopped = done
+            for run in list(self._running.values()):
+                run.stop()
+        else:
+            done()
+
+    def _wait(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._scheduler.call_later(self._settings().backoff_ms, self._look)
+
+    def _look(self) -> None:
+        """Begin to clean the dirtiest logs, as many as may be cleaned side by side."""
+        self._wait()
+        threads = self._settings().threads
+        dirt = sorted(self._dirt(), key=lambda each: each.ratio, reverse=True)
+        for each in dirt[: max(0, threads - len(self._running))]:
+            self._begin(each)
+
+    def _dirt(self) -> list[Dirt]:
+        now_ms = self._clock.now_ms()
+        found = []
+        for partition, home in list(self._homes.items()):
+            log = home.logs.get(partition)
+            if log is None or not log.config.compacted or log.format_name != BATCHES or partition in self._running:
+                continue
+            if log in self._uncleanable or log.failure is not None or len(log.segments) == 1:
+                continue
+            decided_to = self._decided_to(partition)
+            if decided_to is None:
+                continue
+            try:
+                cleaned_to = Offset(min(home.cleaned_to.get(partition, 0), log.cut_to))
+                dirt = look_at(log, cleaned_to, decided_to, now_ms)
+            except Exception as error:  # noqa: BLE001  # told; the others go on
+                self._failed(log, error)
+                continue
+            if dirt.due:
+                found.append(dirt)
+        return found
+
+    def _begin(self, dirt: Dirt) -> None:
+        partition = dirt.log.topic_partition
+        home = self._homes[partition]
+        try:
+            order = order_for(
+                dirt, self._settings(), now_ms=self._clock.now_ms(), codecs=self._codecs, secret=self._entropy.token(32)
+            )
+        except StorageError as error:
+            self._failed(dirt.log, error)
+            return
+        run = CleaningRun(
+            dirt.log,
+            order,
+            home=home,
+            scheduler=self._scheduler,
+            clock=self._clock,
+            rate=self._settings().io_max_bytes_per_second,
+            replaced=lambda segments: self._delete_later(dirt.log, segments),
+            ended=self._ended,
+        )
+        self._running[partition] = run
+        run.begin()
+
+    def _ended(self, run: CleaningRun, ended: Ended) -> None:
+        log = run.log
+        del self._running[log.topic_partition]
+        if ended.error is not None:
+            self._failed(log, ended.error)
+        elif ended.stats is not None:
+            self._report(telling.cleaned(log.topic_partition, ended.stats, ended.took_ms))
+        if self._closed:
+            if self._stopped is not None and not self._running:
+                self._stopped()
+        elif ended.stats is not None:
+            self._scheduler.call_soon(self._look)  # there may be more
+
+    def _failed(self, log: Log, error: BaseException) -> None:
+        """The log is left alone until a restart."""
+        if log.closed:
+            return
+        self._uncleanable[log] = str(error)
+        text = f"{log.topic_partition} cannot be compacted and is left as it is until a restart: {error}"
+        self._report(failure(text, partition=str(log.topic_partition)))
+
+    def _delete_later(self, log: Log, replaced: Sequence[LogSegment]) -> None:
+        def delete() -> None:
+            for segment in replaced:
+                segment.delete()
+
+        def done(outcome: Outcome[None]) -> None:
+            if outcome.error is not None and not log.closed:
+                self._report(f"{log.topic_partition}: compacted segments could not be removed: {outcome.error}")
+
+        def due() -> None:
+            if not self._closed and not log.closed:  # what is left over goes at the next start
+                self._scheduler.offload(delete, done)
+
+        self._scheduler.call_later(log.config.file_delete_delay_ms, due)

@@ -1,0 +1,151 @@
+"""One cleaning under way: pieces of work on a worker, and what the log does between them (owner thread)."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ....ports.clock import Clock
+from ....ports.scheduler import Outcome, Scheduler
+from ....ports.storage import StorageError
+from ..damage import NO_BOUND
+from ..data_folder import DataFolder
+from ..format import LogSegment
+from ..log import Log
+from ..log_swaps import Replacement, SegmentsChanged
+from .cleaning import Cleaning, CleaningStats
+from .order import Order
+
+_SLICE_MS = 5.0
+"""A worker goes on for so long, and others have their turn."""
+
+
+class Ended(NamedTuple):
+    """`stats` of what was done to the end, `error` that ended it; neither: it was given up, or the log is gone."""
+
+    stats: CleaningStats | None
+    error: BaseException | None
+    took_ms: float
+
+
+class CleaningRun:
+    """Owner thread only. `begin` once; `ended` is called once, when no worker is at it any more."""
+
+    def __init__(
+        self,
+        log: Log,
+        order: Order,
+        *,
+        home: DataFolder,
+        scheduler: Scheduler,
+        clock: Clock,
+        rate: float,
+        replaced: Callable[[Sequence[LogSegment]], None],
+        ended: Callable[["CleaningRun", Ended], None],
+    ) -> None:
+        """rate: bytes a second that it may read and write. replaced: told of the segments that are to be deleted."""
+        self.log = log
+        self._home = home
+        self._scheduler = scheduler
+        self._clock = clock
+        self._rate = rate
+        self._replaced = replaced
+        self._ended = ended
+        self._cleaning = Cleaning(order)
+        self._steps = self._cleaning.steps()
+        self._began_ms = clock.monotonic_ms()
+        self._stopping = False
+
+    def begin(self) -> None:
+        """The checkpoint must not vouch any more for segments that are about to go."""
+        log, home = self.log, self._home
+        home.cleaned_to[log.topic_partition] = min(home.cleaned_to.get(log.topic_partition, 0), log.cut_to)
+        log.cut_to = NO_BOUND
+        home.unvouched.add(log.topic_partition)
+        home.write_later(self._scheduler, "offsets", home.checkpoint_contents, self._go_on)
+
+    def stop(self) -> None:
+        """Give up soon."""
+        self._stopping = True
+
+    def _go_on(self) -> None:
+        if self._stopping or self.log.closed:
+            self._give_up(None)
+            return
+        self._scheduler.offload(self._slice, self._sliced)
+
+    def _slice(self) -> Replacement | bool:
+        """On a worker: True when all is done."""
+        until_ms = self._clock.monotonic_ms() + _SLICE_MS
+        for step in self._steps:
+            if step is not None:
+                return step
+            if self._clock.monotonic_ms() >= until_ms:
+                return False
+        return True
+
+    def _sliced(self, outcome: Outcome[Replacement | bool]) -> None:
+        if outcome.error is not None:
+            self._give_up(outcome.error)
+        elif outcome.value is True:
+            self._end(Ended(self._cleaning.stats, None, self._took_ms()))
+        elif isinstance(outcome.value, Replacement):
+            self._exchange(outcome.value)
+        else:
+            self._scheduler.call_later(self._pause_ms(), self._go_on)
+
+    def _pause_ms(self) -> float:
+        """So long until the rate is kept."""
+        return max(0.0, self._cleaning.bytes_moved / self._rate * 1000.0 - self._took_ms())
+
+    def _took_ms(self) -> float:
+        return self._clock.monotonic_ms() - self._began_ms
+
+    # --- a segment takes the place of others
+
+    def _exchange(self, swap: Replacement) -> None:
+        try:
+            self.log.begin_swap(swap)
+        except (StorageError, SegmentsChanged) as error:
+            self._give_up(error)
+            return
+        self._flush_folder(self._end_swap)
+
+    def _end_swap(self) -> None:
+        try:
+            replaced = self.log.end_swap(self._clock.now_ms())
+        except (StorageError, SegmentsChanged) as error:
+            self._give_up(error)
+            return
+        self._replaced(replaced)
+        self._flush_folder(self._go_on)
+
+    def _flush_folder(self, then: Callable[[], None]) -> None:
+        def done(outcome: Outcome[None]) -> None:
+            if outcome.error is not None or self.log.closed:
+                self._give_up(outcome.error)
+            else:
+                then()
+
+        self._scheduler.offload(self._cleaning.order.folder.flush, done)
+
+    # --- the end
+
+    def _give_up(self, error: BaseException | None) -> None:
+        """What was exchanged stays so; what was being made is removed."""
+        if self.log.closed:
+            self._end(Ended(None, None, self._took_ms()))
+            return
+        try:
+            self.log.drop_swap()
+            self._cleaning.abandon()
+        except StorageError as failed:
+            error = error or failed  # what is left over goes at the next start
+        changed = isinstance(error, SegmentsChanged)
+        self._end(Ended(None, None if changed else error, self._took_ms()))
+
+    def _end(self, ended: Ended) -> None:
+        partition = self.log.topic_partition
+        self._home.unvouched.discard(partition)
+        if ended.stats is not None and not self.log.closed:
+            self._home.cleaned_to[partition] = ended.stats.next_dirty
+            self._home.write_later(self._scheduler, "offsets", self._home.checkpoint_contents)
+        self._ended(self, ended)

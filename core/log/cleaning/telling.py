@@ -1,0 +1,23 @@
+"""What the log of the broker says of compaction."""
+
+from ....ports.report import Line, info
+from ....ports.words import TopicPartition
+from ..telling import in_units
+from .cleaning import CleaningStats
+
+
+def cleaned(partition: TopicPartition, stats: CleaningStats, took_ms: float) -> Line:
+    """A line for a log that is clean now."""
+    gone = stats.messages_read - stats.messages_kept
+    text = f"{partition} is compacted below offset {stats.next_dirty}: {gone} of {stats.messages_read} messages went"
+    text += f", {in_units(stats.bytes_read)} became {in_units(stats.bytes_written)} in {took_ms / 1000:.1f} s"
+    return info(
+        text,
+        partition=str(partition),
+        next_dirty=stats.next_dirty,
+        messages_read=stats.messages_read,
+        messages_kept=stats.messages_kept,
+        bytes_read=stats.bytes_read,
+        bytes_written=stats.bytes_written,
+        took_ms=round(took_ms),
+    )

@@ -1,0 +1,145 @@
+"""How a log takes in a segment that was made from others of it, so that no crash costs anything (facts B3)."""
+
+from collections.abc import Callable, Sequence
+
+from ...ports.errors import BarnabasError
+from ...ports.storage import FileMissing, Folder, StorageError
+from ...ports.values import frozen
+from ...ports.words import Offset
+from .config import LogConfig
+from .damage import NO_BOUND
+from .durability import Durability
+from .format import LogSegment
+from .names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from .producer_state_files import ProducerLedger
+from .segment import Segment
+from .segment_files import SegmentFiles
+from .segment_list import SegmentList
+
+
+class SegmentsChanged(BarnabasError):
+    """What was to be replaced is not in the log any more."""
+
+
+@frozen(kw_only=True)
+class Replacement:
+    """A segment that is ready to take the place of neighbours: its files are durable and have the suffix .cleaned."""
+
+    base_offset: Offset
+    next_offset: Offset
+    """Exclusive: where the last of those that it replaces ends."""
+    files: SegmentFiles
+    names: Sequence[str]
+    """Those it is going to have, that of the batches first."""
+    replaced: Sequence[LogSegment]
+
+
+class LogSwaps:
+    """The part of a `Log` that is exchanged, over what the other parts keep. Owner thread only.
+
+    Between the steps, the folder is made durable (`Folder.flush`) elsewhere:
+    begin_swap:  .cleaned → .swap; from then on a start completes the exchange.
+    end_swap:    what is replaced → .deleted, .swap → the real names.
+    """
+
+    closed: bool
+    _segments: SegmentList
+    _folder: Folder
+    _config: LogConfig
+    _ledger: ProducerLedger
+    _durable: Durability
+    _report: Callable[[str], None]
+    _swap: Replacement | None = None
+    cut_to: Offset = NO_BOUND
+    """The lowest offset that it was cut at, since whoever cleans it has asked (and reset it)."""
+
+    @property
+    def folder(self) -> Folder:
+        """Of its files. For others than the owner: only for files that are no part of the log."""
+        return self._folder
+
+    @property
+    def swapping(self) -> bool:
+        """True between the two: no segment may go."""
+        return self._swap is not None
+
+    def begin_swap(self, swap: Replacement) -> None:
+        """Raises `SegmentsChanged` where what is to be replaced is not in the log any more, `StorageError`; the log is
+        as it was then."""
+        self._place_of(swap)
+        self._swap = swap
+        try:
+            _rename(self._folder, swap.names, CLEANED_SUFFIX, SWAP_SUFFIX)
+        except StorageError:
+            self._swap = None
+            raise
+
+    def end_swap(self, now_ms: int) -> Sequence[LogSegment]:
+        """Returns what was replaced; the owner deletes it after `file_delete_delay_ms`.
+
+        Raises `SegmentsChanged` where the log was cut meanwhile. After a `StorageError` the log is out of use: opening
+        it again completes the exchange.
+        """
+        swap = self._swap
+        if swap is None:
+            raise SegmentsChanged("the log was cut meanwhile")
+        at = self._place_of(swap)
+        try:
+            for segment in swap.replaced:
+                segment.rename(DELETED_SUFFIX)
+            _rename(self._folder, swap.names, SWAP_SUFFIX, "")
+        except StorageError as error:
+            self._durable.failure = error
+            raise
+        made = self._opened(swap, now_ms)
+        items = self._segments.items
+        self._segments = SegmentList((*items[:at], made, *items[at + len(swap.replaced) :]))
+        self._swap = None
+        self._durable.new_names = True
+        for segment in swap.replaced:
+            segment.close()
+        self._ledger.drop_at([segment.base_offset for segment in swap.replaced[1:]])
+        return swap.replaced
+
+    def note_cut(self, offset: Offset) -> None:
+        """Nothing from `offset` on counts any more. Raises `StorageError`."""
+        self.cut_to = min(self.cut_to, offset)
+        self.drop_swap()
+
+    def drop_swap(self) -> None:
+        """Give up the exchange that has begun, if there is one; the segments stay. Blocks. Raises `StorageError`."""
+        swap, self._swap = self._swap, None
+        if swap is not None:
+            for name in swap.names:
+                self._folder.delete(name + SWAP_SUFFIX)
+            self._folder.flush()  # else it might come back, and bring back what is cut off next
+
+    def _opened(self, swap: Replacement, now_ms: int) -> Segment:
+        made = Segment(
+            self._folder,
+            swap.base_offset,
+            files=swap.files,
+            now_ms=now_ms,
+            index_interval_bytes=self._config.index_interval_bytes,
+            report=self._report,
+        )
+        made.next_offset = swap.next_offset
+        return made
+
+    def _place_of(self, swap: Replacement) -> int:
+        """The number of the first of the segments that are to be replaced."""
+        items, count = self._segments.items, len(swap.replaced)
+        at = next((number for number, item in enumerate(items) if item is swap.replaced[0]), len(items))
+        if self.closed or items[at : at + count] != tuple(swap.replaced) or at + count >= len(items):
+            raise SegmentsChanged("some of its segments are gone")
+        return at
+
+
+def _rename(folder: Folder, names: Sequence[str], old: str, new: str) -> None:
+    """The file of the batches last: a start goes by it, and makes indexes where they are missing."""
+    for name in reversed(names):
+        try:
+            folder.rename(name + old, name + new)
+        except FileMissing:
+            if name is names[0]:
+                raise

@@ -192,8 +192,7 @@ class BrokerServer:
         if outside.expose_metrics is not None:
             fronts.callback(outside.expose_metrics(outside.metrics))
         logs.start()
-        if config.log_cleaner_enable:
-            self._cleaner = self._start_cleaner(logs, settings, state)
+        self._start_cleaner(logs, settings, state)
         self._register(state, self._api, coordination, lease)
 
     def _open_logs(
@@ -235,12 +234,15 @@ class BrokerServer:
     def _deletion_policy(self, config: LogConfig, partition: TopicPartition) -> DeletionPolicy:
         return self._plugins.deletion_policy(config.deletion_policy, partition, self._read_by_groups.committed)
 
-    def _start_cleaner(self, logs: LogManager, settings: BrokerSettings, state: BrokerState) -> LogCleaner:
+    def _start_cleaner(self, logs: LogManager, settings: BrokerSettings, state: BrokerState) -> None:
+        if not self._config.log_cleaner_enable:
+            return
+
         def decided_to(key: TopicPartition) -> Offset | None:
             partition = state.replicas.partitions.get(key)
             return None if partition is None else Offset(partition.last_stable_offset)
 
-        cleaner = LogCleaner(
+        cleaner = self._cleaner = LogCleaner(
             logs.homes,
             settings=lambda: settings.cleaner,
             decided_to=decided_to,
@@ -252,7 +254,6 @@ class BrokerServer:
         )
         cleaner.start()
         self._fronts.callback(cleaner.stop, lambda: None)
-        return cleaner
 
     def _listen(self, listener: ListenAddress) -> None:
         """Open a port. Connections are looked at on a later turn of this thread, when the broker is ready."""

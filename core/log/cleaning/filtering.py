@@ -7,7 +7,7 @@ from ...message.record_scan import ScannedRecords
 from ..producer_state import NO_OFFSET
 from .order import Order
 from .survivors import HAS_NULLS, LATEST, Survivors, marker_key, unpacked
-from .transactions import Transactions
+from .transactions import TransactionWatch
 
 
 class BatchFilter:
@@ -16,7 +16,7 @@ class BatchFilter:
     def __init__(self, order: Order, survivors: Survivors) -> None:
         self._order = order
         self._survivors = survivors
-        self.transactions = Transactions(order.aborted, order.sources[0].base_offset)
+        self.transactions = TransactionWatch(order.aborted, order.sources[0].base_offset)
         self._horizon_ms = order.now_ms + order.config.delete_retention_ms
         self.messages_read = self.messages_kept = 0
 

@@ -10,7 +10,7 @@ from ...message.record_scan import ScannedRecords, scan_records
 from .chunks import chunks_of
 from .offset_map import OffsetMap
 from .order import SLOT_BYTES, CannotClean, Order
-from .transactions import Transactions
+from .transactions import TransactionWatch
 
 _MARKS_SHARE = 16
 """A sixteenth of the memory holds a byte for each offset: these records are not hashed once more."""
@@ -58,7 +58,7 @@ class Survivors:
         """Go through the dirty part, until its end or until the map is full. Raises `CannotClean`, `StorageError`."""
         order = self._order
         dirty = [source for source in order.sources if source.next_offset > order.first_dirty]
-        transactions = Transactions(order.aborted, dirty[0].base_offset if dirty else order.upto)
+        transactions = TransactionWatch(order.aborted, dirty[0].base_offset if dirty else order.upto)
         for source in dirty:
             for data, batches in chunks_of(source, order.chunk_bytes):
                 for at, header in batches:
@@ -76,7 +76,7 @@ class Survivors:
             text = f"one batch has more keys than the offset map takes ({self._limit})"
             raise CannotClean(f"{text}; raise log.cleaner.dedupe.buffer.size or lower log.cleaner.threads")
 
-    def _take(self, data: bytes, at: int, header: BatchHeader, transactions: Transactions) -> bool:
+    def _take(self, data: bytes, at: int, header: BatchHeader, transactions: TransactionWatch) -> bool:
         """Note the records of a batch; False if there is no room for them."""
         if header.control:
             transactions.ends_empty(header, marker_key(data, at, header))

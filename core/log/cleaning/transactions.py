@@ -10,7 +10,7 @@ COMMIT = b"\0\0\0\1"
 """The key of the record of a marker: version 0, type."""
 
 
-class Transactions:
+class TransactionWatch:
     """Told of every batch of a log, in order, from offset `start` on."""
 
     def __init__(self, aborted: Sequence[AbortedEntry], start: int) -> None:

@@ -81,6 +81,7 @@ class GroupService:
             report=in_room(state.report, "core.coordinator"),
             counters=_counters(state.metrics),
             steps=state.steps,
+            verify=self._verify,
         )
         self._loader = LogLoader(
             state.replicas,
@@ -196,6 +197,15 @@ class GroupService:
         if topic == OFFSETS_TOPIC:
             self.coordinator.unload(number)
             self._log.give_up(number)
+
+    def _verify(self, request: TxnOffsetCommit, number: int, told: Callable[[ErrorCode], None]) -> None:
+        """As produce does, where that is on."""
+        verify = self._state.replicas.verified_appends.verify
+        if verify is None:
+            told(ErrorCode.NONE)
+            return
+        place = TopicPartition(OFFSETS_TOPIC, number)
+        verify(request.transactional_id, request.producer_id, request.producer_epoch, place, told)
 
     def _transaction_ended(self, key: TopicPartition, producer_id: int, _epoch: int, committed: bool) -> None:
         if key.topic == OFFSETS_TOPIC:

@@ -81,10 +81,11 @@ class GroupOffsets:
                 self._committed[partition] = position
                 self._applied[partition] = commit.number
             self._no_longer_pending(partition, commit)
-        opened = self._open.get(commit.producer_id, {})
-        opened.pop(commit.number, None)
-        if not opened:
-            self._open.pop(commit.producer_id, None)
+        if commit.producer_id != NOBODY:
+            opened = self._open.get(commit.producer_id, {})
+            opened.pop(commit.number, None)
+            if not opened:
+                self._open.pop(commit.producer_id, None)
 
     def written(self, commit: PendingCommit) -> None:
         """It is in the log, and its transaction open: what this had there before of the same partitions is over."""

@@ -1,6 +1,7 @@
 """OffsetCommit, OffsetFetch, OffsetDelete, and what happens to positions in the course of time (facts C6)."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from ....ports.broker_api import (
     FetchedGroup,
@@ -133,16 +134,18 @@ class Positions:
     ) -> "AcceptedPositions":
         """What of it can be kept, and the records that keep it."""
         now_ms = self._runtime.clock.now_ms()
-        accepted = AcceptedPositions()
+        positions: dict[TopicPartition, StoredOffset] = {}
+        records: dict[TopicPartition, Record] = {}
+        outcomes: list[PartitionOutcome] = []
         for each in partitions:
             partition = TopicPartition(each.topic, each.partition)
             error = self._unacceptable(partition, each)
             if error is ErrorCode.NONE:
                 position = StoredOffset(each.offset, each.leader_epoch, each.metadata or "", now_ms, expire_ms)
-                accepted.positions[partition] = position
-                accepted.records[partition] = (encode_offset_key(group_id, *partition), encode_offset(position))
-            accepted.outcomes.append(PartitionOutcome(each.topic, each.partition, error))
-        return accepted
+                positions[partition] = position
+                records[partition] = (encode_offset_key(group_id, *partition), encode_offset(position))
+            outcomes.append(PartitionOutcome(each.topic, each.partition, error))
+        return AcceptedPositions(positions, records, outcomes)
 
     def _commit(self, entry: GroupEntry, request: OffsetCommit, reply: Reply[OffsetCommitResult]) -> None:
         runtime = self._runtime
@@ -195,15 +198,12 @@ class Positions:
         return lambda error: self._runtime.note_failure(what, entry.partition, error)
 
 
-class AcceptedPositions:
+class AcceptedPositions(NamedTuple):
     """Of one request: what can be kept, the records that keep it, and what is told of each partition."""
 
-    __slots__ = ("outcomes", "positions", "records")
-
-    def __init__(self) -> None:
-        self.positions: dict[TopicPartition, StoredOffset] = {}
-        self.records: dict[TopicPartition, Record] = {}
-        self.outcomes: list[PartitionOutcome] = []
+    positions: dict[TopicPartition, StoredOffset]
+    records: dict[TopicPartition, Record]
+    outcomes: list[PartitionOutcome]
 
     def told(self, error: ErrorCode) -> list[PartitionOutcome]:
         """The outcomes when the write has ended so; what was wrong by itself stays so."""

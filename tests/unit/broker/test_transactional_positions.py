@@ -207,3 +207,16 @@ def test_a_marker_that_comes_while_the_next_leader_reads(broker: SimulatedBroker
     broker.scheduler.run_pending()
     assert [each.markers[0].partitions[0].error for each in ends] == [E.NONE]
     assert stable(broker, T0) == {T0: 5}
+
+
+def test_the_coordinator_of_the_transaction_is_asked_as_it_is_for_messages(broker: SimulatedBroker) -> None:
+    asked: list[tuple[object, ...]] = []
+    broker.node.state.replicas.verified_appends.verify = lambda *each: asked.append(each)
+    answers = broker.submit(committing_in({T0: 5}))
+    broker.scheduler.run_pending()
+    ((*question, told),) = asked
+    assert (question, answers) == (["x", PRODUCER, 3, PLACE], [])
+    told(E.INVALID_TXN_STATE)  # type: ignore[operator]  # whom to tell
+    broker.scheduler.run_pending()
+    assert [each.partitions[0].error for each in answers] == [E.INVALID_TXN_STATE]
+    assert stable(broker, T0) == {T0: -1}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from ...core.client.links import Connect
+from ...core.client.connection import Connect
 from ...core.traffic.steps import StepRunner
 from ...ports.broker_api import BrokerApi
 from ...ports.clock import Clock

@@ -8,14 +8,12 @@ from ...ports.broker_api import BrokerLink, Caller, Request
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.errors import ClosedError
-from ...ports.scheduler import Scheduler, Timer
+from ...ports.scheduler import Scheduler
 from ...ports.transport import Address, TransportError
 from ...ports.values import frozen
+from .connection import BrokerConnection, Connect
 from .effects import backoff_ms
 
-Opened = Callable[[BrokerLink | TransportError], None]
-Connect = Callable[[Address, Opened], None]
-"""Open a link, as `Connector.connect` does."""
 Reply = Callable[[Any], None]
 """Takes the result, or the `BarnabasError` that took its place."""
 
@@ -45,69 +43,46 @@ class NodeLink:
         self.address = address
         self._outside = outside
         self._heard = heard
-        self._link: BrokerLink | None = None
-        self._connecting = False
+        self._connection = BrokerConnection(
+            address, outside.scheduler, outside.connect, opened=self._opened, failed=self._failed
+        )
         self._waiting: list[tuple[Request[Any], Reply]] = []
         self._failures = 0
         self._not_before_ms = 0.0
-        self._timer: Timer | None = None
         self._closed = False
 
     def submit(self, request: Request[Any], reply: Reply) -> None:
         """Send the request, once there is a connection; `reply` is called exactly once, at once or later."""
         if self._closed:
             reply(self._error("was given up"))
-        elif self._link is not None:
+        elif self._connection.link is not None:
             self._hand_over(request, reply)
         else:
             self._waiting.append((request, reply))
-            if not self._connecting:
-                self._connect_in_time()
+            self._connection.open(self._not_before_ms - self._outside.clock.monotonic_ms())
 
     def close(self) -> None:
         """Hang up; what waits for the connection fails, and what is under way as the link ends it."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         waiting, self._waiting = self._waiting, []
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()
+        self._connection.close()
         for _, reply in waiting:
             reply(self._error("was given up"))
 
-    def _connect_in_time(self) -> None:
-        self._connecting = True
-        delay_ms = self._not_before_ms - self._outside.clock.monotonic_ms()
-        if delay_ms > 0:
-            self._timer = self._outside.scheduler.call_later(delay_ms, self._connect)
-        else:
-            self._connect()
-
-    def _connect(self) -> None:
-        self._timer = None
-        self._outside.connect(self.address, self._opened)
-
-    def _opened(self, outcome: BrokerLink | TransportError) -> None:
-        self._connecting = False
-        if self._closed:
-            if not isinstance(outcome, TransportError):
-                outcome.close()
-            return
+    def _failed(self, error: TransportError) -> None:
         waiting, self._waiting = self._waiting, []
-        if isinstance(outcome, TransportError):
-            self._put_off()
-            self._heard(False)
-            for _, reply in waiting:
-                reply(outcome)
-            return
-        self._link = outcome
+        self._put_off()
+        self._heard(False)
+        for _, reply in waiting:
+            reply(error)
+
+    def _opened(self, _: BrokerLink) -> None:
+        waiting, self._waiting = self._waiting, []
         for request, reply in waiting:
             self._hand_over(request, reply)
 
     def _hand_over(self, request: Request[Any], reply: Reply) -> None:
-        link = self._link
+        link = self._connection.link
         if link is None:  # lost while the requests before this one were handed over
             reply(self._error("was lost"))
             return
@@ -123,8 +98,7 @@ class NodeLink:
         link.submit(request, self._outside.caller, answered)
 
     def _lost(self, link: BrokerLink) -> None:
-        if self._link is link:
-            self._link = None
+        if self._connection.forget(link):
             self._put_off()
             self._heard(False)
             link.close()

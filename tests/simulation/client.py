@@ -2,9 +2,10 @@
 
 from barnabas.adapters.wire_kafka.client import connect_kafka
 from barnabas.core.client.cluster_view import ClusterView, ViewSettings
+from barnabas.core.client.connection import Opened
 from barnabas.core.client.driver import Driver
 from barnabas.core.client.effects import Part
-from barnabas.core.client.links import LinkOutside, Links, Opened
+from barnabas.core.client.links import LinkOutside, Links
 from barnabas.core.client.overdue import Overdue
 from barnabas.ports.broker_api import Caller
 from barnabas.ports.transport import Address

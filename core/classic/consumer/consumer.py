@@ -11,8 +11,9 @@ from ....ports.entropy import Entropy
 from ....ports.errors import ClosedError, ConfigError
 from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.values import frozen
+from ...client.connection import Connect
 from ...client.errors import NoOffset
-from ...client.links import Connect, LinkOutside
+from ...client.links import LinkOutside
 from ...client.serde import Decoder
 from ...message.classic.message_set import ClassicMessageSet
 from ...message.codec import Codecs

@@ -9,11 +9,11 @@ from ....ports.broker_api.offsets import LATEST
 from ....ports.clock import Clock
 from ....ports.entropy import Entropy
 from ....ports.errors import BarnabasError, ClosedError
-from ....ports.scheduler import Scheduler, Timer
+from ....ports.scheduler import Scheduler
 from ....ports.transport import Address, TransportError
 from ....ports.values import frozen
+from ...client.connection import BrokerConnection, Connect
 
-Connect = Callable[[Address, Callable[[BrokerLink | TransportError], None]], None]
 Done = Callable[[ClassicProduceResult | BarnabasError], None]
 
 CONNECT_BACKOFF_MS = 1.0
@@ -92,7 +92,7 @@ class BrokerPool:
         """Hang up; what has not gone out fails with `ClosedError`."""
         self.closed = True
         for channel in self._channels.values():
-            channel.fail(ClosedError("the producer was closed before the request had gone out"))
+            channel.close(ClosedError("the producer was closed before the request had gone out"))
         self._channels.clear()
 
 
@@ -115,15 +115,15 @@ class _Channel:
     def __init__(self, pool: BrokerPool, address: Address, doubt: BarnabasError | None) -> None:
         self.address = address
         self._pool = pool
+        self._connection = BrokerConnection(
+            address, pool.scheduler, pool.connect, opened=self._opened, failed=self._not_opened
+        )
         self._waiting: deque[_Sending] = deque()
         self._out: deque[_Sending] = deque()
         """Given to the link, and not known to have gone out."""
         self._out_bytes = 0
-        self._link: BrokerLink | None = None
-        self._connecting = False
         self._connect_began_ms = 0.0
         self._backoff_ms = CONNECT_BACKOFF_MS
-        self._retry: Timer | None = None
         self._requests = 0
         # A random beginning, so that a fleet of producers does not reconnect at one time.
         self._since_ms = self._now() - pool.entropy.fraction() * max(0.0, pool.settings.reconnect_time_interval_ms)
@@ -136,7 +136,7 @@ class _Channel:
         """Why something sent since a proof may not have arrived."""
 
     def prove(self, done: Callable[[BarnabasError | None], None]) -> None:
-        link, last, doubt = self._link, self._unproven, self._doubt
+        link, last, doubt = self._connection.link, self._unproven, self._doubt
         self._doubt = None
         if doubt is not None or last is None or link is None:
             self._unproven = None
@@ -179,73 +179,61 @@ class _Channel:
             self._doubt = TransportError(f"{self._name()} is given up")
         return self._doubt
 
-    def fail(self, error: BarnabasError) -> None:
+    def close(self, error: BarnabasError) -> None:
+        """Hang up, and connect no more; everything that is left fails."""
+        self._fail(error)
+        self._connection.close()
+
+    def _fail(self, error: BarnabasError) -> None:
         """Hang up; everything that is left fails."""
         left = [*self._out, *self._waiting]
         self._out.clear()
         self._waiting.clear()
         self._out_bytes = 0
         self._hang_up()
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
         for sending in left:
             sending.done(error)
 
     # --- connecting
 
     def _connect(self) -> None:
-        self._connecting = True
-        self._connect_began_ms = self._now()
-        self._backoff_ms = CONNECT_BACKOFF_MS
-        self._pool.connect(self.address, self._opened)
+        if not self._connection.is_opening:
+            self._connect_began_ms = self._now()
+            self._backoff_ms = CONNECT_BACKOFF_MS
+            self._connection.open()
 
-    def _opened(self, outcome: BrokerLink | TransportError) -> None:
-        if self._pool.closed:
-            if not isinstance(outcome, TransportError):
-                outcome.close()
-            return
-        if isinstance(outcome, TransportError):
-            elapsed = self._now() - self._connect_began_ms
-            if elapsed + self._backoff_ms > self._pool.settings.connect_timeout_ms:
-                self._connecting = False
-                self.fail(outcome)
-                return
-            self._retry = self._pool.scheduler.call_later(self._backoff_ms, self._try_again)
-            self._backoff_ms = min(CONNECT_BACKOFF_MAX_MS, 10 * self._backoff_ms)
-            return
-        self._connecting = False
-        self._link = outcome
+    def _not_opened(self, error: TransportError) -> float | None:
+        backoff_ms = self._backoff_ms
+        if self._now() - self._connect_began_ms + backoff_ms > self._pool.settings.connect_timeout_ms:
+            self._fail(error)
+            return None
+        self._backoff_ms = min(CONNECT_BACKOFF_MAX_MS, 10 * backoff_ms)
+        return backoff_ms
+
+    def _opened(self, _: BrokerLink) -> None:
         self._requests = 0
         self._pump()
 
-    def _try_again(self) -> None:
-        self._retry = None
-        self._pool.connect(self.address, self._opened)
-
     def _hang_up(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()
-            if self._unproven is not None:
-                self._unproven = None
-                self._doubt = TransportError(f"{self._name()} was closed; what was sent last may not have arrived")
+        if self._connection.hang_up() and self._unproven is not None:
+            self._unproven = None
+            self._doubt = TransportError(f"{self._name()} was closed; what was sent last may not have arrived")
 
     # --- sending
 
     def _pump(self) -> None:
         while self._waiting and self._out_bytes < self._pool.settings.buffer_bytes:
-            if self._link is None:
-                if not self._connecting:
-                    self._connect()
+            link = self._connection.link
+            if link is None:
+                self._connect()
                 return
             if self._due_to_reconnect():
-                if self._out or not self._proven_on(self._link):
+                if self._out or not self._proven_on(link):
                     return
                 self._since_ms = self._now()
                 self._hang_up()
                 continue
-            self._hand_over(self._link, self._waiting.popleft())
+            self._hand_over(link, self._waiting.popleft())
         if self._retired and not self._waiting and not self._out:
             self._hang_up()
 
@@ -288,7 +276,7 @@ class _Channel:
             elif self._take_out(sending):
                 if isinstance(result, TransportError | ClosedError):
                     self._lost(link, result)
-                elif self._link is link:
+                elif self._connection.link is link:
                     self._unproven = sending.request
                 sending.done(result)
                 if not submitting:
@@ -299,7 +287,7 @@ class _Channel:
 
     def _lost(self, link: BrokerLink, error: BarnabasError) -> None:
         """What is under way may have arrived or not: who sent it decides."""
-        if self._link is not link:
+        if self._connection.link is not link:
             return
         self._hang_up()
         lost = list(self._out)

@@ -19,6 +19,7 @@ BENCHMARKS = (
     "fetch",
     "growth",
     "replicate",
+    "transactions",
     "group_commits",
     "group_idle",
     "group_settle",

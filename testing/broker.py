@@ -59,6 +59,7 @@ TEST_DEFAULTS: Mapping[str, object] = {
     "log.retention.check.interval.ms": 500,
     "log.segment.delete.delay.ms": 0,
     "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
 }
 """What differs from a broker in production: nothing waits for members that may come, sessions may be short, and expired
 messages go at once."""

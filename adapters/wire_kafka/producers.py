@@ -9,11 +9,12 @@ from ...ports.broker_api.producers import (
     InitProducerIdResult,
 )
 from .api import Api
+from .fenced import FencedError
 from .schema import ERROR, ERROR_TEXT, I16, I32, I64, NULLABLE_TEXT, TEXT, Array, ByTopic, Field, Pairs, Struct
 
 INIT_PRODUCER_ID = Api(
     key=22,
-    versions=(0, 4),
+    versions=(0, 5),
     flexible_from=2,
     request_type=InitProducerId,
     request=Struct(
@@ -26,7 +27,7 @@ INIT_PRODUCER_ID = Api(
     result=Struct(
         InitProducerIdResult,
         Field("throttle_ms", I32),
-        Field("error", ERROR),
+        Field("error", FencedError(since=4)),
         Field("producer_id", I64),
         Field("producer_epoch", I16),
     ),

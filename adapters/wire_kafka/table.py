@@ -16,6 +16,7 @@ from . import (
     quotas,
     replicas,
     topics,
+    transactions,
 )
 from .api import Api
 
@@ -32,6 +33,7 @@ _FAMILIES: tuple[Iterable[Api], ...] = (
     quotas.APIS,
     groups.APIS,
     group_offsets.APIS,
+    transactions.APIS,
 )
 
 BY_KEY: dict[int, Api] = {api.key: api for family in _FAMILIES for api in family}

@@ -6,7 +6,10 @@ A connection closed instead would make the client ask again and again without a 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...core.coordinator.transaction.answers import answer
 from ...ports.broker_api import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
     AlterConfigs,
     AlterConfigsResult,
     AlterPartitionReassignments,
@@ -31,14 +34,18 @@ from ...ports.broker_api import (
     DescribeConfigs,
     DescribeConfigsResult,
     DescribedPartition,
+    DescribedTransaction,
     DescribeGroups,
     DescribeGroupsResult,
     DescribeLogDirs,
     DescribeLogDirsResult,
     DescribeProducers,
     DescribeProducersResult,
+    DescribeTransactions,
+    DescribeTransactionsResult,
     ElectLeaders,
     ElectLeadersResult,
+    EndTxn,
     EpochEnd,
     Fetch,
     FetchedGroup,
@@ -53,7 +60,6 @@ from ...ports.broker_api import (
     HeartbeatResult,
     IncrementalAlterConfigs,
     InitProducerId,
-    InitProducerIdResult,
     JoinGroup,
     JoinGroupResult,
     LeaveGroup,
@@ -65,6 +71,8 @@ from ...ports.broker_api import (
     ListOffsetsResultPartition,
     ListPartitionReassignments,
     ListPartitionReassignmentsResult,
+    ListTransactions,
+    ListTransactionsResult,
     Metadata,
     MetadataResult,
     OffsetCommit,
@@ -270,7 +278,16 @@ _RESULTS: Mapping[type[Request[Any]], Callable[[Any, ApiError], object]] = {
     CreatePartitions: _create_partitions,
     DeleteTopics: _delete_topics,
     DeleteRecords: _delete_records,
-    InitProducerId: lambda _, error: InitProducerIdResult(error=error.code),
+    **dict.fromkeys(
+        (InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn),
+        lambda request, error: answer(request, error.code),
+    ),
+    DescribeTransactions: lambda request, error: DescribeTransactionsResult(
+        transactions=[
+            DescribedTransaction(transactional_id=each, error=error.code) for each in request.transactional_ids
+        ]
+    ),
+    ListTransactions: lambda _, error: ListTransactionsResult(error=error.code),
     DescribeProducers: _describe_producers,
     WriteTxnMarkers: _write_txn_markers,
     OffsetForLeaderEpoch: _epochs,

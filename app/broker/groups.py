@@ -1,4 +1,4 @@
-"""Consumer groups: where their coordinator is, and the requests that it answers (facts C6)."""
+"""Consumer groups: the requests that their coordinator answers (facts C6)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,20 +10,13 @@ from ...core.coordinator.group.coordinator import GroupCoordinator
 from ...core.coordinator.group.counters import GroupCounters
 from ...core.coordinator.group.loading import Loading
 from ...core.coordinator.group.states import GroupState
-from ...core.coordinator.group.table import partition_of
 from ...core.coordinator.log import CoordinatorLog
 from ...core.coordinator.log_loader import LogLoader
 from ...core.replica.partition import Partition
 from ...ports.broker_api import (
-    GROUP_COORDINATOR,
-    TRANSACTION_COORDINATOR,
-    BrokerNode,
     Caller,
-    Coordinator,
     DeleteGroups,
     DescribeGroups,
-    FindCoordinator,
-    FindCoordinatorResult,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -31,36 +24,32 @@ from ...ports.broker_api import (
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
-    Reply,
     Request,
     SyncGroup,
     TxnOffsetCommit,
 )
-from ...ports.broker_api.topics import NewTopic
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, BarnabasError
+from ...ports.errors import ApiError
 from ...ports.metrics import Metrics
 from ...ports.report import in_room
 from ...ports.words import TopicPartition
 from ..config import BrokerConfig
 from .internal_topics import OFFSETS_TOPIC
 from .state import BrokerState
-from .topics import TopicService
 
 MINUTE_MS = 60_000
 
 
 class GroupService:
-    """Finds coordinators, and coordinates the groups whose partition of `__consumer_offsets` this broker leads.
+    """Coordinates the groups whose partition of `__consumer_offsets` this broker leads.
 
     The partitions come as this broker comes to lead them: at the start, which `start` follows, when the topic is made,
     and when another broker has led them; they go when another one does. Owner thread only.
     """
 
-    def __init__(self, state: BrokerState, topics: TopicService) -> None:
+    def __init__(self, state: BrokerState) -> None:
         static = state.settings.static
         self._state = state
-        self._topics = topics
         self._log = CoordinatorLog(
             OFFSETS_TOPIC,
             state.replicas,
@@ -108,7 +97,6 @@ class GroupService:
         """What answers each request."""
         coordinator = self.coordinator
         return {
-            FindCoordinator: self.find,
             JoinGroup: coordinator.join,
             SyncGroup: coordinator.sync,
             Heartbeat: coordinator.heartbeat,
@@ -139,49 +127,6 @@ class GroupService:
         self._log.flush()
         self.coordinator.close()
         self._log.close()
-
-    # --- FindCoordinator
-
-    def find(self, request: FindCoordinator, caller: Caller, reply: Reply[FindCoordinatorResult]) -> None:
-        """Makes `__consumer_offsets` when it is asked for for the first time."""
-        wanted = request.key_type == GROUP_COORDINATOR and request.keys
-        if not wanted or OFFSETS_TOPIC in self._state.image.topics:
-            reply(self._found(request, caller))
-            return
-
-        async def made() -> None:
-            if OFFSETS_TOPIC not in self._state.image.topics:
-                await self._topics.create_one(NewTopic(name=OFFSETS_TOPIC))
-
-        def answer(result: BarnabasError | None) -> None:
-            reply(self._found(request, caller, "" if result is None else str(result)))
-
-        self._state.changes.submit(f"making {OFFSETS_TOPIC}", made, answer)
-
-    def _found(self, request: FindCoordinator, caller: Caller, why_not: str = "") -> FindCoordinatorResult:
-        nodes = {node.node_id: node for node in self._state.endpoints.nodes(self._state.image.brokers, caller)}
-        found: list[Coordinator] = []
-        for key in request.keys:
-            if request.key_type == GROUP_COORDINATOR:
-                found.append(self._coordinator_of(key, nodes, why_not))
-            elif request.key_type == TRANSACTION_COORDINATOR:
-                found.append(_no_transactions(key))
-            else:
-                text = f"there are no coordinators of type {request.key_type}"
-                found.append(Coordinator(key=key, error=ErrorCode.INVALID_REQUEST, error_message=text))
-        return FindCoordinatorResult(coordinators=found)
-
-    def _coordinator_of(self, group_id: str, nodes: Mapping[int, BrokerNode], why_not: str) -> Coordinator:
-        state = self._state
-        topic = state.image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            return _unavailable(group_id, why_not or f"there is no topic {OFFSETS_TOPIC}")
-        key = TopicPartition(OFFSETS_TOPIC, partition_of(group_id, len(topic.partitions)))
-        leader = state.image.state(key).leader
-        node = nodes.get(leader)
-        if node is None or not state.has_replica(*key, leader):
-            return _unavailable(group_id, f"nobody leads {key}")
-        return Coordinator(key=group_id, node_id=node.node_id, host=node.host, port=node.port)
 
     # --- partitions come and go
 
@@ -256,17 +201,6 @@ class GroupService:
     def _knows(self, partition: TopicPartition) -> bool:
         topic = self._state.image.topics.get(partition.topic)
         return topic is not None and partition.partition in topic.partitions
-
-
-def _no_transactions(key: str) -> Coordinator:
-    """Every client gives up at this code, and most show the text with it; at others librdkafka asks again until it
-    times out (docs/decisions/0110)."""
-    text = "this broker does not support transactions; produce without transactional.id"
-    return Coordinator(key=key, error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=text)
-
-
-def _unavailable(key: str, text: str) -> Coordinator:
-    return Coordinator(key=key, error=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message=text)
 
 
 def _group_config(static: BrokerConfig) -> GroupConfig:

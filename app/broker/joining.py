@@ -23,8 +23,11 @@ from .state import BrokerState
 from .topics import TopicService
 
 
-def links_to_others(outside: Outside, config: BrokerConfig, registry: ClusterRegistry) -> Links:
-    """Links to the other brokers, wherever their newest registration says that they are. Raises `ConfigError`."""
+def links_to_others(outside: Outside, config: BrokerConfig, registry: ClusterRegistry, what_for: str) -> Links:
+    """Links to the other brokers, wherever their newest registration says that they are. Raises `ConfigError`.
+
+    `what_for` is told to them.
+    """
     if outside.connect is None:
         raise ConfigError("brokers that share a tree need a way to reach each other")
 
@@ -37,7 +40,7 @@ def links_to_others(outside: Outside, config: BrokerConfig, registry: ClusterReg
         clock=outside.clock,
         entropy=outside.entropy,
         connect=outside.connect,
-        caller=Caller(client_id=f"broker-{config.broker_id}-fetcher"),
+        caller=Caller(client_id=f"broker-{config.broker_id}-{what_for}"),
     )
     return Links(made, address)
 

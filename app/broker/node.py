@@ -150,8 +150,7 @@ class BrokerServer:
         cluster_id = checked_cluster_id(
             log_dirs, config, registry, outside.entropy, self._report, deleted=deleted.keys()
         )
-        logs = self._open_logs(log_dirs, registry, settings, deleted)
-        self._logs = logs
+        logs = self._logs = self._open_logs(log_dirs, registry, settings, deleted)
         closing.callback(logs.close)
         for listener in config.listener_list:
             self._listen(listener)
@@ -173,7 +172,8 @@ class BrokerServer:
             metrics=outside.metrics,
             report=self._report,
             lease_valid=None if lease is None else lambda: lease.is_valid,
-            fetch_from=None if lease is None else self._links(registry).submit,
+            fetch_from=None if lease is None else self._links(registry, "fetcher").submit,
+            ask=None if lease is None else self._links(registry, "coordinator").submit,
         )
         selector = config.replica_selector_class
         self._api = BrokerService(
@@ -187,7 +187,7 @@ class BrokerServer:
             confirm_deleted(coordination, topic_id, config.broker_id)
         open_topics(state)
         self._read_by_groups.start(state, self._api.groups.coordinator, None)
-        self._api.groups.start()
+        self._api.start()
         self._serve(state, self._api)
         if outside.expose_metrics is not None:
             fronts.callback(outside.expose_metrics(outside.metrics))
@@ -325,8 +325,8 @@ class BrokerServer:
         self._waits_for_registrar = not registrar.begin()
         self._look_if_ready()
 
-    def _links(self, registry: ClusterRegistry) -> Links:
-        links = links_to_others(self._outside, self._config, registry)
+    def _links(self, registry: ClusterRegistry, what_for: str) -> Links:
+        links = links_to_others(self._outside, self._config, registry, what_for)
         self._fronts.callback(links.close)
         return links
 
@@ -427,7 +427,7 @@ class BrokerServer:
         for opened in self._opened:
             opened.close()
         if self._api is not None:
-            self._api.groups.close()
+            self._api.stop_coordinating()
         if self._state is not None:
             self._state.replicas.close()
         self._drain(self._outside.clock.monotonic_ms() + _DRAIN_MS)

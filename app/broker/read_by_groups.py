@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ...core.client.driver import Submit
 from ...core.coordinator.group.coordinator import GroupCoordinator
-from ...core.coordinator.group.table import partition_of
+from ...core.coordinator.placement import partition_of
 from ...ports.broker_api import Caller, OffsetFetch, OffsetFetchGroup, OffsetFetchResult, Origin
 from ...ports.error_codes import ErrorCode
 from ...ports.words import TopicPartition

@@ -22,6 +22,7 @@ from ...ports.broker_api import (
     DescribeProducers,
     ElectLeaders,
     Fetch,
+    FindCoordinator,
     IncrementalAlterConfigs,
     InitProducerId,
     ListOffsets,
@@ -40,23 +41,28 @@ from ...ports.transport import TransportError
 from .classic_service import ClassicService
 from .cluster import ClusterService
 from .configs import ConfigService
+from .coordinators import CoordinatorService
 from .epochs import EpochService
 from .failures import failed_result
 from .fetch import FetchService
 from .gate import Authorizer, everyone
 from .groups import GroupService
+from .internal_creation import InternalTopics
+from .internal_replicas import InternalReplicas
 from .list_offsets import ListOffsetsService
 from .log_dirs import LogDirService
 from .markers import MarkerService
 from .metadata import MetadataService
-from .offsets_replicas import OffsetsReplicas
 from .produce import ProduceService
+from .producer_ids import ProducerIds
 from .producers import ProducerService
 from .quotas import QuotaService
 from .records import RecordService
 from .replicas import ReplicaService
 from .state import BrokerState
 from .topics import TopicService
+from .transactions import TransactionService
+from .verification import TransactionVerifier
 
 Handler = Callable[[Any, Caller, Any], None]
 """(request, caller, reply); the types of request and reply belong together through the table below."""
@@ -74,10 +80,14 @@ class BrokerService:
         topics = self.topics = TopicService(state)
         configs = ConfigService(state, topics)
         classic = ClassicService(state)
-        producers = ProducerService(state)
+        internal = InternalTopics(state, topics)
+        producer_ids = ProducerIds(state)
         replicas = ReplicaService(state, topics)
-        self.groups = GroupService(state, topics)
-        OffsetsReplicas(state, topics)
+        self.groups = GroupService(state)
+        self.transactions = TransactionService(state, internal, producer_ids, state.replicas.markers.write)
+        state.replicas.verified_appends.verify = TransactionVerifier(state, self.transactions).verify
+        producers = ProducerService(state, producer_ids, self.transactions.coordinator.init_producer_id)
+        InternalReplicas(state, topics)
         self._handlers: dict[type[Request[Any]], Handler] = {
             Produce: ProduceService(state).handle,
             Fetch: FetchService(state, selector).handle,
@@ -100,10 +110,12 @@ class BrokerService:
             ListPartitionReassignments: replicas.list_moves,
             OffsetForLeaderEpoch: EpochService(state).find,
             DescribeClientQuotas: QuotaService().describe,
+            FindCoordinator: CoordinatorService(state, internal).find,
             ClassicProduce: classic.produce,
             ClassicFetch: classic.fetch,
             ClassicOffsets: classic.offsets,
             **self.groups.handlers,
+            **self.transactions.handlers,
         }
 
         self._counters = {
@@ -113,10 +125,20 @@ class BrokerService:
             for kind in self._handlers
         }
 
+    def start(self) -> None:
+        """The topics that were there are open."""
+        self.groups.start()
+        self.transactions.start()
+
+    def stop_coordinating(self) -> None:
+        """Whoever waits for a coordinator is told that it is elsewhere now. Twice is harmless."""
+        self.transactions.close()
+        self.groups.close()
+
     def close(self) -> None:
         """Take no more requests: the logs are about to be closed."""
         self._is_closed = True
-        self.groups.close()
+        self.stop_coordinating()
 
     def submit(self, request: Request[ResultT], caller: Caller, reply: Reply[ResultT]) -> None:
         """Handle the request (see `BrokerApi`), if the authorizer lets it pass. One that raises is reported and

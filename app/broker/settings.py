@@ -105,6 +105,11 @@ class BrokerSettings:
             raise TypeError(f"{key} has no number: {value!r}")
         return value
 
+    @property
+    def verifies_transactions(self) -> bool:
+        """`transaction.partition.verification.enable`, as set by now."""
+        return bool(self._layers.effective("transaction.partition.verification.enable"))
+
     # --- topics
 
     def has_own_defaults(self, topic: str) -> bool:

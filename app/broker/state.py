@@ -51,11 +51,13 @@ class BrokerState:
         report: Callable[[str], None],
         lease_valid: Callable[[], bool] | None = None,
         fetch_from: Submit | None = None,
+        ask: Submit | None = None,
     ) -> None:
-        """`lease_valid` tells if this broker may lead, where others share the tree, and `fetch_from` asks them for what
-        they lead; None: it is alone."""
+        """`lease_valid` tells if this broker may lead, where others share the tree, `fetch_from` asks them for what
+        they lead, and `ask` for all else, over connections on which no fetch waits; None: it is alone."""
         self.node_id = settings.static.broker_id
         self.is_alone = lease_valid is None
+        self.ask = ask
         self.cluster_id = cluster_id
         self.settings = settings
         self.endpoints = endpoints

@@ -11,7 +11,6 @@ from ...core.tree.service_url import parse_service_url
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
 from .classic import parse_topic_map
-from .cleaner_config import CleanerConfig
 from .kept import KEPT_KEYS
 from .keys import (
     INT_MAX,
@@ -29,6 +28,7 @@ from .keys import (
 from .layers import settings_from
 from .listener_names import inter_broker_index, protocols_of
 from .listeners import KAFKA, ListenAddress, check_advertised, parse_address, parse_listeners
+from .transaction_config import TransactionKeys
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
@@ -46,7 +46,7 @@ MANAGED_ETCD = "etcd+managed"
 
 
 @frozen(kw_only=True)
-class BrokerConfig(CleanerConfig):
+class BrokerConfig(TransactionKeys):
     """The configuration that a broker starts with; `given` names the keys that were set on purpose."""
 
     # The broker and its connections.

@@ -237,20 +237,10 @@ _BY_REASON: Mapping[str, tuple[ConfigKey, ...]] = {
         _int("share.coordinator.threads", 1, 1),
         _int("share.coordinator.write.timeout.ms", 5000, 1),
     ),
-    "there are no transactions yet": (
+    "transactions are those of version 1 (KIP-890)": (
         _int("add.partitions.to.txn.retry.backoff.max.ms", 100, 0),
         _int("add.partitions.to.txn.retry.backoff.ms", 20, 1),
-        _int("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10_000, 1),
-        _int("transaction.max.timeout.ms", 900_000, 1),
-        _flag("transaction.partition.verification.enable", True, dynamic=True),
-        _int("transaction.remove.expired.transaction.cleanup.interval.ms", 3_600_000, 1),
-        _int("transaction.state.log.load.buffer.size", 5_242_880, 1),
-        _int("transaction.state.log.min.isr", 2, 1),
-        _int("transaction.state.log.num.partitions", 50, 1),
-        _short("transaction.state.log.replication.factor", 3, 1),
-        _int("transaction.state.log.segment.bytes", 104_857_600, 1),
         _flag("transaction.two.phase.commit.enable", False),
-        _int("transactional.id.expiration.ms", 604_800_000, 1),
     ),
     "metrics are those of metrics.listen": (
         _flag("auto.include.jmx.reporter", True),

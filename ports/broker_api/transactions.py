@@ -29,6 +29,8 @@ class AddPartitionsToTxnResult:
     """In the order of the request. With one refused none is added, and the others have OPERATION_NOT_ATTEMPTED."""
 
     partitions: Sequence[PartitionOutcome]
+    transactional_id: str = ""
+    """Told to brokers alone."""
     throttle_ms: int = 0
 
 

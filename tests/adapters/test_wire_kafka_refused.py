@@ -107,7 +107,7 @@ def test_what_is_told_of_versions() -> None:
     end.send(header(18, 0, 1))
     _, ranges = versions.read_response(memoryview(end.answers[0]), 4, 0, 1000)
     assert (ranges[0], ranges[1], ranges[68]) == ((0, 11), (4, 16), (0, 1))
-    assert 24 not in ranges
+    assert 29 not in ranges
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_what_is_told_of_versions() -> None:
         (header(0, 2, 1) + produce(0), "version 2 of Produce"),  # it waits for no answer
         (header(0, 12, 1) + produce(1), "version 12 of Produce"),
         (header(1, 0, 1) + i32(-1, 9), "version 0 of Fetch"),
-        (header(24, 3, 1), "AddPartitionsToTxn (API key 24), which is not offered"),
+        (header(29, 3, 1), "DescribeAcls (API key 29), which is not offered"),
         (header(68, 2, 1), "ConsumerGroupHeartbeat (API key 68), which is not offered"),
         (header(999, 0, 1), "API key 999, which is not known"),
     ],

@@ -227,7 +227,6 @@ def test_kafka_python_administers_groups(kafka_python: Any, topic: str, ours: Ad
 
 def test_kafka_python_is_told_what_there_is_not(kafka_python: Any, topic: str) -> None:
     for ask in (
-        kafka_python.list_transactions,
         kafka_python.describe_user_scram_credentials,
         kafka_python.describe_metadata_quorum,
         lambda: kafka_python.describe_topic_partitions([topic]),

@@ -178,12 +178,6 @@ def test_a_message_that_is_too_large_is_refused(broker: Broker, admin: AdminClie
     assert errors[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
-def test_a_transactional_producer_is_refused(broker: Broker) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "t"})
-    with pytest.raises(KafkaException):
-        producer.init_transactions(2)
-
-
 # --- administration
 
 

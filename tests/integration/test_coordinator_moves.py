@@ -10,7 +10,7 @@ import pytest
 from support.moving_members import GROUP, MovingMember
 from support.waiting import PATIENCE_S, wait_for
 
-from barnabas.core.coordinator.group.table import partition_of
+from barnabas.core.coordinator.placement import partition_of
 from barnabas.testing import TestCluster
 
 pytestmark = [

@@ -16,11 +16,19 @@ from barnabas.ports.broker_api import (
     DescribeLogDirs,
     ListGroups,
     ListPartitionReassignments,
+    ListTransactions,
     OffsetFetch,
 )
 from barnabas.ports.error_codes import ErrorCode
 
-WITHOUT_ERRORS = {DescribeClientQuotas, DescribeLogDirs, ListGroups, ListPartitionReassignments, OffsetFetch}
+WITHOUT_ERRORS = {
+    DescribeClientQuotas,
+    DescribeLogDirs,
+    ListGroups,
+    ListPartitionReassignments,
+    ListTransactions,
+    OffsetFetch,
+}
 """APIs that nothing can be asked wrongly of."""
 SETTINGS = {
     "t": {},
@@ -42,6 +50,7 @@ def broker() -> Iterator[Broker]:
         auto_create_topics_enable=False,
         offsets_topic_num_partitions=1,
         group_initial_rebalance_delay_ms=0,
+        transaction_partition_verification_enable=False,  # what is wrong here is said by others than coordinators
     ) as running:
         with Admin(running) as admin:
             for name, configs in SETTINGS.items():

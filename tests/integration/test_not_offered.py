@@ -1,13 +1,10 @@
 """What is not there says so at once: each client's own words, within a moment instead of a timeout."""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError as AioKafkaError
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError
 from support.kafka_python import KafkaProducer, kafka_errors
 from support.waiting import PATIENCE_S, wait_for
 
@@ -31,44 +28,6 @@ def seconds(action: Callable[[], object]) -> float:
     began = time.monotonic()
     action()
     return time.monotonic() - began
-
-
-def test_transactions_with_librdkafka(broker: Broker) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "orders", "log_level": 0})
-
-    def begin() -> None:
-        with pytest.raises(KafkaException, match="does not support transactions; produce without") as refused:
-            producer.init_transactions(PATIENCE_S)
-        assert refused.value.args[0].fatal()
-
-    assert seconds(begin) < SOON_S
-
-
-def test_transactions_with_kafka_python(broker: Broker) -> None:
-    producer = KafkaProducer(
-        bootstrap_servers=broker.bootstrap, transactional_id="orders", max_block_ms=PATIENCE_S * 1000
-    )
-
-    def begin() -> None:
-        with pytest.raises(kafka_errors.KafkaError, match="ClusterAuthorizationFailed"):
-            producer.init_transactions()
-
-    try:
-        assert seconds(begin) < SOON_S
-    finally:
-        producer.close(timeout=1)
-
-
-def test_transactions_with_aiokafka(broker: Broker) -> None:
-    async def begin() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="orders")
-        try:
-            with pytest.raises(AioKafkaError, match="ClusterAuthorizationFailed"):
-                await asyncio.wait_for(producer.start(), SOON_S)
-        finally:
-            await producer.stop()
-
-    asyncio.run(begin())
 
 
 def test_the_new_group_protocol_with_librdkafka(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:

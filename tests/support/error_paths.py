@@ -11,6 +11,8 @@ from barnabas.core.message.batch_header import write_crc
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.broker_api import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
     AlterConfigs,
     AlterPartitionReassignments,
     ConfigAlteration,
@@ -28,7 +30,9 @@ from barnabas.ports.broker_api import (
     DescribeConfigs,
     DescribeGroups,
     DescribeProducers,
+    DescribeTransactions,
     ElectLeaders,
+    EndTxn,
     EpochQuestion,
     Fetch,
     FetchPartition,
@@ -357,9 +361,6 @@ def forget(group: str) -> Callable[[str], Request[Any]]:
 
 
 GROUPS = [
-    Wrong(
-        "find: a transaction", lambda _: FindCoordinator(keys=["x"], key_type=1), [E.CLUSTER_AUTHORIZATION_FAILED], 1
-    ),
     Wrong("find: no such kind", lambda _: FindCoordinator(keys=["x"], key_type=9), [E.INVALID_REQUEST], 1),
     Wrong("join: no group", join(""), [E.INVALID_GROUP_ID]),
     Wrong("join: no time", join("bad", session_timeout_ms=1), [E.INVALID_SESSION_TIMEOUT]),
@@ -435,13 +436,41 @@ GROUPS = [
     Wrong("end: who is there", lambda _: DeleteGroups(group_ids=["taken"]), [E.NON_EMPTY_GROUP]),
     Wrong("end: who is not", lambda _: DeleteGroups(group_ids=[f"y{LONG[1:]}"]), [E.GROUP_ID_NOT_FOUND]),
     Wrong("describe: who is not", lambda _: DescribeGroups(group_ids=[LONG]), []),
-    Wrong(
-        "producer: a transaction",
-        lambda _: InitProducerId(transactional_id="x"),
-        [E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED],
-    ),
     Wrong("producer: no transaction", lambda _: InitProducerId(transactional_id=""), [E.INVALID_REQUEST]),
     Wrong("producer: half an identity", lambda _: InitProducerId(producer_id=5), [E.INVALID_REQUEST], since=3),
 ]
 
-WRONG = [*PRODUCE, *READING, *TOPICS, *CONFIGS, *GROUPS]
+# --- transactions
+
+NOBODY: dict[str, Any] = {"transactional_id": "nobody", "producer_id": 1, "producer_epoch": 0}
+TRANSACTIONS = [
+    Wrong("producer: elsewhere", lambda _: InitProducerId(transactional_id="x"), [E.NOT_COORDINATOR]),
+    Wrong(
+        "producer: too much time",
+        lambda _: InitProducerId(transactional_id="x", transaction_timeout_ms=900_001),
+        [E.INVALID_TRANSACTION_TIMEOUT],
+    ),
+    Wrong(
+        "add: no such partition",
+        lambda _: AddPartitionsToTxn(**NOBODY, partitions=[TopicPartition("t", 0), TopicPartition("t", 77)]),
+        [E.OPERATION_NOT_ATTEMPTED, E.UNKNOWN_TOPIC_OR_PARTITION],
+        until=3,
+    ),
+    Wrong(
+        "add: the broker's own topic",
+        lambda _: AddPartitionsToTxn(**NOBODY, partitions=[TopicPartition(OFFSETS, 0)]),
+        [E.TOPIC_AUTHORIZATION_FAILED],
+        until=3,
+    ),
+    Wrong(
+        "verify: elsewhere",
+        lambda _: AddPartitionsToTxn(**NOBODY, partitions=[TopicPartition("t", 0)], verify_only=True),
+        [E.NOT_COORDINATOR],
+        since=4,
+    ),
+    Wrong("add: positions", lambda _: AddOffsetsToTxn(**NOBODY, group_id="g"), [E.NOT_COORDINATOR]),
+    Wrong("end: elsewhere", lambda _: EndTxn(**NOBODY, committed=True), [E.NOT_COORDINATOR]),
+    Wrong("describe: elsewhere", lambda _: DescribeTransactions(transactional_ids=["x"]), [E.NOT_COORDINATOR]),
+]
+
+WRONG = [*PRODUCE, *READING, *TOPICS, *CONFIGS, *GROUPS, *TRANSACTIONS]

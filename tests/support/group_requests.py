@@ -5,7 +5,7 @@ from typing import Any
 
 from support.simulated_broker import SimulatedBroker
 
-from barnabas.core.coordinator.group.table import partition_of
+from barnabas.core.coordinator.placement import partition_of
 from barnabas.ports.broker_api import (
     Coordinator,
     FindCoordinator,

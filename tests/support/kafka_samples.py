@@ -37,6 +37,13 @@ from support.kafka_samples_replicas import (
     OFFSET_FOR_LEADER_EPOCH,
     REPLACE_CONFIGS,
 )
+from support.kafka_samples_transactions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    LIST_TRANSACTIONS,
+)
 
 __all__ = ["SAMPLES", "Sample"]
 
@@ -60,6 +67,9 @@ SAMPLES: dict[int, Sample] = {
     22: INIT_PRODUCER_ID,
     23: OFFSET_FOR_LEADER_EPOCH,
     27: WRITE_TXN_MARKERS,
+    24: ADD_PARTITIONS_TO_TXN,
+    25: ADD_OFFSETS_TO_TXN,
+    26: END_TXN,
     28: TXN_OFFSET_COMMIT,
     32: DESCRIBE_CONFIGS,
     33: REPLACE_CONFIGS,
@@ -74,4 +84,6 @@ SAMPLES: dict[int, Sample] = {
     48: DESCRIBE_CLIENT_QUOTAS,
     60: DESCRIBE_CLUSTER,
     61: DESCRIBE_PRODUCERS,
+    65: DESCRIBE_TRANSACTIONS,
+    66: LIST_TRANSACTIONS,
 }

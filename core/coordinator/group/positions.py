@@ -21,8 +21,9 @@ from ....ports.error_codes import ErrorCode
 from ....ports.words import TopicPartition
 from ...traffic.steps import Steps
 from ..log import Record
+from ..record_fields import STRING_BYTES_MAX
 from .entry import GroupEntry
-from .records import LONG_MAX, STRING_BYTES_MAX, StoredOffset, encode_group_key, encode_offset, encode_offset_key
+from .records import LONG_MAX, StoredOffset, encode_group_key, encode_offset, encode_offset_key
 from .runtime import GroupRuntime, commit_error
 from .states import GroupState
 from .subscription import CONSUMER_PROTOCOL

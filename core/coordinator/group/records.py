@@ -6,17 +6,15 @@ version of its own; None is a tombstone. Strings have 16-bit lengths, bytes and 
 """
 
 from collections.abc import Sequence
-from struct import Struct, error, pack, unpack_from
+from struct import Struct, pack
 from typing import NamedTuple
 
 from attrs import field
 
-from ....ports.error_codes import ErrorCode
-from ....ports.errors import ApiError
 from ....ports.values import frozen
 from ....ports.words import TopicPartition
+from ..record_fields import FlexibleReader, RecordReader, UnknownVersion, encode_text
 
-STRING_BYTES_MAX = 0x7FFF
 LONG_MAX = 2**63 - 1
 _OFFSET_KEY = 1
 _GROUP_KEY = 2
@@ -92,21 +90,14 @@ class GroupKey:
     group_id: str
 
 
-class UnknownVersion(ApiError):
-    """A record of a version that this release does not know."""
-
-    def __init__(self, what: str, version: int) -> None:
-        super().__init__(ErrorCode.UNSUPPORTED_VERSION, f"{what} of version {version}")
-
-
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """Version 1. Raises `ApiError` INVALID_REQUEST for a string of more than 32767 bytes, as the others here."""
-    return b"\x00\x01" + _string(group_id) + _string(topic) + _INT.pack(partition)
+    return b"\x00\x01" + encode_text(group_id) + encode_text(topic) + _INT.pack(partition)
 
 
 def encode_offset(value: StoredOffset) -> bytes:
     """Version 3, or 1 with an expiry of its own: no other has both a place for it and readers (facts E3)."""
-    metadata = _string(value.metadata)
+    metadata = encode_text(value.metadata)
     if value.expire_timestamp_ms < 0:
         head = _OFFSET_HEAD.pack(_OFFSET_VALUE, value.offset, value.leader_epoch)
         return head + metadata + _LONG.pack(value.commit_timestamp_ms)
@@ -116,14 +107,14 @@ def encode_offset(value: StoredOffset) -> bytes:
 
 def encode_group_key(group_id: str) -> bytes:
     """Version 2."""
-    return b"\x00\x02" + _string(group_id)
+    return b"\x00\x02" + encode_text(group_id)
 
 
 def encode_group(group: StoredGroup) -> bytes:
     """Version 3."""
     parts = [
         _SHORT.pack(_GROUP_VALUE),
-        _string(group.protocol_type),
+        encode_text(group.protocol_type),
         _INT.pack(group.generation),
         _nullable(group.protocol),
         _nullable(group.leader),
@@ -131,10 +122,10 @@ def encode_group(group: StoredGroup) -> bytes:
     ]
     for member in group.members:
         parts += (
-            _string(member.member_id),
+            encode_text(member.member_id),
             _nullable(member.group_instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
+            encode_text(member.client_id),
+            encode_text(member.client_host),
             pack(">iii", member.rebalance_timeout_ms, member.session_timeout_ms, len(member.subscription)),
             member.subscription,
             _INT.pack(len(member.assignment)),
@@ -189,7 +180,7 @@ def decode_group(value: bytes) -> StoredGroup:
     )
 
 
-def _member(reader: "RecordReader", version: int) -> StoredMember:
+def _member(reader: RecordReader, version: int) -> StoredMember:
     member_id = reader.text()
     instance_id = reader.optional_text() if version >= 3 else None
     client_id, client_host = reader.text(), reader.text()
@@ -210,110 +201,5 @@ def _member(reader: "RecordReader", version: int) -> StoredMember:
     return member
 
 
-def _string(text: str) -> bytes:
-    data = text.encode()
-    if len(data) > STRING_BYTES_MAX:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"a text of {len(data)} bytes; at most {STRING_BYTES_MAX} fit")
-    return _SHORT.pack(len(data)) + data
-
-
 def _nullable(text: str | None) -> bytes:
-    return b"\xff\xff" if text is None else _string(text)
-
-
-class RecordReader:
-    """Reads Kafka's plain types one after the other. Every method raises `ApiError` CORRUPT_MESSAGE at nonsense."""
-
-    __slots__ = ("_data", "_position")
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def i16(self) -> int:
-        return self._number(_SHORT)
-
-    def i32(self) -> int:
-        return self._number(_INT)
-
-    def i64(self) -> int:
-        return self._number(_LONG)
-
-    def count(self) -> int:
-        """The length of a list; each of its elements takes a byte at least."""
-        count = self.i32()
-        if not 0 <= count <= len(self._data) - self._position:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a list of {count} elements")
-        return count
-
-    def skip_tags(self) -> None:
-        """At the end of a structure."""
-
-    def text(self) -> str:
-        text = self.optional_text()
-        if text is None:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, "null where a text must be")
-        return text
-
-    def optional_text(self) -> str | None:
-        size = self._text_size()
-        if size == -1:
-            return None
-        try:
-            return self._take(size).decode()
-        except UnicodeDecodeError as problem:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a text that is no UTF-8: {problem.reason}") from None
-
-    def data(self) -> bytes:
-        return self._take(self.i32())
-
-    def _text_size(self) -> int:
-        return self.i16()
-
-    def _number(self, form: Struct) -> int:
-        try:
-            (number,) = unpack_from(form.format, self._data, self._position)
-        except error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, "it ends too early") from None
-        self._position += form.size
-        return int(number)
-
-    def _take(self, size: int) -> bytes:
-        end = self._position + size
-        if size < 0 or end > len(self._data):
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes where {len(self._data) - self._position} are left")
-        data = self._data[self._position : end]
-        self._position = end
-        return data
-
-
-class FlexibleReader(RecordReader):
-    """The same for flexible versions (facts C1)."""
-
-    __slots__ = ()
-
-    def count(self) -> int:
-        count = self._varint() - 1
-        if not 0 <= count <= len(self._data) - self._position:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a list of {count} elements")
-        return count
-
-    def data(self) -> bytes:
-        return self._take(self._varint() - 1)
-
-    def skip_tags(self) -> None:
-        for _ in range(self._varint()):
-            self._varint()
-            self._take(self._varint())
-
-    def _text_size(self) -> int:
-        return self._varint() - 1
-
-    def _varint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            (byte,) = self._take(1)
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a varint of more than 5 bytes")
+    return b"\xff\xff" if text is None else encode_text(text)

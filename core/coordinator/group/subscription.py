@@ -1,7 +1,7 @@
 """What the broker reads of a consumer's metadata: the topics, and nothing else (facts C6, E3)."""
 
 from ....ports.errors import ApiError
-from .records import RecordReader
+from ..record_fields import RecordReader
 
 CONSUMER_PROTOCOL = "consumer"
 """The protocol type whose metadata have this form."""

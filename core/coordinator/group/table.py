@@ -3,16 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from ....ports.error_codes import ErrorCode
-from ...client.producer.hashing import java_string_hash
+from ..placement import partition_of
+from ..record_fields import STRING_BYTES_MAX
 from .entry import GroupEntry
 from .loading import Loading
-from .records import STRING_BYTES_MAX
 from .transacting import TransactingGroups
-
-
-def partition_of(group_id: str, partition_count: int) -> int:
-    """The partition of `__consumer_offsets` that keeps a group (facts C6)."""
-    return (java_string_hash(group_id.encode()) & 0x7FFFFFFF) % partition_count
 
 
 class GroupTable:

@@ -29,7 +29,10 @@ Position = tuple[str, int]
 
 @pytest.fixture
 def broker() -> Iterator[SimulatedBroker]:
-    simulated = SimulatedBroker(group_initial_rebalance_delay_ms=0)
+    simulated = SimulatedBroker(
+        group_initial_rebalance_delay_ms=0,
+        transaction_partition_verification_enable=False,  # nobody coordinates here
+    )
     simulated.create("t", 2)
     find(simulated)
     yield simulated

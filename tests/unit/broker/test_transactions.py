@@ -31,7 +31,7 @@ TP = TopicPartition("t", 0)
 
 @pytest.fixture
 def broker() -> SimulatedBroker:
-    running = SimulatedBroker()
+    running = SimulatedBroker(transaction_partition_verification_enable=False)  # nobody coordinates here
     running.create("t", 2)
     return running
 

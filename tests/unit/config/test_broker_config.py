@@ -59,7 +59,7 @@ def test_keys_of_compaction(name: str, value: object, parsed: object) -> None:
     ("name", "value", "text"),
     [
         ("num.io.threads", "16", "16"),
-        ("transaction.partition.verification.enable", "FALSE", "false"),
+        ("transaction.two.phase.commit.enable", "FALSE", "false"),
         ("log.local.retention.bytes", 10_000_000_000, "10000000000"),
         ("controller.quorum.voters", "1@a:9093,2@b:9093", "1@a:9093,2@b:9093"),
         ("offsets.commit.required.acks", "-1", "-1"),

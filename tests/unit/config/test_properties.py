@@ -113,8 +113,6 @@ def test_the_file_that_kafka_4_comes_with(tmp_path: Path) -> None:
         "share.coordinator.state.topic.replication.factor",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
-        "transaction.state.log.min.isr",
-        "transaction.state.log.replication.factor",
     ]
 
 

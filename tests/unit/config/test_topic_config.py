@@ -265,6 +265,7 @@ def test_every_dynamic_key_is_the_twin_of_a_topic_key() -> None:
         "log.cleaner.io.buffer.size",
         "log.cleaner.io.max.bytes.per.second",
         "log.cleaner.threads",
+        "transaction.partition.verification.enable",
     }
     assert {name for name, key in EFFECTIVE_KEYS.items() if key.dynamic} == twins - {
         "message.format"

@@ -16,7 +16,7 @@ from barnabas.core.coordinator.group.records import (
 )
 from barnabas.core.coordinator.group.states import GroupState
 from barnabas.core.coordinator.group.subscription import subscribed_topics
-from barnabas.core.coordinator.group.table import partition_of
+from barnabas.core.coordinator.placement import partition_of
 from barnabas.ports.words import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

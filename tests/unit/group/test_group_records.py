@@ -12,7 +12,6 @@ from barnabas.core.coordinator.group.records import (
     StoredGroup,
     StoredMember,
     StoredOffset,
-    UnknownVersion,
     decode_group,
     decode_key,
     decode_offset,
@@ -21,6 +20,7 @@ from barnabas.core.coordinator.group.records import (
     encode_offset,
     encode_offset_key,
 )
+from barnabas.core.coordinator.record_fields import UnknownVersion
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition

@@ -1,0 +1,213 @@
+"""The coordinator of transactions: AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26), DescribeTransactions
+(65), ListTransactions (66). InitProducerId is among the producers."""
+
+from typing import Generic, TypeVar
+
+from attrs import evolve
+
+from ...ports.broker_api import (
+    AddOffsetsToTxn,
+    AddOffsetsToTxnResult,
+    AddPartitionsToTxn,
+    AddPartitionsToTxnResult,
+    DescribedTransaction,
+    DescribeTransactions,
+    DescribeTransactionsResult,
+    EndTxn,
+    EndTxnResult,
+    ListedTransaction,
+    ListTransactions,
+    ListTransactionsResult,
+    PartitionOutcome,
+)
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import Malformed
+from ...ports.words import TopicPartition
+from .api import Api
+from .fenced import FencedError
+from .schema import BOOL, ERROR, I16, I32, I64, TEXT, Array, ByTopic, Field, FieldCodec, Pairs, Struct
+from .wire import Reader, Writer
+
+T = TypeVar("T")
+
+_FENCED = FencedError(since=2)
+_BATCHED = 4
+"""From this version on brokers ask each other; what clients say has stayed as it was."""
+
+
+class _Single(Generic[T]):
+    """An array that has one element here: each transaction is asked about by itself."""
+
+    def __init__(self, item: FieldCodec[T]) -> None:
+        self._item = item
+
+    def read(self, reader: Reader, version: int) -> T:
+        count = reader.count()
+        if count != 1:
+            raise Malformed(f"{count} transactions in one AddPartitionsToTxn; this broker takes one")
+        return self._item.read(reader, version)
+
+    def write(self, writer: Writer, version: int, value: T) -> None:
+        writer.count(1)
+        self._item.write(writer, version, value)
+
+
+class _AddPartitions:
+    """The request; its transaction is an element of an array where brokers ask."""
+
+    def __init__(self) -> None:
+        ours = Field("partitions", ByTopic(TopicPartition, Field("partition", I32), inline=True))
+        names = (Field("transactional_id", TEXT), Field("producer_id", I64), Field("producer_epoch", I16))
+        self._alone = Struct(AddPartitionsToTxn, *names, ours)
+        self._among = _Single(Struct(AddPartitionsToTxn, *names, Field("verify_only", BOOL), ours))
+
+    def read(self, reader: Reader, version: int) -> AddPartitionsToTxn:
+        if version < _BATCHED:
+            return self._alone.read(reader, version)
+        value = self._among.read(reader, version)
+        reader.skip_tags()
+        return value
+
+    def write(self, writer: Writer, version: int, value: AddPartitionsToTxn) -> None:
+        if version < _BATCHED:
+            self._alone.write(writer, version, value)
+        else:
+            self._among.write(writer, version, value)
+            writer.end()
+
+
+class _AddedPartitions:
+    """The result, in the same two forms."""
+
+    def __init__(self) -> None:
+        told = ByTopic(PartitionOutcome, Field("partition", I32), Field("error", _FENCED))
+        self._alone = Struct(AddPartitionsToTxnResult, Field("throttle_ms", I32), Field("partitions", told))
+        self._among = _Single(
+            Struct(AddPartitionsToTxnResult, Field("transactional_id", TEXT), Field("partitions", told))
+        )
+
+    def read(self, reader: Reader, version: int) -> AddPartitionsToTxnResult:
+        if version < _BATCHED:
+            return self._alone.read(reader, version)
+        throttle_ms = I32.read(reader, version)
+        error = ERROR.read(reader, version)
+        if error is not ErrorCode.NONE:
+            raise Malformed(f"AddPartitionsToTxn was answered with {error.name} for all transactions")
+        value = evolve(self._among.read(reader, version), throttle_ms=throttle_ms)
+        reader.skip_tags()
+        return value
+
+    def write(self, writer: Writer, version: int, value: AddPartitionsToTxnResult) -> None:
+        if version < _BATCHED:
+            self._alone.write(writer, version, value)
+            return
+        I32.write(writer, version, value.throttle_ms)
+        ERROR.write(writer, version, ErrorCode.NONE)
+        self._among.write(writer, version, value)
+        writer.end()
+
+
+ADD_PARTITIONS_TO_TXN = Api(
+    key=24,
+    versions=(0, 4),
+    flexible_from=3,
+    request_type=AddPartitionsToTxn,
+    request=_AddPartitions(),
+    result=_AddedPartitions(),
+    least_version=lambda request: _BATCHED if request.verify_only else 0,
+    most_version=lambda request: _BATCHED if request.verify_only else _BATCHED - 1,
+    by_partition=True,
+)
+
+ADD_OFFSETS_TO_TXN = Api(
+    key=25,
+    versions=(0, 4),
+    flexible_from=3,
+    request_type=AddOffsetsToTxn,
+    request=Struct(
+        AddOffsetsToTxn,
+        Field("transactional_id", TEXT),
+        Field("producer_id", I64),
+        Field("producer_epoch", I16),
+        Field("group_id", TEXT),
+    ),
+    result=Struct(AddOffsetsToTxnResult, Field("throttle_ms", I32), Field("error", _FENCED)),
+)
+
+END_TXN = Api(
+    key=26,
+    versions=(0, 4),
+    flexible_from=3,
+    request_type=EndTxn,
+    request=Struct(
+        EndTxn,
+        Field("transactional_id", TEXT),
+        Field("producer_id", I64),
+        Field("producer_epoch", I16),
+        Field("committed", BOOL),
+    ),
+    result=Struct(EndTxnResult, Field("throttle_ms", I32), Field("error", _FENCED)),
+)
+
+DESCRIBE_TRANSACTIONS = Api(
+    key=65,
+    versions=(0, 0),
+    flexible_from=0,
+    request_type=DescribeTransactions,
+    request=Struct(DescribeTransactions, Field("transactional_ids", Array(TEXT))),
+    result=Struct(
+        DescribeTransactionsResult,
+        Field("throttle_ms", I32),
+        Field(
+            "transactions",
+            Array(
+                Struct(
+                    DescribedTransaction,
+                    Field("error", ERROR),
+                    Field("transactional_id", TEXT),
+                    Field("state", TEXT),
+                    Field("timeout_ms", I32),
+                    Field("start_ms", I64),
+                    Field("producer_id", I64),
+                    Field("producer_epoch", I16),
+                    Field("topics", Pairs(TEXT, Array(I32))),
+                )
+            ),
+        ),
+    ),
+    long_answers=True,
+)
+
+LIST_TRANSACTIONS = Api(
+    key=66,
+    versions=(0, 1),
+    flexible_from=0,
+    request_type=ListTransactions,
+    request=Struct(
+        ListTransactions,
+        Field("states", Array(TEXT)),
+        Field("producer_ids", Array(I64)),
+        Field("duration_ms", I64, since=1),
+    ),
+    result=Struct(
+        ListTransactionsResult,
+        Field("throttle_ms", I32),
+        Field("error", ERROR),
+        Field("unknown_states", Array(TEXT)),
+        Field(
+            "transactions",
+            Array(
+                Struct(
+                    ListedTransaction,
+                    Field("transactional_id", TEXT),
+                    Field("producer_id", I64),
+                    Field("state", TEXT),
+                )
+            ),
+        ),
+    ),
+    least_version=lambda request: 1 if request.duration_ms >= 0 else 0,
+    long_answers=True,
+)
+
+APIS = (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS)

@@ -1,0 +1,63 @@
+"""FindCoordinator: a coordinator is the leader of the partition of an internal topic that keeps the key (facts C6)."""
+
+from collections.abc import Mapping
+
+from ...core.coordinator.placement import partition_of
+from ...ports.broker_api import (
+    GROUP_COORDINATOR,
+    TRANSACTION_COORDINATOR,
+    BrokerNode,
+    Caller,
+    Coordinator,
+    FindCoordinator,
+    FindCoordinatorResult,
+    Reply,
+)
+from ...ports.error_codes import ErrorCode
+from ...ports.words import TopicPartition
+from .internal_creation import InternalTopics
+from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from .state import BrokerState
+
+_TOPICS = {GROUP_COORDINATOR: OFFSETS_TOPIC, TRANSACTION_COORDINATOR: TRANSACTIONS_TOPIC}
+
+
+class CoordinatorService:
+    """Owner thread only."""
+
+    def __init__(self, state: BrokerState, internal: InternalTopics) -> None:
+        self._state = state
+        self._internal = internal
+
+    def find(self, request: FindCoordinator, caller: Caller, reply: Reply[FindCoordinatorResult]) -> None:
+        """Makes the topic when it is asked for for the first time."""
+        topic = _TOPICS.get(request.key_type)
+        if topic is None:
+            text = f"there are no coordinators of type {request.key_type}"
+            refused = [Coordinator(key=k, error=ErrorCode.INVALID_REQUEST, error_message=text) for k in request.keys]
+            reply(FindCoordinatorResult(coordinators=refused))
+        elif not request.keys:
+            reply(FindCoordinatorResult(coordinators=()))
+        else:
+            self._internal.make(topic, lambda why_not: reply(self._found(request, topic, caller, why_not)))
+
+    def _found(self, request: FindCoordinator, topic: str, caller: Caller, why_not: str) -> FindCoordinatorResult:
+        nodes = {node.node_id: node for node in self._state.endpoints.nodes(self._state.image.brokers, caller)}
+        found = [self._coordinator_of(key, topic, nodes, why_not) for key in request.keys]
+        return FindCoordinatorResult(coordinators=found)
+
+    def _coordinator_of(self, key: str, topic_name: str, nodes: Mapping[int, BrokerNode], why_not: str) -> Coordinator:
+        state = self._state
+        topic = state.image.topics.get(topic_name)
+        if topic is None:
+            return _unavailable(key, why_not or f"there is no topic {topic_name}")
+        place = TopicPartition(topic_name, partition_of(key, len(topic.partitions)))
+        leader = state.image.state(place).leader
+        node = nodes.get(leader)
+        if node is None or not state.has_replica(*place, leader):
+            return _unavailable(key, f"nobody leads {place}")
+        return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
+
+
+def _unavailable(key: str, text: str) -> Coordinator:
+    return Coordinator(key=key, error=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message=text)

@@ -1,0 +1,199 @@
+"""Transactions: the requests that their coordinator answers (facts C6)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...core.coordinator.log import CoordinatorLog
+from ...core.coordinator.log_loader import LogLoader
+from ...core.coordinator.placement import partition_of
+from ...core.coordinator.transaction.config import TransactionConfig
+from ...core.coordinator.transaction.coordinator import TransactionCoordinator
+from ...core.coordinator.transaction.loading import TransactionLoading
+from ...core.coordinator.transaction.markers import MarkerSender, WriteHere
+from ...core.replica.partition import Partition
+from ...ports.broker_api import (
+    AddOffsetsToTxn,
+    AddOffsetsToTxnResult,
+    AddPartitionsToTxn,
+    Caller,
+    DescribeTransactions,
+    EndTxn,
+    ListTransactions,
+    Reply,
+    Request,
+)
+from ...ports.errors import ApiError
+from ...ports.metrics import Metrics
+from ...ports.report import in_room
+from ...ports.words import TopicPartition
+from ..config import BrokerConfig
+from .internal_creation import InternalTopics
+from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from .producer_ids import ProducerIds
+from .state import BrokerState
+
+_WRITE_TIMEOUT_MS = 5000.0
+
+
+class TransactionService:
+    """Coordinates the transactional ids whose partition of `__transaction_state` this broker leads.
+
+    The partitions come and go as those of groups do (`GroupService`). Owner thread only.
+    """
+
+    def __init__(
+        self, state: BrokerState, internal: InternalTopics, ids: ProducerIds, write_markers: WriteHere
+    ) -> None:
+        static = state.settings.static
+        self._state = state
+        self._internal = internal
+        self._log = CoordinatorLog(
+            TRANSACTIONS_TOPIC,
+            state.replicas,
+            clock=state.clock,
+            scheduler=state.scheduler,
+            timeout_ms=_WRITE_TIMEOUT_MS,
+            failed=state.failed,
+        )
+        report = in_room(state.report, "core.coordinator")
+        self._markers = MarkerSender(
+            own_id=state.node_id,
+            leader_of=self._leader_of,
+            write_here=write_markers,
+            submit=state.ask,
+            clock=state.clock,
+            scheduler=state.scheduler,
+            report=report,
+        )
+        self.coordinator = TransactionCoordinator(
+            config=_transaction_config(static),
+            partition_count=static.transaction_state_log_num_partitions,
+            clock=state.clock,
+            scheduler=state.scheduler,
+            append=self._log.append,
+            markers=self._markers,
+            fresh_id=ids.take,
+            knows=self._knows,
+            offsets_partition=self._offsets_partition,
+            leads=self._leads,
+            steps=state.steps,
+            report=report,
+        )
+        self._loader = LogLoader(
+            state.replicas,
+            self._begin_load,
+            self.coordinator.loaded,
+            codecs=state.logs.codecs,
+            clock=state.clock,
+            scheduler=state.scheduler,
+            slice_bytes=static.transaction_state_log_load_buffer_size,
+            report=state.report,
+            failed=state.failed,
+        )
+        self._is_closed = False
+        state.replicas.listen_leadership(self._led, self._resigned)
+        _show(state.metrics, self.coordinator, self._markers, self._loader)
+
+    @property
+    def handlers(self) -> Mapping[type[Request[Any]], Callable[[Any, Caller, Any], None]]:
+        """What answers each request; InitProducerId comes by the producers."""
+        coordinator = self.coordinator
+        return {
+            AddPartitionsToTxn: coordinator.add_partitions,
+            AddOffsetsToTxn: self._add_offsets,
+            EndTxn: coordinator.end,
+            DescribeTransactions: coordinator.describe,
+            ListTransactions: coordinator.list_transactions,
+        }
+
+    # --- life
+
+    def start(self) -> None:
+        """The topics that were there are open."""
+        self.coordinator.start()
+
+    def close(self) -> None:
+        """Write what was accepted; whoever waits is told that the coordinator is elsewhere now. Twice is harmless."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._loader.close()
+        self._log.flush()
+        self.coordinator.close()
+        self._log.close()
+
+    # --- requests
+
+    def _add_offsets(self, request: AddOffsetsToTxn, caller: Caller, reply: Reply[AddOffsetsToTxnResult]) -> None:
+        """The positions need a topic to be in, which clients ask for only afterwards."""
+        self._internal.make(OFFSETS_TOPIC, lambda _: self.coordinator.add_offsets(request, caller, reply))
+
+    # --- what the coordinator asks
+
+    def _knows(self, partition: TopicPartition) -> bool:
+        topic = self._state.image.topics.get(partition.topic)
+        return topic is not None and partition.partition in topic.partitions
+
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        return self._state.image.state(partition).leader if self._knows(partition) else None
+
+    def _offsets_partition(self, group_id: str) -> TopicPartition | None:
+        topic = self._state.image.topics.get(OFFSETS_TOPIC)
+        return None if topic is None else TopicPartition(OFFSETS_TOPIC, partition_of(group_id, len(topic.partitions)))
+
+    def _leads(self, number: int) -> bool:
+        try:
+            self._state.replicas.led(TRANSACTIONS_TOPIC, number)
+        except ApiError:
+            return False
+        return True
+
+    # --- partitions come and go
+
+    def _led(self, partition: Partition) -> None:
+        if partition.topic_partition.topic == TRANSACTIONS_TOPIC:
+            self._resigned(partition)  # it may have led it in an epoch before
+            self.coordinator.partition_count = len(self._state.image.topics[TRANSACTIONS_TOPIC].partitions)
+            self._loader.load(partition)
+
+    def _begin_load(self, number: int) -> TransactionLoading:
+        partition = self._state.replicas.partitions[TRANSACTIONS_TOPIC, number]
+        return self.coordinator.begin_load(number, partition.leader_epoch)
+
+    def _resigned(self, partition: Partition) -> None:
+        """Whoever waits is told; what is being read is dropped, since its partition is led elsewhere."""
+        topic, number = partition.topic_partition
+        if topic == TRANSACTIONS_TOPIC:
+            self.coordinator.unload(number)
+            self._log.give_up(number)
+
+
+def _transaction_config(static: BrokerConfig) -> TransactionConfig:
+    return TransactionConfig(
+        max_timeout_ms=static.transaction_max_timeout_ms,
+        abort_check_interval_ms=static.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+        id_expiration_ms=static.transactional_id_expiration_ms,
+        expiry_check_interval_ms=static.transaction_remove_expired_transaction_cleanup_interval_ms,
+    )
+
+
+def _show(
+    metrics: Metrics, coordinator: TransactionCoordinator, markers: MarkerSender, loader: LogLoader[TransactionLoading]
+) -> None:
+    """By Kafka's names."""
+    metrics.gauge(
+        "kafka_server_transaction_coordinator_metrics_partition_load_time_max",
+        "Milliseconds that the slowest partition took to load.",
+        lambda: loader.longest_ms,
+    )
+    prefix = "kafka_coordinator_transaction_transactionmarkerchannelmanager"
+    metrics.gauge(
+        f"{prefix}_unknowndestinationqueuesize",
+        "Transactions with partitions that nobody leads now.",
+        lambda: markers.without_leader,
+    )
+    metrics.gauge(
+        f"{prefix}_logappendretryqueuesize",
+        "Transactions that have ended, and wait for that to be written.",
+        lambda: coordinator.retrying,
+    )

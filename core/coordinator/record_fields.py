@@ -1,0 +1,141 @@
+"""Keys and values of the records of internal topics: Kafka's own encoding of their fields (facts C1, E3).
+
+Strings have 16-bit lengths, bytes and lists 32-bit ones; in flexible values varints one above the length, and fields
+with tags end each structure.
+"""
+
+from struct import Struct, error, unpack_from
+
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+
+STRING_BYTES_MAX = 0x7FFF
+
+_BYTE = Struct(">b")
+_SHORT = Struct(">h")
+_INT = Struct(">i")
+_LONG = Struct(">q")
+
+
+class UnknownVersion(ApiError):
+    """A record of a version that this release does not know."""
+
+    def __init__(self, what: str, version: int) -> None:
+        super().__init__(ErrorCode.UNSUPPORTED_VERSION, f"{what} of version {version}")
+
+
+def encode_text(text: str) -> bytes:
+    """Raises `ApiError` INVALID_REQUEST for one that is too long."""
+    data = text.encode()
+    if len(data) > STRING_BYTES_MAX:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"a text of {len(data)} bytes; at most {STRING_BYTES_MAX} fit")
+    return _SHORT.pack(len(data)) + data
+
+
+class RecordReader:
+    """Reads Kafka's plain types one after the other. Every method raises `ApiError` CORRUPT_MESSAGE at nonsense."""
+
+    __slots__ = ("_data", "_position")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def i8(self) -> int:
+        return self._number(_BYTE)
+
+    def i16(self) -> int:
+        return self._number(_SHORT)
+
+    def i32(self) -> int:
+        return self._number(_INT)
+
+    def i64(self) -> int:
+        return self._number(_LONG)
+
+    def count(self) -> int:
+        """The length of a list; each of its elements takes a byte at least."""
+        count = self._list_size()
+        if not 0 <= count <= len(self._data) - self._position:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a list of {count} elements")
+        return count
+
+    def optional_count(self) -> int | None:
+        """The same; None for null."""
+        at = self._position
+        if self._list_size() == -1:
+            return None
+        self._position = at
+        return self.count()
+
+    def skip_tags(self) -> None:
+        """At the end of a structure."""
+
+    def text(self) -> str:
+        text = self.optional_text()
+        if text is None:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, "null where a text must be")
+        return text
+
+    def optional_text(self) -> str | None:
+        size = self._text_size()
+        if size == -1:
+            return None
+        try:
+            return self._take(size).decode()
+        except UnicodeDecodeError as problem:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"a text that is no UTF-8: {problem.reason}") from None
+
+    def data(self) -> bytes:
+        return self._take(self.i32())
+
+    def _text_size(self) -> int:
+        return self.i16()
+
+    def _list_size(self) -> int:
+        return self.i32()
+
+    def _number(self, form: Struct) -> int:
+        try:
+            (number,) = unpack_from(form.format, self._data, self._position)
+        except error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, "it ends too early") from None
+        self._position += form.size
+        return int(number)
+
+    def _take(self, size: int) -> bytes:
+        end = self._position + size
+        if size < 0 or end > len(self._data):
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes where {len(self._data) - self._position} are left")
+        data = self._data[self._position : end]
+        self._position = end
+        return data
+
+
+class FlexibleReader(RecordReader):
+    """The same for flexible versions (facts C1)."""
+
+    __slots__ = ()
+
+    def data(self) -> bytes:
+        return self._take(self._varint() - 1)
+
+    def skip_tags(self) -> None:
+        for _ in range(self._varint()):
+            self._varint()
+            self._take(self._varint())
+
+    def _text_size(self) -> int:
+        return self._varint() - 1
+
+    def _list_size(self) -> int:
+        return self._varint() - 1
+
+    def _varint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            (byte,) = self._take(1)
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a varint of more than 5 bytes")

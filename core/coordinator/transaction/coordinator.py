@@ -1,0 +1,300 @@
+"""The transaction coordinator: requests come in, transactional ids decide, the log and the partitions learn of it."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ....ports.broker_api import (
+    AddOffsetsToTxn,
+    AddOffsetsToTxnResult,
+    AddPartitionsToTxn,
+    AddPartitionsToTxnResult,
+    Caller,
+    DescribeTransactions,
+    DescribeTransactionsResult,
+    EndTxn,
+    EndTxnResult,
+    InitProducerId,
+    InitProducerIdResult,
+    ListTransactions,
+    ListTransactionsResult,
+    PartitionOutcome,
+    Reply,
+)
+from ....ports.clock import Clock
+from ....ports.error_codes import ErrorCode
+from ....ports.errors import ApiError
+from ....ports.scheduler import Outcome, Scheduler, Timer
+from ....ports.words import TopicPartition
+from ...cluster.topics import INTERNAL_TOPICS
+from ...traffic.steps import StepRunner, Steps
+from .answers import answer
+from .config import TransactionConfig
+from .describing import describe_transactions, list_transactions
+from .effects import Effects, TransactionAsked
+from .loading import TransactionLoading
+from .markers import MarkerSender
+from .runtime import Append, TransactionRuntime
+from .table import TransactionEntry, TransactionTable
+from .transactional_id import TransactionalId
+
+T = TypeVar("T")
+FreshId = Callable[[Callable[[int | None], None]], None]
+"""Calls back with a producer id that nobody has, at once or later; None: there is none to be had now."""
+
+_LOOK_AT_ONCE = 1000
+"""So many ids are looked at for what is due before others get their turn."""
+
+
+class TransactionCoordinator:
+    """Owner thread only. The handlers take `(request, caller, reply)` as every service does, and reply exactly once.
+
+    A partition of `__transaction_state` that this broker comes to lead goes through `begin_load`, then `loaded`; one
+    that it no longer leads through `unload`. Before that, its ids are answered with NOT_COORDINATOR, between the two
+    with COORDINATOR_LOAD_IN_PROGRESS.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: TransactionConfig,
+        partition_count: int,
+        clock: Clock,
+        scheduler: Scheduler,
+        append: Append,
+        markers: MarkerSender,
+        fresh_id: FreshId,
+        knows: Callable[[TopicPartition], bool],
+        offsets_partition: Callable[[str], TopicPartition | None],
+        leads: Callable[[int], bool],
+        steps: StepRunner,
+        report: Callable[[str], None],
+    ) -> None:
+        """`knows` tells which partitions exist; `partition_count` is that of `__transaction_state`, and `leads` tells
+        if this broker may still speak for one of them; `offsets_partition` is where a group's positions are, None if
+        they cannot be kept now."""
+        self._config = config
+        self._table = TransactionTable(partition_count, leads)
+        self._runtime = TransactionRuntime(
+            config=config,
+            table=self._table,
+            clock=clock,
+            scheduler=scheduler,
+            append=append,
+            markers=markers,
+            again=self._again,
+            report=report,
+        )
+        self._markers = markers
+        self._scheduler = scheduler
+        self._fresh_id = fresh_id
+        self._knows = knows
+        self._offsets_partition = offsets_partition
+        self._steps = steps
+        self._report = report
+        self._timers: dict[str, Timer] = {}
+
+    @property
+    def partition_count(self) -> int:
+        """Of `__transaction_state`; may be set before the first `begin_load`."""
+        return self._table.partition_count
+
+    @partition_count.setter
+    def partition_count(self, count: int) -> None:
+        self._table.partition_count = count
+
+    @property
+    def retrying(self) -> int:
+        """How many transactions have ended, and wait for that to be written. Any thread."""
+        return self._runtime.retrying
+
+    # --- the partitions that are here
+
+    def start(self) -> None:
+        """Look for transactions that last too long, and for ids that nobody uses, from now on."""
+        config = self._config
+        self._look_every(config.abort_check_interval_ms, TransactionalId.time_out)
+        self._look_every(config.expiry_check_interval_ms, TransactionalId.expire)
+
+    def close(self) -> None:
+        """Give everything up: whoever waits is told NOT_COORDINATOR."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._markers.close()
+        for partition in self._table.partitions:
+            self.unload(partition)
+
+    def begin_load(self, partition: int, coordinator_epoch: int) -> TransactionLoading:
+        """This broker leads the partition. Feed its records to what is returned (on any thread), then call `loaded`."""
+        self.unload(partition)
+        return self._table.begin(partition, coordinator_epoch)
+
+    def loaded(self, loading: TransactionLoading) -> None:
+        """The partition is read to its end. Harmless when it has been unloaded or begun anew since."""
+        self._runtime.restore(loading)
+
+    def unload(self, partition: int) -> None:
+        """This broker does not lead the partition any more; whoever waits is told NOT_COORDINATOR."""
+        for entry in self._table.drop(partition):
+            self._runtime.end(entry)
+
+    # --- producers
+
+    def init_producer_id(self, request: InitProducerId, _caller: Caller, reply: Reply[InitProducerIdResult]) -> None:
+        """For a request with a transactional id."""
+        self._init(TransactionAsked(request, reply), request)
+
+    def _init(self, asked: TransactionAsked, request: InitProducerId, fresh_id: int = -1) -> None:
+        transactional_id = request.transactional_id or ""
+        error = self._table.refusal(transactional_id)
+        if not 0 < request.transaction_timeout_ms <= self._config.max_timeout_ms:
+            error = ErrorCode.INVALID_TRANSACTION_TIMEOUT if error is not ErrorCode.INVALID_REQUEST else error
+        elif (request.producer_id == -1) != (request.producer_epoch == -1):
+            error = ErrorCode.INVALID_REQUEST
+        if error is not ErrorCode.NONE:
+            self._refuse(asked, error)
+            return
+        entry = self._table.get(transactional_id)
+        if entry is None or entry.transaction.wants_fresh_id(request):
+            if fresh_id < 0:
+                self._init_with_fresh_id(asked, request)
+                return
+            timeout_ms = request.transaction_timeout_ms
+            entry = entry or self._runtime.create(transactional_id, fresh_id, timeout_ms)
+        self._runtime.drive(entry, entry.transaction.init(asked, request, self._runtime.now_ms, fresh_id))
+
+    def _init_with_fresh_id(self, asked: TransactionAsked, request: InitProducerId) -> None:
+        def got(fresh_id: int | None) -> None:
+            if fresh_id is None:  # what Kafka says while it has no ids: clients ask again
+                self._refuse(asked, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            else:
+                self._init(asked, request, fresh_id)
+
+        self._fresh_id(got)
+
+    def add_partitions(
+        self, request: AddPartitionsToTxn, _caller: Caller, reply: Reply[AddPartitionsToTxnResult]
+    ) -> None:
+        if request.verify_only:
+            self._runtime.answer(reply, self._verified(request))
+            return
+        refused = [self._refusal_of(each) for each in request.partitions]
+        if any(refused):
+            errors = [each or ErrorCode.OPERATION_NOT_ATTEMPTED for each in refused]
+            self._runtime.answer(reply, _each(request, errors))
+            return
+        self._add(TransactionAsked(request, reply), request, request.partitions)
+
+    def _refusal_of(self, partition: TopicPartition) -> ErrorCode:
+        if partition.topic in INTERNAL_TOPICS:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # positions come by AddOffsetsToTxn
+        return ErrorCode.NONE if self._knows(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def add_offsets(self, request: AddOffsetsToTxn, _caller: Caller, reply: Reply[AddOffsetsToTxnResult]) -> None:
+        partition = self._offsets_partition(request.group_id)
+        asked = TransactionAsked(request, reply)
+        if partition is None:
+            self._refuse(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            self._add(asked, request, [partition])
+
+    def _add(
+        self,
+        asked: TransactionAsked,
+        request: AddPartitionsToTxn | AddOffsetsToTxn,
+        partitions: Sequence[TopicPartition],
+    ) -> None:
+        entry = self._find(asked, request.transactional_id)
+        if entry is not None:
+            self._runtime.drive(entry, entry.transaction.add(asked, request, partitions, self._runtime.now_ms))
+
+    def end(self, request: EndTxn, _caller: Caller, reply: Reply[EndTxnResult]) -> None:
+        asked = TransactionAsked(request, reply)
+        entry = self._find(asked, request.transactional_id)
+        if entry is not None:
+            self._runtime.drive(entry, entry.transaction.end(asked, request, self._runtime.now_ms))
+
+    # --- administration
+
+    def describe(self, request: DescribeTransactions, caller: Caller, reply: Reply[DescribeTransactionsResult]) -> None:
+        self._answer_in_steps(describe_transactions(self._table, request), caller, reply)
+
+    def list_transactions(
+        self, request: ListTransactions, caller: Caller, reply: Reply[ListTransactionsResult]
+    ) -> None:
+        self._answer_in_steps(list_transactions(self._table, request, self._runtime.now_ms), caller, reply)
+
+    def _answer_in_steps(self, steps: Steps[T], caller: Caller, reply: Reply[T]) -> None:
+        """Of what may take long: others have their turn in between."""
+
+        def done(made: Outcome[T]) -> None:
+            if made.error is None:
+                self._runtime.answer(reply, made.value)
+                return
+            self._report(f"an answer about transactions failed: {type(made.error).__name__}: {made.error}")
+            failed = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says more")
+            self._runtime.answer(reply, failed)
+
+        self._steps.run(steps, done, caller.connection or None)
+
+    # --- within
+
+    def _again(self, asked: TransactionAsked) -> None:
+        """A request that has waited for the transaction before it."""
+        match asked.request:
+            case InitProducerId() as request:
+                self._init(asked, request)
+            case AddPartitionsToTxn() as request:
+                self._add(asked, request, request.partitions)
+            case AddOffsetsToTxn() as request:
+                self.add_offsets(request, Caller(), asked.reply)
+            case EndTxn() as request:
+                self.end(request, Caller(), asked.reply)
+
+    def _find(self, asked: TransactionAsked, transactional_id: str) -> TransactionEntry | None:
+        """None where there is no such id here: that has been answered."""
+        error = self._table.refusal(transactional_id)
+        entry = self._table.get(transactional_id) if error is ErrorCode.NONE else None
+        if entry is None:
+            self._refuse(asked, ErrorCode.INVALID_PRODUCER_ID_MAPPING if error is ErrorCode.NONE else error)
+        return entry
+
+    def _verified(self, request: AddPartitionsToTxn) -> AddPartitionsToTxnResult:
+        error = self._table.refusal(request.transactional_id)
+        entry = self._table.get(request.transactional_id) if error is ErrorCode.NONE else None
+        if entry is not None:
+            errors = entry.transaction.verified(request)
+        else:
+            error = ErrorCode.INVALID_PRODUCER_ID_MAPPING if error is ErrorCode.NONE else error
+            errors = [error] * len(request.partitions)
+        return _each(request, errors)
+
+    def _refuse(self, asked: TransactionAsked, error: ErrorCode) -> None:
+        self._runtime.answer(asked.reply, answer(asked.request, error))
+
+    def _look_every(self, interval_ms: float, event: Callable[[TransactionalId, int], Effects]) -> None:
+        """Tell every id of what may be due, a few at a time."""
+
+        def begin() -> None:
+            look(tuple(self._table), 0)
+
+        def look(entries: Sequence[TransactionEntry], start: int) -> None:
+            now_ms = self._runtime.now_ms
+            for entry in entries[start : start + _LOOK_AT_ONCE]:
+                if self._table.get(entry.transaction.transactional_id) is entry:
+                    self._runtime.drive(entry, event(entry.transaction, now_ms))
+            if start + _LOOK_AT_ONCE < len(entries):
+                wait(0, lambda: look(entries, start + _LOOK_AT_ONCE))
+            else:
+                wait(interval_ms, begin)
+
+        def wait(delay_ms: float, then: Callable[[], None]) -> None:
+            self._timers[event.__name__] = self._scheduler.call_later(delay_ms, then)
+
+        wait(interval_ms, begin)
+
+
+def _each(request: AddPartitionsToTxn, errors: Sequence[ErrorCode]) -> AddPartitionsToTxnResult:
+    """What is said of each of its partitions."""
+    told = [PartitionOutcome(*each, error) for each, error in zip(request.partitions, errors, strict=True)]
+    return AddPartitionsToTxnResult(partitions=told, transactional_id=request.transactional_id)

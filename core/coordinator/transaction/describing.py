@@ -1,0 +1,79 @@
+"""ListTransactions and DescribeTransactions: what there is, told in steps, since it may be much."""
+
+from ....ports.broker_api import (
+    DescribedTransaction,
+    DescribeTransactions,
+    DescribeTransactionsResult,
+    ListedTransaction,
+    ListTransactions,
+    ListTransactionsResult,
+)
+from ....ports.error_codes import ErrorCode
+from ...traffic.steps import Steps
+from .records import StoredTransaction
+from .states import TransactionState
+from .table import TransactionTable
+
+_IDS_PER_STEP = 64
+_WORDS = {state.word for state in TransactionState}
+
+
+def list_transactions(table: TransactionTable, request: ListTransactions, now_ms: int) -> Steps[ListTransactionsResult]:
+    """Those that all filters let pass; while a partition is being read, only that it is."""
+    if table.is_loading:
+        return ListTransactionsResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    unknown = [state for state in request.states if state not in _WORDS]
+    states, producer_ids = frozenset(request.states), frozenset(request.producer_ids)
+    listed = []
+    for number, entry in enumerate(tuple(table), 1):
+        stored = entry.transaction.stored
+        if (
+            stored.producer_epoch >= 0
+            and (not states or stored.state.word in states)
+            and (not producer_ids or stored.producer_id in producer_ids)
+            and _lasts(stored, request.duration_ms, now_ms)
+        ):
+            listed.append(
+                ListedTransaction(
+                    transactional_id=entry.transaction.transactional_id,
+                    producer_id=stored.producer_id,
+                    state=stored.state.word,
+                )
+            )
+        if not number % _IDS_PER_STEP:
+            yield None
+    return ListTransactionsResult(transactions=listed, unknown_states=unknown)
+
+
+def _lasts(stored: StoredTransaction, duration_ms: int, now_ms: int) -> bool:
+    return duration_ms < 0 or (stored.started_ms >= 0 and now_ms - stored.started_ms > duration_ms)
+
+
+def describe_transactions(table: TransactionTable, request: DescribeTransactions) -> Steps[DescribeTransactionsResult]:
+    """Each id that is named, once."""
+    described = []
+    for transactional_id in dict.fromkeys(request.transactional_ids):
+        described.append(_described(table, transactional_id))
+        yield None
+    return DescribeTransactionsResult(transactions=described)
+
+
+def _described(table: TransactionTable, transactional_id: str) -> DescribedTransaction:
+    error = table.refusal(transactional_id)
+    entry = table.get(transactional_id) if error is ErrorCode.NONE else None
+    if entry is None or entry.transaction.stored.producer_epoch < 0:
+        error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if error is ErrorCode.NONE else error
+        return DescribedTransaction(transactional_id=transactional_id, error=error)
+    stored = entry.transaction.stored
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(stored.partitions):
+        topics.setdefault(topic, []).append(number)
+    return DescribedTransaction(
+        transactional_id=transactional_id,
+        state=stored.state.word,
+        timeout_ms=stored.timeout_ms,
+        start_ms=stored.started_ms,
+        producer_id=stored.producer_id,
+        producer_epoch=stored.producer_epoch,
+        topics=topics,
+    )

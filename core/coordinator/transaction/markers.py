@@ -1,0 +1,234 @@
+"""Partitions are told how a transaction ended: each by its leader, until it has been told or is no more."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from ....ports.broker_api import TxnMarker, WriteTxnMarkers, WriteTxnMarkersResult, WrittenTxnMarker
+from ....ports.clock import Clock
+from ....ports.error_codes import ErrorCode
+from ....ports.scheduler import Scheduler
+from ....ports.words import TopicPartition
+from ...client.driver import Submit
+from ...cluster.topics import NO_LEADER
+
+WriteHere = Callable[[Sequence[TxnMarker], Callable[[Sequence[WrittenTxnMarker]], None], float], None]
+"""Write markers into partitions that this broker leads, with acks=all, within so many milliseconds. The callback is
+told once, at once or later, the outcomes in the order of the markers."""
+
+_TIMEOUT_MS = 10_000.0
+_RETRY_MS, _RETRY_MS_MAX = 20.0, 1000.0
+_ABSENT_MS = 2000.0
+"""A partition that is not known for so long is no more. A broker that has just begun to coordinate may hear of new
+topics a little later than of what it leads."""
+_AT_ONCE = 2
+"""So many requests are under way to one leader; what comes meanwhile goes together."""
+_PARTITIONS_MAX = 2000
+"""So many partitions are told by one request."""
+_TOLD = frozenset(
+    (
+        ErrorCode.NONE,
+        ErrorCode.INVALID_PRODUCER_EPOCH,  # it knows a later producer: this one's transaction has ended there
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    )
+)
+_ORDINARY = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    )
+)
+"""What passes by itself, and the broker's log hears of elsewhere."""
+
+
+class _Sending:
+    """One transaction whose partitions are being told."""
+
+    __slots__ = ("absent_since_ms", "done", "is_over", "left", "marker", "tries", "was_reported")
+
+    def __init__(self, marker: TxnMarker, done: Callable[[], None]) -> None:
+        self.marker = marker
+        self.left = set(marker.partitions)
+        self.done = done
+        self.tries = 0
+        self.absent_since_ms = -1.0
+        self.is_over = self.was_reported = False
+
+    def stop(self) -> None:
+        self.is_over = True
+
+
+class MarkerSender:
+    """Owner thread only.
+
+    `leader_of` tells which broker leads a partition: -1 nobody now, None there is no such partition. `write_here` is
+    for those that this broker leads, `submit` sends a request to another one (None: there are no others).
+    """
+
+    def __init__(
+        self,
+        *,
+        own_id: int,
+        leader_of: Callable[[TopicPartition], int | None],
+        write_here: WriteHere,
+        submit: Submit | None,
+        clock: Clock,
+        scheduler: Scheduler,
+        report: Callable[[str], None],
+    ) -> None:
+        self._own_id = own_id
+        self._leader_of = leader_of
+        self._write_here = write_here
+        self._submit = submit
+        self._clock = clock
+        self._scheduler = scheduler
+        self._report = report
+        self._queues: dict[int, dict[_Sending, list[TopicPartition]]] = {}
+        self._under_way: dict[int, int] = {}
+        self._is_due = self._is_closed = False
+        self.without_leader = 0
+        """How many transactions have partitions that nobody leads."""
+
+    def send(self, marker: TxnMarker, done: Callable[[], None]) -> Callable[[], None]:
+        """Tell all partitions of the marker; `done` is called once, later. Returns what ends it without that."""
+        sending = _Sending(marker, done)
+        self._route(sending, marker.partitions)
+        if not sending.left:
+            self._scheduler.call_soon(lambda: self._look(sending))
+        return sending.stop
+
+    def close(self) -> None:
+        """Tell nobody any more."""
+        self._is_closed = True
+        self._queues.clear()
+
+    # --- within
+
+    def _route(self, sending: _Sending, partitions: Iterable[TopicPartition]) -> None:
+        """To whom each partition goes; those that nobody leads now are looked at again later."""
+        if sending.is_over or self._is_closed:
+            return
+        later, is_absent = [], False
+        for partition in partitions:
+            leader = self._leader_of(partition)
+            if leader is None or leader == NO_LEADER or (leader != self._own_id and self._submit is None):
+                is_absent = is_absent or leader is None
+                later.append(partition)
+            else:
+                self._queues.setdefault(leader, {}).setdefault(sending, []).append(partition)
+        later = self._without_deleted(sending, later, is_absent=is_absent)
+        if later:
+            self.without_leader += 1
+
+            def again() -> None:
+                self.without_leader -= 1
+                self._route(sending, later)
+
+            self._retry(sending, again)
+        if self._queues and not self._is_due:
+            self._is_due = True
+            self._scheduler.call_soon(self._go)
+
+    def _without_deleted(
+        self, sending: _Sending, partitions: list[TopicPartition], *, is_absent: bool
+    ) -> list[TopicPartition]:
+        now_ms = self._clock.monotonic_ms()
+        if not is_absent:
+            sending.absent_since_ms = -1.0
+            return partitions
+        if sending.absent_since_ms < 0:
+            sending.absent_since_ms = now_ms
+        if now_ms - sending.absent_since_ms < _ABSENT_MS:
+            return partitions
+        gone = [each for each in partitions if self._leader_of(each) is None]
+        sending.left.difference_update(gone)
+        self._look(sending)
+        return [each for each in partitions if each in sending.left]
+
+    def _retry(self, sending: _Sending, again: Callable[[], None]) -> None:
+        delay_ms = min(_RETRY_MS_MAX, _RETRY_MS * 2**sending.tries)
+        sending.tries = min(sending.tries + 1, 16)
+        self._scheduler.call_later(delay_ms, again)
+
+    def _go(self) -> None:
+        self._is_due = False
+        for node in list(self._queues):
+            self._send_to(node)
+
+    def _send_to(self, node: int) -> None:
+        while self._under_way.get(node, 0) < _AT_ONCE:
+            batch = self._next_batch(node)
+            if not batch:
+                return
+            self._under_way[node] = self._under_way.get(node, 0) + 1
+            self._request(node, batch)
+
+    def _next_batch(self, node: int) -> dict[_Sending, list[TopicPartition]]:
+        queue, batch, room = self._queues.get(node, {}), {}, _PARTITIONS_MAX
+        for sending in tuple(queue):
+            if sending.is_over:
+                del queue[sending]
+                continue
+            partitions = queue[sending]
+            batch[sending], rest = partitions[:room], partitions[room:]
+            room -= len(batch[sending])
+            if rest:
+                queue[sending] = rest
+            else:
+                del queue[sending]
+            if room <= 0:
+                break
+        if not queue:
+            self._queues.pop(node, None)
+        return batch
+
+    def _request(self, node: int, batch: dict[_Sending, list[TopicPartition]]) -> None:
+        markers = [evolve(sending.marker, partitions=partitions) for sending, partitions in batch.items()]
+
+        def answered(result: Any) -> None:
+            self._under_way[node] -= 1
+            if isinstance(result, WriteTxnMarkersResult):
+                self._answered(batch, result.markers)
+            else:
+                for sending, partitions in batch.items():
+                    self._try_again(sending, partitions)
+            self._send_to(node)
+
+        if node != self._own_id and self._submit is not None:
+            self._submit(node, WriteTxnMarkers(markers=markers), answered)
+            return
+        try:
+            self._write_here(markers, lambda written: answered(WriteTxnMarkersResult(markers=written)), _TIMEOUT_MS)
+        except Exception as error:  # noqa: BLE001  reported; it is tried again
+            self._report(f"writing the markers of transactions failed: {type(error).__name__}: {error}")
+            answered(error)
+
+    def _answered(self, batch: dict[_Sending, list[TopicPartition]], written: Sequence[WrittenTxnMarker]) -> None:
+        for number, (sending, partitions) in enumerate(batch.items()):
+            told = written[number].partitions if number < len(written) else ()
+            codes = {TopicPartition(each.topic, each.partition): each.error for each in told}
+            failed = [each for each in partitions if codes.get(each) not in _TOLD]
+            sending.left.difference_update(each for each in partitions if codes.get(each) in _TOLD)
+            strange = {code for each in failed if (code := codes.get(each)) is not None and code not in _ORDINARY}
+            if strange and not sending.was_reported:
+                sending.was_reported = True
+                names = ", ".join(sorted(code.name for code in strange))
+                what = f"the marker of producer {sending.marker.producer_id}, epoch {sending.marker.producer_epoch}"
+                self._report(f"{what}, cannot be written everywhere yet: {names}")
+            if failed:
+                self._try_again(sending, failed)
+            self._look(sending)
+
+    def _try_again(self, sending: _Sending, partitions: Sequence[TopicPartition]) -> None:
+        self._retry(sending, lambda: self._route(sending, partitions))
+
+    def _look(self, sending: _Sending) -> None:
+        if not sending.left and not sending.is_over and not self._is_closed:
+            sending.is_over = True
+            sending.done()

@@ -1,0 +1,279 @@
+"""One transactional id as a state machine: its producer, and the transaction under way (KIP-98, 360)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from attrs import evolve
+
+from ....ports.broker_api import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    EndTxn,
+    InitProducerId,
+    InitProducerIdResult,
+)
+from ....ports.error_codes import ErrorCode
+from ....ports.values import frozen
+from ....ports.words import TopicPartition
+from .answers import answer, write_error
+from .config import TransactionConfig
+from .effects import Again, Effects, MarkedLater, SendMarkers, StoreTransaction, TransactionAnswer, TransactionAsked
+from .records import NO_PARTITIONS, StoredTransaction
+from .states import TRANSITIONS, Event, TransactionState
+
+LAST_EPOCH = 2**15 - 2
+"""No producer gets a later one: one more is left to fence it with."""
+NONE, CONCURRENT = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS
+_ID_BYTES, _PARTITION_BYTES = 1000, 120
+
+
+@frozen(kw_only=True, eq=False)
+class Pending:
+    """What is being written. `last_id` and `last_epoch` are of the producer before, if it may still ask."""
+
+    value: StoredTransaction | None
+    asked: TransactionAsked | None = None
+    result: Any = None
+    last_id: int = -1
+    last_epoch: int = -1
+
+
+class TransactionalId:
+    """Takes what happens and the wall-clock time, returns what is to be done. Nothing counts before it is in the log.
+
+    One write is under way at a time. What comes meanwhile, or while the transaction before is being ended, waits, one
+    request at most and `patience_ms` at most; else it is told CONCURRENT_TRANSACTIONS. (Kafka says so at once, so that
+    a quick producer spends most of its time in the pauses between two tries.)
+
+    stored:     what is in the log; an epoch of -1: nothing is, yet.
+    pending:    what is being written.
+    waiting:    who waits for that.
+    last_id, last_epoch: the producer before it asked for the next epoch, which may not have heard the answer (KIP-360).
+    """
+
+    __slots__ = ("config", "last_epoch", "last_id", "pending", "stored", "transactional_id", "waiting")
+
+    def __init__(self, transactional_id: str, stored: StoredTransaction, config: TransactionConfig) -> None:
+        self.transactional_id = transactional_id
+        self.stored = stored
+        self.config = config
+        self.pending: Pending | None = None
+        self.waiting: TransactionAsked | None = None
+        self.last_id = self.last_epoch = -1
+
+    @property
+    def state(self) -> TransactionState:
+        return self.stored.state
+
+    @property
+    def is_void(self) -> bool:
+        """Nothing of it is kept anywhere, nor asked for."""
+        return self.stored.producer_epoch < 0 and self.pending is None
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes, roughly."""
+        return self.size_with(self.stored)
+
+    def size_with(self, stored: StoredTransaction) -> int:
+        """What it would take."""
+        return _ID_BYTES + len(self.transactional_id) + _PARTITION_BYTES * len(stored.partitions)
+
+    # --- the producer's identity
+
+    def wants_fresh_id(self, request: InitProducerId) -> bool:
+        """True if `init` would need another producer id: this one has no epochs left."""
+        return (
+            self.pending is None
+            and self.state.is_idle
+            and self.stored.producer_epoch >= LAST_EPOCH
+            and request.producer_epoch in (-1, self.stored.producer_epoch)
+        )
+
+    def init(self, asked: TransactionAsked, request: InitProducerId, now_ms: int, fresh_id: int = -1) -> Effects:
+        """A producer asks who it is; whoever was it before is fenced. `fresh_id`: where `wants_fresh_id`."""
+        stored, knows = self.stored, request.producer_id >= 0
+        follows = TRANSITIONS[self.state, Event.INIT]
+        if self.pending is not None or follows is CONCURRENT:
+            return self._wait(asked)
+        if knows and not self._may_be(request.producer_id, request.producer_epoch):
+            return _refused(asked, ErrorCode.PRODUCER_FENCED)
+        if follows is TransactionState.PREPARE_ABORT:
+            if knows and request.producer_epoch != stored.producer_epoch:
+                return _refused(asked, ErrorCode.PRODUCER_FENCED)
+            self.waiting = asked
+            return self._fence(now_ms, last_epoch=stored.producer_epoch if knows else -1)
+        producer_id, epoch, last_epoch = stored.producer_id, stored.producer_epoch + 1, -1
+        if self.wants_fresh_id(request):
+            producer_id, epoch, last_epoch = fresh_id, 0, stored.producer_epoch if knows else -1
+        elif knows and stored.producer_epoch in (-1, request.producer_epoch):
+            last_epoch = stored.producer_epoch
+        elif knows and request.producer_epoch == self.last_epoch:  # it has not heard the answer to its first try
+            epoch, last_epoch = stored.producer_epoch, self.last_epoch
+        elif knows:
+            return _refused(asked, ErrorCode.PRODUCER_FENCED)
+        after = StoredTransaction(
+            producer_id=producer_id, producer_epoch=epoch, timeout_ms=request.transaction_timeout_ms, updated_ms=now_ms
+        )
+        return self._store(
+            Pending(
+                value=after,
+                asked=asked,
+                result=InitProducerIdResult(producer_id=producer_id, producer_epoch=epoch),
+                last_id=stored.producer_id if producer_id != stored.producer_id else self.last_id,
+                last_epoch=last_epoch,
+            )
+        )
+
+    def _may_be(self, producer_id: int, epoch: int) -> bool:
+        """True if a producer with this identity may be the one that asked last."""
+        stored = self.stored
+        is_last = producer_id == self.last_id and epoch >= LAST_EPOCH
+        return stored.producer_epoch < 0 or producer_id == stored.producer_id or is_last
+
+    def _fence(self, now_ms: int, last_epoch: int = -1) -> Effects:
+        """Abort, with an epoch that the producer does not have."""
+        after = evolve(
+            self.stored,
+            producer_epoch=self.stored.producer_epoch + 1,
+            state=TransactionState.PREPARE_ABORT,
+            updated_ms=now_ms,
+        )
+        return self._store(Pending(value=after, last_epoch=last_epoch))
+
+    # --- the transaction
+
+    def identity_error(self, producer_id: int, epoch: int) -> ErrorCode:
+        """NONE for the producer that has this id now."""
+        if producer_id != self.stored.producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        is_now = 0 <= epoch == self.stored.producer_epoch
+        return NONE if is_now else ErrorCode.PRODUCER_FENCED
+
+    def add(
+        self,
+        asked: TransactionAsked,
+        request: AddPartitionsToTxn | AddOffsetsToTxn,
+        partitions: Iterable[TopicPartition],
+        now_ms: int,
+    ) -> Effects:
+        """Partitions come into the transaction; the first ones begin it."""
+        error = self.identity_error(request.producer_id, request.producer_epoch)
+        if error is not NONE:
+            return _refused(asked, error)
+        stored = self.stored
+        if self.pending is not None or TRANSITIONS[self.state, Event.ADD] is CONCURRENT:
+            return self._wait(asked)
+        wanted = frozenset(partitions)
+        is_ongoing = self.state is TransactionState.ONGOING
+        if is_ongoing and wanted <= stored.partitions:
+            return [TransactionAnswer(asked, answer(asked.request, NONE))]
+        after = evolve(
+            stored,
+            state=TransactionState.ONGOING,
+            partitions=stored.partitions | wanted,
+            updated_ms=now_ms,
+            started_ms=stored.started_ms if is_ongoing else now_ms,
+        )
+        return self._store(Pending(value=after, asked=asked, result=answer(asked.request, NONE)))
+
+    def verified(self, request: AddPartitionsToTxn) -> list[ErrorCode]:
+        """For each partition of the request: does it belong to the transaction?"""
+        error = self.identity_error(request.producer_id, request.producer_epoch)
+        if error is NONE and self.state.is_decided:
+            error = CONCURRENT
+        if error is not NONE:
+            return [error] * len(request.partitions)
+        here = self.stored.partitions
+        return [NONE if each in here else ErrorCode.INVALID_TXN_STATE for each in request.partitions]
+
+    def end(self, asked: TransactionAsked, request: EndTxn, now_ms: int) -> Effects:
+        """The producer commits or aborts."""
+        error = self.identity_error(request.producer_id, request.producer_epoch)
+        if error is not NONE:
+            return _refused(asked, error)
+        follows = TRANSITIONS[self.state, Event.COMMIT if request.committed else Event.ABORT]
+        if self.pending is not None or follows is CONCURRENT:
+            return self._wait(asked)
+        if isinstance(follows, ErrorCode):
+            return _refused(asked, follows)
+        after = evolve(self.stored, state=follows, updated_ms=now_ms)
+        return self._store(Pending(value=after, asked=asked, result=answer(request, NONE)))
+
+    def time_out(self, now_ms: int) -> Effects:
+        """Abort a transaction that has lasted too long; its producer is fenced."""
+        stored = self.stored
+        if self.pending is not None or (self.state, Event.TIME_OUT) not in TRANSITIONS:
+            return []
+        return self._fence(now_ms) if stored.started_ms + stored.timeout_ms < now_ms else []
+
+    def marked(self, now_ms: int) -> Effects:
+        """All partitions have been told how it ends."""
+        follows = TRANSITIONS.get((self.state, Event.MARKED))
+        if self.pending is not None or not isinstance(follows, TransactionState):
+            return []
+        after = evolve(self.stored, state=follows, partitions=NO_PARTITIONS, updated_ms=now_ms, started_ms=-1)
+        return self._store(Pending(value=after, last_id=self.last_id, last_epoch=self.last_epoch))
+
+    def expire(self, now_ms: int) -> Effects:
+        """Forget an id that nobody has used for long."""
+        is_old = self.stored.updated_ms + self.config.id_expiration_ms <= now_ms
+        if self.pending is not None or not self.state.is_idle or not is_old:
+            return []
+        return self._store(Pending(value=None))
+
+    def resumed(self) -> Effects:
+        """It has just been read from the log: what was decided is carried out."""
+        return [SendMarkers(self.stored)] if self.state.is_decided else []
+
+    # --- the log
+
+    def written(self, error: ErrorCode) -> Effects:
+        """What was to be written is in the log (NONE), or may not be."""
+        pending, self.pending = self.pending, None
+        if pending is None:
+            return []
+        asked = pending.asked
+        if error is not NONE:
+            told: Effects = (
+                [] if asked is None else [TransactionAnswer(asked, answer(asked.request, write_error(error)))]
+            )
+            return told + ([MarkedLater()] if self.state.is_decided else self._next())
+        if pending.value is None:
+            self.stored = evolve(self.stored, producer_epoch=-1)
+            return self._next()
+        self.stored, self.last_id, self.last_epoch = pending.value, pending.last_id, pending.last_epoch
+        effects: Effects = [] if asked is None else [TransactionAnswer(asked, pending.result)]
+        return effects + ([SendMarkers(self.stored)] if self.state.is_decided else self._next())
+
+    def give_up_waiting(self, error: ErrorCode = CONCURRENT) -> Effects:
+        """Whoever waits has waited for long enough."""
+        asked, self.waiting = self.waiting, None
+        return [] if asked is None else _refused(asked, error)
+
+    def die(self) -> Effects:
+        """Another broker coordinates: whoever waits asks there."""
+        pending, self.pending = self.pending, None
+        asked = None if pending is None else pending.asked
+        told = [] if asked is None else _refused(asked, ErrorCode.NOT_COORDINATOR)
+        return told + self.give_up_waiting(ErrorCode.NOT_COORDINATOR)
+
+    # --- within
+
+    def _store(self, pending: Pending) -> Effects:
+        self.pending = pending
+        return [StoreTransaction(pending.value)]
+
+    def _wait(self, asked: TransactionAsked) -> Effects:
+        if self.waiting is not None:
+            return _refused(asked, CONCURRENT)
+        self.waiting = asked
+        return []
+
+    def _next(self) -> Effects:
+        asked, self.waiting = self.waiting, None
+        return [] if asked is None else [Again(asked)]
+
+
+def _refused(asked: TransactionAsked, error: ErrorCode) -> Effects:
+    return [TransactionAnswer(asked, answer(asked.request, error))]

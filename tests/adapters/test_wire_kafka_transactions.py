@@ -1,0 +1,53 @@
+"""What differs between the versions of the coordinator's APIs."""
+
+import pytest
+
+from barnabas.adapters.wire_kafka.table import BY_KEY
+from barnabas.ports.broker_api import (
+    AddOffsetsToTxnResult,
+    AddPartitionsToTxn,
+    AddPartitionsToTxnResult,
+    EndTxnResult,
+    InitProducerIdResult,
+    PartitionOutcome,
+)
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import Malformed
+from barnabas.ports.words import TopicPartition
+
+FENCED, OLD = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("key", "since", "result"),
+    [
+        (22, 4, InitProducerIdResult(error=FENCED)),
+        (24, 2, AddPartitionsToTxnResult(partitions=[PartitionOutcome("t", 0, FENCED)])),
+        (25, 2, AddOffsetsToTxnResult(error=FENCED)),
+        (26, 2, EndTxnResult(error=FENCED)),
+    ],
+)
+def test_a_fenced_producer_is_told_in_the_word_that_it_knows(key: int, since: int, result: object) -> None:
+    api = BY_KEY[key]
+    told = {}
+    for version in range(api.versions[0], api.versions[1] + 1):
+        writer = api.writer(version)
+        api.result.write(writer, version, result)
+        frame = b"".join(bytes(piece) for piece in writer.pieces())  # type: ignore[arg-type]
+        read = api.result.read(api.reader(version, memoryview(frame), 0, 100), version)
+        told[version] = read.partitions[0].error if key == 24 else read.error
+    assert told == {version: FENCED if version >= since else OLD for version in told}
+
+
+def test_brokers_ask_about_one_transaction_at_a_time() -> None:
+    api = BY_KEY[24]
+    asked = AddPartitionsToTxn(
+        transactional_id="x", producer_id=1, producer_epoch=0, partitions=[TopicPartition("t", 0)], verify_only=True
+    )
+    writer = api.writer(4)
+    api.request.write(writer, 4, asked)
+    frame = bytearray(b"".join(bytes(piece) for piece in writer.pieces()))  # type: ignore[arg-type]
+    assert frame[0] == 2  # a compact array of one
+    frame[0] = 3
+    with pytest.raises(Malformed, match="2 transactions"):
+        api.request.read(api.reader(4, memoryview(frame), 0, 100), 4)

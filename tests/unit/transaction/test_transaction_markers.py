@@ -1,0 +1,158 @@
+"""Partitions are told how a transaction ended, whatever happens to their leaders meanwhile."""
+
+import pytest
+from support.transaction_house import ELSEWHERE, HERE, T0, T1, U0, TransactionHouse
+
+from barnabas.ports.broker_api import WriteTxnMarkersResult
+from barnabas.ports.error_codes import ErrorCode as E
+
+
+def begun(*partitions: object) -> tuple[TransactionHouse, tuple[int, int]]:
+    house = TransactionHouse()
+    who = house.identity()
+    house.added(who, *(partitions or (T0, U0)))  # type: ignore[arg-type]
+    return house, who
+
+
+def test_each_leader_is_asked_once_about_all_that_it_leads() -> None:
+    house, who = begun(T0, T1, U0)
+    house.hold_markers = True
+    house.end(who)
+    asked = {node: sorted(markers[0].partitions) for node, markers, _ in house.asked_to_mark}
+    assert asked == {HERE: [T0, T1], ELSEWHERE: [U0]}
+
+
+def test_transactions_that_end_together_are_told_together() -> None:
+    house = TransactionHouse()
+    house.hold_markers = True
+    names = [f"p{number}" for number in range(20)]
+    for name in names:
+        who = house.identity(name)
+        house.added(who, U0, name=name)
+        house.end(who, name=name)
+    assert len(house.asked_to_mark) == 2, "so many are under way to one leader"
+    house.mark()
+    house.mark()
+    assert sum(len(markers) for _, markers, _ in house.asked_to_mark) == 18
+    while house.asked_to_mark:
+        house.mark()
+    assert {house.state(name) for name in names} == {"CompleteCommit"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        E.NOT_LEADER_OR_FOLLOWER,
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        E.NOT_ENOUGH_REPLICAS,
+        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        E.REQUEST_TIMED_OUT,
+        E.KAFKA_STORAGE_ERROR,
+    ],
+)
+def test_what_may_pass_is_tried_again(error: E) -> None:
+    house, who = begun()
+    house.marker_error[U0] = error
+    assert house.end(who).error is E.NONE
+    house.pass_time(5000)
+    assert house.state() == "PrepareCommit"
+    assert house.markers == [(T0, *who, True)], "who has been told is not told again"
+    del house.marker_error[U0]
+    house.pass_time(1100)
+    assert house.state() == "CompleteCommit"
+    assert not house.reports
+
+
+def test_a_leader_that_moves() -> None:
+    house, who = begun(U0)
+    house.hold_markers = True
+    house.end(who)
+    house.leaders[U0] = HERE
+    house.mark(lost=True)
+    house.pass_time(100)
+    assert [node for node, _, _ in house.asked_to_mark] == [HERE]
+    house.mark()
+    assert house.state() == "CompleteCommit"
+
+
+def test_a_partition_that_nobody_leads_is_waited_for() -> None:
+    house, who = begun()
+    house.leaders[U0] = -1
+    house.end(who)
+    house.pass_time(60_000)
+    assert (house.state(), house.sender.without_leader) == ("PrepareCommit", 1)
+    house.leaders[U0] = ELSEWHERE
+    house.pass_time(1100)
+    assert (house.state(), house.sender.without_leader) == ("CompleteCommit", 0)
+
+
+def test_a_partition_that_was_deleted_is_passed_over() -> None:
+    house, who = begun()
+    del house.leaders[U0]
+    house.end(who)
+    house.pass_time(1000)
+    assert house.state() == "PrepareCommit", "news of a topic may be late"
+    house.pass_time(3000)
+    assert house.state() == "CompleteCommit"
+    assert house.markers == [(T0, *who, True)]
+
+
+def test_all_partitions_were_deleted_before_it_is_read() -> None:
+    old, who = begun()
+    old.hold_markers = True
+    old.end(who)
+    new = TransactionHouse(old.log, load=False)
+    new.leaders.clear()
+    new.load()
+    new.pass_time(1000)
+    assert new.state() == "PrepareCommit"
+    new.pass_time(3000)
+    assert (new.state(), new.markers) == ("CompleteCommit", [])
+
+
+def test_a_partition_that_knows_a_later_producer_needs_no_marker() -> None:
+    house, who = begun()
+    house.marker_error[U0] = E.INVALID_PRODUCER_EPOCH
+    house.end(who)
+    house.settle()
+    assert house.state() == "CompleteCommit"
+
+
+def test_what_does_not_pass_is_told_once_and_tried_for_ever() -> None:
+    house, who = begun()
+    house.marker_error[U0] = E.TRANSACTION_COORDINATOR_FENCED
+    house.end(who)
+    house.pass_time(20_000)
+    assert house.state() == "PrepareCommit"
+    (line,) = house.reports
+    assert "TRANSACTION_COORDINATOR_FENCED" in line
+    del house.marker_error[U0]
+    house.pass_time(1100)
+    assert house.state() == "CompleteCommit"
+
+
+def test_an_answer_that_leaves_things_out_is_no_answer() -> None:
+    house, who = begun(U0)
+    house.hold_markers = True
+    house.end(who)
+    _, _, reply = house.asked_to_mark.pop(0)
+    reply(WriteTxnMarkersResult(markers=[]))
+    house.pass_time(100)
+    assert house.state() == "PrepareCommit"
+    house.mark()
+    assert house.state() == "CompleteCommit"
+
+
+def test_more_partitions_than_one_request_takes() -> None:
+    house = TransactionHouse()
+    many = [type(T0)("many", number) for number in range(2500)]
+    house.leaders.update(dict.fromkeys(many, ELSEWHERE))
+    who = house.identity()
+    assert set(house.added(who, *many)) == {E.NONE}
+    house.hold_markers = True
+    house.end(who)
+    assert sorted(len(markers[0].partitions) for _, markers, _ in house.asked_to_mark) == [500, 2000]
+    house.mark()
+    house.mark()
+    assert house.state() == "CompleteCommit"
+    assert len(house.markers) == 2500

@@ -128,7 +128,11 @@ class DataFolder:
         return {partition: point for partition, point in points.items() if point and partition not in self.present}
 
     def checkpoint_contents(self) -> dict[str, bytes]:
-        """What the offset checkpoints should hold now, by file name; to be written on any thread."""
+        """What the offset checkpoints should hold now, by file name; to be written on any thread.
+
+        The log starts come first: a recovery point may be as high as a start, where nothing below was ever flushed, and
+        would tell of a loss without it.
+        """
         starts = {
             partition: log.log_start_offset
             for partition, log in self.logs.items()
@@ -139,8 +143,8 @@ class DataFolder:
         self._has_cleaned = self._has_cleaned or bool(self.cleaned_to)
         points = {partition: log.recovery_point for partition, log in self.logs.items()}
         return {
-            RECOVERY_POINT: format_offsets(points),
             LOG_START: format_offsets(starts),
+            RECOVERY_POINT: format_offsets(points),
             **({CLEANED: format_offsets(cleaned)} if self._has_cleaned else {}),
             SEGMENTS: join_segments(line for partition in vouched for line in self._lines_of(partition)),
         }

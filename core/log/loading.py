@@ -1,6 +1,6 @@
 """From the files of a partition's folder to its segments: leftovers, index checks, recovery (facts B3)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ...ports.storage import FileInfo, Folder
 from ...ports.values import frozen
@@ -14,6 +14,7 @@ from .foreign import without_foreign
 from .format import RecoveryWatch
 from .leftovers import Leftovers, parsed
 from .names import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from .producer_state_files import snapshot_offsets
 from .segment import NO_TIMESTAMP, Segment
 from .segment_files import SegmentFiles
 from .sparse_index import OFFSET_ENTRY, TIME_ENTRY, Entry, IndexDamaged
@@ -114,9 +115,11 @@ class Loader:
         """Scan every segment that reaches beyond the recovery point: (the segments that stay, the log end offset).
 
         At the first bad batch from the recovery point on the segment is cut and all later ones are set aside. What is
-        damaged below was durable: no torn write, and no reason to give up what is intact behind it.
+        damaged below was durable: no torn write, and no reason to give up what is intact behind it. The same holds for
+        segments that follow on a hole above the recovery point, where the end of the one before never reached the disk.
         """
         end = segments[0].base_offset
+        durable = max(snapshot_offsets(self.folder), default=0)  # each is written when what is below is durable
         scanned, begun = 0, False
         for number, segment in enumerate(segments):
             later = segments[number + 1 :]
@@ -124,6 +127,11 @@ class Loader:
                 end = later[0].base_offset
                 continue
             if segment.base_offset > end and number:
+                if end >= recovery_point and segment.base_offset > durable:
+                    self._set_aside(segments[number:], end)
+                    segments[number - 1].resume()
+                    segments[number - 1].next_offset = end
+                    return segments[:number], end
                 self.report(f"{self.folder.name}: offsets {end} to {segment.base_offset - 1} are not there")
             size, before = segment.size, end
             if not begun:
@@ -138,9 +146,7 @@ class Loader:
                 scanned = 0
             if problem is None:
                 continue
-            for other in later:
-                other.close()
-                set_aside(self.folder, other.names, f"comes after offset {end}, where the log is cut", self.report)
+            self._set_aside(later, end)
             if not segment.size and segment.file.size:
                 return self._without_last(segments[: number + 1], before, problem), before if number else end
             self.report(
@@ -149,6 +155,11 @@ class Loader:
             )
             return segments[: number + 1], end
         return segments, end
+
+    def _set_aside(self, segments: Sequence[Segment], end: Offset) -> None:
+        for segment in segments:
+            segment.close()
+            set_aside(self.folder, segment.names, f"comes after offset {end}, where the log is cut", self.report)
 
     def _without_last(self, segments: list[Segment], end: Offset, problem: BadBatch) -> list[Segment]:
         """The last one begins with nothing that belongs there, but is not without intact batches."""

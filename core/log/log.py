@@ -410,7 +410,6 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         if offset > self._start:
             self._start = offset
             self.epochs.truncate_from_start(offset)
-            self._durable.raise_to(min(offset, self._end))
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything from `offset` on; a batch that reaches over it goes as a whole.

@@ -1,0 +1,30 @@
+"""What a program leaves on a disk when the power goes: all that it does to a folder is recorded, and the folder is made
+again as it may be found after a crash at any moment.
+
+    with Recording(folder) as recording:
+        work(folder)                       # notes what it promises: recording.note(...)
+    for crash in crashes(recording.operations, entropy):
+        crash.left.write_to(elsewhere)     # or crash.left.files, in memory
+        look(elsewhere, crash.noted)       # is all there that was promised?
+"""
+
+from .disk import Disk, Left
+from .operations import Cut, Made, Moved, Noted, Operation, Removed, Synced, Wrote
+from .points import Crash, crashes
+from .recording import Recording
+
+__all__ = [
+    "Crash",
+    "Cut",
+    "Disk",
+    "Left",
+    "Made",
+    "Moved",
+    "Noted",
+    "Operation",
+    "Recording",
+    "Removed",
+    "Synced",
+    "Wrote",
+    "crashes",
+]

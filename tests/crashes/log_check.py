@@ -1,0 +1,122 @@
+"""Opens the logs that a crash has left, as a broker that starts, and looks whether they keep what was promised."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from crashes.log_promises import Broken, Promises, Written, serve
+from crashes.log_story import CLASSIC, LogStory, manager_of
+from support.batches import numbered
+from support.classic_frames import message_set
+
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
+from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.core.log.manager import LogManager
+from barnabas.ports.report import Level, Line
+from barnabas.ports.words import TopicPartition
+from barnabas.testing.crashes import Crash, Left, crashes
+
+_Served = dict[TopicPartition, list[Written]]
+
+
+def memory_disk(left: Left) -> MemoryDisk:
+    """In memory, since there are so many."""
+    disk = MemoryDisk(now_ms=lambda: 0)
+    log_dir = MemoryLogDir(disk)
+    for folder in left.folders:
+        log_dir.folder(folder)
+    for path, content in left.files.items():
+        folder, _, name = path.rpartition("/")
+        file = (log_dir.folder(folder) if folder else log_dir.root).open(name)
+        file.append(content)
+        file.close()
+    log_dir.close()
+    return disk
+
+
+class Opened:
+    """A broker's logs on a disk of before."""
+
+    def __init__(self, disk: MemoryDisk, promises: Promises) -> None:
+        self.reports: list[str] = []
+        self._disk = disk
+        self._promises = promises
+        self._clock = ManualClock()
+        self.scheduler = ManualScheduler(self._clock)
+        ids = {place: book.topic_id for place, book in promises.books.items()}
+        self.manager: LogManager = manager_of(
+            MemoryLogDir(disk), self._clock, self.scheduler, ids.get, self.reports
+        )
+        self.manager.load()
+        self.served: _Served = promises.check(self.manager.logs())
+        for line in self.reports:
+            if isinstance(line, Line) and line.level >= Level.ERROR and "consumers may have read them" not in line:
+                raise Broken(f"false alarm: {line}")
+
+    def kill(self) -> None:
+        for log in self.manager.logs().values():
+            log.abandon()
+        self._disk.in_use = False
+
+    def append(self) -> _Served:
+        """To each log; returns what they have then."""
+        for place, log in self.manager.logs().items():
+            found = self.served.setdefault(place, serve(log))
+            value = b"after the crash"
+            data = memoryview(message_set(value)) if place == CLASSIC else numbered(value, producer=99)
+            added = log.append(data, leader_epoch=max(0, log.epochs.latest), now_ms=0)
+            log.flush(0)
+            found.append(Written(added.base_offset, added.last_offset + 1, bytes(data)))
+            if serve(log)[-1] != found[-1]:
+                raise Broken(f"appends: {place} does not serve what it has taken")
+        return self.served
+
+    def stop(self) -> None:
+        self.scheduler.run_pending()
+        self.manager.close()
+
+
+def examine(crash: Crash, promises: Promises) -> None:
+    """Raises `Broken`. Opened twice it is the same; it takes appends; after an orderly stop all of it is there."""
+    disk = memory_disk(crash.left)
+    first = Opened(disk, promises)
+    first.kill()
+    again = Opened(disk, promises)
+    if again.served != first.served:
+        raise Broken("opened twice: another content the second time")
+    served = again.append()
+    again.stop()
+    _same_after_a_stop(disk, promises, served)
+
+
+def _same_after_a_stop(disk: MemoryDisk, promises: Promises, served: Mapping[TopicPartition, list[Written]]) -> None:
+    clock, reports = ManualClock(), list[str]()
+    ids = {place: book.topic_id for place, book in promises.books.items()}
+    manager = manager_of(MemoryLogDir(disk), clock, ManualScheduler(clock), ids.get, reports)
+    manager.load()
+    if not manager.stopped_in_order:
+        raise Broken(f"appends: not stopped in order: {reports}")
+    for place, log in manager.logs().items():
+        if serve(log) != served[place]:
+            raise Broken(f"appends: {place} has another content after an orderly stop")
+    manager.close()
+
+
+def try_crashes(seed: int, folder: Path, points: int, *, more: int = 4, loose: bool = True) -> int:
+    """Play a story and look at the crashes of it, at most so many; returns how many. Raises `Broken`."""
+    story = LogStory(seed, folder)
+    story.play()
+    tried = 0
+    for life, recording in enumerate(story.recordings):
+        entropy = SeededEntropy(f"left/{seed}/{life}")
+        promises = Promises()
+        for crash in crashes(recording.operations, entropy, first=story.firsts[life], more=more, loose=loose):
+            if tried >= points:
+                return tried
+            tried += 1
+            promises.take(crash.noted)
+            try:
+                examine(crash, promises)
+            except Exception as error:
+                error.add_note(f"seed {seed}, life {life}, after {crash.operations} operations, what is left: {crash.number}")
+                raise
+    return tried

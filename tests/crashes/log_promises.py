@@ -1,0 +1,230 @@
+"""What the logs of a broker have promised until a moment, and whether what is found after a crash keeps it."""
+
+from collections.abc import Mapping, Sequence
+
+from attrs import define, field, frozen
+
+from barnabas.core.log.log import Log
+from barnabas.core.message.batch_header import HEADER_SIZE, BatchHeader, parse_header
+from barnabas.core.message.classic.entry import LENGTH
+from barnabas.ports.storage import size_of
+from barnabas.ports.words import TopicPartition
+
+
+class Broken(AssertionError):
+    """A promise was not kept."""
+
+
+@frozen
+class Written:
+    """One batch, or one classic message, as it stands in the log."""
+
+    base: int
+    end: int
+    data: bytes
+
+
+@frozen
+class Began:
+    """A partition is made, or its log begins anew at an offset."""
+
+    place: TopicPartition
+    topic_id: bytes
+    offset: int = 0
+
+
+@frozen
+class Appended:
+    place: TopicPartition
+    written: Written
+
+
+@frozen
+class Cutting:
+    """All from the offset on goes."""
+
+    place: TopicPartition
+    offset: int
+
+
+@frozen
+class StartMoved:
+    """Nothing below is wanted any more."""
+
+    place: TopicPartition
+    offset: int
+
+
+@frozen
+class Durable:
+    """The log says that everything below the offset is on the disk."""
+
+    place: TopicPartition
+    offset: int
+
+
+@frozen
+class Gone:
+    """The topic is deleted, or about to be."""
+
+    place: TopicPartition
+
+
+@frozen
+class Found:
+    """After a crash the broker goes on with this."""
+
+    place: TopicPartition
+    start: int
+    batches: Sequence[Written]
+    durable: int
+
+
+@define
+class Book:
+    """One partition."""
+
+    topic_id: bytes
+    start: int = 0
+    durable: int = 0
+    batches: list[Written] = field(factory=list)
+    older: list[list[Written]] = field(factory=list)
+    """What the log was before it was cut: it may come back until the cut is durable."""
+
+
+class Promises:
+    """`take` what was noted, in order; then `check` what was found."""
+
+    def __init__(self) -> None:
+        self.books: dict[TopicPartition, Book] = {}
+        self._taken = 0
+
+    def take(self, noted: Sequence[object]) -> None:
+        for event in noted[self._taken :]:
+            self._take(event)
+        self._taken = len(noted)
+
+    def _take(self, event: object) -> None:
+        match event:
+            case Began(place, topic_id, offset):
+                book = self.books.get(place)
+                if book is None or book.topic_id != topic_id:
+                    self.books[place] = Book(topic_id, offset)
+                else:
+                    book.older.append(book.batches)
+                    book.batches, book.start, book.durable = [], offset, 0
+            case Appended(place, written):
+                self.books[place].batches.append(written)
+            case Cutting(place, offset):
+                book = self.books[place]
+                book.older.append(book.batches)
+                book.batches = [each for each in book.batches if each.end <= offset]
+                book.durable = min(book.durable, offset)
+            case StartMoved(place, offset):
+                self.books[place].start = max(self.books[place].start, offset)
+            case Durable(place, offset):
+                self.books[place].durable = max(self.books[place].durable, offset)
+            case Gone(place):
+                self.books.pop(place, None)
+            case Found(place, start, batches, durable):
+                book = self.books[place]
+                book.older.append(book.batches)
+                book.start, book.batches, book.durable = start, list(batches), durable
+            case _:
+                raise TypeError(f"nobody notes {event!r}")
+
+    def check(self, logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, list[Written]]:
+        """Raises `Broken`; returns what is served."""
+        served = {}
+        for place, book in self.books.items():
+            log = logs.get(place)
+            wanted = [each for each in book.batches if each.base >= book.start and each.end <= book.durable]
+            if log is None:
+                if wanted:
+                    raise Broken(f"lost: {place} is not there, and had offsets up to {wanted[-1].end} durable")
+                continue
+            served[place] = found = serve(log)
+            _check_content(place, log, book, found, wanted)
+            if log.format_name != "classic":
+                _check_state(place, log, found)
+        return served
+
+
+def serve(log: Log) -> list[Written]:
+    """All that readers get, from the log's start to its end."""
+    found: list[Written] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        records = log.read(offset, max_bytes=1 << 20, limit=log.log_end_offset).records
+        data = records if isinstance(records, bytes) else records.read(0, size_of(records))
+        part = _classic(data, offset) if log.format_name == "classic" else _batches(data)
+        if not part:
+            break
+        found += part
+        offset = part[-1].end
+    return found
+
+
+def _batches(data: bytes) -> list[Written]:
+    found, position = [], 0
+    while position + HEADER_SIZE <= len(data):
+        header = parse_header(data, position)
+        found.append(Written(header.base_offset, header.next_offset, data[position : position + header.size]))
+        position += header.size
+    return found
+
+
+def _classic(data: bytes, offset: int) -> list[Written]:
+    found, position = [], 0
+    while position + LENGTH.size <= len(data):
+        size = LENGTH.size + int(LENGTH.unpack_from(data, position)[0])
+        if position + size > len(data):
+            break
+        found.append(Written(offset + position, offset + position + size, data[position : position + size]))
+        position += size
+    return found
+
+
+def _check_content(
+    place: TopicPartition, log: Log, book: Book, found: Sequence[Written], wanted: Sequence[Written]
+) -> None:
+    lost = sorted(set(wanted) - set(found), key=lambda each: each.base)
+    if lost:
+        raise Broken(f"lost: {place} was durable up to {book.durable}, and offset {lost[0].base} is not as it was")
+    histories = [book.batches, *reversed(book.older)]
+    if not any(_is_part_of(found, history) for history in histories):
+        last = max((each for each in found), key=lambda each: each.base)
+        raise Broken(f"never so: {place} serves {found[0].base} to {last.end}, which it has never had like this")
+    if log.lost_end:
+        raise Broken(f"false alarm: {place} says that it has lost durable messages")
+    if log.recovery_point > log.log_end_offset:
+        raise Broken(f"beyond: the recovery point of {place} is {log.recovery_point}, its end {log.log_end_offset}")
+
+
+def _is_part_of(found: Sequence[Written], history: Sequence[Written]) -> bool:
+    """True if it is one run of the history."""
+    if not found:
+        return True
+    at = next((n for n, each in enumerate(history) if each.base == found[0].base), None)
+    return at is not None and list(history[at : at + len(found)]) == list(found)
+
+
+def _check_state(place: TopicPartition, log: Log, found: Sequence[Written]) -> None:
+    """Producers and leader epochs are those of the batches."""
+    newest: dict[int, BatchHeader] = {}
+    for each in found:
+        header = parse_header(each.data, 0)
+        if header.leader_epoch >= 0 and log.epochs.epoch_at(header.base_offset) != header.leader_epoch:
+            epoch = log.epochs.epoch_at(header.base_offset)
+            raise Broken(f"epochs: {place} has {header.leader_epoch} at {header.base_offset}, and says {epoch}")
+        if header.producer_id >= 0 and header.base_sequence >= 0:
+            newest[header.producer_id] = header
+    for producer_id, header in newest.items():
+        known = log.producers.producers.get(producer_id)
+        if known is None or (known.epoch, known.last_sequence) != (header.producer_epoch, header.last_sequence):
+            told = None if known is None else (known.epoch, known.last_sequence)
+            raise Broken(f"producers: {place} knows {told} of {producer_id}, which wrote {header.last_sequence}")
+    end = log.log_end_offset
+    for producer_id, known in log.producers.producers.items():
+        if known.batches and known.batches[-1].last_offset >= end:
+            raise Broken(f"producers: {place} ends at {end}, and knows of a batch of {producer_id} behind that")

@@ -1,0 +1,324 @@
+"""The logs of a broker on a real file system, used as a broker uses them, while all that happens on the disk is recorded."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from attrs import evolve
+from crashes.log_promises import (
+    Appended,
+    Began,
+    Cutting,
+    Durable,
+    Found,
+    Gone,
+    Promises,
+    StartMoved,
+    Written,
+    serve,
+)
+from support.batches import numbered
+from support.classic_frames import message_set
+
+from barnabas.adapters.storage_fs import open_log_dir
+from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.core.log.config import LogConfig
+from barnabas.core.log.log import Log
+from barnabas.core.log.manager import LogManager
+from barnabas.plugins.builtin.codecs import builtin_codecs
+from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
+from barnabas.ports.storage import LogDir
+from barnabas.ports.words import TopicPartition
+from barnabas.testing.crashes import Disk, Noted, Recording
+
+CONFIG = LogConfig(segment_bytes=1_500, index_interval_bytes=200, retention_ms=-1, file_delete_delay_ms=50)
+CLASSIC = TopicPartition("old", 0)
+PLACES = (TopicPartition("new", 0), TopicPartition("new", 1), CLASSIC)
+CODECS = builtin_codecs()
+
+
+def config_for(topic: str) -> LogConfig:
+    return evolve(CONFIG, message_format="classic") if topic == CLASSIC.topic else CONFIG
+
+
+def manager_of(
+    log_dir: LogDir,
+    clock: ManualClock,
+    scheduler: ManualScheduler,
+    ids: Callable[[TopicPartition], bytes | None],
+    reports: list[str],
+) -> LogManager:
+    """As a broker makes it."""
+    return LogManager(
+        [log_dir],
+        clock=clock,
+        scheduler=scheduler,
+        config_for=config_for,
+        codecs=CODECS,
+        policy_for=lambda _: KafkaDeletionPolicy(),
+        report=reports.append,
+        entropy=SeededEntropy(1),
+        topic_id_of=ids,
+        checkpoint_ms=300,
+        high_watermark_checkpoint_ms=200,
+        producer_expiration_ms=10**9,
+    )
+
+
+class LogStory:
+    """One seed, played. `recordings`: one for each time between two power cuts."""
+
+    def __init__(self, seed: int, folder: Path, *, steps: int = 30) -> None:
+        self.entropy = SeededEntropy(f"crashes/{seed}")
+        self.recordings: list[Recording] = []
+        self.firsts: list[int] = []
+        """For each: so many operations only tell what was there at its beginning."""
+        self._folder = folder
+        self._steps = steps
+        self._clock = ManualClock()
+        self._ids: dict[TopicPartition, bytes] = {}
+        self._sequences: dict[tuple[TopicPartition, int], int] = {}
+        self._held: set[TopicPartition] = set()
+        self._epoch = 1
+        self._cuts = 0
+        self._reports: list[str] = []
+
+    def play(self) -> None:
+        left = None
+        while True:
+            place = self._folder / f"disk-{self._cuts}"
+            if left is None:
+                place.mkdir()
+            else:
+                left.write_to(place)
+            with Recording(place) as recording:
+                for what in self._known:
+                    recording.note(what)
+                self.recordings.append(recording)
+                self.firsts.append(len(recording.operations))
+                ended = self._live(recording)
+            if ended:
+                return
+            disk = Disk()
+            for operation in recording.operations:
+                disk.play(operation)
+            states = list(disk.left(self.entropy, 4))
+            left = states[self.entropy.below(len(states))]
+            self._cuts += 1
+
+    @property
+    def _known(self) -> list[object]:
+        """What was promised on the disk before the power went."""
+        if not self.recordings:
+            return []
+        return [operation.what for operation in self.recordings[-1].operations if isinstance(operation, Noted)]
+
+    def _live(self, recording: Recording) -> bool:
+        """Until the power is cut; True at the end of the story."""
+        self._recording = recording
+        first = self._cuts > 0
+        self._start(after_a_cut=first)
+        while self._steps > 0:
+            self._steps -= 1
+            if self.entropy.below(18) == 0:
+                self._abandon()
+                return False
+            self._step()
+        self._stop()
+        return True
+
+    def _step(self) -> None:
+        acts: list[Callable[[], None]] = [
+            *[self._append] * 12,
+            *[self._pass_time] * 5,
+            *[self._flush] * 3,
+            self._flush_now,
+            self._checkpoint,
+            self._retain,
+            self._advance_start,
+            *[self._truncate] * 2,
+            self._begin_anew,
+            self._delete,
+            self._lead,
+            self._restart,
+            self._kill,
+        ]
+        acts[self.entropy.below(len(acts))]()
+
+    # --- the broker
+
+    def _start(self, *, after_a_cut: bool = False) -> None:
+        self._scheduler = ManualScheduler(self._clock, self.entropy.child(f"time-{self._steps}"), offload_ms_max=30)
+        self._dir = open_log_dir(self._recording.folder)
+        self.manager = manager_of(self._dir, self._clock, self._scheduler, self._ids.get, self._reports)
+        self.manager.high_watermark_of = self._high_watermark
+        self.manager.when_flushed(self._flushed)
+        self._held.clear()
+        self.manager.load()
+        if after_a_cut:
+            self._find()
+        self.manager.start()
+        for place in PLACES:
+            if self.manager.get(place) is None:
+                self._create(place)
+
+    def _find(self) -> None:
+        """The broker goes on with what was there."""
+        promises = Promises()
+        promises.take(self._known)
+        served = promises.check(self.manager.logs())
+        for place in list(promises.books):
+            log = self.manager.get(place)
+            if log is None:
+                self._recording.note(Gone(place))
+                self._ids.pop(place, None)
+            else:
+                found = served[place]
+                self._recording.note(Found(place, log.log_start_offset, found, log.recovery_point))
+
+    def _high_watermark(self, place: TopicPartition) -> int | None:
+        log = self.manager.get(place)
+        return log.recovery_point if log is not None else None
+
+    def _flushed(self, log: Log) -> None:
+        if self.manager.get(log.topic_partition) is log:
+            self._recording.note(Durable(log.topic_partition, log.recovery_point))
+
+    def _create(self, place: TopicPartition) -> None:
+        topic_id = self._ids[place] = self.entropy.token(16)
+        self._recording.note(Began(place, topic_id))
+        creation = self.manager.begin_create({place: topic_id})
+        creation()
+        errors = self.manager.end_create(creation)
+        assert not errors, errors
+        self._sequences = {key: number for key, number in self._sequences.items() if key[0] != place}
+
+    def _restart(self) -> None:
+        self._stop()
+        self._start()
+
+    def _stop(self) -> None:
+        stopped: list[bool] = []
+        self.manager.stop(lambda: stopped.append(True))
+        self._scheduler.run_until(lambda: bool(stopped))
+
+    def _kill(self) -> None:
+        """kill -9: the disk has all, nobody says anything."""
+        self._abandon()
+        self._start()
+        for place, log in self.manager.logs().items():
+            found = serve(log)
+            if found or place != CLASSIC:
+                self._recording.note(Found(place, log.log_start_offset, found, log.recovery_point))
+
+    def _abandon(self) -> None:
+        for log in self.manager.logs().values():
+            log.abandon()
+        self._dir.close()
+
+    # --- what happens to logs
+
+    def _some(self) -> Log | None:
+        """A log that nobody holds."""
+        place = PLACES[self.entropy.below(len(PLACES))]
+        return None if place in self._held else self.manager.get(place)
+
+    def _pass_time(self) -> None:
+        self._scheduler.advance(self.entropy.below(120))
+
+    def _append(self) -> None:
+        log = self._some()
+        if log is None:
+            return
+        before = len(self._recording.operations)
+        value = self.entropy.token(self.entropy.below(150)) + b"%d" % before
+        if log.topic_partition == CLASSIC:
+            data = memoryview(message_set(value))
+        else:
+            data = self._batch(log, value)
+        added = log.append(data, leader_epoch=self._epoch, now_ms=self._clock.now_ms())
+        written = Written(added.base_offset, added.last_offset + 1, bytes(data))
+        self._recording.note(Appended(log.topic_partition, written), at=before)
+
+    def _batch(self, log: Log, value: bytes) -> memoryview:
+        producer = 1 + self.entropy.below(3)
+        known = log.producers.producers.get(producer)
+        count = 1 + self.entropy.below(3)
+        sequence = known.last_sequence + 1 if known is not None else 0
+        return numbered(*[value] * count, producer=producer, sequence=sequence, at=self._clock.now_ms())
+
+    def _flush(self) -> None:
+        log = self._some()
+        if log is not None:
+            self.manager.flush(log)
+
+    def _flush_now(self) -> None:
+        log = self._some()
+        if log is not None and not log.flushing:
+            log.flush(self._clock.now_ms())
+            self._recording.note(Durable(log.topic_partition, log.recovery_point))
+
+    def _checkpoint(self) -> None:
+        self.manager.checkpoint()
+
+    def _retain(self) -> None:
+        log = self._some()
+        if log is None:
+            return
+        before = len(self._recording.operations)
+        kept = log.config
+        log.update_config(evolve(kept, retention_bytes=self.entropy.below(4_000)))
+        self.manager.retain()
+        log.update_config(kept)
+        for place, each in self.manager.logs().items():
+            self._recording.note(StartMoved(place, each.log_start_offset), at=before)
+
+    def _advance_start(self) -> None:
+        log = self._some()
+        if log is None or log.topic_partition == CLASSIC:
+            return
+        ends = [each.end for each in serve(log)]
+        if ends:
+            offset = ends[self.entropy.below(len(ends))]
+            self._recording.note(StartMoved(log.topic_partition, offset))
+            log.advance_start(offset)
+
+    def _truncate(self) -> None:
+        log = self._some()
+        if log is None or log.topic_partition == CLASSIC:
+            return
+        start, end = log.log_start_offset, log.log_end_offset
+        offset = start + self.entropy.below(end - start + 1)
+        if offset < end:
+            self._recording.note(Cutting(log.topic_partition, offset))
+            log.truncate_to(offset, self._clock.now_ms())
+            self._hold(log)
+
+    def _begin_anew(self) -> None:
+        log = self._some()
+        if log is None or log.topic_partition == CLASSIC or self.entropy.below(2):
+            return
+        offset = log.log_end_offset + self.entropy.below(20)
+        self._recording.note(Began(log.topic_partition, self._ids[log.topic_partition], offset))
+        log.truncate_fully_and_start_at(offset, self._clock.now_ms())
+        self._hold(log)
+
+    def _hold(self, log: Log) -> None:
+        """Nothing more comes until the checkpoints say so, too, as a follower does it."""
+        place = log.topic_partition
+        self._held.add(place)
+        self.manager.checkpoint_of(log, lambda: self._held.discard(place))
+
+    def _delete(self) -> None:
+        log = self._some()
+        if log is None or self.entropy.below(3):
+            return
+        place = log.topic_partition
+        self._recording.note(Gone(place))
+        del self._ids[place]
+        self.manager.delete(place)
+        if self.entropy.below(2):
+            self._scheduler.advance(self.entropy.below(60))
+        self._create(place)
+
+    def _lead(self) -> None:
+        self._epoch += 1

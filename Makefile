@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: help install demo test lint format bench bench-peers compatibility sim chaos clean
+.PHONY: help install demo test lint format bench bench-peers compatibility sim crashes fuzz chaos clean
 .DEFAULT_GOAL := help
 
 help:  ## show the commands
@@ -46,6 +46,9 @@ compatibility: $(STAMP)  ## what each Kafka client does with the broker; writes 
 
 sim: $(STAMP)  ## clusters and brokers under a seeded clock, network and disk; SEEDS=10000 FIRST=0 STORY=cluster
 	@$(BIN)/python -P tools/simulate.py --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0) $(if $(STORY),--story $(STORY)) --jobs $(JOBS)
+
+crashes: $(STAMP)  ## what recorded work leaves on a disk, after a crash at every moment of it; POINTS=100000 FIRST=0
+	@$(BIN)/python -P tools/crashes.py --points $(or $(POINTS),100000) --first $(or $(FIRST),0) --jobs $(JOBS)
 
 clean:  ## remove what the commands made
 	rm -rf $(VENV) .build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

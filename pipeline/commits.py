@@ -148,9 +148,10 @@ class CommitLog:
         for name in commit.files:
             self._checkpoint("sync staged file")
             _sync(staging / name)
-        for folder in {(staging / name).parent for name in commit.files}:
-            _sync(folder)
         self._commits.mkdir(parents=True, exist_ok=True)
+        # Where a file system keeps no order between folders, each on the way down has to know the next one.
+        for folder in {self._commits, *((staging / name).parent for name in commit.files)}:
+            self._sync_down_to(folder)
         self._checkpoint("write commit")
         temporary = self._commits / f".{commit.number:06d}.json.tmp"
         temporary.write_text(json.dumps(attrs.asdict(commit), indent=1))
@@ -162,25 +163,32 @@ class CommitLog:
 
     def _apply(self, commit: Commit) -> None:
         staging = self._staging / commit.staging
-        changed = set()
+        changed = {(self.folder / name).parent for name in commit.files}
+        for folder in changed:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._sync_down_to(folder)
         for name in commit.files:
             staged, final = staging / name, self.folder / name
             self._checkpoint("move file")
             if staged.exists():
-                final.parent.mkdir(parents=True, exist_ok=True)
                 staged.rename(final)
             elif not final.exists():
                 raise TableError(f"{final} is missing, although commit {commit.number} wrote it")
-            changed |= {final.parent, final.parent.parent}
         for name in commit.removed:
             self._checkpoint("remove file")
             (self.folder / name).unlink(missing_ok=True)
             changed.add((self.folder / name).parent)
-        for folder in (*sorted(changed), self.folder):
+        for folder in sorted(changed):
             if folder.is_dir():
                 _sync(folder)
         self._checkpoint("remove staging")
         shutil.rmtree(staging)
+
+    def _sync_down_to(self, folder: Path) -> None:
+        for each in (folder, *folder.parents):
+            _sync(each)
+            if each == self.folder:
+                return
 
     def _path(self, number: int) -> Path:
         return self._commits / f"{number:06d}.json"

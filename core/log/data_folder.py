@@ -24,7 +24,13 @@ from .checkpoints import (
 from .format import LogSegment
 from .formats import holds_classic_segments
 from .log import Log
-from .names import ETCD_FOLDER, classic_folder_partition, folder_partition, folder_state
+from .names import (
+    ETCD_FOLDER,
+    before_it_was_deleted,
+    classic_folder_partition,
+    folder_partition,
+    folder_state,
+)
 
 
 class DataFolder:
@@ -78,6 +84,9 @@ class DataFolder:
             state, partition = folder_state(name), self._partition_of(name)
             if state == "delete":
                 removable.append(name)
+                deleted = before_it_was_deleted(name)
+                if deleted is not None and not self.clean:
+                    self.forget(deleted)  # the checkpoints did not know yet, and may be followed by another of its name
             elif name == ETCD_FOLDER:
                 continue
             elif state is not None or partition is None:
@@ -99,6 +108,26 @@ class DataFolder:
         offsets = (self._recovery_points, self._log_starts, self.high_watermarks, self.cleaned_to)
         for noted in (*offsets, self._sealed, self._sealed_lines):
             noted.pop(partition, None)
+
+    def remove_later(self, scheduler: Scheduler, name: str, *, after_checkpoints: bool = True) -> None:
+        """Remove a sub-folder in the background, when the checkpoints say nothing any more of the partition that it was
+        of. Until then the folder tells the next start not to believe them."""
+
+        def remove() -> None:
+            self.log_dir.delete_folder(name)
+            self.log_dir.root.flush()
+
+        def done(outcome: Outcome[None]) -> None:
+            if outcome.error is not None:
+                self.report(f"{self.log_dir.path}/{name} could not be removed: {outcome.error}")
+
+        def begin() -> None:
+            scheduler.offload(remove, done)
+
+        if after_checkpoints:
+            self.write_later(scheduler, "offsets", self.checkpoint_contents, begin)
+        else:
+            begin()
 
     def recovery_point(self, partition: TopicPartition) -> int:
         return self._recovery_points.get(partition, 0)

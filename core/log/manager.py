@@ -180,14 +180,13 @@ class LogManager:
                 self._unopened[partition] = folder
                 folder.incomplete = True
                 self._report(f"{folder.log_dir.path}: {partition} cannot be opened: {error}")
-        for name in removable:
-            self._remove_folder(folder, name)
-        for home, name in self._ownership.removable:
-            self._remove_folder(home, name)
-        self._ownership.removable.clear()
-        if not folder.clean and partitions:
+        if not folder.clean and (partitions or removable):
             folder.write(folder.checkpoint_contents())
+        if not folder.clean and partitions:
             self._report(info(f"{folder.log_dir.path}: {len(folder.logs)} logs are checked"))
+        for home, name in (*((folder, name) for name in removable), *self._ownership.removable):
+            home.remove_later(self._scheduler, name, after_checkpoints=False)
+        self._ownership.removable.clear()
 
     def _opening(self, folder: DataFolder, partition: TopicPartition, *, recover: bool) -> Opening:
         config = self._config_for(partition.topic)
@@ -318,7 +317,8 @@ class LogManager:
         """
         moved = self._take_away(partition, DELETE_FOLDER_SUFFIX)
         if moved is not None:
-            self._remove_folder(*moved)
+            home, name = moved
+            home.remove_later(self._scheduler, name)
 
     def set_aside(self, partition: TopicPartition) -> None:
         """Close a log that belongs to no topic, and rename its folder to *-stray, for a person to look at.
@@ -348,17 +348,6 @@ class LogManager:
             return self._entropy.token(16).hex()
         self._deleted += 1
         return f"{self._clock.now_ms():016x}{self._deleted:016x}"
-
-    def _remove_folder(self, folder: DataFolder, name: str) -> None:
-        def remove() -> None:
-            folder.log_dir.delete_folder(name)
-            folder.log_dir.root.flush()
-
-        def done(outcome: Outcome[None]) -> None:
-            if outcome.error is not None:
-                self._report(f"{folder.log_dir.path}/{name} could not be removed: {outcome.error}")
-
-        self._scheduler.offload(remove, done)
 
     # --- flush
 

@@ -28,7 +28,7 @@ _FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10
 _CLASSIC_FOLDER = re.compile(
     r"(?P<topic>[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]{1,253})-(?P<partition>[0-9]{1,10})"
 )
-_TRANSIENT_FOLDER = re.compile(r".+\.[0-9a-f]+-(?P<state>delete|future|stray)")
+_TRANSIENT_FOLDER = re.compile(r"(?P<name>.+)\.[0-9a-f]+-(?P<state>delete|future|stray)")
 _FOLDER_NAME_MAX_BYTES = 255
 
 
@@ -58,6 +58,12 @@ def folder_state(name: str) -> str | None:
     """ "delete", "future" or "stray" for a folder on its way, else None."""
     found = _TRANSIENT_FOLDER.fullmatch(name)
     return found["state"] if found is not None else None
+
+
+def before_it_was_deleted(name: str) -> TopicPartition | None:
+    """The partition that a folder on its way was of; None where its name had to be shortened, or is of no partition."""
+    found = _TRANSIENT_FOLDER.fullmatch(name)
+    return classic_folder_partition(found["name"]) if found is not None else None
 
 
 def transient_folder_name(partition: TopicPartition, unique: str, state_suffix: str) -> str:

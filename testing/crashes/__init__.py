@@ -9,7 +9,7 @@ again as it may be found after a crash at any moment.
 """
 
 from .disk import Disk, Left
-from .operations import Cut, Made, Moved, Noted, Operation, Removed, Synced, Wrote
+from .operations import Cut, Made, Moved, Note, Operation, Removed, Synced, Wrote
 from .points import Crash, crashes
 from .recording import Recording
 
@@ -20,7 +20,7 @@ __all__ = [
     "Left",
     "Made",
     "Moved",
-    "Noted",
+    "Note",
     "Operation",
     "Recording",
     "Removed",

@@ -2,10 +2,10 @@
 
 What a file system keeps of calls that nobody synced is its own affair. Two models are tried (see docs/reliability.md):
 
-journalled: as ext4 (data=ordered) and XFS. All changes of names and all cuts go into one journal in their order, and a
-            crash leaves the journal up to some moment. `fsync` of a file makes the journal durable up to the last change
-            of that file, `fsync` of a folder up to the last change of a name in it. Bytes that were written and not
-            synced are there or not, block by block.
+journalled: as ext4 (data=ordered) and XFS. All changes of names and all cuts go into one journal in their order, and
+            a crash leaves the journal up to some moment. `fsync` of a file makes the journal durable up to the last
+            change of that file, `fsync` of a folder up to the last change of a name in it. Bytes that were written and
+            not synced are there or not, block by block.
 loose:      no more than POSIX says. Each folder keeps its own names in their order, `fsync` of a file says nothing of
             its name, each file its own cuts and bytes.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...ports.entropy import Entropy
-from .operations import ROOT, Cut, Made, Moved, Noted, Operation, Removed, Synced, Wrote
+from .operations import ROOT, Cut, Made, Moved, Note, Operation, Removed, Synced, Wrote
 
 BLOCK = 512
 """A block is there as a whole or not, but for the last one that was being written. Small, as the files of tests are."""
@@ -26,11 +26,13 @@ _Names = dict[int, dict[str, int]]
 class Left:
     """What was found: the content of each file by its path below the folder, and all folders there."""
 
-    __slots__ = ("files", "folders")
+    __slots__ = ("files", "folders", "loose")
 
-    def __init__(self, files: Mapping[str, bytes], folders: Sequence[str]) -> None:
+    def __init__(self, files: Mapping[str, bytes], folders: Sequence[str], *, loose: bool = False) -> None:
         self.files = files
         self.folders = folders
+        self.loose = loose
+        """True if only a file system that keeps no order between folders leaves this."""
 
     @property
     def key(self) -> int:
@@ -123,7 +125,7 @@ class Disk:
         self.played += 1
         index = self.played
         match operation:
-            case Noted():
+            case Note():
                 return
             case Wrote() | Cut():
                 self._files[operation.node].add(index, operation)
@@ -173,12 +175,13 @@ class Disk:
         durable = self._journalled
         yield self._tree(self._names_at(durable), lambda node: _kept(node, durable, lambda _base, _whole: None))
         for _ in range(more):
-            if loose and entropy.below(3) == 0:
-                yield self._left_loosely(entropy)
-                continue
-            upto = durable + entropy.below(now - durable + 1) if entropy.below(2) else now
-            lose = lambda base, whole: _torn(base, whole, entropy)  # noqa: E731
-            yield self._tree(self._names_at(upto), lambda node, upto=upto: _kept(node, upto, lose))  # type: ignore[misc]
+            yield self._left_loosely(entropy) if loose and entropy.below(3) == 0 else self._left_in_order(entropy)
+
+    def _left_in_order(self, entropy: Entropy) -> Left:
+        now, durable = self.played, self._journalled
+        upto = durable + entropy.below(now - durable + 1) if entropy.below(2) else now
+        lose = lambda base, whole: _torn(base, whole, entropy)  # noqa: E731
+        return self._tree(self._names_at(upto), lambda node: _kept(node, upto, lose))
 
     def _left_loosely(self, entropy: Entropy) -> Left:
         names = {folder: dict(entries) for folder, entries in self._loose_names.items()}
@@ -193,7 +196,7 @@ class Disk:
             else:
                 bounds.update({folder: min(bounds[folder], index - 1) for folder in folders})
         lose = lambda base, whole: _torn(base, whole, entropy)  # noqa: E731
-        return self._tree(names, lambda node: _kept(node, entropy.below(self.played + 1), lose))
+        return self._tree(names, lambda node: _kept(node, entropy.below(self.played + 1), lose), loose=True)
 
     def _names_at(self, upto: int) -> _Names:
         names = {folder: dict(entries) for folder, entries in self._names.items()}
@@ -202,7 +205,7 @@ class Disk:
                 _changed(names, op, lambda _: True)
         return names
 
-    def _tree(self, names: _Names, content: Callable[[_Node], bytes]) -> Left:
+    def _tree(self, names: _Names, content: Callable[[_Node], bytes], *, loose: bool = False) -> Left:
         files: dict[str, bytes] = {}
         folders: list[str] = []
         waiting = [("", ROOT)]
@@ -215,7 +218,7 @@ class Disk:
                 else:
                     folders.append(path + name)
                     waiting.append((f"{path}{name}/", node))
-        return Left(files, sorted(folders))
+        return Left(files, sorted(folders), loose=loose)
 
 
 def _node(op: _NameOp) -> int | None:

@@ -53,10 +53,10 @@ class Synced(NamedTuple):
     node: int
 
 
-class Noted(NamedTuple):
+class Note(NamedTuple):
     """Nothing that the disk knows of: what the program says about itself at this moment."""
 
     what: object
 
 
-Operation: TypeAlias = Made | Wrote | Cut | Moved | Removed | Synced | Noted
+Operation: TypeAlias = Made | Wrote | Cut | Moved | Removed | Synced | Note

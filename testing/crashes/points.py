@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ...ports.entropy import Entropy
 from .disk import Disk, Left
-from .operations import Noted, Operation
+from .operations import Note, Operation
 
 
 class Crash(NamedTuple):
@@ -29,7 +29,7 @@ def crashes(
     told: set[tuple[int, int]] = set()
     for count, operation in enumerate(operations, 1):
         disk.play(operation)
-        if isinstance(operation, Noted):
+        if isinstance(operation, Note):
             noted.append(operation.what)
         if count < first:
             continue

@@ -1,4 +1,4 @@
-"""Recording what this process does to a folder: the functions of `os` and `open` that change files are replaced for a while.
+"""Recording what this process does to a folder: functions of `os` and `open` are replaced for a while.
 
 Files that are written by others, in C or by another process, are noticed when they are synced or renamed by this one.
 Links, and moves over the edge of the folder, are not known.
@@ -11,20 +11,21 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from unittest import mock
 
 from .files import recorded_open
-from .operations import ROOT, Cut, Made, Moved, Noted, Operation, Removed, Synced, Wrote
+from .operations import ROOT, Cut, Made, Moved, Note, Operation, Removed, Synced, Wrote
 
 _APPENDS = os.O_APPEND
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 class Recording:
-    """A context manager. What is in the folder at its beginning is taken for durable. One thread at a time may write."""
+    """A context manager. What is in the folder at its beginning is taken for durable. One thread at a time writes."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder).absolute()
@@ -39,29 +40,34 @@ class Recording:
 
     def note(self, what: object, *, at: int | None = None) -> None:
         """Put a note among the operations; `at`: before the operation of that number."""
-        self.operations.insert(len(self.operations) if at is None else at, Noted(what))
+        self.operations.insert(len(self.operations) if at is None else at, Note(what))
 
     def __enter__(self) -> Self:
-        found = os.stat(self.folder)
+        found = self.folder.stat()
         self._device = found.st_dev
         self._nodes[found.st_ino] = ROOT
         self._look()
         self.operations += [Synced(number) for number in (*self._contents, *self._folders())]
         self.began = len(self.operations)
-        for name in ("open", "write", "writev", "pwrite", "fsync", "fdatasync", "ftruncate", "truncate"):
-            self._replace(os, name, getattr(self, f"_{name}"))
-        for name in ("rename", "replace"):
-            self._replace(os, name, self._rename)
-        for name in ("unlink", "remove", "rmdir"):
-            self._replace(os, name, self._remove)
-        self._replace(os, "mkdir", self._mkdir)
+        wrappers = {
+            self._open: ("open",),
+            self._write: ("write",),
+            self._writev: ("writev",),
+            self._pwrite: ("pwrite",),
+            self._fsync: ("fsync", "fdatasync"),
+            self._ftruncate: ("ftruncate",),
+            self._truncate: ("truncate",),
+            self._rename: ("rename", "replace"),
+            self._remove: ("unlink", "remove", "rmdir"),
+            self._mkdir: ("mkdir",),
+        }
+        for wrapper, names in wrappers.items():
+            for name in names:
+                if hasattr(os, name):  # macOS has no fdatasync
+                    self._replace(os, name, wrapper)
         self._replace(fcntl, "fcntl", self._fcntl)
-        opened = lambda real, *args, **kwargs: recorded_open(self._is_inside, real, *args, **kwargs)  # noqa: E731
-        real_open = builtins.open
         for module in (io, builtins):
-            self._patches.enter_context(
-                mock.patch.object(module, "open", lambda *args, **kwargs: opened(real_open, *args, **kwargs))
-            )
+            self._replace(module, "open", partial(recorded_open, self._is_inside))
         return self
 
     def __exit__(
@@ -95,7 +101,7 @@ class Recording:
         whole = Path(text).absolute()
         if self.folder not in whole.parents:
             return None
-        found = os.stat(whole.parent)
+        found = whole.parent.stat()
         if found.st_ino not in self._nodes:
             self._look()
         return self._nodes[found.st_ino], whole.name
@@ -115,7 +121,7 @@ class Recording:
         """Notice what has come by other means."""
         known = {(op.folder, op.name) for op in self.operations if isinstance(op, Made)}
         for parent, folders, files in os.walk(self.folder):
-            number = self._nodes[os.stat(parent).st_ino]
+            number = self._nodes[Path(parent).stat().st_ino]
             for name in (*folders, *files):
                 path = Path(parent, name)
                 found = path.lstat()
@@ -155,7 +161,7 @@ class Recording:
         if place is None:
             return real(path, flags, mode, **more)
         try:
-            before: os.stat_result | None = os.stat(path, **more)
+            before: os.stat_result | None = os.stat(path, **more)  # noqa: PTH116  # paths know no dir_fd
         except FileNotFoundError:
             before = None
         fd = real(path, flags, mode, **more)
@@ -195,8 +201,8 @@ class Recording:
             self._add(Cut(node, size) if size < before else Wrote(node, before, bytes(size - before)))
 
     def _truncate(self, real: Callable[..., None], path: Any, size: int) -> None:
-        if isinstance(path, int):
-            os.ftruncate(path, size)
+        if not self._is_inside(path):
+            real(path, size)
             return
         fd = os.open(path, os.O_WRONLY)
         try:
@@ -207,8 +213,6 @@ class Recording:
     def _fsync(self, real: Callable[..., None], fd: int) -> None:
         real(fd)
         self._synced(fd)
-
-    _fdatasync = _fsync
 
     def _fcntl(self, real: Callable[..., Any], fd: Any, command: int, *more: Any) -> Any:
         result = real(fd, command, *more)
@@ -251,7 +255,7 @@ class Recording:
         place = self._place(path, more.get("dir_fd"))
         real(path, mode, **more)
         if place is not None:
-            self._add(Made(*place, self._number(os.stat(path, **more)), is_folder=True))
+            self._add(Made(*place, self._number(os.stat(path, **more)), is_folder=True))  # noqa: PTH116
 
 
 def _readable(fd: int) -> bool:

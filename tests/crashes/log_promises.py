@@ -7,6 +7,7 @@ from attrs import define, field, frozen
 from barnabas.core.log.log import Log
 from barnabas.core.message.batch_header import HEADER_SIZE, BatchHeader, parse_header
 from barnabas.core.message.classic.entry import LENGTH
+from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import size_of
 from barnabas.ports.words import TopicPartition
 
@@ -45,6 +46,13 @@ class Cutting:
 
     place: TopicPartition
     offset: int
+
+
+@frozen
+class CutNoted:
+    """The checkpoints know that it was cut."""
+
+    place: TopicPartition
 
 
 @frozen
@@ -88,6 +96,8 @@ class Book:
     start: int = 0
     durable: int = 0
     batches: list[Written] = field(factory=list)
+    cutting: bool = False
+    """The checkpoints may say yet that what was cut is durable: a follower that dies now reports it as lost."""
     older: list[list[Written]] = field(factory=list)
     """What the log was before it was cut: it may come back until the cut is durable."""
 
@@ -112,14 +122,16 @@ class Promises:
                     self.books[place] = Book(topic_id, offset)
                 else:
                     book.older.append(book.batches)
-                    book.batches, book.start, book.durable = [], offset, 0
+                    book.batches, book.start, book.durable, book.cutting = [], offset, 0, True
             case Appended(place, written):
                 self.books[place].batches.append(written)
             case Cutting(place, offset):
                 book = self.books[place]
                 book.older.append(book.batches)
                 book.batches = [each for each in book.batches if each.end <= offset]
-                book.durable = min(book.durable, offset)
+                book.durable, book.cutting = min(book.durable, offset), True
+            case CutNoted(place):
+                self.books[place].cutting = False
             case StartMoved(place, offset):
                 self.books[place].start = max(self.books[place].start, offset)
             case Durable(place, offset):
@@ -129,12 +141,12 @@ class Promises:
             case Found(place, start, batches, durable):
                 book = self.books[place]
                 book.older.append(book.batches)
-                book.start, book.batches, book.durable = start, list(batches), durable
+                book.start, book.batches, book.durable, book.cutting = start, list(batches), durable, False
             case _:
                 raise TypeError(f"nobody notes {event!r}")
 
-    def check(self, logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, list[Written]]:
-        """Raises `Broken`; returns what is served."""
+    def check(self, logs: Mapping[TopicPartition, Log], *, alarms: bool = True) -> dict[TopicPartition, list[Written]]:
+        """Raises `Broken`; returns what is served. `alarms`: no log may say without need that it has lost something."""
         served = {}
         for place, book in self.books.items():
             log = logs.get(place)
@@ -145,6 +157,8 @@ class Promises:
                 continue
             served[place] = found = serve(log)
             _check_content(place, log, book, found, wanted)
+            if alarms and log.lost_end and not book.cutting:
+                raise Broken(f"false alarm: {place} says that it has lost durable messages")
             if log.format_name != "classic":
                 _check_state(place, log, found)
         return served
@@ -153,9 +167,12 @@ class Promises:
 def serve(log: Log) -> list[Written]:
     """All that readers get, from the log's start to its end."""
     found: list[Written] = []
-    offset = log.log_start_offset
+    offset: int = log.log_start_offset
     while offset < log.log_end_offset:
-        records = log.read(offset, max_bytes=1 << 20, limit=log.log_end_offset).records
+        try:
+            records = log.read(offset, max_bytes=1 << 20, limit=log.log_end_offset).records
+        except ApiError as error:
+            raise Broken(f"unreadable: {error}") from error
         data = records if isinstance(records, bytes) else records.read(0, size_of(records))
         part = _classic(data, offset) if log.format_name == "classic" else _batches(data)
         if not part:
@@ -195,8 +212,6 @@ def _check_content(
     if not any(_is_part_of(found, history) for history in histories):
         last = max((each for each in found), key=lambda each: each.base)
         raise Broken(f"never so: {place} serves {found[0].base} to {last.end}, which it has never had like this")
-    if log.lost_end:
-        raise Broken(f"false alarm: {place} says that it has lost durable messages")
     if log.recovery_point > log.log_end_offset:
         raise Broken(f"beyond: the recovery point of {place} is {log.recovery_point}, its end {log.log_end_offset}")
 

@@ -1,4 +1,4 @@
-"""The logs of a broker on a real file system, used as a broker uses them, while all that happens on the disk is recorded."""
+"""The logs of a broker on a real file system, used as a broker does, while all that happens on it is recorded."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +7,7 @@ from attrs import evolve
 from crashes.log_promises import (
     Appended,
     Began,
+    CutNoted,
     Cutting,
     Durable,
     Found,
@@ -28,7 +29,7 @@ from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.storage import LogDir
 from barnabas.ports.words import TopicPartition
-from barnabas.testing.crashes import Disk, Noted, Recording
+from barnabas.testing.crashes import Disk, Note, Recording
 
 CONFIG = LogConfig(segment_bytes=1_500, index_interval_bytes=200, retention_ms=-1, file_delete_delay_ms=50)
 CLASSIC = TopicPartition("old", 0)
@@ -46,8 +47,10 @@ def manager_of(
     scheduler: ManualScheduler,
     ids: Callable[[TopicPartition], bytes | None],
     reports: list[str],
+    *,
+    follows: bool,
 ) -> LogManager:
-    """As a broker makes it."""
+    """As a broker makes it, alone or as one of a cluster, which `follows` others."""
     return LogManager(
         [log_dir],
         clock=clock,
@@ -58,6 +61,7 @@ def manager_of(
         report=reports.append,
         entropy=SeededEntropy(1),
         topic_id_of=ids,
+        may_end_early=follows,
         checkpoint_ms=300,
         high_watermark_checkpoint_ms=200,
         producer_expiration_ms=10**9,
@@ -69,6 +73,7 @@ class LogStory:
 
     def __init__(self, seed: int, folder: Path, *, steps: int = 30) -> None:
         self.entropy = SeededEntropy(f"crashes/{seed}")
+        self.follows = seed % 2 == 1
         self.recordings: list[Recording] = []
         self.firsts: list[int] = []
         """For each: so many operations only tell what was there at its beginning."""
@@ -110,7 +115,7 @@ class LogStory:
         """What was promised on the disk before the power went."""
         if not self.recordings:
             return []
-        return [operation.what for operation in self.recordings[-1].operations if isinstance(operation, Noted)]
+        return [operation.what for operation in self.recordings[-1].operations if isinstance(operation, Note)]
 
     def _live(self, recording: Recording) -> bool:
         """Until the power is cut; True at the end of the story."""
@@ -135,8 +140,8 @@ class LogStory:
             self._checkpoint,
             self._retain,
             self._advance_start,
-            *[self._truncate] * 2,
-            self._begin_anew,
+            *([self._truncate] * 2 if self.follows else []),
+            *([self._begin_anew] if self.follows else []),
             self._delete,
             self._lead,
             self._restart,
@@ -149,7 +154,9 @@ class LogStory:
     def _start(self, *, after_a_cut: bool = False) -> None:
         self._scheduler = ManualScheduler(self._clock, self.entropy.child(f"time-{self._steps}"), offload_ms_max=30)
         self._dir = open_log_dir(self._recording.folder)
-        self.manager = manager_of(self._dir, self._clock, self._scheduler, self._ids.get, self._reports)
+        self.manager = manager_of(
+            self._dir, self._clock, self._scheduler, self._ids.get, self._reports, follows=self.follows
+        )
         self.manager.high_watermark_of = self._high_watermark
         self.manager.when_flushed(self._flushed)
         self._held.clear()
@@ -306,7 +313,14 @@ class LogStory:
         """Nothing more comes until the checkpoints say so, too, as a follower does it."""
         place = log.topic_partition
         self._held.add(place)
-        self.manager.checkpoint_of(log, lambda: self._held.discard(place))
+        recording, manager = self._recording, self.manager
+
+        def noted() -> None:
+            if manager.get(place) is log:
+                self._held.discard(place)
+                recording.note(CutNoted(place))
+
+        self.manager.checkpoint_of(log, noted)
 
     def _delete(self) -> None:
         log = self._some()

@@ -9,8 +9,9 @@ from support.log_lines import infos_of
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.core.log.checkpoints import CLEAN_SHUTDOWN
+from barnabas.core.log.checkpoints import CLEAN_SHUTDOWN, LOG_START, RECOVERY_POINT
 from barnabas.core.log.config import LogConfig
+from barnabas.core.log.data_folder import DataFolder
 from barnabas.core.log.log import Log
 from barnabas.core.log.manager import LogManager
 from barnabas.core.log.retention import DeletionPolicy, SegmentInfo
@@ -198,6 +199,39 @@ def test_interrupted_deletion_is_finished_at_the_start(broker: Broker) -> None:
     assert not manager.logs()
     broker.scheduler.run_pending()
     assert not broker.disks[0].folders
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_what_was_noted_of_a_deleted_log_does_not_count_for_another_of_its_name(broker: Broker, removed: bool) -> None:
+    """Killed right after it was made again, before the folder of the first one was removed and after."""
+    manager = broker.start()
+    log = manager.create(tp("t"))
+    for _ in range(3):
+        put(log, b"x" * 100)
+    log.flush()
+    manager.checkpoint()
+    broker.scheduler.run_pending()
+    assert b"t 0 3" in broker.root()["recovery-point-offset-checkpoint"]
+    manager.delete(tp("t"))
+    put(manager.create(tp("t")), b"y")
+    if removed:
+        broker.scheduler.run_pending()
+        assert list(broker.disks[0].folders) == ["t-0"]
+    manager = broker.start()
+    found = manager.get(tp("t"))
+    assert found is not None
+    assert (read_all(found), found.log_end_offset, found.recovery_point) == ([(0, b"y")], 1, 0)
+    assert not [line for line in broker.reports if "lost" in line]
+
+
+def test_a_start_above_what_is_durable_is_noted_before_the_recovery_point(broker: Broker) -> None:
+    """The small files change one after the other: recovery points must not stand there without the starts."""
+    log = broker.start().create(tp("t"))
+    put(log, b"x", b"y")
+    log.advance_start(2)
+    assert log.recovery_point == 0
+    names = list(DataFolder.checkpoint_contents(broker.manager._homes[tp("t")]))
+    assert names.index(LOG_START) < names.index(RECOVERY_POINT)
 
 
 def test_foreign_folders_are_left_alone(broker: Broker) -> None:

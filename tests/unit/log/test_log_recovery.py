@@ -257,13 +257,30 @@ def test_finished_cleaning_takes_the_place_of_what_it_was_made_from(folder: Fold
 
 
 def test_missing_segment_is_a_gap(folder: Folder) -> None:
-    _written(folder)
+    """It was durable once: there is a snapshot of the producers behind it."""
+    _written(folder).flush()
     for suffix in (".log", ".index", ".timeindex"):
         folder.delete(f"{5:020d}{suffix}")
     reports: list[str] = []
     log = open_log(folder, config=CONFIG, report=reports.append)
     assert read_all(log) == _expected(5) + _expected(12, 10)
     assert any("5 to 9" in line for line in reports)
+
+
+def test_what_follows_a_hole_that_was_never_durable_is_set_aside(folder: Folder) -> None:
+    """The power went: the end of the first segment never reached the disk, the second one did."""
+    _written(folder)
+    folder.open(_log_file(0)).truncate(3 * SIZE)
+    reports: list[str] = []
+    log = open_log(folder, config=CONFIG, recovery_point=2, report=reports.append)
+    assert (read_all(log), log.log_end_offset) == (_expected(3), 3)
+    assert [name for name in sorted(folder.files()) if name.endswith(".log.aside")] == [
+        f"{_log_file(base)}.aside" for base in (5, 10)
+    ]
+    assert any("comes after offset 3, where the log is cut" in line for line in reports)
+    assert put(log, b"00000003") == 3
+    log.close()
+    assert read_all(open_log(folder, recover=False, config=CONFIG)) == _expected(4)
 
 
 def test_log_start(folder: Folder) -> None:

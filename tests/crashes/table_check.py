@@ -1,0 +1,135 @@
+"""Loads into a table, recorded; after a crash at any moment each is in effect as a whole, or not at all."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from unittest import mock
+
+from attrs import frozen
+
+from barnabas.adapters.system import SeededEntropy
+from barnabas.pipeline.commits import Commit, CommitLog, TopicState
+from barnabas.testing.crashes import Recording, crashes
+
+
+@frozen
+class Loading:
+    """A load is about to be committed; afterwards the table has these files."""
+
+    number: int
+    files: Mapping[str, bytes]
+
+
+@frozen
+class Loaded:
+    """It was told to be done."""
+
+    number: int
+
+
+class TableStory:
+    """One seed, played."""
+
+    def __init__(self, seed: int, folder: Path, *, loads: int = 4) -> None:
+        self._entropy = SeededEntropy(f"table/{seed}")
+        self._loads = loads
+        self._files: dict[str, bytes] = {}
+        folder.mkdir()
+        self.recording = Recording(folder)
+
+    def play(self) -> None:
+        with self.recording as recording:
+            for _ in range(self._loads):
+                self._load(recording)
+
+    def _load(self, recording: Recording) -> None:
+        log = CommitLog(recording.folder)
+        with log.locked():
+            log.recover()
+            number, staging = log.begin()
+            new = {}
+            for part in range(1 + self._entropy.below(3)):
+                name = f"topic=t/day=2026-11-{20 + self._entropy.below(2)}/part-{number:06d}-{part:05d}.parquet"
+                new[name] = self._entropy.token(self._entropy.below(3_000))
+                path = staging / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(new[name])
+            removed = [name for name in self._files if self._entropy.below(3) == 0]
+            if self._entropy.below(5) == 0:  # it dies before its commit
+                return
+            self._files = {name: data for name, data in self._files.items() if name not in removed} | new
+            recording.note(Loading(number, dict(self._files)))
+            log.commit(_commit(number, staging.name, list(new), removed))
+            recording.note(Loaded(number))
+
+
+def _commit(number: int, staging: str, files: list[str], removed: list[str]) -> Commit:
+    topics = {"t": TopicState(next_offsets={"0": number})}
+    return Commit(
+        number=number,
+        staging=staging,
+        created_ms=0,
+        topics=topics,
+        ranges=[],
+        rows=1,
+        files=files,
+        removed=removed,
+    )
+
+
+def try_table_crashes(seed: int, folder: Path, points: int) -> int:
+    """As `try_crashes`."""
+    story = TableStory(seed, folder / "recorded")
+    story.play()
+    recording, tried = story.recording, 0
+    for crash in crashes(recording.operations, SeededEntropy(f"left/{seed}"), first=recording.began):
+        if tried >= points:
+            break
+        tried += 1
+        place = folder / "left"
+        crash.left.write_to(place)
+        try:
+            with mock.patch.object(os, "fsync"):  # the power does not go again here, and it takes its time
+                _examine(place, crash.noted)
+        except Exception as error:
+            error.add_note(f"seed {seed}, after {crash.operations} operations, what is left: {crash.number}")
+            raise
+        shutil.rmtree(place)
+    return tried
+
+
+def _examine(place: Path, noted: Sequence[object]) -> None:
+    possible = {0: dict[str, bytes]()} | {each.number: dict(each.files) for each in noted if isinstance(each, Loading)}
+    told = max((each.number for each in noted if isinstance(each, Loaded)), default=0)
+    seen = []
+    for _ in range(2):
+        log = CommitLog(place)
+        with log.locked():
+            log.recover()
+        assert not log.unfinished()
+        last = log.last()
+        number = last.number if last is not None else 0
+        assert number >= told, f"lost: load {told} was done, the table is at {number}"
+        assert _content(place) == possible[number], f"torn: not what load {number} has left"
+        seen.append(number)
+    assert seen[0] == seen[1]
+    _load_once_more(place, possible[seen[0]])
+
+
+def _load_once_more(place: Path, before: Mapping[str, bytes]) -> None:
+    log = CommitLog(place)
+    with log.locked():
+        number, staging = log.begin()
+        name = "topic=t/day=2026-12-01/part.parquet"
+        (staging / name).parent.mkdir(parents=True)
+        (staging / name).write_bytes(b"after the crash")
+        log.commit(_commit(number, staging.name, [name], []))
+    assert _content(place) == {**before, name: b"after the crash"}
+
+
+def _content(place: Path) -> dict[str, bytes]:
+    """What readers find: they pass over folders with an underscore."""
+    files = (path for path in place.rglob("*") if path.is_file())
+    named = {path.relative_to(place).as_posix(): path for path in files}
+    return {name: path.read_bytes() for name, path in named.items() if not name.startswith("_")}

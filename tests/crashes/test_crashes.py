@@ -1,0 +1,95 @@
+"""Crashes at every moment of recorded work (see docs/reliability.md); `make crashes POINTS=100000` tries more."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crashes.log_check import try_crashes
+from crashes.log_promises import Broken
+from crashes.quick_folder import quick_folder
+from crashes.table_check import try_table_crashes
+
+from barnabas.adapters.storage_fs import file, folder
+from barnabas.core.log import damage, loading
+from barnabas.core.log.log_flushes import LogFlushes
+from barnabas.core.log.producer_state_files import ProducerLedger
+from barnabas.pipeline import commits
+
+POINTS = 2_500
+TABLE_POINTS = 250
+
+
+def test_logs_keep_their_promises() -> None:
+    tried, seed = 0, 0
+    while tried < POINTS:
+        with quick_folder() as place:
+            tried += try_crashes(seed, place, POINTS - tried)
+        seed += 1
+    assert seed > 3
+
+
+def test_loads_are_whole_or_not_at_all(folder: Path) -> None:
+    assert try_table_crashes(1, folder, TABLE_POINTS) == TABLE_POINTS
+
+
+def _nothing(*_: Any) -> None:
+    return None
+
+
+def records_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(file.FsFile, "flush", _nothing)
+
+
+def folders_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(folder, "sync_folder", _nothing)
+
+
+def small_files_are_not_flushed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(folder, "sync", _nothing)
+
+
+def recovery_believes_every_batch(patch: pytest.MonkeyPatch) -> None:
+    walk = damage.walk
+    patch.setattr(loading, "walk", lambda *args, **kwargs: walk(*args, **{**kwargs, "check_crc": False}))
+
+
+def recovery_goes_on_behind_a_hole(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(loading, "snapshot_offsets", lambda _: [2**62])
+
+
+def producers_are_not_read_from_batches(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ProducerLedger, "_replay", _nothing)
+    patch.setattr(ProducerLedger, "recovered", _nothing)
+
+
+def the_recovery_point_is_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogFlushes, "recovery_point", property(lambda self: self._end))
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        records_are_not_flushed,
+        folders_are_not_flushed,
+        small_files_are_not_flushed,
+        recovery_believes_every_batch,
+        recovery_goes_on_behind_a_hole,
+        producers_are_not_read_from_batches,
+        the_recovery_point_is_where_the_log_ends,
+    ],
+)
+def test_what_breaks_a_promise_is_found(
+    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    with pytest.raises((Broken, AssertionError)):
+        for seed in range(40):
+            with quick_folder() as place:
+                try_crashes(seed, place, 600)
+
+
+def test_a_table_that_does_not_flush_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "_sync", _nothing)
+    with pytest.raises((AssertionError, commits.TableError)):
+        try_table_crashes(1, folder, TABLE_POINTS)

@@ -57,7 +57,7 @@ def manager_of(
         scheduler=scheduler,
         config_for=config_for,
         codecs=CODECS,
-        policy_for=lambda _: KafkaDeletionPolicy(),
+        policy_for=lambda *_: KafkaDeletionPolicy(),
         report=reports.append,
         entropy=SeededEntropy(1),
         topic_id_of=ids,

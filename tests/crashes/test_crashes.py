@@ -11,9 +11,8 @@ from crashes.quick_folder import quick_folder
 from crashes.table_check import try_table_crashes
 
 from barnabas.adapters.storage_fs import file, folder
-from barnabas.core.log import damage, loading
+from barnabas.core.log import damage, loading, producer_state_files
 from barnabas.core.log.log_flushes import LogFlushes
-from barnabas.core.log.producer_state_files import ProducerLedger
 from barnabas.pipeline import commits
 
 POINTS = 2_500
@@ -59,8 +58,8 @@ def recovery_goes_on_behind_a_hole(patch: pytest.MonkeyPatch) -> None:
 
 
 def producers_are_not_read_from_batches(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ProducerLedger, "_replay", _nothing)
-    patch.setattr(ProducerLedger, "recovered", _nothing)
+    patch.setattr(producer_state_files, "replay", _nothing)
+    patch.setattr(producer_state_files.ProducerLedger, "recovered", _nothing)
 
 
 def the_recovery_point_is_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:

@@ -230,7 +230,7 @@ def test_a_start_above_what_is_durable_is_noted_before_the_recovery_point(broker
     put(log, b"x", b"y")
     log.advance_start(2)
     assert log.recovery_point == 0
-    names = list(DataFolder.checkpoint_contents(broker.manager._homes[tp("t")]))
+    names = list(DataFolder.checkpoint_contents(broker.manager.homes[tp("t")]))
     assert names.index(LOG_START) < names.index(RECOVERY_POINT)
 
 

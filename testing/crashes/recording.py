@@ -49,7 +49,7 @@ class Recording:
         self._look()
         self.operations += [Synced(number) for number in (*self._contents, *self._folders())]
         self.began = len(self.operations)
-        wrappers = {
+        wrappers: dict[Callable[..., Any], tuple[str, ...]] = {
             self._open: ("open",),
             self._write: ("write",),
             self._writev: ("writev",),

@@ -275,9 +275,12 @@ class TestBroker:
         dict or list JSON. Raises why one was not delivered."""
         return self._producer.produce(self._started(), topic, messages, partition)
 
-    def produced(self, topic: str, *, partition: int | None = None) -> list[Message]:
-        """The messages that a topic holds, by partition and offset; none if there is no such topic."""
-        return read_all(self._started(), topic, partition)
+    def produced(self, topic: str, *, partition: int | None = None, committed: bool = False) -> list[Message]:
+        """The messages that a topic holds, by partition and offset; none if there is no such topic.
+
+        `committed`: without those of transactions that are open or were aborted.
+        """
+        return read_all(self._started(), topic, partition, committed=committed)
 
     def assert_produced(self, topic: str, values: Sequence[Any] | None = None, **expected: Any) -> list[Message]:
         """Wait until a topic holds what is expected; see `barnabas.testing.assert_produced`."""

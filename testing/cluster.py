@@ -332,10 +332,13 @@ class TestCluster:
         self._check_running()
         return self._producer.produce(self.bootstrap, topic, messages, partition, retry_backoff_ms=10, **_CLIENTS)
 
-    def produced(self, topic: str, *, partition: int | None = None) -> list[Message]:
-        """The messages that a topic holds, by partition and offset; none if there is no such topic."""
+    def produced(self, topic: str, *, partition: int | None = None, committed: bool = False) -> list[Message]:
+        """The messages that a topic holds, by partition and offset; none if there is no such topic.
+
+        `committed`: without those of transactions that are open or were aborted.
+        """
         self._check_running()
-        return read_all(self.bootstrap, topic, partition)
+        return read_all(self.bootstrap, topic, partition, committed=committed)
 
     def assert_produced(self, topic: str, values: Sequence[Any] | None = None, **expected: Any) -> list[Message]:
         """Wait until a topic holds what is expected; see `barnabas.testing.assert_produced`."""

@@ -33,6 +33,7 @@ def assert_produced(
     mode: Mode | None = None,
     where: Callable[[Message], bool] | None = None,
     partition: int | None = None,
+    committed: bool = False,
     timeout: float = _PATIENCE_S,
     broker: RunningBroker | str | None = None,
 ) -> list[Message]:
@@ -45,6 +46,7 @@ def assert_produced(
                   partitions), "contains" (others may be there).
     where:        look only at the messages for which this is true.
     partition:    look only at this partition.
+    committed:    leave out what belongs to transactions that are open or were aborted.
     timeout:      seconds to wait.
     broker:       a `TestBroker`, a `TestCluster`, or the address of any Kafka broker; None: the one of them that runs.
 
@@ -52,30 +54,39 @@ def assert_produced(
     """
     __tracebackhide__ = True
     expected = {"values": values, "keys": keys, "headers": headers, "count": count, "where": where}
-    expectation, chosen, why = _wait(_source(broker), topic, partition, timeout, mode=mode, **expected)
+    expectation, chosen, why = _wait(
+        _source(broker), topic, partition, timeout, mode=mode, committed=committed, **expected
+    )
     if why is None:
         return chosen
     lines = [f"{topic}: {why} ({timeout:g} s)", *expectation.difference(chosen)]
     raise AssertionError("\n".join(lines))
 
 
-def read_all(source: object, topic: str, partition: int | None = None) -> list[Message]:
+def read_all(source: object, topic: str, partition: int | None = None, *, committed: bool = False) -> list[Message]:
     """The messages that a topic holds now, by partition and offset; none if there is no such topic."""
-    with _Reader(source, topic, partition) as reader:
+    with _Reader(source, topic, partition, committed=committed) as reader:
         if not reader.open():
             return []
         return reader.sorted(reader.to_the_end())
 
 
 def _wait(
-    source: object, topic: str, partition: int | None, timeout: float, *, mode: Mode | None, **expected: Any
+    source: object,
+    topic: str,
+    partition: int | None,
+    timeout: float,
+    *,
+    mode: Mode | None,
+    committed: bool,
+    **expected: Any,
 ) -> tuple[Expectation, list[Message], str | None]:
     """What was expected, the messages that it is about, and why they are not it."""
     deadline = time.monotonic() + timeout
     # What is wrong with the call is to be said before anything is waited for.
     expectation = Expectation.of(mode=mode or "any_order", **expected)
     seen: list[Message] = []
-    with _Reader(source, topic, partition) as reader:
+    with _Reader(source, topic, partition, committed=committed) as reader:
         while not reader.open():
             if expectation.failure([]) is None or time.monotonic() >= deadline:
                 return expectation, [], _no_topic(expectation, topic)
@@ -102,7 +113,7 @@ def _no_topic(expectation: Expectation, topic: str) -> str | None:
 class _Reader:
     """One topic, from the beginning."""
 
-    def __init__(self, source: object, topic: str, partition: int | None) -> None:
+    def __init__(self, source: object, topic: str, partition: int | None, *, committed: bool) -> None:
         from ..app.clients.admin import Admin
         from ..app.clients.simple_consumer import SimpleConsumer
 
@@ -112,7 +123,8 @@ class _Reader:
         self._closing = ExitStack()
         with ExitStack() as opened:
             self._admin = opened.enter_context(Admin(source, **_SETTINGS))
-            self._consumer = opened.enter_context(SimpleConsumer(source, **_SETTINGS))
+            level = "read_committed" if committed else "read_uncommitted"
+            self._consumer = opened.enter_context(SimpleConsumer(source, isolation_level=level, **_SETTINGS))
             self._closing = opened.pop_all()
 
     @property

@@ -1,5 +1,7 @@
 """InitProducerId (22) and DescribeProducers (61)."""
 
+from attrs import evolve
+
 from ...ports.broker_api.producers import (
     ActiveProducer,
     DescribedPartition,
@@ -8,6 +10,7 @@ from ...ports.broker_api.producers import (
     InitProducerId,
     InitProducerIdResult,
 )
+from ...ports.errors import Malformed
 from .api import Api
 from .fenced import FencedError
 from .schema import ERROR, ERROR_TEXT, I16, I32, I64, NULLABLE_TEXT, TEXT, Array, ByTopic, Field, Pairs, Struct
@@ -33,6 +36,16 @@ INIT_PRODUCER_ID = Api(
     ),
     least_version=lambda request: 3 if request.producer_id >= 0 else 0,
 )
+
+
+def _in_order(request: DescribeProducers, result: DescribeProducersResult) -> DescribeProducersResult:
+    """As they were asked for."""
+    found = {(each.topic, each.partition): each for each in result.partitions}
+    asked = [(topic, number) for topic, numbers in request.topics.items() for number in numbers]
+    if found.keys() != set(asked):
+        raise Malformed("the answer is about other partitions than the question")
+    return evolve(result, partitions=[found[place] for place in asked])
+
 
 DESCRIBE_PRODUCERS = Api(
     key=61,
@@ -68,6 +81,7 @@ DESCRIBE_PRODUCERS = Api(
         ),
     ),
     long_answers=True,
+    completed=_in_order,
 )
 
 APIS = (INIT_PRODUCER_ID, DESCRIBE_PRODUCERS)

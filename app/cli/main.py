@@ -18,6 +18,7 @@ _COMMANDS = {
     "produce": ".produce",
     "consume": ".consume",
     "groups": ".groups",
+    "transactions": ".transactions",
     "configs": ".configs",
     "cluster": ".cluster",
     "brokers": ".brokers",

@@ -3,6 +3,7 @@
 import gzip
 import io
 import sys
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -45,6 +46,10 @@ def produce(
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
     acks: Annotated[str | None, typer.Option(help="all, 1 or 0.", show_default="all")] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", help="Always this one.")] = None,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option("--transactional-id", metavar="ID", help="All lines in one transaction: readers see all or none."),
+    ] = None,
     bootstrap: AnyBootstrap = None,
     broker_list: BrokerList = None,
     zk_connect: ZkConnect = None,
@@ -67,9 +72,13 @@ def produce(
     separator = key_separator.encode() if key_separator is not None else None
     if separator == b"":
         raise ConfigError("--key-separator must not be empty")
-    with _open(file) as lines, _producer(cluster, compression, acks, parse_settings(settings)) as producer:
+    given = parse_settings(settings)
+    if transactional_id is not None:
+        given["transactional.id"] = transactional_id
+    with _open(file) as lines, _producer(cluster, compression, acks, given) as producer:
         sent = 0
-        with progress(f"to {topic}", None) as advance:
+        whole = producer.transaction() if "transactional.id" in given else nullcontext()
+        with whole, progress(f"to {topic}", None) as advance:
             messages = (_message(line.rstrip(b"\n"), separator) for line in lines)
             while batch := list(islice(messages, LINES_AT_ONCE)):
                 producer.send_many(topic, batch, partition=partition)

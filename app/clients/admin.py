@@ -1,4 +1,4 @@
-"""Topics, configurations, groups and the cluster, for those who run it."""
+"""Topics, configurations, groups, transactions and the cluster, for those who run it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .admin_cluster import ClusterAdmin
 from .admin_configs import ConfigAdmin
 from .admin_groups import GroupAdmin
+from .admin_transactions import TransactionAdmin
 from .opening import open_shell
 from .settings import CommonSettings, read_settings
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Admin(GroupAdmin, ConfigAdmin, ClusterAdmin):
+class Admin(GroupAdmin, TransactionAdmin, ConfigAdmin, ClusterAdmin):
     """Asks and changes. Every call waits for its answer, up to `default.api.timeout.ms`; callable from any thread.
 
     with Admin("localhost:9092") as admin:

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
-from ...ports.broker_api import BrokerNode, Metadata, MetadataResult
+from ...core.client.calls import CoordinatorOf, Target
+from ...ports.broker_api import (
+    BrokerNode,
+    Coordinator,
+    FindCoordinator,
+    FindCoordinatorResult,
+    Metadata,
+    MetadataResult,
+    Request,
+)
+from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
+from ...ports.transport import TransportError
 from ...ports.words import TopicPartition
 from .settings import CommonSettings
 from .shell import ClientShell
+
+_PASSING = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+"""What goes away when the right broker is asked, or asked later. Other retriable errors are about partitions."""
 
 Place = TopicPartition | tuple[str, int]
 
@@ -29,8 +51,47 @@ class AdminBase:
         if self._shell.view.address(node) is None and node not in {broker.node_id for broker in self._brokers()}:
             raise ConfigError(f"there is no broker {node}")
 
+    def _ask_brokers(self, request: Request[ResultT]) -> Iterator[tuple[int, ResultT]]:
+        """What each broker answers; those that were asked before once more when one of them leaves the cluster."""
+        todo = {broker.node_id for broker in self._brokers()}
+        done: set[int] = set()
+        while todo:
+            node = min(todo)
+            try:
+                result = self._shell.ask(request, node, retriable=passing(_whole))
+            except TransportError:
+                todo, done = {broker.node_id for broker in self._brokers()}, set()
+                continue  # others coordinate now what it did
+            yield node, result
+            done.add(node)
+            todo -= done
+
+    def _coordinator(self, target: CoordinatorOf, what: str) -> Coordinator:
+        request = FindCoordinator(keys=[target.key], key_type=target.key_type)
+
+        def error(result: FindCoordinatorResult) -> Iterable[ErrorCode]:
+            return [result.coordinators[0].error]
+
+        result: FindCoordinatorResult = self._shell.ask(request, Target.ANY, retriable=passing(error))
+        found = result.coordinators[0]
+        check(found.error, found.error_message, f"the coordinator of {what}")
+        return found
+
 
 def check(error: ErrorCode, message: str | None, what: str) -> None:
     """Raises `ApiError` with what the broker says, or with `what` it is about."""
     if error is not ErrorCode.NONE:
         raise ApiError(error, message or what)
+
+
+def passing(errors: Callable[[Any], Iterable[ErrorCode]]) -> Callable[[Any], ErrorCode]:
+    """Why a result is worth another try."""
+
+    def first(result: Any) -> ErrorCode:
+        return next((error for error in errors(result) if error in _PASSING), ErrorCode.NONE)
+
+    return first
+
+
+def _whole(result: Any) -> Iterable[ErrorCode]:
+    return [result.error]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
-from ...core.client.calls import CoordinatorOf, Target
+from ...core.client.calls import CoordinatorOf
 from ...ports.broker_api import (
     Coordinator,
     DeleteGroups,
@@ -13,11 +12,8 @@ from ...ports.broker_api import (
     DescribeGroups,
     DescribeGroupsResult,
     FetchedOffset,
-    FindCoordinator,
-    FindCoordinatorResult,
     ListedGroup,
     ListGroups,
-    ListGroupsResult,
     OffsetCommit,
     OffsetCommitPartition,
     OffsetCommitResult,
@@ -31,22 +27,11 @@ from ...ports.broker_api import (
 from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
-from ...ports.transport import TransportError
 from ...ports.words import TopicPartition
-from .admin_base import Place, check
+from .admin_base import Place, check, passing
 from .admin_topics import TopicAdmin
 from .group_details import GroupDetails, GroupLag, details_of
 from .group_reset import OffsetChange, ResetTo, planned
-
-_PASSING = frozenset(
-    {
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    }
-)
-"""What goes away when the right broker is asked, or asked later. Other retriable errors are about partitions."""
 
 
 class GroupAdmin(TopicAdmin):
@@ -61,33 +46,14 @@ class GroupAdmin(TopicAdmin):
         """
         found: dict[str, ListedGroup] = {}
         request = ListGroups(states=states, types=types)
-        todo = {broker.node_id for broker in self._brokers()}
-        done: set[int] = set()
-        while todo:
-            node = min(todo)
-            try:
-                result: ListGroupsResult = self._shell.ask(request, node, retriable=_passing(_whole))
-            except TransportError:
-                todo, done = {broker.node_id for broker in self._brokers()}, set()
-                continue  # it has left the cluster: others have its groups now, those that were asked already too
+        for node, result in self._ask_brokers(request):
             check(result.error, None, f"the groups of broker {node}")
             found.update((group.group_id, group) for group in result.groups)
-            done.add(node)
-            todo -= done
         return [found[name] for name in sorted(found)]
 
     def coordinator(self, group_id: str) -> Coordinator:
         """The broker that coordinates a group. Raises `ApiError`."""
-
-        def error(result: FindCoordinatorResult) -> Iterable[ErrorCode]:
-            return [result.coordinators[0].error]
-
-        result: FindCoordinatorResult = self._shell.ask(
-            FindCoordinator(keys=[group_id]), Target.ANY, retriable=_passing(error)
-        )
-        found = result.coordinators[0]
-        check(found.error, found.error_message, f"the coordinator of group {group_id}")
-        return found
+        return self._coordinator(CoordinatorOf(group_id), f"group {group_id}")
 
     def describe_groups(self, group_ids: Sequence[str]) -> list[GroupDetails]:
         """State and members of groups, in their order. One that does not exist is "Dead". Raises `ApiError`."""
@@ -249,7 +215,7 @@ class GroupAdmin(TopicAdmin):
     def _ask_coordinator(
         self, group_id: str, request: Request[ResultT], errors: Callable[[ResultT], Iterable[ErrorCode]]
     ) -> ResultT:
-        return self._shell.ask(request, CoordinatorOf(group_id), retriable=_passing(errors))
+        return self._shell.ask(request, CoordinatorOf(group_id), retriable=passing(errors))
 
     def _check_empty(self, group_id: str) -> None:
         (details,) = self.describe_groups([group_id])
@@ -288,16 +254,3 @@ class GroupAdmin(TopicAdmin):
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         every = [TopicPartition(name, number) for name in whole for number in range(counts[name])]
         return sorted({*named, *every})
-
-
-def _whole(result: Any) -> Iterable[ErrorCode]:
-    return [result.error]
-
-
-def _passing(errors: Callable[[Any], Iterable[ErrorCode]]) -> Callable[[Any], ErrorCode]:
-    """Why a result is worth another try."""
-
-    def first(result: Any) -> ErrorCode:
-        return next((error for error in errors(result) if error in _PASSING), ErrorCode.NONE)
-
-    return first

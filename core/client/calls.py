@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from attrs import define, field
 
-from ...ports.broker_api import FindCoordinator, FindCoordinatorResult, Request
+from ...ports.broker_api import GROUP_COORDINATOR, FindCoordinator, FindCoordinatorResult, Request
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
@@ -22,7 +22,7 @@ Done = Callable[[Any], None]
 
 
 class Target(Enum):
-    """Who can answer a request; else the id of a broker, or the coordinator of a group."""
+    """Who can answer a request; else the id of a broker, or the coordinator of a group or transactional id."""
 
     ANY = "any"
     CONTROLLER = "controller"
@@ -30,9 +30,10 @@ class Target(Enum):
 
 @frozen
 class CoordinatorOf:
-    """The broker that coordinates a group."""
+    """The broker that coordinates a group, or (TRANSACTION_COORDINATOR) a transactional id."""
 
-    group_id: str
+    key: str
+    key_type: int = GROUP_COORDINATOR
 
 
 Destination = Target | CoordinatorOf | int
@@ -205,11 +206,12 @@ class Calls:
             if found.error is ErrorCode.NONE:
                 self._coordinators[target] = self._view.coordinator(found.node_id, (found.host, found.port))
                 return
-            text = found.error_message or f"who coordinates group {target.group_id}"
+            text = found.error_message or f"who coordinates {target.key}"
             call.last = ApiError(found.error, text)
             self._failed(call, call.last, now_ms)
 
-        return Send(self._view.any_node(), FindCoordinator(keys=[target.group_id]), answered)
+        request = FindCoordinator(keys=[target.key], key_type=target.key_type)
+        return Send(self._view.any_node(), request, answered)
 
     def _failed(self, call: NodeCall, error: BarnabasError, now_ms: float) -> None:
         """There is no result: try again if that may help."""

@@ -239,3 +239,45 @@ def test_many_producers_side_by_side(broker: Broker, topic: str) -> None:
             transaction(sender, topic, b"%d-%d" % (number, round_number), commit=round_number % 2 == 0)
     expected = sorted(b"%d-%d" % (number, each) for number in range(5) for each in (0, 2, 4))
     assert sorted(read(broker.bootstrap, topic)) == expected
+
+
+def test_consume_transform_produce(broker: Broker, topic: str) -> None:
+    """Positions and messages count together, or not at all."""
+    source, target = f"{topic}-source", f"{topic}-target"
+    with Admin(broker) as admin:
+        for name in (source, target):
+            admin.create_topic(name, partitions=2)
+    plain = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(10):
+        plain.produce(source, b"%02d" % number, partition=0)
+    assert plain.flush(PATIENCE_S) == 0
+    settings = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": topic,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+    }
+    sender = producer(broker, topic)
+    for commit, upto in ((False, 3), (True, 5), (False, 7), (True, 10)):
+        reader = Consumer(settings)
+        try:
+            reader.subscribe([source])
+            sender.begin_transaction()
+            while True:
+                message = reader.poll(PATIENCE_S)
+                assert message is not None
+                assert message.error() is None
+                value = message.value() or b""
+                sender.produce(target, b"<" + value, partition=1)
+                if int(value) == upto - 1:
+                    break
+            positions = reader.position(reader.assignment())
+            sender.send_offsets_to_transaction(positions, reader.consumer_group_metadata(), PATIENCE_S)
+            if commit:
+                sender.commit_transaction(PATIENCE_S)
+            else:
+                sender.abort_transaction(PATIENCE_S)
+        finally:
+            reader.close()
+    assert read(broker.bootstrap, target) == [b"<%02d" % number for number in range(10)]

@@ -118,7 +118,7 @@ class RawTransactions:
         request = FindCoordinator(keys=[self.transactional_id], key_type=TRANSACTION_COORDINATOR)
         for address in self.bootstrap.split(","):
             try:
-                with ApiConnection(address) as connection:
+                with _connected(address) as connection:
                     (found,) = connection.ask(request).coordinators
             except (OSError, EOFError, TimeoutError):
                 continue
@@ -133,7 +133,7 @@ class RawTransactions:
             try:
                 node, address = self._find()
                 if node >= 0:
-                    with ApiConnection(address) as connection:
+                    with _connected(address) as connection:
                         result = connection.ask(request, version)
             except (OSError, EOFError, TimeoutError):
                 pass
@@ -146,17 +146,24 @@ class RawTransactions:
     def _ask_leader(self, key: TopicPartition, request: Produce) -> ErrorCode:
         for address in self.bootstrap.split(","):
             try:
-                with ApiConnection(address) as connection:
+                with _connected(address) as connection:
                     told = connection.ask(Metadata(topics=[key.topic]))
                 leader = told.topics[0].partitions[key.partition].leader
                 nodes = {node.node_id: f"{node.host}:{node.port}" for node in told.brokers}
                 if leader in nodes:
-                    with ApiConnection(nodes[leader]) as connection:
+                    with _connected(nodes[leader]) as connection:
                         error: ErrorCode = connection.ask(request).partitions[0].error
                         return error
             except (OSError, EOFError, TimeoutError, IndexError):
                 continue
         return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _connected(address: str) -> ApiConnection:
+    """Who stands still is left soon."""
+    connection = ApiConnection(address)
+    connection.socket.settimeout(2.0)
+    return connection
 
 
 def _errors(result: Any) -> list[ErrorCode]:

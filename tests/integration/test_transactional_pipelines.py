@@ -1,0 +1,165 @@
+"""Transactional pipelines under `TestBroker` and `TestCluster`: faults, time, coordinators and leaders that die."""
+
+from collections.abc import Iterator
+
+import pytest
+from support.command import barnabas_here
+from support.waiting import wait_for
+
+from barnabas import AbortNeeded, Message, Producer, ProducerFenced
+from barnabas.core.message.batch_writer import encode_batch
+from barnabas.ports.broker_api import Produce, ProducePartition
+from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.words import TopicPartition
+from barnabas.testing import TestBroker, TestCluster
+
+pytestmark = pytest.mark.timeout(120)
+WAIT_S = 30
+
+
+@pytest.fixture
+def broker() -> Iterator[TestBroker]:
+    with TestBroker() as running:
+        running.create_topic("orders", partitions=1)
+        yield running
+
+
+@pytest.fixture
+def producer(broker: TestBroker) -> Iterator[Producer]:
+    with broker.producer(transactional_id="shop") as producer:
+        yield producer
+
+
+@pytest.mark.parametrize(
+    "api", ["InitProducerId", "AddPartitionsToTxn", "Produce", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"]
+)
+@pytest.mark.parametrize("after", [False, True])
+def test_connections_that_break(broker: TestBroker, producer: Producer, api: str, after: bool) -> None:
+    with broker.faults.drop(api, after=after, times=1) as fault, producer.transaction():
+        producer.send("orders", b"one")
+        producer.send_offsets({("orders", 0): 7}, "g")
+    assert fault.hits == 1
+    broker.assert_produced("orders", ["one"], committed=True)
+    with broker.admin() as admin:
+        assert admin.group_offsets("g")[TopicPartition("orders", 0)].offset == 7
+
+
+@pytest.mark.parametrize(
+    ("api", "code"),
+    [
+        ("AddPartitionsToTxn", "CONCURRENT_TRANSACTIONS"),
+        ("AddPartitionsToTxn", "NOT_COORDINATOR"),
+        ("AddOffsetsToTxn", "COORDINATOR_LOAD_IN_PROGRESS"),
+        ("TxnOffsetCommit", "NOT_COORDINATOR"),
+        ("EndTxn", "COORDINATOR_NOT_AVAILABLE"),
+    ],
+)
+def test_errors_that_pass(broker: TestBroker, producer: Producer, api: str, code: str) -> None:
+    with broker.faults.error(api, code, times=2) as fault, producer.transaction():
+        producer.send("orders", b"one")
+        producer.send_offsets({("orders", 0): 7}, "g")
+    assert fault.hits == 2
+    broker.assert_produced("orders", ["one"], committed=True)
+
+
+def test_what_readers_see(broker: TestBroker, producer: Producer) -> None:
+    with producer.transaction():
+        producer.send("orders", b"open").result(WAIT_S)
+        assert broker.produced("orders", committed=True) == []
+        assert len(broker.produced("orders")) == 1
+    assert [message.value for message in broker.produced("orders", committed=True)] == [b"open"]
+    with broker.faults.error("Produce", "INVALID_RECORD", times=1), pytest.raises(AbortNeeded), producer.transaction():
+        producer.send("orders", b"aborted")
+    with pytest.raises(ZeroDivisionError), producer.transaction():
+        producer.send("orders", b"aborted").result(WAIT_S)
+        1 / 0  # noqa: B018  # it is to raise
+    broker.assert_produced("orders", ["open", "aborted"])
+    broker.assert_produced("orders", ["open"], committed=True)
+
+
+def test_a_transaction_that_takes_too_long(broker: TestBroker) -> None:
+    with broker.producer(transactional_id="slow", transaction_timeout_ms=1000) as slow:
+        slow.begin_transaction()
+        slow.send("orders", b"late").result(WAIT_S)
+        broker.jump(minutes=5)
+        with broker.admin() as admin:
+            wait_for(lambda: admin.describe_transactions(["slow"])[0].state == "CompleteAbort", WAIT_S)
+        with pytest.raises(ProducerFenced, match=r"longer than transaction\.timeout\.ms"):
+            slow.commit_transaction()
+    assert broker.produced("orders", committed=True) == []
+
+
+def test_a_broker_that_restarts_within_a_transaction(broker: TestBroker, producer: Producer) -> None:
+    with producer.transaction():
+        producer.send("orders", b"before").result(WAIT_S)
+        broker.restart()
+        producer.send("orders", b"after")
+    broker.assert_produced("orders", ["before", "after"], committed=True)
+
+
+def test_a_transaction_that_hangs_is_found_and_ended() -> None:
+    """Its coordinator never knew of it, which brokers without verification let pass."""
+    with TestBroker(transaction_partition_verification_enable=False) as broker:
+        broker.create_topic("orders", partitions=1)
+        with broker.producer(transactional_id="shop") as producer, producer.transaction():
+            producer.send("orders", b"good")
+        batch = encode_batch(
+            [Message(b"hanging")], now_ms=1000, producer_id=4321, producer_epoch=3, base_sequence=0, transactional=True
+        )
+        sent = broker.ask(
+            Produce(partitions=[ProducePartition("orders", 0, memoryview(batch))], transactional_id="nobody")
+        )
+        assert sent.partitions[0].error is ErrorCode.NONE
+        with broker.producer(transactional_id="shop") as producer, producer.transaction():
+            producer.send("orders", b"behind")
+        assert len(broker.produced("orders", committed=True)) == 1
+
+        with broker.admin() as admin:
+            assert admin.find_hanging_transactions() == [], "it is not that old"
+            broker.jump(hours=1)
+            (found,) = admin.find_hanging_transactions(now_ms=broker.clock.now_ms())
+            assert (found.topic, found.partition, found.producer_id, found.producer_epoch) == ("orders", 0, 4321, 3)
+        words = ("transactions", "abort", "orders:0", "--start-offset", str(found.start_offset))
+        done = barnabas_here(*words, "--bootstrap", broker.bootstrap)
+        assert b"producer 4321" in done.stderr
+        broker.assert_produced("orders", ["good", "behind"], committed=True)
+        with broker.admin() as admin:
+            assert admin.find_hanging_transactions(max_timeout_ms=-1000) == []
+
+
+@pytest.fixture
+def cluster() -> Iterator[TestCluster]:
+    with TestCluster(brokers=3) as running:
+        running.create_topic("orders", partitions=3)
+        yield running
+
+
+def coordinator(cluster: TestCluster, name: str) -> int:
+    with cluster.admin() as admin:
+        return admin.transaction_coordinator(name).node_id
+
+
+def test_a_coordinator_that_is_killed_within_a_transaction(cluster: TestCluster) -> None:
+    with cluster.producer(transactional_id="shop") as producer:
+        for number in range(3):
+            with producer.transaction(timeout=WAIT_S):
+                for partition in range(3):
+                    producer.send("orders", b"%d-%d" % (number, partition), partition=partition).result(WAIT_S)
+                home = coordinator(cluster, "shop")
+                cluster.kill(home)
+            cluster.restart(home)
+            cluster.wait_in_sync()
+    expected = [f"{number}-{partition}" for number in range(3) for partition in range(3)]
+    cluster.assert_produced("orders", expected, committed=True, mode="any_order")
+
+
+def test_a_leader_that_is_killed_within_a_transaction(cluster: TestCluster) -> None:
+    with cluster.producer(transactional_id="shop") as producer:
+        with producer.transaction(timeout=WAIT_S):
+            producer.send("orders", b"before", partition=0).result(WAIT_S)
+            home = cluster.leader("orders", 0)
+            assert home is not None
+            cluster.kill(home)
+            producer.send("orders", b"after", partition=0)
+        cluster.restart(home)
+    cluster.assert_produced("orders", ["before", "after"], committed=True, partition=0)

@@ -244,7 +244,7 @@ class TransactionMachine(RuleBasedStateMachine):
                 batches.append((position, parse_header(content, position)))
                 position += batches[-1][1].size
             assert batches
-            for place, header in without_aborted(batches, content, aborted):  # type: ignore[arg-type]
+            for place, header in without_aborted(batches, content, aborted):
                 messages = MessageSet(content[place : place + header.size], NO_CODECS)
                 found += [(each.offset, each.value) for each in messages if each.offset >= offset]
             offset = batches[-1][1].next_offset

@@ -1,0 +1,270 @@
+"""Seeded stories: producers, coordinators that die, writes and markers that are lost; and what must hold in the end.
+
+What a producer wrote in one transaction counts everywhere or nowhere, as it was told; and nothing stays open.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from attrs import define, field
+from support.transaction_house import HERE, T0, T1, U0, TransactionHouse
+
+from barnabas.core.coordinator.log import Record
+from barnabas.ports.broker_api import (
+    PartitionOutcome,
+    TxnMarker,
+    WriteTxnMarkersResult,
+    WrittenTxnMarker,
+)
+from barnabas.ports.error_codes import ErrorCode as E
+from barnabas.ports.words import TopicPartition
+
+SEEDS = 150
+STEPS = 120
+KEYS = (T0, T1, U0)
+
+
+@define
+class Place:
+    """A partition as its leader knows it: what was written, and how it ended."""
+
+    epochs: dict[int, int] = field(factory=dict)
+    coordinators: dict[int, int] = field(factory=dict)
+    open: dict[int, list[int]] = field(factory=dict)
+    """Serial numbers of transactions with something in it, by producer id."""
+    fates: dict[int, set[bool]] = field(factory=dict)
+    """By serial number: committed or aborted."""
+
+    def write(self, producer_id: int, epoch: int, serial: int) -> bool:
+        if epoch < self.epochs.get(producer_id, -1):
+            return False
+        self.epochs[producer_id] = epoch
+        self.open.setdefault(producer_id, []).append(serial)
+        return True
+
+    def mark(self, marker: TxnMarker) -> E:
+        if marker.producer_epoch < self.epochs.get(marker.producer_id, -1):
+            return E.INVALID_PRODUCER_EPOCH
+        if marker.coordinator_epoch < self.coordinators.get(marker.producer_id, -1):
+            return E.TRANSACTION_COORDINATOR_FENCED
+        self.epochs[marker.producer_id] = marker.producer_epoch
+        self.coordinators[marker.producer_id] = marker.coordinator_epoch
+        for serial in self.open.pop(marker.producer_id, ()):
+            self.fates.setdefault(serial, set()).add(marker.committed)
+        return E.NONE
+
+
+@define
+class Client:
+    """One process that uses a transactional id; others may use it, too."""
+
+    name: str
+    who: tuple[int, int] | None = None
+    serial: int = -1
+    """Of its present transaction; -1: none is begun."""
+    added: set[TopicPartition] = field(factory=set)
+    ending: bool | None = None
+    """It has asked to commit, or to abort, and has no answer yet that counts."""
+
+
+class Story:
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.places = {key: Place() for key in KEYS}
+        self.clients = [Client("x"), Client("x"), Client("y")]
+        self.told: dict[int, bool] = {}
+        """By serial number: what the producer was told of its end."""
+        self.serials = 0
+        self.wrote: dict[int, set[TopicPartition]] = {}
+        self.epoch = 0
+        self.late: list[Callable[[], None]] = []
+        """Markers of coordinators that are no more, on their way."""
+        self.next_id = 100
+        self.house = self.coordinator({})
+
+    def coordinator(self, log: dict[int, list[Record]]) -> TransactionHouse:
+        self.epoch += 1
+        house = TransactionHouse(log, load=False, first_id=self.next_id, abort_check_interval_ms=1000)
+        house.coordinator_epoch = self.epoch
+        house._written = self.marked  # type: ignore[method-assign]  # the places are the story's
+        house.hold = house.hold_markers = True
+        house.load()
+        house.coordinator.start()
+        house.settle()
+        return house
+
+    def marked(self, markers: Any) -> WriteTxnMarkersResult:
+        written = []
+        for marker in markers:
+            outcomes = []
+            for key in marker.partitions:
+                lost = self.random.random() < 0.2
+                error = E.NOT_LEADER_OR_FOLLOWER if lost else self.places[key].mark(marker)
+                outcomes.append(PartitionOutcome(key.topic, key.partition, error))
+            written.append(WrittenTxnMarker(producer_id=marker.producer_id, partitions=outcomes))
+        return WriteTxnMarkersResult(markers=written)
+
+    # --- what may happen
+
+    def die(self) -> None:
+        """The coordinator is killed; what it was writing is there, or not, and so are its markers."""
+        old, random = self.house, self.random
+        landed: set[int] = set()
+        for partition, records, _ in old.held:
+            if partition in landed:
+                continue
+            if random.random() < 0.5:
+                old.log.setdefault(partition, []).extend(records)
+            else:
+                landed.add(partition)  # what was behind it is lost as well
+        self.late += [lambda markers=markers: self.marked(markers) for _, markers, _ in old.asked_to_mark]  # type: ignore[misc]
+        self.next_id = (old.next_id or 0) + 1000
+        log = {partition: list(records) for partition, records in old.log.items()}
+        for partition in old.coordinator._table.partitions:
+            old.coordinator.unload(partition)
+        self.house = self.coordinator(log)
+
+    def go_on(self) -> None:
+        """Some of what is under way comes to an end."""
+        house, random = self.house, self.random
+        choices: list[Callable[[], None]] = []
+        if house.held:
+            choices += [house.finish] * 4
+            choices += [lambda: self.fail(landed=True), lambda: self.fail(landed=False)]
+        if house.asked_to_mark:
+            choices += [house.mark, house.mark, house.mark]
+            if house.asked_to_mark[0][0] != HERE:
+                choices.append(lambda: house.mark(lost=True))
+        if self.late:
+            choices.append(self.late.pop(0))
+        choices.append(lambda: house.pass_time(random.choice((1, 50, 700, 3000))))
+        random.choice(choices)()
+
+    def fail(self, *, landed: bool) -> None:
+        """A write that takes too long may be in the log all the same."""
+        partition, records, _ = self.house.held[0]
+        if landed:
+            self.house.log.setdefault(partition, []).extend(records)
+            self.house.finish(E.REQUEST_TIMED_OUT)
+        else:
+            self.house.finish(E.NOT_ENOUGH_REPLICAS)
+
+    def act(self, client: Client) -> None:
+        random = self.random
+        if client.who is None or random.random() < 0.05:
+            self.init(client)
+        elif client.ending is not None:
+            self.end(client, client.ending)
+        elif client.serial < 0 or random.random() < 0.3:
+            self.add(client)
+        elif random.random() < 0.5:
+            self.write(client)
+        else:
+            self.end(client, random.random() < 0.6)
+
+    def answered(self, asked: Any) -> Any:
+        """The answer; None when it does not come."""
+        for _ in range(12):
+            if asked.result is not None:
+                return asked.result
+            self.go_on()
+        return asked.result
+
+    def init(self, client: Client) -> None:
+        result = self.answered(self.house.init(client.name, timeout_ms=self.random.choice((2000, 60_000))))
+        client.serial, client.ending, client.who = -1, None, None
+        client.added.clear()
+        if result is not None and result.error is E.NONE:
+            client.who = (result.producer_id, result.producer_epoch)
+
+    def add(self, client: Client) -> None:
+        assert client.who is not None
+        wanted = self.random.sample(KEYS, self.random.randint(1, 3))
+        result = self.answered(self.house.add(client.who, *wanted, name=client.name))
+        errors = {E.COORDINATOR_NOT_AVAILABLE} if result is None else {each.error for each in result.partitions}
+        if errors == {E.NONE}:
+            if client.serial < 0:
+                self.serials += 1
+                client.serial = self.serials
+                self.wrote[client.serial] = set()
+            client.added.update(wanted)
+        elif errors & {E.PRODUCER_FENCED, E.INVALID_PRODUCER_ID_MAPPING}:
+            client.who = None
+
+    def write(self, client: Client) -> None:
+        """As a leader does: the coordinator is asked before the first batch of a transaction."""
+        assert client.who is not None
+        key = self.random.choice(KEYS)
+        place = self.places[key]
+        if not place.open.get(client.who[0]):
+            (error,) = self.house.verified(client.who, key, name=client.name)
+            if error is not E.NONE:
+                return
+        if place.write(*client.who, client.serial):
+            self.wrote[client.serial].add(key)
+
+    def end(self, client: Client, commit: bool) -> None:
+        assert client.who is not None
+        client.ending = commit
+        result = self.answered(self.house.end(client.who, client.name, commit=commit))
+        if result is None:
+            return
+        if result.error is E.NONE:
+            self.told[client.serial] = commit
+        if result.error in (E.NONE, E.INVALID_TXN_STATE):
+            client.serial, client.ending = -1, None
+            client.added.clear()
+        elif result.error in (E.PRODUCER_FENCED, E.INVALID_PRODUCER_ID_MAPPING):
+            client.who, client.serial, client.ending = None, -1, None
+            client.added.clear()
+
+    # --- the end
+
+    def run(self) -> None:
+        for _ in range(STEPS):
+            choice = self.random.random()
+            if choice < 0.05:
+                self.die()
+            elif choice < 0.5:
+                self.go_on()
+            else:
+                self.act(self.random.choice(self.clients))
+        house = self.house
+        house.hold = house.hold_markers = False
+        while self.late:
+            self.late.pop(0)()
+        for _ in range(100):
+            while house.held:
+                house.finish()
+            while house.asked_to_mark:
+                house.mark()
+            house.pass_time(1500)  # long enough for every transaction to time out, and every marker to be tried again
+
+    def check(self) -> None:
+        for name in ("x", "y"):
+            state = self.house.state(name)
+            assert state in ("", "Empty", "CompleteCommit", "CompleteAbort"), f"{name} ends in {state}"
+        for key, place in self.places.items():
+            assert not any(place.open.values()), f"{key} is left with what nobody ends"
+        for serial, keys in self.wrote.items():
+            fates = {fate for key in keys for fate in self.places[key].fates[serial]}
+            assert len(fates) <= 1, f"transaction {serial} counts in part"
+            if serial in self.told and fates:
+                assert fates == {self.told[serial]}, f"transaction {serial} ends as its producer was not told"
+
+
+@pytest.mark.parametrize("seeds", [range(first, first + 25) for first in range(0, SEEDS, 25)], ids=str)
+def test_what_is_written_together_counts_together(seeds: range) -> None:
+    commits = 0
+    for seed in seeds:
+        story = Story(seed)
+        story.run()
+        try:
+            story.check()
+        except AssertionError as error:
+            error.add_note(f"seed {seed}")
+            raise
+        commits += sum(story.told.values())
+    assert commits > len(seeds), "too little happens"

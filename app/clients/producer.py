@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from ...core.client.producer.handlers import CallbackHandler, EventHandler
     from ...core.client.producer.numbering import Numbering
+    from ...core.client.producer.transaction import PreparedTransaction
     from ...core.client.serde import Encoder
     from ...core.message.codec import Codec
     from .transactions import Transactions
@@ -319,6 +320,20 @@ class Producer(ProducerFace):
     def abort_transaction(self, timeout: float | None = None) -> None:
         """Drop what was not sent, and abort. After `ClientTimeout` call it again, to go on waiting."""
         self._transactional().abort(timeout)
+
+    def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction:
+        """Deliver everything, and leave the transaction to whoever resumes it: in this process or another one.
+
+        This producer is of no more use, and may be closed. Between transactions it hands over its identity alone: who
+        resumes that begins transactions of his own, and is fenced as this producer would be. The transaction's timeout
+        goes on. Raises `AbortNeeded` when something has failed.
+        """
+        return self._transactional().prepare(timeout)
+
+    def resume_transaction(self, prepared: PreparedTransaction) -> None:
+        """Go on with what a producer of the same transactional id has prepared, in the place of `init_transactions`:
+        commit it or abort it. Raises `TransactionError` once this producer has begun by itself."""
+        self._transactional().resume(prepared)
 
     def send_offsets(self, offsets: Any, group: Any = None, *, timeout: float | None = None) -> None:
         """Let a group go on behind what was read, if and when the transaction commits; returns when that is kept.

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.client.errors import ClientTimeout, ProducerFenced, TransactionAborted, TransactionError
 from ...core.client.group.events import CommittedOffset, GroupMetadata
-from ...core.client.producer.transaction import Transaction
+from ...core.client.producer.transaction import PreparedTransaction, Transaction
 from ...core.client.producer.transaction_states import TxnState
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.words import TopicPartition
@@ -53,6 +53,27 @@ class Transactions:
                 accumulator.hurry -= 1
             self.machine.take_outcome()
 
+    def prepare(self, timeout: float | None) -> PreparedTransaction:
+        accumulator, machine = self._intake.accumulator, self.machine
+        settled = (TxnState.PREPARED, TxnState.ABORT_NEEDED, TxnState.FATAL)
+        with self._shell.lock:
+            accumulator.hurry += 1
+            try:
+                if machine.state is TxnState.IN_TRANSACTION:
+                    self._flush_hooks(timeout)
+                machine.hand_over()
+                self._intake.runs.clear()
+                self._wait(lambda: machine.state in settled, "preparing the transaction", timeout)
+            finally:
+                accumulator.hurry -= 1
+            machine.hand_over()
+            return machine.prepared
+
+    def resume(self, prepared: PreparedTransaction) -> None:
+        with self._shell.lock:
+            self._intake.check_open()
+            self.machine.resume(prepared)
+
     def abort(self, timeout: float | None) -> None:
         with self._shell.lock:
             self.machine.abort()
@@ -69,7 +90,7 @@ class Transactions:
         answers: list[BarnabasError | None] = []
         with self._shell.lock:
             self._intake.check_open()
-            self.machine.check_sending()
+            self.machine.check_sending(positions=True)
             if not positions:
                 return
             self.machine.send_positions(metadata, positions, answers.append)

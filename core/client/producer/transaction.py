@@ -52,6 +52,17 @@ class TransactionSettings:
     retry_backoff_max_ms: float = 1000
 
 
+@frozen(kw_only=True)
+class PreparedTransaction:
+    """What another producer, in another process too, needs to go on: with `begun` in a transaction that is to be
+    committed or aborted, without as the producer that it was."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    begun: bool
+
+
 @define(eq=False)
 class _Positions:
     """Positions of a group on their way."""
@@ -107,6 +118,8 @@ class Transaction:
         """COMMITTING or ABORTING, until someone has been told the outcome."""
         self._begun = False
         """The coordinator knows of the transaction."""
+        self._resumed = False
+        """It was begun elsewhere."""
         self._added: set[TopicPartition] = set()
         self._wanted: dict[TopicPartition, None] = {}
         self._added_groups: set[str] = set()
@@ -161,6 +174,40 @@ class Transaction:
         self._wanted.clear()
         self._drop_positions(TransactionAborted("the transaction was aborted before the positions were kept"))
 
+    def hand_over(self) -> None:
+        """READY → PREPARED, or IN_TRANSACTION → PREPARING: all that was sent arrives, and another ends the transaction.
+        Raises as `commit`."""
+        self._check_usable()
+        if self.state is TxnState.READY:
+            self._go(TxnState.PREPARED)
+        elif self.state is TxnState.ABORT_NEEDED:
+            raise self._abort_needed()
+        elif self.state not in (TxnState.PREPARING, TxnState.PREPARED):
+            self._check_open("be prepared")
+            self._go(TxnState.PREPARING)
+
+    @property
+    def prepared(self) -> PreparedTransaction:
+        """What was prepared; it must be PREPARED."""
+        assert self.state is TxnState.PREPARED, self.state
+        return PreparedTransaction(
+            transactional_id=self._settings.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            begun=self._begun,
+        )
+
+    def resume(self, prepared: PreparedTransaction) -> None:
+        """UNINITIALIZED → IN_TRANSACTION, or READY where none was begun. In a transaction that was begun no more
+        messages can be sent: the numbers of its batches are not known. Raises `TransactionError`."""
+        if self.state is not TxnState.UNINITIALIZED:
+            raise TransactionError(f"nothing can be resumed: the producer is {self.state.value}")
+        if prepared.transactional_id != self._settings.transactional_id:
+            raise TransactionError(f"this producer has another transactional id than {prepared.transactional_id}")
+        self.producer_id, self.epoch = prepared.producer_id, prepared.producer_epoch
+        self._begun = self._resumed = prepared.begun
+        self._go(TxnState.IN_TRANSACTION if prepared.begun else TxnState.READY)
+
     @property
     def ended(self) -> bool:
         """True when the outcome of `commit` or `abort` is known."""
@@ -173,9 +220,12 @@ class Transaction:
             raise self._abort_needed()
         self._check_usable()
 
-    def check_sending(self, *, late: bool = False) -> None:
-        """Raises unless messages can be sent now. `late`: they were taken before, in this transaction."""
-        if self.state is TxnState.IN_TRANSACTION or (late and self.state is TxnState.COMMITTING):
+    def check_sending(self, *, late: bool = False, positions: bool = False) -> None:
+        """Raises unless messages can be sent now. `late`: they were taken before, in this transaction; `positions` are
+        sent, in place of messages."""
+        if self._resumed and not positions:
+            raise TransactionError("no messages can be sent in a transaction that was resumed: commit or abort it")
+        if self.state is TxnState.IN_TRANSACTION or (late and self.state in (TxnState.COMMITTING, TxnState.PREPARING)):
             return
         self._check_usable()
         if self.state is TxnState.ABORT_NEEDED:
@@ -186,7 +236,7 @@ class Transaction:
         self, group: GroupMetadata, positions: Mapping[TopicPartition, CommittedOffset], done: CommitDone
     ) -> None:
         """Let the group have these positions if the transaction commits; `done` is told once. Raises as `begin`."""
-        self.check_sending()
+        self.check_sending(positions=True)
         if group.group_id not in self._groups:
             self._groups[group.group_id] = CoordinatorFinder(self._view, self._entropy, group.group_id, self._backoff)
         self._positions.append(_Positions(group, positions, done))
@@ -204,7 +254,7 @@ class Transaction:
     def admits(self, place: TopicPartition) -> bool:
         if place in self._added:
             return True
-        if self.state in (TxnState.IN_TRANSACTION, TxnState.COMMITTING):
+        if self.state in (TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.PREPARING):
             self._wanted[place] = None
         return False
 
@@ -268,7 +318,7 @@ class Transaction:
             return self._identify()
         if self.state is TxnState.ABORTING:
             return self._doubtful or (None if self._unsettled() else self._end(committed=False))
-        if self.state not in (TxnState.IN_TRANSACTION, TxnState.COMMITTING):
+        if self.state not in (TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.PREPARING):
             return None
         if self._wanted:
             return self._add_partitions(list(self._wanted))
@@ -278,6 +328,8 @@ class Transaction:
             return self._commit_positions(first) if known else self._add_group(first.group.group_id)
         if self.state is TxnState.COMMITTING and not self._unsettled():
             return self._end(committed=True)
+        if self.state is TxnState.PREPARING and not self._unsettled():
+            self._go(TxnState.PREPARED)
         return None
 
     def _identify(self) -> _Step:
@@ -377,6 +429,7 @@ class Transaction:
         return _Step(request, self._finder, lambda result: [result.error], done)
 
     def _over(self) -> None:
+        self._resumed = False
         self._added.clear()
         self._added_groups.clear()
         self._wanted.clear()
@@ -449,7 +502,7 @@ class Transaction:
         self._changed()
 
     def _need_abort(self, error: BarnabasError) -> None:
-        if self.state in (TxnState.IN_TRANSACTION, TxnState.COMMITTING):
+        if self.state in (TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.PREPARING):
             self.error = error
             self._wanted.clear()
             self._go(TxnState.ABORT_NEEDED)

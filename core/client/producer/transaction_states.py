@@ -19,15 +19,19 @@ class TxnState(Enum):
     COMMITTING = "committing"
     ABORTING = "aborting"
     ABORT_NEEDED = "in a transaction that has to be aborted"
+    PREPARING = "preparing a transaction for another to end"
+    PREPARED = "done with a transaction that another ends"
     FATAL = "of no more use"
 
 
 _S = TxnState
 FOLLOWS: Mapping[TxnState, tuple[TxnState, ...]] = {
-    _S.UNINITIALIZED: (_S.INITIALIZING, _S.FATAL),
+    _S.UNINITIALIZED: (_S.INITIALIZING, _S.READY, _S.IN_TRANSACTION, _S.FATAL),
     _S.INITIALIZING: (_S.READY, _S.FATAL),
-    _S.READY: (_S.IN_TRANSACTION, _S.FATAL),
-    _S.IN_TRANSACTION: (_S.COMMITTING, _S.ABORTING, _S.ABORT_NEEDED, _S.FATAL),
+    _S.READY: (_S.IN_TRANSACTION, _S.PREPARED, _S.FATAL),
+    _S.IN_TRANSACTION: (_S.COMMITTING, _S.ABORTING, _S.PREPARING, _S.ABORT_NEEDED, _S.FATAL),
+    _S.PREPARING: (_S.PREPARED, _S.ABORT_NEEDED, _S.FATAL),
+    _S.PREPARED: (),
     _S.COMMITTING: (_S.READY, _S.ABORT_NEEDED, _S.FATAL),
     _S.ABORT_NEEDED: (_S.ABORTING, _S.FATAL),
     _S.ABORTING: (_S.READY, _S.FATAL),

@@ -15,7 +15,7 @@ from barnabas.core.client.group.events import CommittedOffset, GroupMetadata
 from barnabas.core.client.producer.accumulator import Accumulator, AccumulatorSettings, message_bytes
 from barnabas.core.client.producer.batch import Batch
 from barnabas.core.client.producer.sender import Sender, SenderSettings
-from barnabas.core.client.producer.transaction import Transaction, TransactionSettings
+from barnabas.core.client.producer.transaction import PreparedTransaction, Transaction, TransactionSettings
 from barnabas.core.client.producer.transaction_states import FOLLOWS, TxnState
 from barnabas.ports.broker_api import (
     AddOffsetsToTxn,
@@ -223,7 +223,7 @@ def test_every_state_can_end() -> None:
     for _ in FOLLOWS:
         reachable |= {after for state in reachable for after in FOLLOWS[state]}
     assert reachable == set(TxnState) == set(FOLLOWS)
-    assert [state for state, after in FOLLOWS.items() if not after] == [TxnState.FATAL]
+    assert [state for state, after in FOLLOWS.items() if not after] == [TxnState.PREPARED, TxnState.FATAL]
 
 
 def test_concurrent_transactions_are_waited_for_soon() -> None:
@@ -545,3 +545,92 @@ def test_whatever_fails_on_the_way(faults: list[str], transactions: Sequence[tup
     assert not any(txn.ongoing for txn in world.ids.values())
     last = [number for number, (committed, partitions) in enumerate(transactions) if committed and partitions]
     assert world.positions == ({("g", TopicPartition("in", 0)): last[-1]} if last else {})
+
+
+def prepared(bench: Bench) -> PreparedTransaction:
+    bench.txn.hand_over()
+    bench.run(lambda: bench.txn.state is not TxnState.PREPARING)
+    return bench.txn.prepared
+
+
+def resumed(bench: Bench, transaction: PreparedTransaction) -> Bench:
+    """Another process, with the same cluster."""
+    other = Bench(bench.world, transaction.transactional_id)
+    other.txn.resume(transaction)
+    return other
+
+
+def test_a_prepared_transaction_is_committed_by_another_producer_with_positions_added_there() -> None:
+    bench = Bench(TransactionalCluster(t=2)).start()
+    bench.txn.begin()
+    batch = bench.put(b"a")
+    transaction = prepared(bench)
+    assert batch.done
+    assert transaction.begun
+    assert bench.world.committed == []
+    other = resumed(bench, transaction)
+    with pytest.raises(TransactionError, match="resumed"):
+        other.put(b"more")
+    told = other.positions()
+    other.commit()
+    assert told == [None]
+    assert bench.world.committed == [b"a"]
+    assert bench.world.positions == {("g", TopicPartition("in", 0)): 5}
+    assert len(bench.cluster.of(InitProducerId)) == 1
+
+
+def test_a_prepared_transaction_is_aborted_by_another_producer() -> None:
+    bench = Bench(TransactionalCluster(t=2)).start()
+    bench.txn.begin()
+    bench.send(b"a")
+    other = resumed(bench, prepared(bench))
+    other.abort()
+    assert bench.world.aborted == [b"a"]
+    for call in (bench.txn.begin, bench.txn.commit, bench.txn.abort, bench.txn.check_sending):
+        with pytest.raises(TransactionError, match="another ends"):
+            call()
+
+
+def test_an_identity_is_handed_over_between_transactions() -> None:
+    bench = Bench(TransactionalCluster(t=2)).start()
+    transaction = prepared(bench)
+    assert not transaction.begun
+    other = resumed(bench, transaction)
+    other.txn.begin()
+    told = other.positions()
+    other.commit()
+    assert told == [None]
+    assert len(bench.cluster.of(InitProducerId)) == 1
+
+
+def test_what_was_prepared_is_fenced_as_its_producer_is() -> None:
+    bench = Bench(TransactionalCluster(t=2)).start()
+    bench.txn.begin()
+    bench.send(b"a")
+    transaction = prepared(bench)
+    Bench(bench.world).start()
+    other = resumed(bench, transaction)
+    with pytest.raises(ProducerFenced):
+        other.commit()
+    assert bench.world.committed == []
+
+
+def test_nothing_is_prepared_of_a_transaction_that_has_failed() -> None:
+    bench = Bench(TransactionalCluster(t=2)).start()
+    bench.txn.begin()
+    bench.cluster.once(Produce, refusing(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    bench.put(b"a")
+    bench.txn.hand_over()
+    bench.run(lambda: bench.txn.state is not TxnState.PREPARING)
+    with pytest.raises(AbortNeeded):
+        bench.txn.hand_over()
+
+
+def test_only_a_fresh_producer_of_the_same_id_resumes() -> None:
+    bench = Bench(TransactionalCluster(t=2)).start()
+    transaction = prepared(bench)
+    with pytest.raises(TransactionError, match="another transactional id"):
+        Bench(bench.world, "other").txn.resume(transaction)
+    started = Bench(bench.world).start()
+    with pytest.raises(TransactionError, match="nothing can be resumed"):
+        started.txn.resume(transaction)

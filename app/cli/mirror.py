@@ -39,6 +39,12 @@ def mirror(
     producers: Annotated[
         int, typer.Option("--num-producers", "--num.producers", min=1, help="Producers to the target.")
     ] = 1,
+    exactly_once: Annotated[
+        bool,
+        typer.Option(
+            "--exactly-once", help="Between current clusters: in transactions, with the positions kept by the target."
+        ),
+    ] = False,
 ) -> None:
     """Copy topics from other clusters, at least once, until told to stop (Ctrl-C or SIGTERM).
 
@@ -58,6 +64,7 @@ def mirror(
         blacklist=blacklist,
         streams=streams,
         producers=producers,
+        exactly_once=exactly_once,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: made.stop())

@@ -88,14 +88,16 @@ class GroupAdmin(TopicAdmin):
     # --- their offsets
 
     def group_offsets(
-        self, group_id: str, places: Iterable[Place] | None = None
+        self, group_id: str, places: Iterable[Place] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, FetchedOffset]:
         """What a group has committed, in these partitions or in all; partitions without an offset are left out.
 
-        Raises the first `ApiError`. A group that does not exist has nothing.
+        With `require_stable` it waits for transactions that would change it. Raises the first `ApiError`. A group that
+        does not exist has nothing.
         """
         wanted = None if places is None else [TopicPartition(*place) for place in places]
-        request = OffsetFetch(groups=[OffsetFetchGroup(group_id=group_id, partitions=wanted)])
+        asked = OffsetFetchGroup(group_id=group_id, partitions=wanted)
+        request = OffsetFetch(groups=[asked], require_stable=require_stable)
 
         def errors(result: OffsetFetchResult) -> Iterable[ErrorCode]:
             return [result.groups[0].error, *(found.error for found in result.groups[0].partitions)]

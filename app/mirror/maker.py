@@ -13,6 +13,7 @@ from ...core.client.errors import EncodeError, NoOffset
 from ...core.message.damage import is_damage
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
 from ..clients.waiting import logger
+from .exactly_once import TransactionalSource, check_exactly_once
 from .sources import make_source
 from .taken import MirrorReader, MirrorSource, MirrorTarget, Taken
 from .targets import is_classic_target, make_target
@@ -39,11 +40,16 @@ class MirrorMaker:
     whitelist, blacklist: one of them, a `TopicFilter` expression over the names of topics.
     streams:   how many of each source, each with a thread; `producers`: how many of the target.
     commit_interval_ms: how often the sources learn how far the target has got.
+    exactly_once: messages and positions go to the target in one transaction, between current clusters. A source's
+               `group.id` then names its positions at the target, and `streams` share the partitions of this mirror
+               alone: a second one with that group fences the first. `transactional.id` of the target begins the names
+               of the streams. Those who read committed messages see each once; topics get as many partitions.
 
-    Offsets are committed only after the target took the messages: what was under way at a crash is copied again. A
-    target that cannot be reached is tried again for ever. What it can never take (a message larger than it allows, a
-    null value for a classic one) stops the mirror; so does a damaged message of a source, unless `skip.damaged` is true
-    in its configuration (then the log tells what was left out). Raises `ConfigError`; `start` also `BarnabasError`.
+    Otherwise offsets are committed only after the target took the messages: what was under way at a crash is copied
+    again. A target that cannot be reached is tried again for ever. What it can never take (a message larger than it
+    allows, a null value for a classic one) stops the mirror; so does a damaged message of a source, unless
+    `skip.damaged` is true in its configuration (then the log tells what was left out). Raises `ConfigError`; `start`
+    also `BarnabasError`.
     """
 
     def __init__(
@@ -56,6 +62,7 @@ class MirrorMaker:
         streams: int = 1,
         producers: int = 1,
         commit_interval_ms: float = 1000.0,
+        exactly_once: bool = False,
         report: Callable[[str], None] = logger.warning,
     ) -> None:
         if (whitelist is None) == (blacklist is None):
@@ -64,6 +71,8 @@ class MirrorMaker:
             raise ConfigError("a mirror needs at least one source: a consumer configuration")
         if streams < 1 or producers < 1:
             raise ConfigError("a mirror needs at least one stream and one producer")
+        if exactly_once:
+            check_exactly_once(sources, target)
         allowed = TopicFilter.whitelist(whitelist) if whitelist is not None else TopicFilter.blacklist(blacklist or "")
         self.copied = 0
         """Messages that the target took; compressed wrappers that passed unopened count as one."""
@@ -71,6 +80,7 @@ class MirrorMaker:
         self._source_configs = [dict(config) for config in sources]
         self._target_config = dict(target)
         self._shallow = is_classic_target(target)
+        self._exactly_once = exactly_once
         self._streams = streams
         self._commit_s = commit_interval_ms / 1000
         self.report = report
@@ -88,20 +98,34 @@ class MirrorMaker:
     def start(self) -> MirrorMaker:
         """Join the sources and connect to the target. Raises `BarnabasError`; everything is closed again then."""
         try:
-            for _ in range(self._producers):
-                self._targets.append(make_target(self._target_config))
-                self._free.put(self._targets[-1])
-            for config in self._source_configs:
-                self._sources.append(make_source(config, self._filter, shallow=self._shallow))
-            for source in self._sources:
-                book = _Book(source, self._commit_s, self.report)
-                self._carriers += [_Carrier(self, book, reader) for reader in source.open(self._streams)]
+            if self._exactly_once:
+                self._join_exactly_once()
+            else:
+                self._join()
         except BaseException:
             self.close()
             raise
         for carrier in self._carriers:
             carrier.thread.start()
         return self
+
+    def _join(self) -> None:
+        for _ in range(self._producers):
+            self._targets.append(make_target(self._target_config))
+            self._free.put(self._targets[-1])
+        for config in self._source_configs:
+            self._sources.append(make_source(config, self._filter, shallow=self._shallow))
+        for source in self._sources:
+            book = _Book(source, self._commit_s, self.report)
+            self._carriers += [_Carrier(self, book, reader) for reader in source.open(self._streams)]
+
+    def _join_exactly_once(self) -> None:
+        for config in self._source_configs:
+            source = TransactionalSource(config, self._filter, self._target_config)
+            self._sources.append(source)
+            book = _Book(source, self._commit_s, self.report)
+            source.open(self._streams)
+            self._carriers += [_Carrier(self, book, stream, stream) for stream in source.streams]
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the mirror has come to an end: closed, or for good. Raises why, in the second case."""
@@ -148,11 +172,14 @@ class MirrorMaker:
     def stopping(self) -> threading.Event:
         return self._stopping
 
-    def deliver(self, batch: list[Taken]) -> bool:
-        """Have the target take the batch; False if it did not before the end. Raises what can never be taken."""
+    def deliver(self, batch: list[Taken], own: MirrorTarget | None = None) -> bool:
+        """Have the target take the batch; False if it did not before the end. Raises what can never be taken.
+
+        `own`: of the stream alone; else whichever is free.
+        """
         pause_s = RETRY_S
         while True:
-            target = self._free.get()
+            target = own or self._free.get()
             try:
                 target.deliver(batch)
             except BarnabasError as error:
@@ -164,7 +191,8 @@ class MirrorMaker:
                     self.copied += len(batch)
                 return True
             finally:
-                self._free.put(target)
+                if own is None:
+                    self._free.put(target)
             if self._stopping.wait(pause_s):
                 return False
             pause_s = min(RETRY_MAX_S, 2 * pause_s)
@@ -213,10 +241,13 @@ class _Book:
 class _Carrier:
     """One stream and its thread."""
 
-    def __init__(self, mirror: MirrorMaker, book: _Book, reader: MirrorReader) -> None:
+    def __init__(
+        self, mirror: MirrorMaker, book: _Book, reader: MirrorReader, target: MirrorTarget | None = None
+    ) -> None:
         self._mirror = mirror
         self._book = book
         self._reader = reader
+        self._target = target
         self.thread = threading.Thread(target=self._run, name=f"mirror {book.source.name}", daemon=True)
 
     def _run(self) -> None:
@@ -225,7 +256,7 @@ class _Carrier:
             while not mirror.stopping.is_set() and not self._reader.ended:
                 batch = self._take()
                 if batch:
-                    if not mirror.deliver(batch):
+                    if not mirror.deliver(batch, self._target):
                         break
                     self._book.note(batch)
                 self._book.commit()

@@ -3,8 +3,7 @@
 import json
 import os
 import threading
-import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,16 +14,13 @@ from ...core.message.classic.reader import ShallowMessage
 from ...core.message.message import Message
 from ...ports.errors import ConfigError
 from ...ports.words import TopicPartition
-from ..clients.admin import Admin
 from ..clients.classic.consumer_connector import ConsumerConnector
 from ..clients.classic.streams import MessageStream
-from ..clients.consumer import Consumer
+from .assigned import AssignedSource
 from .taken import MirrorReader, MirrorSource, Taken
 
 _CLASSIC_KEYS = ("zk.connect", "etcd.connect", "coordination")
 OFFSETS_FILE = "offsets.file"
-TOPICS_REFRESH_S = 5.0
-"""How often a current-generation source is asked for new topics."""
 
 
 def make_source(config: Mapping[str, Any], topics: TopicFilter, *, shallow: bool) -> MirrorSource:
@@ -111,39 +107,19 @@ def _of_stream(message: StreamMessage) -> Taken:
     return Taken(message.topic, content, place, message.offset)
 
 
-class FileSource:
-    """All partitions of a cluster's topics; the offsets are kept in a file, and nothing in the cluster."""
+class FileSource(AssignedSource):
+    """The offsets are kept in a file, and nothing in the cluster."""
 
     def __init__(self, config: Mapping[str, Any], topics: TopicFilter) -> None:
         settings = dict(config)
-        file = settings.pop(OFFSETS_FILE)
-        self._bootstrap = str(settings.pop("bootstrap.servers"))
-        settings.pop("client.id", None)
-        self._settings = settings
-        self._topics = topics
-        self._file = Path(str(file))
+        self._file = Path(str(settings.pop(OFFSETS_FILE)))
         self._lock = threading.Lock()
         self._offsets = _read_offsets(self._file)
-        self._admin = Admin(self._bootstrap)
-        self._readers: list[_FileReader] = []
-        self.name = self._bootstrap
+        super().__init__(settings, topics)
 
-    def open(self, streams: int) -> list[MirrorReader]:
-        self._readers = [_FileReader(self, number, streams) for number in range(streams)]
-        return list(self._readers)
-
-    def consumer(self) -> Consumer:
-        return Consumer(self._bootstrap, config={"auto.offset.reset": "earliest", **self._settings})
-
-    def partitions(self) -> list[TopicPartition]:
-        """Of the topics that are allowed now."""
-        topics = [(t.name or "", t) for t in self._admin.describe_topics() if not t.internal]
-        allowed = [(name, topic) for name, topic in topics if self._topics.allows(name)]
-        return sorted(TopicPartition(name, p.partition) for name, topic in allowed for p in topic.partitions)
-
-    def offset(self, place: TopicPartition) -> int | None:
+    def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         with self._lock:
-            return self._offsets.get(place)
+            return {place: self._offsets[place] for place in places if place in self._offsets}
 
     def commit(self, offsets: dict[Hashable, int]) -> None:
         """The file holds the old content or the new one, whole."""
@@ -158,48 +134,6 @@ class FileSource:
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self._file)
-
-    def close(self) -> None:
-        for reader in self._readers:
-            reader.close()
-        self._admin.close()
-
-
-class _FileReader:
-    """Every n-th partition."""
-
-    def __init__(self, source: FileSource, number: int, of: int) -> None:
-        self._source = source
-        self._number = number
-        self._of = of
-        self._consumer = source.consumer()
-        self._looked_s = -TOPICS_REFRESH_S
-        self.ended = False
-
-    def take(self, max_messages: int, timeout: float) -> list[Taken]:
-        if time.monotonic() - self._looked_s >= TOPICS_REFRESH_S:
-            self._look_for_topics()
-        if not self._consumer.assignment:
-            threading.Event().wait(timeout)  # for a topic to appear
-            return []
-        messages = self._consumer.poll_many(max_messages, timeout)
-        return [Taken(m.topic, m, TopicPartition(m.topic, m.partition), m.offset + 1) for m in messages]
-
-    def _look_for_topics(self) -> None:
-        self._looked_s = time.monotonic()
-        own = [place for index, place in enumerate(self._source.partitions()) if index % self._of == self._number]
-        known = set(self._consumer.assignment)
-        if set(own) == known:
-            return
-        positions = {place: self._consumer.position(place) for place in own if place in known}
-        self._consumer.assign(own, position="earliest")
-        for place in own:
-            start = positions.get(place, self._source.offset(place))
-            self._consumer.seek(place, start if start is not None else "earliest")
-
-    def close(self) -> None:
-        self.ended = True
-        self._consumer.close()
 
 
 def _read_offsets(file: Path) -> dict[TopicPartition, int]:

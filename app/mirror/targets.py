@@ -63,7 +63,7 @@ class CurrentTarget:
 
     def deliver(self, batch: list[Taken]) -> None:
         handles = [
-            self._producer.send_many(topic, [_current(taken.message) for taken in group])
+            self._producer.send_many(topic, [current_message(taken.message) for taken in group])
             for topic, group in groupby(batch, attrgetter("topic"))
         ]
         self._producer.flush()
@@ -74,6 +74,7 @@ class CurrentTarget:
         self._producer.close()
 
 
-def _current(message: Message | ShallowMessage) -> Message:
+def current_message(message: Message | ShallowMessage) -> Message:
+    """As a current cluster takes it."""
     assert isinstance(message, Message), "sources give no wrappers to a current target"
     return Message(message.value, message.key, message.headers, message.timestamp_ms)

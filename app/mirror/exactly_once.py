@@ -1,0 +1,172 @@
+"""Copying exactly once: messages, and how far their source is read, go to the target in one transaction (KIP-98).
+
+The positions are those of the source's `group.id`, kept by the target. Each stream reads every n-th partition and has a
+transactional id of its own, so that a mirror that was replaced, and does not know it, is fenced.
+"""
+
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from ...core.classic.registry.topic_filter import TopicFilter
+from ...core.client.errors import AbortNeeded, ClientTimeout
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError, ConfigError
+from ...ports.words import TopicPartition
+from ..clients.admin import Admin
+from ..clients.producer import Producer
+from .assigned import AssignedReader, AssignedSource
+from .taken import MirrorReader, Taken
+from .targets import current_message
+
+ID_PREFIX = "barnabas-mirror"
+
+
+def check_exactly_once(sources: Sequence[Mapping[str, Any]], target: Mapping[str, Any]) -> None:
+    """Raises `ConfigError` where it cannot be had."""
+    for config in (*sources, target):
+        if not _dotted(config).get("bootstrap.servers"):
+            raise ConfigError("exactly once needs bootstrap.servers (the current generation) at both ends")
+    groups = [_dotted(config).get("group.id") for config in sources]
+    if not all(groups):
+        raise ConfigError(
+            "exactly once keeps the positions with the target: give each source a group.id, the name there"
+        )
+    if len(set(groups)) < len(groups):
+        raise ConfigError("exactly once needs another group.id for each source: the target keeps positions by it")
+
+
+class TransactionalSource(AssignedSource):
+    """A cluster of which the target knows how far it was copied; target topics get as many partitions."""
+
+    def __init__(self, config: Mapping[str, Any], topics: TopicFilter, target: Mapping[str, Any]) -> None:
+        settings = _dotted(config)
+        self._group = str(settings.pop("group.id"))
+        settings["enable.auto.commit"] = False
+        super().__init__({"isolation.level": "read_committed", **settings}, topics)
+        self._target_config = _dotted(target)
+        self._target = Admin(self._target_config["bootstrap.servers"])
+        self._counts: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self.streams: list[TransactionalStream] = []
+        self.name = f"{self.bootstrap} (group {self._group} at the target)"
+
+    def open(self, streams: int) -> list[MirrorReader]:
+        """Older mirrors are fenced before the positions are read."""
+        base = f"{self._target_config.get('transactional.id', ID_PREFIX)}-{self._group}"
+        for number in range(streams):
+            self.streams.append(TransactionalStream(self, number, streams, self._producer(f"{base}-{number}")))
+        self._fence_others(base, streams)
+        self._readers = list(self.streams)
+        return list(self.streams)
+
+    def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        found = self._target.group_offsets(self._group, places, require_stable=True)
+        return {place: each.offset for place, each in found.items()}
+
+    def partitions(self) -> list[TopicPartition]:
+        places = super().partitions()
+        with self._lock:
+            for topic, of_topic in groupby(places, attrgetter("topic")):
+                self._provide(topic, len(list(of_topic)))
+        return places
+
+    def commit(self, offsets: dict[Hashable, int]) -> None:
+        """They were kept with the messages."""
+
+    def positions(self, batch: Sequence[Taken]) -> tuple[dict[Hashable, int], str]:
+        """How far the source is read behind this batch, and whose positions these are."""
+        return {taken.place: taken.next_offset for taken in batch}, self._group
+
+    def close(self) -> None:
+        super().close()
+        for stream in self.streams:
+            stream.hang_up()
+        self._target.close()
+
+    def _producer(self, transactional_id: str) -> Producer:
+        known = ("bootstrap.servers", "producer.type", "transactional.id")
+        settings = {key: value for key, value in self._target_config.items() if key not in known}
+        producer = Producer(
+            self._target_config["bootstrap.servers"], config={**settings, "transactional.id": transactional_id}
+        )
+        try:
+            producer.init_transactions()
+        except BaseException:
+            producer.close()
+            raise
+        return producer
+
+    def _fence_others(self, base: str, streams: int) -> None:
+        """Streams of an earlier run that had more of them."""
+        for listed in self._target.list_transactions():
+            number = listed.transactional_id.removeprefix(f"{base}-")
+            if number.isascii() and number.isdigit() and int(number) >= streams:
+                self._producer(f"{base}-{number}").close()
+
+    def _provide(self, topic: str, count: int) -> None:
+        """The target keeps positions of partitions that it has."""
+        if self._counts.get(topic, 0) >= count:
+            return
+        try:
+            self._target.create_topic(topic, partitions=count)
+        except ApiError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            there = len(self._target.describe_topics([topic])[0].partitions)
+            if there < count:
+                self._target.create_partitions(topic, count)
+        self._counts[topic] = count
+
+
+class TransactionalStream(AssignedReader):
+    """One stream of a source, and the producer that copies what it gives. Fulfils `MirrorReader` and `MirrorTarget`."""
+
+    def __init__(self, source: TransactionalSource, number: int, of: int, producer: Producer) -> None:
+        super().__init__(source, number, of)
+        self._of_source = source
+        self._producer = producer
+        self._committing = False
+        """A transaction is complete, and whether it was committed is not known."""
+        self._aborting = False
+        """One has failed, and is to be aborted before the next."""
+
+    def deliver(self, batch: list[Taken]) -> None:
+        """Returns when the target has the batch and the positions behind it. Raises `BarnabasError`: it has neither, or
+        after `ClientTimeout` maybe both, which the next call, with the same batch, finds out."""
+        if self._committing:
+            self._commit()
+            return
+        if self._aborting:
+            self._producer.abort_transaction()
+            self._aborting = False
+        offsets, group = self._of_source.positions(batch)
+        self._producer.begin_transaction()
+        self._aborting = True
+        for topic, run in groupby(batch, attrgetter("topic")):
+            self._producer.send_many(topic, [current_message(taken.message) for taken in run])
+        self._producer.send_offsets(offsets, group)
+        self._aborting, self._committing = False, True
+        self._commit()
+
+    def _commit(self) -> None:
+        try:
+            self._producer.commit_transaction()
+        except ClientTimeout:
+            raise
+        except AbortNeeded as error:
+            self._aborting, self._committing = True, False
+            if isinstance(error.__cause__, BarnabasError):
+                raise error.__cause__ from None
+            raise
+        self._committing = False
+
+    def hang_up(self) -> None:
+        """What was not committed is aborted."""
+        self._producer.close()
+
+
+def _dotted(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(key).replace("_", "."): value for key, value in config.items()}

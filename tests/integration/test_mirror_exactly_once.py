@@ -1,0 +1,152 @@
+"""`barnabas mirror --exactly-once`: through kills, fenced mirrors and aborted transactions of the source."""
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.process import COMMAND
+from support.waiting import wait_for
+
+from barnabas import Admin, Broker, Consumer, Message, Producer
+from barnabas.app.mirror import MirrorMaker
+from barnabas.core.client.errors import ProducerFenced
+from barnabas.ports.errors import ApiError, ConfigError
+from barnabas.ports.words import TopicPartition
+
+MESSAGES = 3000
+
+
+def broker() -> Broker:
+    return Broker(storage="memory", transaction_state_log_num_partitions=1, offsets_topic_num_partitions=1)
+
+
+def committed(bootstrap: str, topic: str = "views") -> list[Message]:
+    with Consumer(bootstrap, isolation_level="read_committed") as consumer:
+        consumer.assign(topic, position="earliest")
+        return list(consumer.messages(stop_at_end=True))
+
+
+def fill(source: Broker, count: int = MESSAGES, partitions: int = 3) -> list[bytes]:
+    values = [b"%06d" % number for number in range(count)]
+    with Admin(source) as admin, Producer(source) as producer:
+        admin.create_topic("views", partitions=partitions)
+        producer.send_many("views", [Message(value, key=b"k%d" % (int(value) % 50)) for value in values])
+    return values
+
+
+@contextmanager
+def mirroring(source: Broker, target: Broker, copied: int = 0, **settings: Any) -> Iterator[MirrorMaker]:
+    configs = {"bootstrap.servers": source.bootstrap, "group.id": "copy"}
+    to = {"bootstrap.servers": target.bootstrap}
+    with MirrorMaker([configs], to, whitelist="views", exactly_once=True, **settings) as mirror:
+        yield mirror
+        wait_for(lambda: mirror.copied >= copied or mirror.wait(0))
+
+
+def test_messages_and_positions_arrive_together_and_a_restart_goes_on() -> None:
+    with broker() as source, broker() as target:
+        values = fill(source)
+        with mirroring(source, target, MESSAGES, streams=2):
+            pass
+        with Producer(source) as producer:
+            producer.send_many("views", [b"more-%d" % number for number in range(100)])
+        with mirroring(source, target, 100, streams=1) as mirror:
+            pass
+        assert mirror.copied == 100
+        found = committed(target.bootstrap)
+        assert Counter(message.value for message in found) == Counter([*values, *(b"more-%d" % n for n in range(100))])
+        with Admin(target) as admin, Admin(source) as origin:
+            kept = {place: each.offset for place, each in admin.group_offsets("copy").items()}
+            ends = origin.list_offsets({TopicPartition("views", n): "latest" for n in range(3)})
+            assert kept == ends
+            assert len(admin.describe_topics(["views"])[0].partitions) == 3
+
+
+def test_what_the_source_has_aborted_is_not_copied() -> None:
+    with broker() as source, broker() as target:
+        with Producer(source, transactional_id="writer") as producer:
+            with producer.transaction():
+                producer.send("views", b"kept")
+            producer.begin_transaction()
+            producer.send("views", b"dropped")
+            producer.flush()
+            producer.abort_transaction()
+        with mirroring(source, target, 1):
+            pass
+        assert [message.value for message in committed(target.bootstrap)] == [b"kept"]
+
+
+def test_a_second_mirror_of_the_group_fences_the_first() -> None:
+    with broker() as source, broker() as target:
+        fill(source, 10, partitions=1)
+        with pytest.raises(ProducerFenced, match="another producer"), mirroring(source, target) as first:
+            wait_for(lambda: first.copied == 10)
+            with mirroring(source, target), Producer(source) as producer:
+                producer.send("views", b"new")
+                first.wait()
+        assert len(committed(target.bootstrap)) == 11
+
+
+def test_streams_of_an_earlier_run_are_fenced_though_there_are_fewer_now() -> None:
+    with broker() as source, broker() as target:
+        fill(source, 10)
+        with Producer(target, transactional_id="barnabas-mirror-copy-1") as old:
+            old.begin_transaction()
+            old.send("views", b"of a mirror that is thought dead")
+            old.flush()
+            with mirroring(source, target, 10, streams=1):
+                pass
+            with pytest.raises(ApiError):
+                old.commit_transaction()
+        assert len(committed(target.bootstrap)) == 10
+
+
+def test_killed_again_and_again_each_message_is_there_once(tmp_path: Path) -> None:
+    with broker() as source, broker() as target:
+        values = fill(source, 20_000)
+        (tmp_path / "source.properties").write_text(
+            f"bootstrap.servers={source.bootstrap}\ngroup.id=copy\nmax.poll.records=200\n"
+        )
+        (tmp_path / "target.properties").write_text(f"bootstrap.servers={target.bootstrap}\n")
+        words = [str(COMMAND), "mirror", "--exactly-once", "--whitelist", "views", "--num-streams", "2"]
+        words += ["--consumer-config", str(tmp_path / "source.properties")]
+        words += ["--producer-config", str(tmp_path / "target.properties")]
+
+        def copied() -> int:
+            with Admin(target) as admin:
+                return sum(each.offset for each in admin.group_offsets("copy").values())
+
+        for _ in range(4):
+            before = copied()
+            with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as mirror:
+                wait_for(lambda: copied() > before, 30)  # noqa: B023  waited for at once
+                mirror.kill()
+        with mirroring(source, target, streams=2):
+            wait_for(lambda: copied() >= len(values), 60)
+        found = committed(target.bootstrap)
+        assert Counter(message.value for message in found) == Counter(values)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "says"),
+    [
+        ({"zk.connect": "a:2181", "groupid": "g"}, {"bootstrap.servers": "b:1"}, "needs bootstrap.servers"),
+        ({"bootstrap.servers": "a:1", "group.id": "g"}, {"broker.list": "0:b:1"}, "needs bootstrap.servers"),
+        ({"bootstrap.servers": "a:1", "offsets.file": "f"}, {"bootstrap.servers": "b:1"}, "group.id"),
+    ],
+)
+def test_what_cannot_be_copied_exactly_once_is_refused(
+    source: dict[str, str], target: dict[str, str], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        MirrorMaker([source], target, whitelist="views", exactly_once=True)
+
+
+def test_sources_need_groups_of_their_own() -> None:
+    source = {"bootstrap.servers": "a:1", "group.id": "g"}
+    with pytest.raises(ConfigError, match=r"another group\.id"):
+        MirrorMaker([source, dict(source)], {"bootstrap.servers": "b:1"}, whitelist="views", exactly_once=True)

@@ -57,7 +57,6 @@ _PRODUCER = frozenset(
         "compression.zstd.level",
         "partitioner.adaptive.partitioning.enable",
         "partitioner.availability.timeout.ms",
-        "transaction.timeout.ms",
     }
 )
 _BYTES = "keys and values are bytes here; encode or decode the columns"
@@ -74,8 +73,8 @@ _NOT_WRITING = {
     "value.serializer": _BYTES,
     "interceptor.classes": _NO_INTERCEPTORS,
     "partitioner.ignore.keys": "set a column 'partition', or key to null",
-    "transactional.id": "this writer sends without transactions; leave it out",
-    "transaction.two.phase.commit.enable": "transactions are not there yet",
+    "transaction.two.phase.commit.enable": "the option txnAppId has each batch committed as a whole",
+    "transactional.id": "say txnAppId, a name for the writer: each task has an id of its own",
 }
 _AS_WITHOUT = {"enable.auto.commit", "partitioner.ignore.keys", "transaction.two.phase.commit.enable"}
 """With the value false they ask for what is done anyway."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from attrs import asdict
 
-from ..app.cli.options import AsJson, IsolationLevel, Settings, SkipDamaged, parse_settings, print_json, progress
+from ..app.cli.options import AsJson, Settings, SkipDamaged, parse_settings, print_json, progress
 from ..app.extras import require
 from ..ports.errors import ConfigError
 from .session import REPORT_PACKAGES
@@ -60,7 +60,9 @@ def load(
         bool, typer.Option("--allow-data-loss", help="Go on where messages were deleted before they were loaded.")
     ] = False,
     skip_damaged: SkipDamaged = False,
-    isolation_level: IsolationLevel = None,
+    isolation_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="read_uncommitted: messages of aborted transactions, too.")
+    ] = None,
     group: Annotated[
         str | None,
         typer.Option(metavar="GROUP", help="A consumer group to tell the offsets reached, for tools that show lag."),

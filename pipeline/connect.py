@@ -144,9 +144,13 @@ class RowProducer:
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
         self._unsettled: deque[ManyHandle] = deque()
+        self.topics: frozenset[str] = frozenset()
+        """Which have got some."""
 
     def send(self, topic: str, partition: int, messages: Sequence[Message]) -> None:
         """Send messages of one topic; partition -1 = as the partitioner says. Raises why earlier ones failed."""
+        if topic not in self.topics:
+            self.topics |= {topic}
         chosen = None if partition < 0 else partition
         self._unsettled.append(self._producer.send_many(topic, messages, partition=chosen))
         while len(self._unsettled) > _UNSETTLED_MAX:

@@ -107,6 +107,9 @@ def load(
     again: "fail", or "replace" its rows. `spark` None = a local session for this load; its Java's messages go to
     `log_file`. `client` are client settings by their dotted names. All Spark workers must have the folder at this path.
 
+    Only what is committed is loaded: a transaction when it has ended, and an aborted one never, unless `client` says
+    isolation.level=read_uncommitted.
+
     `group` is a consumer group, without members, that is told the table's offsets once they are safe, so that tools
     that show lag see them; the table's own ones are what counts, so a group that cannot be told fails nothing.
 
@@ -127,6 +130,8 @@ def load(
     where = bootstrap if isinstance(bootstrap, Where) else Where.of(bootstrap, settings)
     check_group(group, where)
     settings = {name: value for name, value in settings.items() if name not in PLACE_SETTINGS}
+    if not where.classic:
+        settings.setdefault("isolation.level", "read_committed")
     settings = reader_settings(settings, classic=where.classic, reasons=_REASONS)
     source = _Source(where, settings, fail_on_data_loss, skip_damaged, rows_per_file)
     log = CommitLog(Path(into))

@@ -47,7 +47,7 @@ _NOT_CLASSIC = {
     COMMIT_TO_GROUP: "its brokers keep no offsets of groups",
 }
 """Why an option cannot be had with a classic cluster."""
-_WRITE = (*_BOOTSTRAP, *PLACE_SETTINGS, "topic", "includeHeaders")
+_WRITE = (*_BOOTSTRAP, *PLACE_SETTINGS, "topic", "includeHeaders", "txnAppId", "txnVersion")
 """`includeHeaders` is for the table's columns in Spark's Kafka sink, too: a column `headers` is written with it or
 without."""
 _CLIENT = "kafka."
@@ -120,10 +120,17 @@ class ReadOptions:
 
 @frozen(kw_only=True)
 class WriteOptions:
-    """What a write asks for; made by `write_options`. `producer` has producer settings by their dotted names."""
+    """What a write asks for; made by `write_options`. `producer` has producer settings by their dotted names.
+
+    txn_app_id:  the name of a writer whose batches are written exactly once (see `exactly_once`).
+    txn_version: the number of a batch: it grows, and one that is not above the last is not written again. None: the
+                 next; in a stream Spark's own number of the micro-batch counts.
+    """
 
     bootstrap: str
     topic: str | None = None
+    txn_app_id: str | None = None
+    txn_version: int | None = None
     producer: Mapping[str, str] = {}
 
 
@@ -166,9 +173,16 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         raise ConfigError("format 'barnabas' reads classic clusters, it does not write to them; use a Producer there")
     _boolean(given, "includeHeaders", default=False)
     topic = given.get("topic", "").strip()
+    app_id = given.get("txnAppId")
+    if app_id is not None and not app_id.strip():
+        raise ConfigError("txnAppId must name the writer: its batches are written exactly once")
+    if app_id is None and "txnVersion" in given:
+        raise ConfigError("txnVersion is the number of a batch of a writer: name it with txnAppId")
     return WriteOptions(
         bootstrap=where.bootstrap,
         topic=topic or None,
+        txn_app_id=app_id,
+        txn_version=_whole(given["txnVersion"], "txnVersion") if "txnVersion" in given else None,
         producer=writer_settings(_client(given), prefix=_CLIENT),
     )
 

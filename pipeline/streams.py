@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..ports.errors import ConfigError
 from .options import write_options
 from .stream_plan import StreamOffsets
 
@@ -18,10 +19,13 @@ def append_batches(**options: str) -> "Callable[[DataFrame, int], None]":
     has it: the rows that changed are appended. At least once, like the sink. Raises `ConfigError` at once for wrong
     options. `**{"kafka.bootstrap.servers": ...}` for those with dots.
     """
-    write_options(options)
+    chosen = write_options(options)
+    if chosen.txn_version is not None:
+        raise ConfigError("txnVersion is the number of each batch here: leave it out")
 
-    def append(rows: "DataFrame", _batch: int) -> None:
-        rows.write.format("barnabas").mode("append").options(**options).save()
+    def append(rows: "DataFrame", batch: int) -> None:
+        numbered = {} if chosen.txn_app_id is None else {"txnVersion": str(batch)}
+        rows.write.format("barnabas").mode("append").options(**options, **numbered).save()
 
     return append
 

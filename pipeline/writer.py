@@ -1,13 +1,15 @@
 """`df.write.format("barnabas")`: rows to topics through the producer.
 
 At least once: a task that Spark runs again writes its rows again, and rows of a job that failed stay in the topic. When
-a job succeeds, every row was acknowledged.
+a job succeeds, every row was acknowledged. With the option `txnAppId` exactly once: see `exactly_once`.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
@@ -15,6 +17,9 @@ from ..core.message.message import Message
 from ..ports.errors import ConfigError
 from .options import WriteOptions
 from .spark_errors import plain_worker_errors
+
+if TYPE_CHECKING:
+    from .exactly_once import Target, TaskTransaction
 
 _TEXT = (BinaryType, StringType)
 _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
@@ -27,10 +32,11 @@ _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 
 
 class Written(WriterCommitMessage):
-    """How many rows a task has written."""
+    """How many rows a task has written, and its transaction if there is one."""
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, transaction: "TaskTransaction | None" = None) -> None:
         self.rows = rows
+        self.transaction = transaction
 
 
 class ArrowWriter(DataSourceArrowWriter):
@@ -39,34 +45,45 @@ class ArrowWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self.options = options
         self.columns = _checked(options, schema)
+        _settle(options)
 
     @plain_worker_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return Written(_write(self.options, self.columns, iterator))
+        return _write(self.options, self.columns, iterator)
 
+    @plain_worker_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing to do: every row of every task is acknowledged."""
+        """Every row of every task is acknowledged; what is in transactions is committed."""
+        _commit(self.options, messages, self.options.txn_version)
 
+    @plain_worker_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing to undo: a log is only appended to."""
+        """A log is only appended to: without transactions there is nothing to undo."""
+        _abort(self.options, messages)
 
 
 class StreamArrowWriter(DataSourceStreamArrowWriter):
     """The same for each micro-batch of a stream."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        """Spark makes one for each micro-batch, and another one to commit it."""
         self.options = options
         self.columns = _checked(options, schema)
+        _settle(options)
 
     @plain_worker_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return Written(_write(self.options, self.columns, iterator))
+        return _write(self.options, self.columns, iterator)
 
+    @plain_worker_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing to do, as in a batch."""
+        """As in a batch."""
+        _commit(self.options, messages, batchId)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing to undo, as in a batch."""
+    @plain_worker_errors()
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002
+        """As in a batch."""
+        _abort(self.options, messages)
 
 
 def rows_of(batch: pa.RecordBatch, columns: Sequence[str], topic: str | None) -> list[tuple[str, int, Message]]:
@@ -90,17 +107,59 @@ def rows_of(batch: pa.RecordBatch, columns: Sequence[str], topic: str | None) ->
     return result
 
 
-def _write(options: WriteOptions, columns: Sequence[str], batches: Iterator[pa.RecordBatch]) -> int:
-    from .connect import open_producer
+def _write(options: WriteOptions, columns: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Written:
+    from .connect import RowProducer, open_producer
 
-    written = 0
-    with open_producer(options.bootstrap, options.producer) as producer:
+    def send(producer: RowProducer) -> int:
+        written = 0
         for batch in batches:
             rows = rows_of(batch, columns, options.topic)
             for (topic, partition), group in groupby(rows, key=lambda row: row[:2]):
                 producer.send(topic, partition, [message for _, _, message in group])
             written += batch.num_rows
-    return written
+        return written
+
+    if options.txn_app_id is None:
+        with open_producer(options.bootstrap, options.producer) as producer:
+            return Written(send(producer))
+    from .exactly_once import write_task
+
+    context = TaskContext.get()
+    task = context.partitionId() if context is not None else 0
+    return Written(*write_task(_target(options), task, send))
+
+
+def _target(options: WriteOptions) -> "Target":
+    from .exactly_once import Target
+
+    assert options.txn_app_id is not None
+    return Target(bootstrap=options.bootstrap, name=options.txn_app_id, producer=options.producer)
+
+
+def _settle(options: WriteOptions) -> None:
+    if options.txn_app_id is not None:
+        from .exactly_once import settle
+
+        settle(_target(options))
+
+
+def _commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], version: int | None) -> None:
+    if options.txn_app_id is not None:
+        from .exactly_once import commit
+
+        commit(_target(options), _transactions(messages), version)
+
+
+def _abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    if options.txn_app_id is not None:
+        from .exactly_once import abort
+
+        abort(_target(options), _transactions(messages))
+
+
+def _transactions(messages: Sequence[WriterCommitMessage | None]) -> "list[TaskTransaction]":
+    written = [message for message in messages if isinstance(message, Written)]
+    return [message.transaction for message in written if message.transaction is not None]
 
 
 def _bytes(column: pa.Array) -> list[bytes | None]:

@@ -78,7 +78,6 @@ def test_tuning_of_the_java_client_is_accepted_and_left_out() -> None:
     harmless = {
         "kafka.security.protocol": "PLAINTEXT",
         "kafka.compression.zstd.level": "9",
-        "kafka.transaction.timeout.ms": "1",
         "kafka.partitioner.ignore.keys": "false",
         "kafka.connections.max.idle.ms": "1",
     }
@@ -117,7 +116,7 @@ def test_settings_of_kafka_that_cannot_be_had_are_told_as_the_user_writes_them(
     ("options", "text"),
     [
         ({"kafka.value.serializer": "a.B"}, "^kafka.value.serializer cannot be set: keys and values are bytes"),
-        ({"kafka.transactional.id": "t"}, "^kafka.transactional.id cannot be set: this writer sends without"),
+        ({"kafka.transactional.id": "t"}, "^kafka.transactional.id cannot be set: say txnAppId"),
         ({"kafka.partitioner.ignore.keys": "true"}, "^kafka.partitioner.ignore.keys cannot be set: set a column"),
         ({"kafka.acks": "2"}, "^kafka.acks must be in"),
         ({"includeHeaders": "perhaps"}, "^includeHeaders must be 'true' or 'false'"),
@@ -182,3 +181,22 @@ def test_a_stream_has_no_end() -> None:
 def test_partitions_json_both_ways() -> None:
     offsets = {ClusterPartition("a", 0): 1, ClusterPartition("a", 10): 2, ClusterPartition("b.c", 1): -1}
     assert parse_partitions_json(partitions_json(offsets)) == offsets
+
+
+def test_a_writer_of_batches_has_a_name() -> None:
+    options = write_options({"bootstrap": "h:1", "topic": "t", "txnAppId": "job", "txnVersion": "7"})
+    assert (options.txn_app_id, options.txn_version) == ("job", 7)
+    assert write_options({"bootstrap": "h:1", "topic": "t"}).txn_app_id is None
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"txnVersion": "7"}, "name it with txnAppId"),
+        ({"txnAppId": " "}, "must name the writer"),
+        ({"txnAppId": "job", "txnVersion": "-1"}, "whole number"),
+    ],
+)
+def test_a_writer_of_batches_is_checked(given: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        write_options({"bootstrap": "h:1", "topic": "t", **given})

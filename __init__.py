@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .core.classic.registry.topic_filter import TopicFilter
     from .core.client.errors import AbortNeeded, CommitFailed, ProducerFenced, TransactionError
     from .core.client.group.events import CommittedOffset
+    from .core.client.producer.transaction import PreparedTransaction
     from .core.message.message import Message
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ _HOMES = {
     "ConsumerConnector": "app.clients.classic.consumer_connector",
     "Message": "core.message.message",
     "MirrorMaker": "app.mirror",
+    "PreparedTransaction": "core.client.producer.transaction",
     "Producer": "app.clients.producer",
     "ProducerFenced": "core.client.errors",
     "RebalanceListener": "app.clients.consumer_listener",
@@ -53,6 +55,7 @@ __all__ = [
     "ConsumerConnector",
     "Message",
     "MirrorMaker",
+    "PreparedTransaction",
     "Producer",
     "ProducerFenced",
     "RebalanceListener",

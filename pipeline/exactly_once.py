@@ -14,11 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from attrs import evolve, frozen
 
-from ..app.clients.admin import Admin
-from ..app.clients.producer import Producer
-from ..core.client.errors import ProducerFenced
-from ..core.client.group.events import CommittedOffset
-from ..core.client.producer.transaction import PreparedTransaction
+from .. import Admin, CommittedOffset, PreparedTransaction, Producer, ProducerFenced
 from ..ports.errors import BarnabasError
 from ..ports.words import TopicPartition
 from .connect import RowProducer, common_settings

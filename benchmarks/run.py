@@ -18,6 +18,7 @@ BENCHMARKS = (
     "produce",
     "fetch",
     "growth",
+    "many_partitions",
     "replicate",
     "transactions",
     "group_commits",

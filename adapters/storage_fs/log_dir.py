@@ -112,6 +112,26 @@ def open_log_dir(path: str | Path, *, open_files_max: int | None = None, mode: i
     return FsLogDir(folder, fd, DescriptorPool(open_files_max or _share_of_descriptors()), mode)
 
 
+def look_into(path: str | Path) -> FsLogDir:
+    """A folder as it is, without a lock: to read only, whoever writes there meanwhile."""
+    return FsLogDir(Path(path).absolute(), -1, DescriptorPool(_share_of_descriptors()))
+
+
+def is_in_use(path: str | Path) -> bool:
+    """True if a broker has locked this data folder. A lock is tried for no longer than that takes."""
+    try:
+        fd = os.open(Path(path) / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def _make(folder: Path, mode: int) -> None:
     """Make a folder unless it is there. Raises `OSError`."""
     try:

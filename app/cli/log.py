@@ -1,8 +1,7 @@
-"""`barnabas log`: look at the files of a broker, running or not, without changing them."""
+"""`barnabas log`: look at the files of a broker, running or not, and look after them."""
 
 import mmap
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,16 +9,14 @@ from typing import Annotated
 
 import typer
 
-from ...core.log.config import LONG_MAX
-from ...core.log.examine import examine_index, examine_segment, examine_time_index
-from ...core.log.examine_classic import examine_classic_chain, examine_classic_segment
-from ...core.log.names import CLASSIC_SUFFIX, segment_file
 from ...ports.errors import ConfigError
 from ...ports.words import Buffer
+from .log_check import add_check_commands
 from .log_entries import as_lines, entries
 from .options import AsJson, print_json
 
-log = typer.Typer(help="Look at the files of a log: dump, verify.", no_args_is_help=True)
+log = typer.Typer(help="Look at the files of a log, check and mend them: dump, verify, repair.", no_args_is_help=True)
+add_check_commands(log)
 
 _LOG_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|kafka)")
 
@@ -46,94 +43,6 @@ def dump(
             for fields in found:
                 for line in as_lines(fields):
                     typer.echo(f"  {line}")
-
-
-@log.command()
-def verify(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Partition folders, or a broker's data folder.")
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """Check every batch or classic message and every index; ends with 1 if anything is wrong.
-
-    While a broker writes, the end of its newest segment may look cut.
-    """
-    counts = {"segments": 0, "batches": 0, "messages": 0}
-    problems: list[str] = []
-    classic: dict[Path, list[tuple[int, int]]] = defaultdict(list)
-    files = [path for path in _log_files(paths) if _name(path)[1] in ("log", "kafka")]
-    for path, following in zip(files, [*files[1:], None], strict=True):
-        base_offset, kind = _name(path)
-        counts["segments"] += 1
-        with _mapped(path) as content:
-            if kind == "log":
-                below = _name(following)[0] if following is not None and following.parent == path.parent else LONG_MAX
-                counts["batches"] += _verify_batches(path, content, base_offset, below, problems)
-            else:
-                counts["messages"] += _verify_messages(path, content, problems)
-                classic[path.parent].append((base_offset, len(content)))
-    for folder, segments in classic.items():
-        for base_offset, problem in examine_classic_chain(segments):
-            problems.append(f"{folder / segment_file(base_offset, CLASSIC_SUFFIX)} {problem}")
-    if as_json:
-        print_json({**counts, "problems": problems})
-    else:
-        for problem in problems:
-            typer.echo(problem)
-        told = [f"{count} {what}" for what, count in counts.items() if count or what != "messages"]
-        typer.echo(", ".join([*told, f"{len(problems)} problems"]))
-    if problems:
-        raise typer.Exit(1)
-
-
-def _verify_batches(path: Path, content: Buffer, base_offset: int, below: int, problems: list[str]) -> int:
-    """Add what is wrong with a segment of batches and its indexes; how many batches were found.
-
-    `below` is where the next segment begins. What is missing before it counts, unless offsets are missing between
-    batches too, as they are where the log was compacted.
-    """
-    count, next_offset, compacted = 0, base_offset, False
-    damaged: list[tuple[int, int]] = []
-    for finding in examine_segment(content, base_offset, below):
-        if finding.header is not None:
-            count += 1
-            compacted = compacted or finding.header.base_offset > next_offset
-            next_offset = finding.header.next_offset
-        if finding.problem:
-            problems.append(f"{path} at position {finding.position}: {finding.problem}")
-        if finding.header is None:
-            damaged.append((finding.position, finding.end))
-    if next_offset < below < LONG_MAX and not (compacted or damaged):
-        problems.append(f"{path} ends at offset {next_offset}: the offsets {next_offset} to {below - 1} are missing")
-    problems += _index_problems(path, content, base_offset, next_offset, damaged)
-    return count
-
-
-def _verify_messages(path: Path, content: Buffer, problems: list[str]) -> int:
-    """The same for a segment of classic messages; compressed ones count as one."""
-    count = 0
-    for finding in examine_classic_segment(content):
-        count += 1
-        if finding.problem:
-            problems.append(f"{path} at position {finding.position}: {finding.problem}")
-    return count
-
-
-def _index_problems(
-    segment: Path, content: Buffer, base_offset: int, next_offset: int, damaged: list[tuple[int, int]]
-) -> Iterator[str]:
-    for suffix in (".index", ".timeindex"):
-        path = segment.with_suffix(suffix)
-        if not path.exists():
-            continue  # a missing index is rebuilt at the next start
-        with _mapped(path) as index:
-            if suffix == ".index":
-                problem = examine_index(index, content, base_offset, damaged)
-            else:
-                problem = examine_time_index(index, base_offset, next_offset)
-        if problem:
-            yield f"{path}: {problem}; delete the file and restart the broker to rebuild it"
 
 
 def _log_files(paths: list[Path]) -> Iterator[Path]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from ...core.log.examine import Finding, examine_segment, index_entries, time_index_entries
+from ...core.log.examine import BatchFinding, examine_segment, index_entries, time_index_entries
 from ...core.log.examine_classic import ClassicFinding, examine_classic_segment
 from ...core.message.batch_header import crc_valid
 from ...core.message.classic.message_set import ClassicMessageSet
@@ -43,7 +43,7 @@ def _batches(content: Buffer, base_offset: int, records: bool) -> Iterator[Field
         yield fields
 
 
-def _batch_fields(content: Buffer, finding: Finding) -> Fields:
+def _batch_fields(content: Buffer, finding: BatchFinding) -> Fields:
     fields: Fields = {"position": finding.position}
     header = finding.header
     if header is not None:

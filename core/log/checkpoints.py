@@ -162,7 +162,9 @@ def _format(lines: Iterable[str]) -> bytes:
 
 
 def _parse(content: bytes) -> list[str]:
-    version, count, *entries = content.decode().removesuffix("\n").split("\n")
+    version, count, *entries, end = content.decode().split("\n")
+    if end:
+        raise ValueError("the last line is cut")
     if version != "0":
         raise ValueError(f"version {version[:20]!r}, expected 0")
     if _number(count) != len(entries):

@@ -13,7 +13,7 @@ from .classic_recovery import recover_tail
 from .classic_segment import ClassicSegment
 from .config import LONG_MAX, LogConfig
 from .format import Admitted, Loaded, RecoveryWatch
-from .names import CLASSIC_SEGMENT_FILE, DELETED_SUFFIX
+from .names import ASIDE_SUFFIX, CLASSIC_SEGMENT_FILE, DELETED_SUFFIX
 from .origin import AppendOrigin
 
 
@@ -71,7 +71,7 @@ class ClassicFormat:
         Only the last segment is ever scanned: as a whole, or after an orderly stop what lies behind the recovery point.
         """
         recovery_point = noted.recovery_point
-        segments = _without_foreign(folder, _segments(folder, report), recovery_point, recover, report)
+        segments = segments_in_chain(folder, classic_segments(folder, report), recovery_point, recover, report)
         if not segments:
             return Loaded(())
         _check_gapless(folder, segments)
@@ -86,11 +86,11 @@ class ClassicFormat:
         return Loaded(segments, end, end)
 
 
-def _segments(folder: Folder, report: Callable[[str], None]) -> list[ClassicSegment]:
+def classic_segments(folder: Folder, report: Callable[[str], None]) -> list[ClassicSegment]:
     found = []
     for name, info in folder.files().items():
         match = CLASSIC_SEGMENT_FILE.fullmatch(name)
-        if name == PARTITION_METADATA:
+        if name == PARTITION_METADATA or ASIDE_SUFFIX in name:
             continue
         if match is None:
             report(f"{folder.name}/{name} is no file of a classic log and is left alone")
@@ -105,7 +105,7 @@ def _segments(folder: Folder, report: Callable[[str], None]) -> list[ClassicSegm
     return sorted(found, key=lambda segment: segment.base_offset)
 
 
-def _without_foreign(
+def segments_in_chain(
     folder: Folder,
     segments: Sequence[ClassicSegment],
     recovery_point: int,

@@ -27,6 +27,9 @@ _DELTA_AT = 23
 _CRC_BYTES_MAX = 1 << 28
 """How much one search reads again for checksums of what looks like a batch."""
 
+_JUMP_MAX = 1 << 16
+_OFFSETS_PER_BYTE = 16
+
 
 @frozen(kw_only=True)
 class Gap:
@@ -193,11 +196,23 @@ def find_intact(
                 if left < 0:
                     return None
                 place = Position(start + at)
-                if crc_matches(source, place, header):
+                if crc_matches(source, place, header) and _goes_on(source, place, header, end, from_offset):
                     return place, header
             at = piece.find(_MAGIC, at + MAGIC_AT + 1) - MAGIC_AT
         start = Position(start + last + 1)
     return None
+
+
+def _goes_on(source: Readable, place: Position, header: BatchHeader, end: Position, from_offset: Offset) -> bool:
+    """False if an intact batch behind damage lies about its offset: the next one goes back behind it, or, where there
+    is none, it is further away than what was damaged can have taken."""
+    behind = Position(place + header.size)
+    if behind + HEADER_SIZE > end:
+        return header.base_offset - from_offset <= max(_JUMP_MAX, place * _OFFSETS_PER_BYTE)
+    try:
+        return parse_header(source.read(behind, HEADER_SIZE)).base_offset >= header.next_offset
+    except ApiError:
+        return True
 
 
 def _batch_at(piece: bytes, at: int, available: int, from_offset: Offset, below: Offset) -> BatchHeader | None:

@@ -1,7 +1,6 @@
-"""Looking at the segment files of a classic log without opening it: `barnabas log dump` and `barnabas log verify`."""
+"""Looking at the segment files of a classic log without opening it: `barnabas log dump`."""
 
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
 
 from ...ports.errors import ApiError
 from ...ports.values import frozen
@@ -66,13 +65,3 @@ def _message(content: Buffer, position: int, total: int) -> ClassicFinding:
         crc_valid=crc_valid,
         problem=problem,
     )
-
-
-def examine_classic_chain(segments: Iterable[tuple[int, int]]) -> Iterator[tuple[int, str]]:
-    """(base offset, what is wrong) of each segment that does not begin where the one before ends.
-
-    `segments`: (base offset, size) of all of one log.
-    """
-    for (base, size), (next_base, _) in pairwise(sorted(segments)):
-        if base + size != next_base:
-            yield next_base, f"begins at {next_base}, but the segment before it ends at {base + size}"

@@ -11,6 +11,7 @@ from .config import LONG_MAX
 from .damage import Gap, walk
 from .names import (
     ABORTED_SUFFIX,
+    ASIDE_SUFFIX,
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -55,7 +56,7 @@ class Leftovers:
             temporary = name.endswith(".tmp") and _is_small_file(name.removesuffix(".tmp"))
             if temporary or state in (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX):
                 self._folder.delete(name)  # indexes of a swap are rebuilt
-            elif not kind and name not in _OWN_FILES:
+            elif not kind and name not in _OWN_FILES and ASIDE_SUFFIX not in name:
                 self._report(f"{self._folder.name}/{name} is no file of a log and is left alone")
         self._refresh()
         self._delete_orphans()

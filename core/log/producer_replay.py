@@ -14,7 +14,7 @@ from .sparse_index import IndexDamaged
 LOOK_BACK_ENTRIES = 32
 """A snapshot has one batch of each producer. Those before are read from so many index entries (of about 4 KB, or one
 larger batch) before its offset."""
-_MARKER_BYTES_MAX = 4096
+MARKER_BYTES_MAX = 4096
 """A marker has 78 bytes; what is longer is none."""
 
 
@@ -44,7 +44,7 @@ def marker_at(segment: Segment, position: Position, header: BatchHeader) -> Mark
     if header.producer_id < 0:
         return None
     try:
-        return read_marker(segment.file.read(position, min(header.size, _MARKER_BYTES_MAX)), header)
+        return read_marker(segment.file.read(position, min(header.size, MARKER_BYTES_MAX)), header)
     except ApiError as error:
         segment.report(f"{segment.path}: {error.message}; what it ended counts as open")
         return None

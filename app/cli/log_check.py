@@ -1,0 +1,257 @@
+"""`barnabas log verify` and `barnabas log repair`: what is wrong with the files of a broker, and mending it."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...ports.storage import FolderLocked
+from .options import AsJson, print_json, progress
+
+if TYPE_CHECKING:
+    from ...core.log.checking.data_folder import Checked, Circumstances
+    from ...core.log.checking.findings import Finding
+    from ...core.log.checking.repair import Repaired
+    from ...ports.storage import LogDir
+    from ..compose.log_files import LogPlace
+
+Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Partition folders, or a broker's data folder.")]
+_IN_USE = "a broker has {path} open: what it is writing just now may look damaged, and is left out where that is known"
+
+
+def add_check_commands(log: typer.Typer) -> None:
+    log.command()(verify)
+    log.command()(repair)
+
+
+def verify(
+    paths: Folders,
+    notes: Annotated[bool, typer.Option("--notes", help="Tell what is no damage, too: leftovers, files kept.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check every file of a log; ends with 1 if anything is wrong. Nothing is changed.
+
+    Beside a running broker, and on a copy of its folder, it works as well; it says so if a broker has the folder open.
+    """
+    from ..compose.log_files import log_places, opened_place
+
+    places = log_places(paths)
+    rows: list[dict[str, object]] = []
+    wrong = 0
+    for place in places:
+        in_use = place.in_use
+        with opened_place(place, to_write=False) as log_dir:
+            checked = _checked(log_dir, place, _circumstances(places, place, alone=None, in_use=in_use))
+        wrong += len(_problems(checked.findings))
+        row = _counts(place, checked) | {"in_use": in_use}
+        rows.append(row | _sorted_out(checked.findings))
+        if not as_json:
+            if in_use:
+                typer.echo(_IN_USE.format(path=place.path), err=True)
+            _tell(place, checked.findings, notes=notes)
+            _tell_counts(checked, wrong=len(_problems(checked.findings)))
+    if as_json:
+        print_json(rows[0] if len(rows) == 1 else rows)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def repair(
+    paths: Folders,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do it. Without this only what would be done is shown.")
+    ] = False,
+    alone: Annotated[
+        bool | None,
+        typer.Option(
+            "--alone/--replica",
+            help="Whether other brokers have replicas of these logs. Without it: whether the coordination file of a "
+            "single broker lies in the folder.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what would mend the files of a broker that does not run, and what it costs; with --apply do it.
+
+    No message is deleted: what is cut out of a segment stays beside it, in a file *.aside. Ends with 1 as long as
+    anything is wrong.
+    """
+    from ...core.log.checking.pretended import PretendedLogDir
+    from ...core.log.checking.repair import repair as mend
+    from ..compose.log_files import log_places, opened_place
+
+    places = log_places(paths)
+    rows: list[dict[str, object]] = []
+    failed = False
+    for place in places:
+        if place.in_use:
+            raise FolderLocked(f"a broker has {place.path} open; stop it, then repair")
+        circumstances = _circumstances(places, place, alone=alone, in_use=False)
+        with opened_place(place, to_write=apply) as opened:
+            log_dir: LogDir = opened if apply else PretendedLogDir(opened)
+            found = mend(log_dir, partial(_findings, place, circumstances))
+        failed = failed or bool(found.left) or (bool(found.mended) and not apply)
+        rows.append(_repaired_row(place, found, applied=apply))
+        if not as_json:
+            _tell_repair(place, found, circumstances, applied=apply)
+    if as_json:
+        print_json(rows[0] if len(rows) == 1 else rows)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _circumstances(
+    places: Sequence["LogPlace"], place: "LogPlace", *, alone: bool | None, in_use: bool
+) -> "Circumstances":
+    from ...core.log.checking.data_folder import Circumstances
+    from ...plugins.builtin.codecs import builtin_codecs
+
+    if alone is None:
+        alone = not place.is_data_folder or any(each.coordination_file is not None for each in places)
+    return Circumstances(alone=alone, in_use=in_use, only=place.partitions, codecs=builtin_codecs())
+
+
+def _checked(log_dir: "LogDir", place: "LogPlace", circumstances: "Circumstances") -> "Checked":
+    from attrs import evolve
+
+    from ...core.log.checking.data_folder import DataFolderCheck
+
+    with progress(f"checking {place.path.name}", None) as advance:
+        done = 0
+
+        def checking(name: str) -> None:
+            nonlocal done
+            done += 1
+            advance(done, label=name)
+
+        return DataFolderCheck(log_dir, evolve(circumstances, progress=checking)).check()
+
+
+def _findings(place: "LogPlace", circumstances: "Circumstances", log_dir: "LogDir") -> Sequence["Finding"]:
+    return _checked(log_dir, place, circumstances).findings
+
+
+# --- telling
+
+
+def _problems(findings: Iterable["Finding"]) -> list["Finding"]:
+    from ...core.log.checking.findings import problems
+
+    return problems(findings)
+
+
+def _tell(place: "LogPlace", findings: Iterable["Finding"], *, notes: bool) -> None:
+    for finding in findings:
+        if notes or not finding.is_note:
+            typer.echo(f"{place.path}/{finding}{_remedy(finding)}")
+
+
+def _remedy(finding: "Finding") -> str:
+    return f"; {finding.remedy}" if finding.remedy and (finding.is_note or finding.needs_person) else ""
+
+
+def _tell_counts(checked: "Checked", wrong: int) -> None:
+    counts = checked.counts
+    typer.echo(
+        f"{counts.partitions} partitions, {counts.segments} segments, {counts.batches} batches, "
+        f"{counts.messages} messages, {wrong} problems"
+    )
+
+
+def _tell_repair(place: "LogPlace", found: "Repaired", known: "Circumstances", *, applied: bool) -> None:
+    if not found.mended and not found.left:
+        typer.echo(f"{place.path}: nothing is to be mended")
+        return
+    if not known.alone:
+        typer.echo(
+            f"{place.path}: taken for one of several replicas; --alone if nobody else has these messages", err=True
+        )
+    for finding in found.mended:
+        typer.echo(f"{place.path}/{finding}; {finding.remedy}")
+        if finding.loss is not None:
+            typer.echo(f"  lost: {_loss_in_words(finding)}")
+    for finding in found.left:
+        typer.echo(f"{place.path}/{finding}; not mended{_remedy(finding)}")
+    what = "mended" if applied else "would be mended"
+    typer.echo(f"{len(found.mended)} problems {what}, {len(found.left)} left; {_sum_in_words(found.mended)}")
+    if not applied and found.mended:
+        typer.echo("nothing was changed; the same with --apply does it", err=True)
+
+
+def _loss_in_words(finding: "Finding") -> str:
+    loss = finding.loss
+    assert loss is not None
+    parts = []
+    if loss.next_offset < 0:
+        parts.append(f"the offsets from {loss.first_offset} on")
+    elif loss.next_offset > loss.first_offset:
+        parts.append(f"the offsets {loss.first_offset} to {loss.next_offset - 1}")
+    else:
+        parts.append("no offset")
+    parts.append("nobody knows how many messages" if loss.messages is None else f"at most {loss.messages} messages")
+    parts.append(f"{loss.bytes} bytes")
+    return ", ".join(parts)
+
+
+def _sum_in_words(findings: Iterable["Finding"]) -> str:
+    total = _sum_of_losses(findings)
+    messages = f"{total['messages']} messages" + (" and more" if total["unknown"] else "")
+    return f"lost: at most {messages}, {total['bytes']} bytes"
+
+
+def _sum_of_losses(findings: Iterable["Finding"]) -> dict[str, int]:
+    losses = [finding.loss for finding in findings if finding.loss is not None]
+    return {
+        "messages": sum(loss.messages or 0 for loss in losses),
+        "bytes": sum(loss.bytes for loss in losses),
+        "unknown": sum(loss.messages is None for loss in losses),
+    }
+
+
+def _counts(place: "LogPlace", checked: "Checked") -> dict[str, object]:
+    counts = checked.counts
+    return {
+        "folder": str(place.path),
+        "partitions": counts.partitions,
+        "segments": counts.segments,
+        "batches": counts.batches,
+        "messages": counts.messages,
+    }
+
+
+def _sorted_out(findings: Sequence["Finding"]) -> dict[str, object]:
+    return {
+        "problems": [_row(finding) for finding in findings if not finding.is_note],
+        "notes": [_row(finding) for finding in findings if finding.is_note],
+    }
+
+
+def _row(finding: "Finding") -> dict[str, object]:
+    row: dict[str, object] = {"kind": finding.kind, "file": finding.file, "text": finding.text}
+    if finding.position >= 0:
+        row["position"] = finding.position
+    if finding.remedy:
+        row["remedy"] = finding.remedy
+    loss = finding.loss
+    if loss is not None:
+        row["lost"] = {
+            "first_offset": loss.first_offset,
+            "last_offset": loss.next_offset - 1 if loss.next_offset >= 0 else None,
+            "messages": loss.messages,
+            "bytes": loss.bytes,
+        }
+    return row
+
+
+def _repaired_row(place: "LogPlace", found: "Repaired", *, applied: bool) -> dict[str, object]:
+    total = _sum_of_losses(found.mended)
+    return {
+        "folder": str(place.path),
+        "applied": applied,
+        "mended": [_row(finding) for finding in found.mended],
+        "left": [_row(finding) for finding in found.left],
+        "notes": [_row(finding) for finding in found.notes],
+        "lost": {"messages": total["messages"], "bytes": total["bytes"], "of_unknown_extent": total["unknown"]},
+    }

@@ -1,0 +1,70 @@
+"""The files of logs, for commands that look after them without a broker."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ...adapters.storage_fs import LOCK_FILE, is_in_use, look_into, open_log_dir
+from ...core.log.identity import META_PROPERTIES
+from ...core.log.names import CLASSIC_SEGMENT_FILE, SEGMENT_FILE
+from ...ports.errors import ConfigError
+from ...ports.storage import LogDir
+from ...ports.values import frozen
+from .coordination import COORDINATION_FILE
+
+_MARKS = (LOCK_FILE, META_PROPERTIES, COORDINATION_FILE)
+
+
+@frozen(kw_only=True)
+class LogPlace:
+    """A data folder, and which partitions of it are meant: none named, all."""
+
+    path: Path
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def is_data_folder(self) -> bool:
+        """False for any folder that a partition's was copied into."""
+        return any((self.path / name).exists() for name in _MARKS)
+
+    @property
+    def in_use(self) -> bool:
+        """True if a broker has it open now."""
+        return is_in_use(self.path)
+
+    @property
+    def coordination_file(self) -> Path | None:
+        """The tree of a broker that is alone; None where that is elsewhere."""
+        file = self.path / COORDINATION_FILE
+        return file if file.exists() else None
+
+
+def log_places(paths: Sequence[Path]) -> list[LogPlace]:
+    """What folders somebody means: data folders, or partitions. Raises `ConfigError`."""
+    found: dict[Path, list[str]] = {}
+    for given in paths:
+        path = given.absolute()
+        if not path.is_dir():
+            what = "is no folder" if path.exists() else "does not exist"
+            raise ConfigError(f"{given} {what}; give a partition's folder or a broker's data folder")
+        if _has_segments(path):
+            found.setdefault(path.parent, []).append(path.name)
+        elif any(_has_segments(each) for each in path.iterdir() if each.is_dir()) or (path / META_PROPERTIES).exists():
+            found[path] = []
+        else:
+            raise ConfigError(f"{given} holds no segments; give a partition's folder or a broker's data folder")
+    return [LogPlace(path=path, partitions=tuple(names)) for path, names in found.items()]
+
+
+def _has_segments(path: Path) -> bool:
+    return any(SEGMENT_FILE.match(each.name) or CLASSIC_SEGMENT_FILE.match(each.name) for each in path.iterdir())
+
+
+@contextmanager
+def opened_place(place: LogPlace, *, to_write: bool) -> Iterator[LogDir]:
+    """The folder, locked if it is to be written to and a broker might use it. Raises `FolderLocked`, `StorageError`."""
+    log_dir = open_log_dir(place.path) if to_write and place.is_data_folder else look_into(place.path)
+    try:
+        yield log_dir
+    finally:
+        log_dir.close()

@@ -186,7 +186,7 @@ class BrokerServer:
         for topic_id in deleted:
             confirm_deleted(coordination, topic_id, config.broker_id)
         open_topics(state)
-        self._read_by_groups.start(state, self._api.groups.coordinator, None)
+        self._read_by_groups.start(state, self._api.groups.coordinator)
         self._api.start()
         self._serve(state, self._api)
         if outside.expose_metrics is not None:

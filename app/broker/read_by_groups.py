@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from ...core.client.driver import Submit
 from ...core.coordinator.group.coordinator import GroupCoordinator
 from ...core.coordinator.placement import partition_of
 from ...ports.broker_api import Caller, OffsetFetch, OffsetFetchGroup, OffsetFetchResult, Origin
@@ -21,14 +20,13 @@ class ReadByGroups:
     def __init__(self) -> None:
         self._state: BrokerState | None = None
         self._coordinator: GroupCoordinator | None = None
-        self._ask_other: Submit | None = None
         self._wanted: dict[str, dict[TopicPartition, None]] = {}
         self._known: dict[tuple[str, TopicPartition], int] = {}
         self._is_due = False
 
-    def start(self, state: BrokerState, coordinator: GroupCoordinator, ask_other: Submit | None) -> None:
-        """From now on somebody can be asked: this broker's coordinator, or by `ask_other` that of another broker."""
-        self._state, self._coordinator, self._ask_other = state, coordinator, ask_other
+    def start(self, state: BrokerState, coordinator: GroupCoordinator) -> None:
+        """From now on somebody can be asked: this broker's coordinator, or that of another broker."""
+        self._state, self._coordinator = state, coordinator
 
     def committed(self, group_id: str, partition: TopicPartition) -> int | None:
         """The offset that the group reads next; None where it is not known, or there is none."""
@@ -62,11 +60,11 @@ class ReadByGroups:
         self._submit(self._coordinator_of(group_id), request, heard)
 
     def _submit(self, node: int | None, request: OffsetFetch, heard: Callable[[object], None]) -> None:
-        state, coordinator, ask_other = self._state, self._coordinator, self._ask_other
+        state, coordinator = self._state, self._coordinator
         if state is not None and coordinator is not None and node == state.node_id:
             coordinator.fetch_offsets(request, _ITSELF, heard)
-        elif node is not None and ask_other is not None:
-            ask_other(node, request, heard)
+        elif state is not None and state.ask is not None and node is not None:
+            state.ask(node, request, heard)
         else:
             heard(None)
 

@@ -8,6 +8,7 @@ from ...core.cluster.registry import ClusterRegistry
 from ...core.cluster.topics import INTERNAL_TOPICS
 from ...core.log.cleaning.order import CleanerSettings
 from ...core.log.config import LogConfig
+from ...core.log.retention import DeletionPolicy, record_policy
 from ...ports.broker_api import ConfigAlteration, ConfigEntry
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
@@ -41,7 +42,7 @@ class BrokerSettings:
         config: BrokerConfig,
         registry: ClusterRegistry,
         report: Callable[[str], None],
-        check_deletion_policy: Callable[[str], object],
+        check_deletion_policy: Callable[[str], DeletionPolicy],
     ) -> None:
         self.static = config
         self._registry = registry
@@ -149,9 +150,12 @@ class BrokerSettings:
             text = "cleanup.policy=compact: the messages of a classic topic have no keys to compact by"
             raise ApiError(ErrorCode.INVALID_CONFIG, text)
         try:
-            self._check_deletion_policy(self.log_config(overrides).deletion_policy)
+            policy = self._check_deletion_policy(self.log_config(overrides).deletion_policy)
         except (ConfigError, ValueError) as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        if is_classic(overrides) and "deletion.policy" in overrides and record_policy(policy) is not None:
+            text = f"deletion.policy={overrides['deletion.policy']}: a classic log gives up whole segments only"
+            raise ApiError(ErrorCode.INVALID_CONFIG, text)
 
     def topic_entries(
         self,

@@ -71,7 +71,7 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         """Of the entries; it stays what it is, whatever the configuration says later."""
         self._format = log_format(config.message_format)
         self._codecs = codecs
-        self._policy = deletion_policy
+        self.policy = deletion_policy
         self.policy_name = config.deletion_policy
         """Of the policy in use, so that the owner can bring another one when the configuration changes."""
         self._report = report
@@ -177,7 +177,7 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         if (config.segment_jitter_ms, config.roll_ms) != (before.segment_jitter_ms, before.roll_ms):
             self._jitter_ms = self._draw_jitter()
         if deletion_policy is not None:
-            self._policy, self.policy_name = deletion_policy, config.deletion_policy
+            self.policy, self.policy_name = deletion_policy, config.deletion_policy
         for segment in self._segments.items:
             segment.index_interval_bytes = config.index_interval_bytes
 
@@ -373,7 +373,7 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
             return []
         infos = self._segments.infos(self._end)
         bounds = (min(self._start, high_watermark), high_watermark)
-        count, empty_one_too = removable(self._policy, infos, bounds, now_ms, self._config, self._report)
+        count, empty_one_too = removable(self.policy, infos, bounds, now_ms, self._config, self._report)
         if empty_one_too:
             self._segments.active.modified_ms = now_ms  # it is kept, as if just begun (facts A4)
         if not count:

@@ -1,10 +1,11 @@
 """Which old segments may go: what a deletion policy is asked, and how its answer is taken."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
+from ..message.message import Message
 from .config import LogConfig
 
 
@@ -52,6 +53,26 @@ class DeletionPolicy(Protocol):
         whatever the answer. An exception or a senseless answer is reported and deletes nothing.
         """
         ...
+
+
+LOOK_AGAIN_MS = 3_600_000
+"""How long after one pass of a `RecordPolicy` through a log the next one begins, where it does not say so itself."""
+
+
+class RecordPolicy(DeletionPolicy, Protocol):
+    """A deletion policy that also lets single messages go, wherever they stand in sealed segments of a log of batches.
+
+    The cleaner asks it, on a worker thread, about every message that it meets. It may have `look_again_ms`.
+    """
+
+    def keeps(self, message: Message, *, now_ms: int) -> bool:
+        """False: the message goes. An exception is reported; nothing goes then, until the next pass."""
+        ...
+
+
+def record_policy(policy: DeletionPolicy) -> RecordPolicy | None:
+    """The policy, if it looks at single messages."""
+    return cast(RecordPolicy, policy) if callable(getattr(policy, "keeps", None)) else None
 
 
 def removable(

@@ -24,7 +24,7 @@ class BuiltIn:
     @hookimpl(trylast=True)
     def barnabas_names(self, kind: str) -> Sequence[str]:
         from ...core.client.group.builtin_assignors import ASSIGNOR_NAMES
-        from .deletion import DELETION_POLICY_NAMES
+        from .deletion_policies import DELETION_POLICY_NAMES
         from .encoders import SERDE_NAMES
         from .handlers import HANDLER_NAMES
         from .partitioners import PARTITIONER_NAMES
@@ -82,7 +82,7 @@ class BuiltIn:
 
     @hookimpl(trylast=True)
     def barnabas_deletion_policy(self, name: str, context: DeletionContext) -> DeletionPolicy | None:
-        from .deletion import builtin_deletion_policy
+        from .deletion_policies import builtin_deletion_policy
 
         return builtin_deletion_policy(name, context)
 

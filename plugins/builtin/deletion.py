@@ -1,13 +1,13 @@
-"""The built-in deletion policies."""
+"""Built-in deletion policies at the grain of segments."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...ports.errors import ConfigError
 
 if TYPE_CHECKING:
     from ...core.log.config import LogConfig
-    from ...core.log.retention import DeletionContext, DeletionPolicy, SegmentInfo
+    from ...core.log.retention import DeletionContext, SegmentInfo
 
 
 class KafkaDeletionPolicy:
@@ -59,26 +59,3 @@ class Consumed:
         found = [committed(group, partition) for group in self._groups]
         read_up_to = min(-1 if position is None else position for position in found)
         return sum(segment.next_offset <= read_up_to for segment in segments)
-
-
-def _plain(made: "Callable[[], DeletionPolicy]") -> "Callable[[DeletionContext], DeletionPolicy]":
-    def make(context: "DeletionContext") -> "DeletionPolicy":
-        if context.parameters:
-            raise ConfigError(f"this deletion.policy takes no parameters; it got {context.parameters!r}")
-        return made()
-
-    return make
-
-
-_POLICIES: "dict[str, Callable[[DeletionContext], DeletionPolicy]]" = {
-    "kafka": _plain(KafkaDeletionPolicy),
-    "none": _plain(KeepAll),
-    "consumed": Consumed,
-}
-DELETION_POLICY_NAMES = tuple(_POLICIES)
-
-
-def builtin_deletion_policy(name: str, context: "DeletionContext") -> "DeletionPolicy | None":
-    """The policy of this name, None if there is none. Raises `ConfigError` for its parameters."""
-    made = _POLICIES.get(name)
-    return made(context) if made is not None else None

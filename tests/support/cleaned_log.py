@@ -12,6 +12,7 @@ from barnabas.core.log.cleaning.order import CleanerSettings
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.log.manager import LogManager
+from barnabas.core.log.retention import DeletionPolicy
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.message.codec import NO_CODECS, Codecs
 from barnabas.core.message.message import Message
@@ -33,7 +34,10 @@ COMPACT = LogConfig(
 class CleanedLogs:
     """`start`, then `stop` or `kill`, as often as wanted; time passes in `wait` alone."""
 
-    def __init__(self, config: LogConfig = COMPACT, *, codecs: Codecs = NO_CODECS) -> None:
+    def __init__(
+        self, config: LogConfig = COMPACT, *, codecs: Codecs = NO_CODECS, policy: DeletionPolicy | None = None
+    ) -> None:
+        self.policy = policy or KafkaDeletionPolicy()
         self.clock = ManualClock()
         self.disk = MemoryDisk(now_ms=self.clock.now_ms)
         self.config = config
@@ -52,7 +56,7 @@ class CleanedLogs:
             scheduler=self.scheduler,
             config_for=lambda _: self.config,
             codecs=self.codecs,
-            policy_for=lambda _config, _partition: KafkaDeletionPolicy(),
+            policy_for=lambda _config, _partition: self.policy,
             report=self.reports.append,
             entropy=SeededEntropy(1),
         )

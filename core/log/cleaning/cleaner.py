@@ -1,6 +1,8 @@
 """Compacts logs in the background: the dirtiest first, a little at a time (facts B5)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from attrs import evolve
 
 from ....ports.clock import Clock
 from ....ports.entropy import Entropy
@@ -13,9 +15,11 @@ from ..data_folder import DataFolder
 from ..format import LogSegment
 from ..formats import BATCHES
 from ..log import Log
+from ..retention import RecordPolicy
 from . import telling
 from .choice import Dirt, look_at
 from .order import CleanerSettings
+from .passes import PolicyPasses
 from .placing import order_for
 from .run import CleaningRun, Ended
 
@@ -52,6 +56,7 @@ class LogCleaner:
         self._report = report
         self._running: dict[TopicPartition, CleaningRun] = {}
         self._uncleanable: dict[Log, str] = {}
+        self._passes = PolicyPasses()
         self._timer: Timer | None = None
         self._stopped: Callable[[], None] | None = None
         self._closed = False
@@ -82,37 +87,65 @@ class LogCleaner:
         self._wait()
         threads = self._settings().threads
         dirt = sorted(self._dirt(), key=lambda each: each.ratio, reverse=True)
-        for each in dirt[: max(0, threads - len(self._running))]:
-            self._begin(each)
+        for each in dirt:
+            if len(self._running) < threads:
+                self._begin(each)
+        for each, policy in self._passes_due():
+            if len(self._running) < threads and each.log.topic_partition not in self._running:
+                self._passes.begun(each.log, policy, self._clock.monotonic_ms())
+                self._begin(each, policy)
 
-    def _dirt(self) -> list[Dirt]:
-        now_ms = self._clock.now_ms()
-        found = []
+    def _idle(self) -> Iterator[tuple[Log, DataFolder, Offset]]:
+        """The logs that could be cleaned, with what is decided in them."""
         for partition, home in list(self._homes.items()):
             log = home.logs.get(partition)
-            if log is None or not log.config.compacted or log.format_name != BATCHES or partition in self._running:
+            if log is None or log.format_name != BATCHES or partition in self._running:
                 continue
             if log in self._uncleanable or log.failure is not None or len(log.segments) == 1:
                 continue
             decided_to = self._decided_to(partition)
-            if decided_to is None:
-                continue
-            try:
-                cleaned_to = Offset(min(home.cleaned_to.get(partition, 0), log.cut_to))
-                dirt = look_at(log, cleaned_to, decided_to, now_ms)
-            except Exception as error:  # noqa: BLE001  # told; the others go on
-                self._failed(log, error)
-                continue
-            if dirt.due:
-                found.append(dirt)
+            if decided_to is not None:
+                yield log, home, decided_to
+
+    def _passes_due(self) -> list[tuple[Dirt, RecordPolicy]]:
+        """Everything that is sealed and decided, where a deletion policy is to look at each message."""
+        found = []
+        for log, _, decided_to in self._idle():
+            policy = self._passes.due(log, self._clock.monotonic_ms())
+            if policy is not None:
+                dirt = self._look_at(log, log.log_start_offset, decided_to)
+                if dirt is not None and dirt.upto > log.log_start_offset:
+                    found.append((evolve(dirt, first_dirty=dirt.upto), policy))
         return found
 
-    def _begin(self, dirt: Dirt) -> None:
+    def _look_at(self, log: Log, cleaned_to: Offset, decided_to: Offset) -> Dirt | None:
+        try:
+            return look_at(log, cleaned_to, decided_to, self._clock.now_ms())
+        except Exception as error:  # noqa: BLE001  # told; the others go on
+            self._failed(log, error)
+            return None
+
+    def _dirt(self) -> list[Dirt]:
+        found = []
+        for log, home, decided_to in self._idle():
+            if log.config.compacted:
+                cleaned_to = Offset(min(home.cleaned_to.get(log.topic_partition, 0), log.cut_to))
+                dirt = self._look_at(log, cleaned_to, decided_to)
+                if dirt is not None and dirt.due:
+                    found.append(dirt)
+        return found
+
+    def _begin(self, dirt: Dirt, policy: RecordPolicy | None = None) -> None:
         partition = dirt.log.topic_partition
         home = self._homes[partition]
         try:
             order = order_for(
-                dirt, self._settings(), now_ms=self._clock.now_ms(), codecs=self._codecs, secret=self._entropy.token(32)
+                dirt,
+                self._settings(),
+                now_ms=self._clock.now_ms(),
+                codecs=self._codecs,
+                secret=self._entropy.token(32),
+                policy=policy,
             )
         except StorageError as error:
             self._failed(dirt.log, error)
@@ -133,10 +166,14 @@ class LogCleaner:
     def _ended(self, run: CleaningRun, ended: Ended) -> None:
         log = run.log
         del self._running[log.topic_partition]
-        if ended.error is not None:
+        policy = None if run.order.policy is None else run.order.config.deletion_policy
+        if ended.error is not None and policy is None:
             self._failed(log, ended.error)
-        elif ended.stats is not None:
-            self._report(telling.cleaned(log.topic_partition, ended.stats, ended.took_ms))
+        elif ended.error is not None:
+            text = f"deletion.policy={policy} could not look at all messages of {log.topic_partition}: {ended.error}"
+            self._report(failure(text, partition=str(log.topic_partition)))
+        elif ended.stats is not None and (policy is None or ended.stats.messages_kept < ended.stats.messages_read):
+            self._report(telling.cleaned(log.topic_partition, ended.stats, ended.took_ms, policy))
         if self._closed:
             if self._stopped is not None and not self._running:
                 self._stopped()

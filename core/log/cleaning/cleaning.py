@@ -19,6 +19,7 @@ from .chunks import chunks_of
 from .filtering import BatchFilter
 from .making import Making
 from .order import Order, Source
+from .passes import PolicyFilter
 from .survivors import Survivors
 
 
@@ -46,6 +47,8 @@ class Cleaning:
         """Read and written by now."""
         self._survivors = Survivors(order)
         self._filter = BatchFilter(order, self._survivors)
+        if order.policy is not None:
+            self._filter = PolicyFilter(order, self._survivors, order.policy)
         self._bytes_read = self._bytes_written = 0
         self._making: Segment | None = None
 
@@ -73,7 +76,7 @@ class Cleaning:
             index_interval_bytes=order.config.index_interval_bytes,
             report=_silent,
         )
-        changed = len(group) > 1
+        changed = len(group) > 1 and order.policy is None  # where all messages stay, segments do, too
         last: tuple[BatchHeader, bool] | None = None
         for source in group:
             for data, batches in chunks_of(source, order.chunk_bytes):

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from ....ports.errors import BarnabasError
 from ....ports.storage import Folder, Region
 from ....ports.values import frozen
-from ....ports.words import Offset
+from ....ports.words import Offset, TopicPartition
 from ...message.codec import Codecs
 from ..aborted_index import AbortedEntry
 from ..config import LogConfig
+from ..retention import RecordPolicy
 from ..segment import Segment
 
 SLOT_BYTES = 24
@@ -72,5 +73,8 @@ class Order:
     last_of_producers: Mapping[int, tuple[Offset, int]] = {}
     """Producer → the last offset of its last batch (-1: it has only markers in its epoch), and its epoch: this batch is
     kept, if without records, to know the producer by."""
+    partition: TopicPartition
+    policy: RecordPolicy | None = None
+    """Says of each message if it stays; None: the last of each key does."""
     aborted: Sequence[AbortedEntry] = ()
     """The aborted transactions that reach into [first segment, upto)."""

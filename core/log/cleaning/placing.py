@@ -3,6 +3,7 @@
 from ....ports.words import Offset, Position
 from ...message.codec import Codecs
 from ..producer_state import NO_OFFSET
+from ..retention import RecordPolicy
 from ..segment import Segment
 from ..sparse_index import OFFSET_ENTRY, TIME_ENTRY
 from .choice import Dirt
@@ -12,7 +13,15 @@ _CHUNK_BYTES_MIN = 65_536
 _MAP_BYTES_MIN = 64 * SLOT_BYTES
 
 
-def order_for(dirt: Dirt, settings: CleanerSettings, *, now_ms: int, codecs: Codecs, secret: bytes) -> Order:
+def order_for(
+    dirt: Dirt,
+    settings: CleanerSettings,
+    *,
+    now_ms: int,
+    codecs: Codecs,
+    secret: bytes,
+    policy: RecordPolicy | None = None,
+) -> Order:
     """Owner thread only. Raises `StorageError`."""
     log, threads = dirt.log, max(1, settings.threads)
     segments = log.segments
@@ -22,6 +31,8 @@ def order_for(dirt: Dirt, settings: CleanerSettings, *, now_ms: int, codecs: Cod
     return Order(
         folder=log.folder,
         config=log.config,
+        partition=log.topic_partition,
+        policy=policy,
         codecs=codecs,
         sources=[_source(segment, end) for segment, end in zip(below, ends, strict=True)],
         first_dirty=dirt.first_dirty,

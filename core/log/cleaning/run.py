@@ -49,6 +49,7 @@ class CleaningRun:
         self._rate = rate
         self._replaced = replaced
         self._ended = ended
+        self.order = order
         self._cleaning = Cleaning(order)
         self._steps = self._cleaning.steps()
         self._began_ms = clock.monotonic_ms()
@@ -145,7 +146,8 @@ class CleaningRun:
     def _end(self, ended: Ended) -> None:
         partition = self.log.topic_partition
         self._home.unvouched.discard(partition)
-        if ended.stats is not None and not self.log.closed:
+        is_compacted = ended.stats is not None and self.order.policy is None
+        if ended.stats is not None and is_compacted and not self.log.closed:
             self._home.cleaned_to[partition] = ended.stats.next_dirty
             self._home.write_later(self._scheduler, "offsets", self._home.checkpoint_contents)
         self._ended(self, ended)

@@ -6,10 +6,11 @@ from ..telling import in_units
 from .cleaning import CleaningStats
 
 
-def cleaned(partition: TopicPartition, stats: CleaningStats, took_ms: float) -> Line:
-    """A line for a log that is clean now."""
+def cleaned(partition: TopicPartition, stats: CleaningStats, took_ms: float, policy: str | None = None) -> Line:
+    """A line for a log that is clean now; `policy`: which has looked at each message of it."""
     gone = stats.messages_read - stats.messages_kept
-    text = f"{partition} is compacted below offset {stats.next_dirty}: {gone} of {stats.messages_read} messages went"
+    what = "is compacted" if policy is None else f"was looked at by deletion.policy={policy}"
+    text = f"{partition} {what} below offset {stats.next_dirty}: {gone} of {stats.messages_read} messages went"
     text += f", {in_units(stats.bytes_read)} became {in_units(stats.bytes_written)} in {took_ms / 1000:.1f} s"
     return info(
         text,

@@ -4,12 +4,10 @@ import pytest
 
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.retention import DeletionContext, DeletionPolicy
-from barnabas.plugins.builtin.deletion import (
-    Consumed,
-    KafkaDeletionPolicy,
-    KeepAll,
-    builtin_deletion_policy,
-)
+from barnabas.core.message.message import Headers, Message
+from barnabas.plugins.builtin.deletion import Consumed, KafkaDeletionPolicy, KeepAll
+from barnabas.plugins.builtin.deletion_policies import builtin_deletion_policy
+from barnabas.plugins.builtin.record_deletion import HeaderTtl, KeyPrefixAge, duration_ms
 from barnabas.plugins.host import PluginHost
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.words import TopicPartition
@@ -83,12 +81,89 @@ def test_a_policy_that_is_only_checked_deletes_nothing() -> None:
         ("consumed", "needs the groups to wait for"),
         ("consumed: ,", "needs the groups to wait for"),
         ("kafka:7d", "takes no parameters; it got '7d'"),
+        ("key-prefix-age", "needs prefixes and ages"),
+        ("key-prefix-age:user-", "'user-' is no PREFIX=AGE"),
+        ("key-prefix-age:user-=7y", "'7y' is no duration"),
+        ("key-prefix-age:user-=-7d", "'-7d' is no duration"),
+        ("header-ttl", "needs the name of the header"),
         ("other:x", "unknown deletion policy 'other'; known: consumed, "),
     ],
 )
 def test_what_cannot_be_made_says_why(setting: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         PluginHost(load_entry_points=False).deletion_policy(setting)
+
+
+DAY_MS = 86_400_000
+NOW_MS = 100 * DAY_MS
+
+
+def of_key(key: bytes | None, age_ms: int | None) -> Message:
+    return Message(b"v", key, timestamp_ms=None if age_ms is None else NOW_MS - age_ms)
+
+
+@pytest.mark.parametrize(
+    ("key", "age_ms", "kept"),
+    [
+        (b"user-1", 7 * DAY_MS, True),
+        (b"user-1", 7 * DAY_MS + 1, False),
+        (b"user-test-1", 3_600_000, True),
+        (b"user-test-1", 3_600_001, False),
+        (b"order-1", 99 * DAY_MS, True),
+        (b"user", 99 * DAY_MS, True),
+        (None, 99 * DAY_MS, True),
+        (b"user-1", None, True),
+        (b"user-1", NOW_MS + 1, True),
+    ],
+)
+def test_the_longest_prefix_of_a_key_says_how_old_it_gets(key: bytes | None, age_ms: int | None, kept: bool) -> None:
+    policy = KeyPrefixAge(DeletionContext(parameters="user-=7d, user-test-=1h"))
+    assert policy.keeps(of_key(key, age_ms), now_ms=NOW_MS) is kept
+    assert policy.look_again_ms == 360_000
+
+
+def test_the_empty_prefix_is_that_of_all_keys() -> None:
+    policy = KeyPrefixAge(DeletionContext(parameters="=30d,a=b==1s"))
+    assert not policy.keeps(of_key(b"any", 31 * DAY_MS), now_ms=NOW_MS)
+    assert not policy.keeps(of_key(b"a=b=c", 1001), now_ms=NOW_MS)
+    assert policy.keeps(of_key(b"a=c", 1001), now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("headers", "kept"),
+    [
+        ((), True),
+        ((("other", b"1"),), True),
+        ((("ttl-ms", b"5000"),), True),
+        ((("ttl-ms", b"4999"),), False),
+        ((("x", None), ("ttl-ms", b"0")), False),
+        ((("ttl-ms", None),), True),
+        ((("ttl-ms", b""),), True),
+        ((("ttl-ms", b"-1"),), True),
+        ((("ttl-ms", b"soon"),), True),
+        ((("ttl-ms", b"9" * 5000),), True),
+    ],
+)
+def test_a_message_says_how_long_it_lives(headers: Headers, kept: bool) -> None:
+    policy = HeaderTtl(DeletionContext(parameters="ttl-ms"))
+    assert policy.keeps(Message(b"v", headers=headers, timestamp_ms=NOW_MS - 5000), now_ms=NOW_MS) is kept
+    assert policy.keeps(Message(b"v", headers=headers, timestamp_ms=-1), now_ms=NOW_MS)
+
+
+class TestKeyPrefixAge(DeletionPolicyContract):
+    @pytest.fixture
+    def policy(self) -> DeletionPolicy:
+        return KeyPrefixAge(DeletionContext(parameters="a=1s"))
+
+
+def test_durations() -> None:
+    texts = {"5": None, "5ms": 5, "5s": 5000, "5m": 300_000, "5h": 18_000_000, "5d": 432_000_000, "5w": 3_024_000_000}
+    for text, expected in texts.items():
+        if expected is None:
+            with pytest.raises(ConfigError, match="no duration"):
+                duration_ms(text)
+        else:
+            assert duration_ms(f" {text} ") == expected
 
 
 def test_by_name() -> None:

@@ -163,9 +163,9 @@ def produce_frame(topic: str, partition: int, batch: bytes, acks: int = 1) -> by
     return _frame(0, 3, body)
 
 
-def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
-    """Fetch v11 (what knows zstd gets regions of files), answered at once."""
-    body = struct.pack(">iiiibii", -1, 0, 0, max_bytes, 0, 0, -1) + struct.pack(">i", 1) + _text(topic)
+def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int, isolation: int = 0) -> bytes:
+    """Fetch v11 (what knows zstd gets regions of files), answered at once; isolation 1: of committed records."""
+    body = struct.pack(">iiiibii", -1, 0, 0, max_bytes, isolation, 0, -1) + struct.pack(">i", 1) + _text(topic)
     body += struct.pack(">iiiqqi", 1, partition, -1, offset, -1, max_bytes)
     return _frame(1, 11, body + struct.pack(">i", 0) + _text(""))
 
@@ -173,10 +173,12 @@ def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> byte
 def records_of(answer: memoryview, topic: str) -> memoryview:
     """The record bytes of a Fetch v11 answer about one partition."""
     at = 4 + 4 + 2 + 4 + 4 + 2 + len(topic.encode()) + 4
-    _, error, _, _, _, _aborted, _, size = struct.unpack_from(">ihqqqiii", answer, at)
+    _, error, _, _, _, aborted = struct.unpack_from(">ihqqqi", answer, at)
     if error:
         raise RuntimeError(f"fetch failed with error {error}")
-    return answer[at + 42 : at + 42 + size]
+    at += 34 + 16 * max(0, aborted)
+    _, size = struct.unpack_from(">ii", answer, at)
+    return answer[at + 8 : at + 8 + size]
 
 
 def next_offset(records: memoryview) -> int:

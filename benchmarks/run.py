@@ -17,6 +17,7 @@ BENCHMARKS = (
     "test_broker_start",
     "produce",
     "fetch",
+    "fetch_committed",
     "growth",
     "many_partitions",
     "replicate",

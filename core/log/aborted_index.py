@@ -4,6 +4,8 @@ Each stands in the segment that has its marker. The file is there only where the
 rebuilt from the batches where it cannot be right.
 """
 
+from bisect import bisect_left
+from operator import attrgetter
 from struct import Struct
 from typing import NamedTuple
 
@@ -14,6 +16,10 @@ ENTRY = Struct(">hqqqq")
 """Version, producer id, first offset, last offset, last stable offset."""
 VERSION = 0
 _BLOCK_ENTRIES = 64
+"""So many are read at once."""
+_BLOCKS_KEPT = 4
+_LANDMARKS_MAX = 63
+"""Every search passes the same blocks first; so many of these are remembered."""
 
 
 class AbortedEntry(NamedTuple):
@@ -25,10 +31,24 @@ class AbortedEntry(NamedTuple):
     last_stable_offset: int
 
 
+_last_offset = attrgetter("last_offset")
+
+
 class AbortedIndex:
     """Entries by the offsets of their markers; the file is read where they are needed. Owner thread only."""
 
-    __slots__ = ("_base_offset", "_count", "_doubt", "_file", "_folder", "_last_offset", "_name", "_unwritten")
+    __slots__ = (
+        "_base_offset",
+        "_blocks",
+        "_count",
+        "_doubt",
+        "_file",
+        "_folder",
+        "_landmarks",
+        "_last_offset",
+        "_name",
+        "_unwritten",
+    )
 
     def __init__(self, folder: Folder, name: str, base_offset: int, file_size: int = -1) -> None:
         """`file_size`: of the file that is there; -1: there is none."""
@@ -41,6 +61,9 @@ class AbortedIndex:
         """The newest, which the file could not take."""
         self._last_offset = -1
         """Of the newest entry, once it is known."""
+        self._blocks: dict[int, list[AbortedEntry]] = {}
+        self._landmarks: dict[int, int] = {}
+        """Where the first entry of a block has its marker."""
         self._doubt = ""
         if file_size > 0 and file_size % ENTRY.size:
             self._doubt = f"{file_size} bytes are no multiple of {ENTRY.size}"
@@ -74,6 +97,7 @@ class AbortedIndex:
         """Move what is in memory to the file. Raises `StorageError`; it then stays."""
         if self._unwritten:
             self.file().append(b"".join([ENTRY.pack(VERSION, *entry) for entry in self._unwritten]))
+            self._blocks.pop(self._count // _BLOCK_ENTRIES, None)
             self._count += len(self._unwritten)
             self._unwritten.clear()
 
@@ -90,6 +114,7 @@ class AbortedIndex:
         if keep < self._count:
             self.file().truncate(keep * ENTRY.size)
             self._count = keep
+            self._forget()
 
     def clear(self) -> None:
         """Forget everything, and doubts too. Raises `StorageError`."""
@@ -97,6 +122,11 @@ class AbortedIndex:
             self.file().truncate(0)
         self._count, self._last_offset, self._doubt = 0, -1, ""
         self._unwritten.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._blocks.clear()
+        self._landmarks.clear()
 
     # --- looking up
 
@@ -112,10 +142,11 @@ class AbortedIndex:
             return found, False
         number = self._first_from(from_offset)
         while number < self._count:
-            block = self._read(number, min(_BLOCK_ENTRIES, self._count - number))
-            number += len(block)
-            if _collect(block, upto, found):
+            block, at = divmod(number, _BLOCK_ENTRIES)
+            entries = self._block(block)
+            if _collect(entries[at:] if at else entries, upto, found):
                 return found, True
+            number += len(entries) - at
         later = [entry for entry in self._unwritten if entry.last_offset >= from_offset]
         return found, _collect(later, upto, found)
 
@@ -123,12 +154,13 @@ class AbortedIndex:
         """Read all of it. Raises `IndexDamaged`, `StorageError`."""
         if self._doubt:
             raise IndexDamaged(self._doubt)
+        self._forget()
         before = -1
         for number in range(0, self._count, _BLOCK_ENTRIES):
-            block = self._read(number, min(_BLOCK_ENTRIES, self._count - number))
-            if block[0].last_offset <= before:
+            entries = self._read(number, min(_BLOCK_ENTRIES, self._count - number))
+            if entries[0].last_offset <= before:
                 raise IndexDamaged(f"entry {number} does not come after the one before")
-            before = block[-1].last_offset
+            before = entries[-1].last_offset
 
     def _newest_marker(self) -> int:
         if self._unwritten:
@@ -139,14 +171,33 @@ class AbortedIndex:
 
     def _first_from(self, offset: int) -> int:
         """How many entries of the file have their marker below `offset`."""
-        low, high = 0, self._count
-        while low < high:
+        low, high = 0, (self._count + _BLOCK_ENTRIES - 1) // _BLOCK_ENTRIES
+        while high - low > 1:
             middle = (low + high) // 2
-            if self._read(middle, 1)[0].last_offset < offset:
-                low = middle + 1
+            if self._first_marker(middle) < offset:
+                low = middle
             else:
                 high = middle
-        return low
+        if not high:
+            return 0
+        return low * _BLOCK_ENTRIES + bisect_left(self._block(low), offset, key=_last_offset)
+
+    def _first_marker(self, block: int) -> int:
+        marker = self._landmarks.get(block)
+        if marker is None:
+            marker = self._read(block * _BLOCK_ENTRIES, 1)[0].last_offset
+            if len(self._landmarks) < _LANDMARKS_MAX:
+                self._landmarks[block] = marker
+        return marker
+
+    def _block(self, block: int) -> list[AbortedEntry]:
+        entries = self._blocks.get(block)
+        if entries is None:
+            if len(self._blocks) >= _BLOCKS_KEPT:
+                self._blocks.clear()
+            first = block * _BLOCK_ENTRIES
+            entries = self._blocks[block] = self._read(first, min(_BLOCK_ENTRIES, self._count - first))
+        return entries
 
     def _read(self, first: int, count: int) -> list[AbortedEntry]:
         data = self.file().read(first * ENTRY.size, count * ENTRY.size)

@@ -40,18 +40,21 @@ class LogTransactions:
         """
         if not self._segments.may_have_aborted(from_offset):
             return ()
-        try:
-            return self._segments.aborted(from_offset, upto)
-        except IndexDamaged:
-            self._rebuild_damaged()
-        return self._segments.aborted(from_offset, upto)
+        return self._aborted(from_offset, upto)
 
     def aborted_in(self, from_offset: int, found: LogSlice) -> Sequence[AbortedEntry]:
         """The same for what a read from an offset gave, as narrow as the index tells. Raises `StorageError`."""
         if not self._segments.may_have_aborted(from_offset):
             return ()
         upto = self._segments.end_of_slice(found.segment_base_offset, Position(found.position + found.size), self._end)
-        return self.aborted(from_offset, upto)
+        return self._aborted(from_offset, upto)
+
+    def _aborted(self, from_offset: int, upto: int) -> Sequence[AbortedEntry]:
+        try:
+            return self._segments.aborted(from_offset, upto)
+        except IndexDamaged:
+            self._rebuild_damaged()
+        return self._segments.aborted(from_offset, upto)
 
     def _rebuild_damaged(self) -> None:
         """All that cannot be used: where one is, others may be, and it is rare."""

@@ -1,4 +1,5 @@
-"""librdkafka's transactions beside its idempotent produce: large ones by their messages, small ones by their number."""
+"""Transactions beside idempotent produce, librdkafka's and our own: large ones by their messages, small ones by their
+number."""
 
 import time
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from confluent_kafka import Producer
 from harness import MESSAGE_BYTES, Result, broker
 
 from barnabas import Admin
+from barnabas import Producer as OwnProducer
 
 TOPIC = "bench"
 MESSAGES = 1000
@@ -55,6 +57,46 @@ def _transaction(producer: Producer, messages: int, payload: bytes) -> None:
 
 
 def measure() -> list[Result]:
+    return [*_librdkafka(), *_own()]
+
+
+def _own() -> list[Result]:
+    values = [bytes(MESSAGE_BYTES)] * MESSAGES
+    rates: dict[str, list[float]] = {"transactions": [], "in portions": [], "small": []}
+    with broker(None, "transaction.state.log.num.partitions=5") as running:
+        with Admin(running.bootstrap) as admin:
+            admin.create_topic(TOPIC, partitions=1)
+        plain = OwnProducer(running.bootstrap, enable_idempotence=True)
+        transactional = OwnProducer(running.bootstrap, transactional_id="bench")
+
+        def portion() -> None:
+            plain.send_many(TOPIC, values, partition=0)
+            plain.flush(60)
+
+        def transaction(of: list[bytes]) -> None:
+            with transactional.transaction():
+                transactional.send_many(TOPIC, of, partition=0)
+
+        with plain, transactional:
+            for _ in range(ROUNDS):
+                large = LARGE * MESSAGES
+                rates["transactions"].append(large / _timed(LARGE, lambda: transaction(values)))
+                rates["in portions"].append(large / _timed(LARGE, portion))
+                rates["small"].append(SMALL / _timed(SMALL, lambda: transaction(values[:1])))
+    best = {name: max(found) for name, found in rates.items()}
+    return [
+        Result(
+            f"our producer: transactions of {MESSAGES:,} / idempotent, as many at a time",
+            best["transactions"] / best["in portions"],
+            "",
+            GOAL,
+            details={"messages/s": best["transactions"]},
+        ),
+        Result("small transactions of our producer", best["small"], "/s", GOAL_SMALL),
+    ]
+
+
+def _librdkafka() -> list[Result]:
     payload = bytes(MESSAGE_BYTES)
     rates: dict[str, list[float]] = {"transactions": [], "in portions": [], "without a pause": [], "small": []}
     with broker(None, "transaction.state.log.num.partitions=5") as running:

@@ -1,4 +1,5 @@
-"""Our readers at Apache Kafka: aborted transactions stay away from who reads committed messages; gaps are legal."""
+"""Our readers at Apache Kafka and at our broker: aborted transactions stay away from who reads committed messages; gaps
+are legal."""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from barnabas.pipeline.cluster import LATEST, ClusterPartition
 from barnabas.pipeline.connect import ClientCluster
 from barnabas.pipeline.load import load
 from barnabas.ports.words import TopicPartition
+from barnabas.testing import TestBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +30,14 @@ TX = TopicPartition("tx", 0)
 COMMITTED = {"isolation.level": "read_committed"}
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+@pytest.fixture(scope="module", params=["kafka", "barnabas"])
+def kafka(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaServer | TestBroker]:
+    if request.param == "barnabas":
+        with TestBroker() as broker:
+            yield broker
+        return
     server = KafkaServer(tmp_path_factory.mktemp("kafka"))
     server.start()
     try:
@@ -40,7 +48,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 
 
 @pytest.fixture(scope="module")
-def expected(kafka: KafkaServer) -> list[bytes]:
+def expected(kafka: KafkaServer | TestBroker) -> list[bytes]:
     """The committed values of topic `tx`, in which two producers' transactions overlap, some of them aborted; behind
     the last stable offset one more is open."""
     with Admin(kafka.bootstrap) as admin:
@@ -74,9 +82,15 @@ def _commits(name: bytes, number: int) -> bool:
     return number % (2 if name == b"one" else 3) == 0
 
 
-def _producer(kafka: KafkaServer, name: str) -> Any:
+def _producer(kafka: KafkaServer | TestBroker, name: str) -> Any:
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": kafka.bootstrap, "transactional.id": name, "linger.ms": 0, "log_level": 0}
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "transactional.id": name,
+            "transaction.timeout.ms": 600_000,
+            "linger.ms": 0,
+            "log_level": 0,
+        }
     )
     producer.init_transactions(WAIT_S)
     return producer
@@ -87,7 +101,7 @@ def _send(producer: Any, value: bytes) -> None:
     producer.flush(WAIT_S)
 
 
-def test_consumers_hand_out_what_was_committed(kafka: KafkaServer, expected: list[bytes]) -> None:
+def test_consumers_hand_out_what_was_committed(kafka: KafkaServer | TestBroker, expected: list[bytes]) -> None:
     stable = _stable(kafka)
     for max_bytes in (1, 300, 1_000_000):
         with Consumer(kafka.bootstrap, config=COMMITTED, max_partition_fetch_bytes=max_bytes) as consumer:
@@ -103,7 +117,7 @@ def test_consumers_hand_out_what_was_committed(kafka: KafkaServer, expected: lis
     assert values[-2:] == [b"open", b"aborted behind it"]
 
 
-def test_where_all_is_aborted_a_reader_gets_on(kafka: KafkaServer, expected: list[bytes]) -> None:
+def test_where_all_is_aborted_a_reader_gets_on(kafka: KafkaServer | TestBroker, expected: list[bytes]) -> None:
     """From within an aborted transaction that began before."""
     with Consumer(kafka.bootstrap, config=COMMITTED) as consumer:
         consumer.assign("tx", position=0)
@@ -114,7 +128,7 @@ def test_where_all_is_aborted_a_reader_gets_on(kafka: KafkaServer, expected: lis
             assert consumer.position(("tx", 0)) == _stable(kafka)
 
 
-def test_the_other_readers_do_so_too(kafka: KafkaServer, expected: list[bytes]) -> None:
+def test_the_other_readers_do_so_too(kafka: KafkaServer | TestBroker, expected: list[bytes]) -> None:
     with SimpleConsumer(kafka.bootstrap, config=COMMITTED) as simple:
         assert [m.value for piece in simple.read("tx", 0, 0) for m in piece] == expected
     with Consumer(kafka.bootstrap, config=COMMITTED, group_id="g", auto_offset_reset="earliest") as member:
@@ -133,7 +147,7 @@ def test_the_other_readers_do_so_too(kafka: KafkaServer, expected: list[bytes]) 
 
 
 def test_loads_and_the_spark_source_do_so_too(
-    kafka: KafkaServer, expected: list[bytes], spark: "SparkSession", tmp_path: Path
+    kafka: KafkaServer | TestBroker, expected: list[bytes], spark: "SparkSession", tmp_path: Path
 ) -> None:
     cluster = ClientCluster(kafka.bootstrap, COMMITTED)
     place = ClusterPartition("tx", 0)
@@ -149,7 +163,8 @@ def test_loads_and_the_spark_source_do_so_too(
     assert load(kafka.bootstrap, ["tx"], tmp_path, spark=spark, client=COMMITTED).rows == 0
 
 
-def test_what_compaction_leaves_is_read_without_complaint(kafka: KafkaServer) -> None:
+@pytest.mark.parametrize("kafka", ["kafka"], indirect=True)
+def test_what_compaction_leaves_is_read_without_complaint(kafka: KafkaServer | TestBroker) -> None:
     configs = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     with Admin(kafka.bootstrap) as admin:
         admin.create_topic("compacted", partitions=1, configs=configs)
@@ -177,7 +192,7 @@ def test_what_compaction_leaves_is_read_without_complaint(kafka: KafkaServer) ->
             assert rest[-1] == count - 1
 
 
-def _stable(kafka: KafkaServer) -> int:
+def _stable(kafka: KafkaServer | TestBroker) -> int:
     with Admin(kafka.bootstrap) as admin:
         stable = admin.list_offsets({TX: "latest"}, isolation_level="read_committed")[TX]
         assert stable < admin.list_offsets({TX: "latest"})[TX]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from attrs import evolve
 
 from ...ports.storage import FolderLocked
 from .options import AsJson, print_json, progress
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ...core.log.checking.findings import Finding
     from ...core.log.checking.repair import Repaired
     from ...ports.storage import LogDir
-    from ..compose.log_files import LogPlace
+    from ..compose.log_files import LogPlace, LookedTree
 
 Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Partition folders, or a broker's data folder.")]
 _IN_USE = "a broker has {path} open: what it is writing just now may look damaged, and is left out where that is known"
@@ -42,8 +43,10 @@ def verify(
     wrong = 0
     for place in places:
         in_use = place.in_use
+        tree = _tree(place, in_use=in_use)
         with opened_place(place, to_write=False) as log_dir:
-            checked = _checked(log_dir, place, _circumstances(places, place, alone=None, in_use=in_use))
+            circumstances = _circumstances(places, place, tree, alone=None, in_use=in_use)
+            checked = _with_tree(_checked(log_dir, place, circumstances), tree, log_dir)
         wrong += len(_problems(checked.findings))
         row = _counts(place, checked) | {"in_use": in_use}
         rows.append(row | _sorted_out(checked.findings))
@@ -88,10 +91,13 @@ def repair(
     for place in places:
         if place.in_use:
             raise FolderLocked(f"a broker has {place.path} open; stop it, then repair")
-        circumstances = _circumstances(places, place, alone=alone, in_use=False)
         with opened_place(place, to_write=apply) as opened:
+            tree, of_tree = _mended_tree(place, applied=apply)
+            circumstances = _circumstances(places, place, tree, alone=alone, in_use=False)
             log_dir: LogDir = opened if apply else PretendedLogDir(opened)
             found = mend(log_dir, partial(_findings, place, circumstances))
+        left = [*(tree.findings if tree is not None else ()), *found.left]
+        found = evolve(found, mended=[*of_tree, *found.mended], left=left)
         failed = failed or bool(found.left) or (bool(found.mended) and not apply)
         rows.append(_repaired_row(place, found, applied=apply))
         if not as_json:
@@ -102,20 +108,64 @@ def repair(
         raise typer.Exit(1)
 
 
+def _tree(place: "LogPlace", *, in_use: bool) -> "LookedTree | None":
+    """What the coordination file says, if it lies there and nobody writes to it."""
+    from ..compose.log_files import look_at_tree
+
+    file = place.coordination_file
+    return None if file is None or in_use else look_at_tree(file)
+
+
+def _mended_tree(place: "LogPlace", *, applied: bool) -> "tuple[LookedTree | None, list[Finding]]":
+    """(the coordination file as it is then, what was wrong with it and is no more, or would be)."""
+    from ..compose.log_files import mend_tree
+
+    before = _tree(place, in_use=False)
+    if before is None or not before.is_damaged:
+        return before, []
+    assert place.coordination_file is not None
+    if applied:
+        mend_tree(place.coordination_file, before)
+        after = _tree(place, in_use=False)
+        assert after is not None
+        return after, [finding for finding in before.findings if finding not in after.findings]
+    return evolve(before, findings=[]), before.findings
+
+
+def _with_tree(checked: "Checked", tree: "LookedTree | None", log_dir: "LogDir") -> "Checked":
+    from ...core.log.checking.tree_check import without_folder
+    from ...core.log.names import folder_partition
+
+    if tree is None:
+        return checked
+    present = {partition for name in log_dir.folders() if (partition := folder_partition(name)) is not None}
+    missing = without_folder(tree.topics, present, "coordination.db")
+    return evolve(checked, findings=[*tree.findings, *checked.findings, *missing])
+
+
 def _circumstances(
-    places: Sequence["LogPlace"], place: "LogPlace", *, alone: bool | None, in_use: bool
+    places: Sequence["LogPlace"],
+    place: "LogPlace",
+    tree: "LookedTree | None",
+    *,
+    alone: bool | None,
+    in_use: bool,
 ) -> "Circumstances":
     from ...core.log.checking.data_folder import Circumstances
     from ...plugins.builtin.codecs import builtin_codecs
 
     if alone is None:
         alone = not place.is_data_folder or any(each.coordination_file is not None for each in places)
-    return Circumstances(alone=alone, in_use=in_use, only=place.partitions, codecs=builtin_codecs())
+    return Circumstances(
+        alone=alone,
+        in_use=in_use,
+        only=place.partitions,
+        codecs=builtin_codecs(),
+        topics=None if tree is None else tree.topics,
+    )
 
 
 def _checked(log_dir: "LogDir", place: "LogPlace", circumstances: "Circumstances") -> "Checked":
-    from attrs import evolve
-
     from ...core.log.checking.data_folder import DataFolderCheck
 
     with progress(f"checking {place.path.name}", None) as advance:

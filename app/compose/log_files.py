@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...adapters.storage_fs import LOCK_FILE, is_in_use, look_into, open_log_dir
+from ...core.log.checking.findings import Finding
+from ...core.log.checking.tree_check import KnownTopics, known_topics
 from ...core.log.identity import META_PROPERTIES
 from ...core.log.names import CLASSIC_SEGMENT_FILE, SEGMENT_FILE
 from ...ports.errors import ConfigError
@@ -54,6 +56,44 @@ def log_places(paths: Sequence[Path]) -> list[LogPlace]:
         else:
             raise ConfigError(f"{given} holds no segments; give a partition's folder or a broker's data folder")
     return [LogPlace(path=path, partitions=tuple(names)) for path, names in found.items()]
+
+
+@frozen(kw_only=True)
+class LookedTree:
+    """What was found of a coordination file."""
+
+    topics: KnownTopics
+    findings: list[Finding]
+    rows: list[tuple[str, bytes, int]]
+    is_damaged: bool
+    """True if the file itself is, not only what stands in it."""
+
+
+def look_at_tree(file: Path) -> LookedTree:
+    """Nothing is changed, nor is anybody disturbed who has it open. Raises `OSError`."""
+    from ...adapters.coord_embedded.examine import look_at
+
+    looked = look_at(file)
+    remedy = "it is written anew with what can be read; 'barnabas topics recover' finds topics again by their folders"
+    findings = [
+        Finding(kind="tree-damaged", file=file.name, text=text, remedy=remedy, needs_person=True)
+        for text in looked.problems
+    ]
+    topics, wrong = known_topics([(path, data) for path, data, _ in looked.rows], file.name)
+    whole = topics.whole and not findings
+    return LookedTree(
+        topics=KnownTopics(topics=topics.topics, whole=whole),
+        findings=findings + wrong,
+        rows=looked.rows,
+        is_damaged=bool(findings),
+    )
+
+
+def mend_tree(file: Path, looked: LookedTree) -> None:
+    """Write the file anew with what could be read; the old one is kept beside it. Raises `CoordinationError`."""
+    from ...adapters.coord_embedded.examine import write_anew
+
+    write_anew(file, looked.rows)
 
 
 def _has_segments(path: Path) -> bool:

@@ -6,7 +6,7 @@ from ....ports.storage import File, Folder
 from ....ports.values import frozen
 from ....ports.words import Offset
 from ...message.codec import Codecs
-from ..checkpoints import PARTITION_METADATA, Sealed, parse_partition_metadata
+from ..checkpoints import PARTITION_METADATA, Sealed
 from ..classic_format import classic_segments, segments_in_chain
 from ..classic_segment import ClassicSegment
 from ..config import LONG_MAX
@@ -91,8 +91,8 @@ class ClassicPartition:
         for name in self._files:
             found = CLASSIC_SEGMENT_FILE.fullmatch(name)
             if name == PARTITION_METADATA:
-                self._check_label()
-            elif ASIDE_SUFFIX in name:
+                continue
+            if ASIDE_SUFFIX in name:
                 self._add("aside", name, "was set aside", "look at it, and delete it when nothing in it is wanted")
             elif found is None and name.endswith(_TEMPORARY):
                 self._add(
@@ -104,13 +104,6 @@ class ClassicPartition:
                 self._add("leftover", name, "was left by a change that was interrupted", "the next start removes it")
             elif int(found["base"]) >= LONG_MAX:
                 self._add("segment-foreign", name, "begins beyond all offsets", "it is set aside", SetAside((name,)))
-
-    def _check_label(self) -> None:
-        try:
-            parse_partition_metadata(self._folder.read_small(PARTITION_METADATA))
-        except ValueError as error:
-            remedy = "it is set aside; the broker writes it anew, if the coordination knows the topic"
-            self._add("label-damaged", PARTITION_METADATA, str(error), remedy, SetAside((PARTITION_METADATA,)))
 
     def _own_segments(self) -> Sequence[ClassicSegment]:
         pretended = PretendedFolder(self._folder)

@@ -11,6 +11,7 @@ from ....ports.words import TopicPartition
 from ...message.codec import NO_CODECS, Codecs
 from ..checkpoints import (
     CLEAN_SHUTDOWN,
+    CLEANED,
     HIGH_WATERMARK,
     LOG_START,
     RECOVERY_POINT,
@@ -30,9 +31,9 @@ from .classic_partition import ClassicPartition
 from .findings import Finding, Fix, Loss, note
 from .fixes import SetAside, Write
 from .partition import BatchPartition, Known
+from .tree_check import KnownTopics, label_findings
 
-CLEANER = "cleaner-offset-checkpoint"
-_OFFSETS = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER)
+_OFFSETS = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANED)
 T = TypeVar("T")
 
 
@@ -79,6 +80,8 @@ class Circumstances:
     """A broker is writing there."""
     only: Collection[str] = ()
     """The folders to look at; none given: all."""
+    topics: KnownTopics | None = None
+    """Of a coordination file that could be looked into."""
     codecs: Codecs = NO_CODECS
     """To open the wrappers of classic messages with; without any they are believed."""
     progress: Callable[[str], None] = field(default=lambda _name: None)
@@ -160,6 +163,8 @@ class DataFolderCheck:
         check.check()
         self._checked[partition] = check
         self._findings += check.findings
+        topics = self._circumstances.topics
+        self._findings += label_findings(folder, partition, topics, classic=found == CLASSIC)
 
     def _known(self, partition: TopicPartition) -> Known:
         circumstances = self._circumstances

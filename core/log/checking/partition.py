@@ -13,7 +13,6 @@ from ..checkpoints import (
     Sealed,
     format_epochs,
     parse_epochs,
-    parse_partition_metadata,
 )
 from ..config import LONG_MAX
 from ..damage import Gap, walk
@@ -122,7 +121,6 @@ class BatchPartition:
         self._end(segments[-1].size if segments else None)
         self._check_producers()
         self._check_epochs()
-        self._check_label()
 
     def _add(self, kind: str, name: str, text: str, remedy: str = "", fix: Fix | None = None, **more: object) -> None:
         where = f"{self._folder.name}/{name}" if name else self._folder.name
@@ -462,15 +460,6 @@ class BatchPartition:
         redone = noted is not None and (not known.in_order or known.bare) and wanted[: len(noted)] == noted
         rewritten = None if redone else Write(LEADER_EPOCHS, format_epochs(wanted), keep_old=True)
         self._add("epochs-damaged", LEADER_EPOCHS, text, _AT_START if redone else _MADE_ANEW, rewritten)
-
-    def _check_label(self) -> None:
-        try:
-            parse_partition_metadata(self._folder.read_small(PARTITION_METADATA))
-        except FileMissing:
-            return
-        except ValueError as error:
-            remedy = "it is set aside; the broker writes it anew, if the coordination knows the topic"
-            self._add("label-damaged", PARTITION_METADATA, str(error), remedy, SetAside((PARTITION_METADATA,)))
 
 
 def _told(cut: Excision) -> str:

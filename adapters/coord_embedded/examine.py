@@ -1,0 +1,115 @@
+"""Looking at the file of a tree without using it, and writing it anew from what can be read."""
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ...core.tree.tree import Put, Tree
+from ...ports.errors import BarnabasError
+from .store import APPLICATION_ID, SCHEMA_VERSION, NodeStore
+
+Row = tuple[str, bytes, int]
+"""Path, data, version."""
+
+_BESIDE = ("-wal", "-shm")
+_ASIDE = ".aside"
+_MADE = ".mended"
+_PROBLEMS_MAX = 20
+
+
+class Looked(NamedTuple):
+    """What is wrong with the file, and the nodes that can be read."""
+
+    problems: list[str]
+    rows: list[Row]
+
+
+def look_at(path: Path) -> Looked:
+    """Look at a copy of the file, so that nobody is disturbed and nothing is written beside it. Raises `OSError`."""
+    with tempfile.TemporaryDirectory(prefix="barnabas-") as scratch:
+        copy = Path(scratch) / path.name
+        for suffix in ("", *_BESIDE[:1]):  # the shared memory is made from the log
+            with suppress(FileNotFoundError):
+                shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+        try:
+            with closing(sqlite3.connect(copy)) as connection:
+                return _examined(connection)
+        except sqlite3.Error as error:
+            return Looked([str(error)], [])
+
+
+def _examined(connection: sqlite3.Connection) -> Looked:
+    problems: list[str] = []
+    try:
+        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        found = [text for (text,) in connection.execute(f"PRAGMA integrity_check({_PROBLEMS_MAX})")]
+        problems += [text for text in found if text != "ok"]
+        if application_id != APPLICATION_ID:
+            problems.append("it is an SQLite file of another program")
+        elif version != SCHEMA_VERSION:
+            problems.append(f"its format is {version}, and {SCHEMA_VERSION} is known here")
+    except sqlite3.Error as error:
+        problems.append(str(error))
+    rows = _rows(connection)
+    kept = _as_tree(rows.values())
+    for path in sorted(set(rows) - {path for path, _, _ in kept}):
+        problems.append(f"the node {path!r} is none")
+    return Looked(problems, kept)
+
+
+def _rows(connection: sqlite3.Connection) -> dict[str, Row]:
+    """What can be read: forwards up to the damage, and backwards down to it."""
+    found: dict[str, Row] = {}
+    for order in ("rowid", "rowid DESC", "path", "path DESC"):
+        with suppress(sqlite3.Error):
+            for row in _each(connection, order):
+                found.setdefault(str(row[0]), row)
+            break  # all of them
+    return found
+
+
+def _each(connection: sqlite3.Connection, order: str) -> Iterator[Row]:
+    yield from connection.execute(f"SELECT path, data, version FROM node ORDER BY {order}")
+
+
+def _as_tree(rows: Iterable[Row]) -> list[Row]:
+    """The rows that are nodes of a tree."""
+    tree, kept = Tree(), list[Row]()
+    for row in sorted(rows, key=lambda row: str(row[0])):
+        try:
+            path, data, version = row
+            tree.apply([*tree.plan_create(path, data)[:-1], Put(path=path, data=data, version=version)])
+        except (BarnabasError, ValueError, TypeError, AttributeError):
+            continue
+        kept.append(row)
+    return kept
+
+
+def write_anew(path: Path, rows: list[Row]) -> Path:
+    """Make the file anew with these nodes; returns the name under which the old one is kept.
+
+    Nobody may have it open. Raises `CoordinationError`, `OSError`.
+    """
+    made = Path(f"{path}{_MADE}")
+    for suffix in ("", *_BESIDE):
+        Path(f"{made}{suffix}").unlink(missing_ok=True)
+    store = NodeStore(str(made))
+    try:
+        store.save([Put(path=name, data=data, version=version) for name, data, version in rows])
+    finally:
+        store.close()
+    kept, number = Path(f"{path}{_ASIDE}"), 1
+    while kept.exists():
+        number += 1
+        kept = Path(f"{path}{_ASIDE}-{number}")
+    for suffix in _BESIDE:
+        with suppress(FileNotFoundError):
+            Path(f"{path}{suffix}").rename(f"{kept}{suffix}")
+    shutil.copyfile(path, kept)
+    made.replace(path)
+    return kept

@@ -67,9 +67,12 @@ class Region(Protocol):
         ...
 
 
+_IN_MEMORY = (bytes, bytearray, memoryview)  # `isinstance` is quicker with it than with a union
+
+
 def size_of(data: Buffer | Region) -> int:
     """Bytes in a buffer or in a region."""
-    return len(data) if isinstance(data, bytes | bytearray | memoryview) else data.size
+    return len(data) if isinstance(data, _IN_MEMORY) else data.size
 
 
 class File(Protocol):

@@ -33,6 +33,8 @@ _STALLED_MS = 10_000.0
 
 _FLUSH_EARLY_BYTES = 1_048_576
 """Answers to frames received together leave together, unless they come to more than this."""
+_COUNT_EARLY_BYTES = 16_384
+"""Less than this is not counted answer by answer, where many are made together."""
 _DISCARD_BYTES = 65_536
 _DISCARDS_MAX = 16
 
@@ -158,10 +160,11 @@ class TcpConnection:
         except BarnabasError as error:
             self._fail(error)
             return
-        if self._must_flush(self._outbound.unsent_bytes):
+        unsent = self._outbound.unsent_bytes
+        if self._must_flush(unsent):
             self._flush()
-        else:
-            self._count_memory()
+        elif unsent > _COUNT_EARLY_BYTES or not (self._delivering or self._is_gathering):
+            self._count_memory()  # else it is counted when these frames, or this turn, are done
 
     def _must_flush(self, unsent: int) -> bool:
         """False when something else will."""

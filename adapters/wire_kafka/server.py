@@ -14,6 +14,7 @@ from ...core.traffic.steps import StepRunner, Steps
 from ...ports.broker_api import BrokerApi, Caller, Produce, ProduceResult
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError, Malformed
+from ...ports.scheduler import Outcome
 from ...ports.transport import Connection, ConnectionHandler, Piece, TransportError, memory_bytes
 from . import versions, wire
 from .api import Api
@@ -141,7 +142,7 @@ class _ServerConnection:
         else:
             self._was_answered(slot)
             self._flush()
-        self._long = slot if slot.has_long_answer and slot.pieces is None else None
+        self._long = slot if slot.is_long and slot.pieces is None else None
         if not self._paused and self._open and (self._long or len(self._in_flight) >= self._max_in_flight):
             self._paused = True
             self._connection.pause()
@@ -242,26 +243,37 @@ class _ServerConnection:
                 self._hang_up(f"Produce without acknowledgement to {where} failed: {refused.error.name}")
                 return
             self._flush()
-        elif slot.has_long_answer and self._server.steps is not None:
+        elif slot.is_long and self._server.steps is not None:
             owner = self._caller.connection
-            self._server.steps.run(slot.encode_in_steps(result), lambda made: self._encoded(slot, made.get), owner)
+            self._server.steps.run(slot.encode_in_steps(result), lambda made: self._encoded(slot, made), owner)
         else:
-            self._encoded(slot, lambda: slot.encode(result))
+            try:
+                slot.pieces = slot.encode(result)
+            except Exception as error:  # noqa: BLE001  reported; an answer that never came would hold up all behind it
+                self._not_encoded(slot, error)
+            else:
+                self._send(slot, slot.pieces)
 
-    def _encoded(self, slot: "_InFlight", get: Callable[[], Sequence[Piece]]) -> None:
+    def _encoded(self, slot: "_InFlight", outcome: Outcome[Sequence[Piece]]) -> None:
         if not self._open:
             return
-        try:
-            slot.pieces = get()
-        except Exception as error:  # noqa: BLE001  reported; an answer that never came would hold up all behind it
-            what = str(error) if isinstance(error, ENCODE_ERRORS) else f"{type(error).__name__}: {error}"
-            self._hang_up(f"the answer to {slot.name} cannot be encoded: {what}")
+        if outcome.error is not None:
+            self._not_encoded(slot, outcome.error)
             return
+        slot.pieces = outcome.get()
+        self._send(slot, slot.pieces)
+
+    def _not_encoded(self, slot: "_InFlight", error: BaseException) -> None:
+        what = str(error) if isinstance(error, ENCODE_ERRORS) else f"{type(error).__name__}: {error}"
+        self._hang_up(f"the answer to {slot.name} cannot be encoded: {what}")
+
+    def _send(self, slot: "_InFlight", pieces: Sequence[Piece]) -> None:
+        """When it is its turn."""
         if self._long is slot:
             self._long = None
         self._flush()
         if not slot.is_sent:
-            self._keep(slot, memory_bytes(slot.pieces))
+            self._keep(slot, memory_bytes(pieces))
 
     def _was_answered(self, slot: "_InFlight") -> None:
         watch = self._watch
@@ -315,6 +327,7 @@ class _InFlight:
         "_size_bytes",
         "_version",
         "began_ms",
+        "is_long",
         "is_sent",
         "kept_bytes",
         "pieces",
@@ -328,6 +341,8 @@ class _InFlight:
         self._version = version
         self._correlation_id = correlation_id
         self.silent = False
+        self.is_long = api is not None and api.long_answers
+        """Its answer may take long to write."""
         self.pieces: Sequence[Piece] | None = None
         self.is_sent = False
         self.kept_bytes = 0
@@ -351,23 +366,23 @@ class _InFlight:
         """The `Reply` given to the broker."""
         self._connection.answered(self, result)
 
-    @property
-    def has_long_answer(self) -> bool:
-        return self._api is not None and self._api.long_answers
-
     def encode(self, result: object) -> Sequence[Piece]:
-        writer = self._writer()
-        cast(Api, self._api).result.write(writer, self._version, result)
+        api = self._api
+        assert api is not None
+        writer = self._writer(api)
+        api.result.write(writer, self._version, result)
         return writer.pieces()
 
     def encode_in_steps(self, result: object) -> Steps[Sequence[Piece]]:
-        writer = self._writer()
-        yield from write_in_steps(cast(Api, self._api).result, writer, self._version, result)
+        api = self._api
+        assert api is not None
+        writer = self._writer(api)
+        yield from write_in_steps(api.result, writer, self._version, result)
         return writer.pieces()
 
-    def _writer(self) -> Writer:
+    def _writer(self, api: Api) -> Writer:
         """With the header of the answer."""
-        if self._version >= cast(Api, self._api).flexible_from:
+        if self._version >= api.flexible_from:
             writer: Writer = CompactWriter()
             writer.out += wire.I32.pack(self._correlation_id) + b"\x00"  # no tagged fields
         else:

@@ -30,10 +30,6 @@ class FetchService:
         self._near = NearReplicas(state, selector) if selector is not None else None
 
     def handle(self, request: Fetch, caller: Caller, reply: Reply[FetchResult]) -> None:
-        refused = refused_replica(request, caller, self._state.endpoints, self._state.image.brokers)
-        if refused is not None:
-            reply(refused)
-            return
         max_bytes = min(request.max_bytes, self._max_bytes)
         if request.replica_id >= 0:
             self._answer_follower(request, caller, reply, max_bytes)
@@ -60,6 +56,11 @@ class FetchService:
         )
 
     def _answer_follower(self, request: Fetch, caller: Caller, reply: Reply[FetchResult], max_bytes: int) -> None:
+        refused = refused_replica(request, caller, self._state.endpoints, self._state.image.brokers)
+        if refused is not None:
+            reply(refused)
+            return
+
         def done(answer: SessionAnswer | ApiError) -> None:
             if isinstance(answer, ApiError):
                 reply(answer)

@@ -26,8 +26,12 @@ class Leaders:
 
     def told(self, results: Sequence[ResultT], caller: Caller) -> tuple[Sequence[ResultT], Sequence[BrokerNode]]:
         """The results, with the leaders where these are what the client does not know, and where it reaches them."""
-        if not any(result.error in _ERRORS for result in results):
-            return results, ()
+        for result in results:  # a loop: it costs a third of `any` with a generator, in every produce and fetch
+            if result.error in _ERRORS:
+                return self._told(results, caller)
+        return results, ()
+
+    def _told(self, results: Sequence[ResultT], caller: Caller) -> tuple[Sequence[ResultT], Sequence[BrokerNode]]:
         told = [self._with_leader(result) for result in results]
         named = {result.current_leader.leader_id for result in told if result.current_leader is not None}
         live = {each: broker for each, broker in self._state.image.brokers.items() if each in named}

@@ -40,8 +40,9 @@ def admit(
     elif header.base_timestamp == NO_TIMESTAMP != max_timestamp:
         max_timestamp = largest_timestamp(records, header, codecs)
     if before_max != LONG_MAX or after_max != LONG_MAX:
-        bounds = {"before_max_ms": before_max, "after_max_ms": after_max}
-        check_timestamps(header.base_timestamp, max_timestamp, now_ms=now_ms, **bounds)
+        check_timestamps(
+            header.base_timestamp, max_timestamp, now_ms=now_ms, before_max_ms=before_max, after_max_ms=after_max
+        )
     if config.compacted or config.record_validation:
         checked = validate_records(
             records,

@@ -27,6 +27,8 @@ class LocalPartitions:
         self.unknown = unknown
         self.broken: Callable[[Partition], None] | None = None
         self._lease_valid = lease_valid
+        self.has_lease = lease_valid is not None
+        """Others could lead in place of this broker, once its lease is over."""
         self._report = report
         self._failing: set[TopicPartition] = set()
 
@@ -35,7 +37,8 @@ class LocalPartitions:
         partition = self.by_key.get((topic, number))
         if partition is None:
             raise self.unknown(topic, number)
-        self.check_led(partition, current_leader_epoch)
+        if partition.leader != partition.broker_id or current_leader_epoch >= 0 or self.has_lease:
+            self.check_led(partition, current_leader_epoch)
         return partition
 
     def check_led(self, partition: Partition, current_leader_epoch: int = -1) -> None:

@@ -195,7 +195,8 @@ class Reads:
             if entry.max_bytes < 0:
                 raise ApiError(ErrorCode.INVALID_FETCH_SIZE, f"partition max bytes is {entry.max_bytes}")
             if reading.is_plain and entry.last_fetched_epoch < 0 and partition.leader == partition.broker_id:
-                self._local.check_led(partition, entry.current_leader_epoch)
+                if entry.current_leader_epoch >= 0 or self._local.has_lease:
+                    self._local.check_led(partition, entry.current_leader_epoch)
             else:
                 reading.check(self._local, partition, entry)
                 elsewhere = reading.without_records(partition, entry)

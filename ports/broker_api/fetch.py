@@ -6,14 +6,14 @@ from attrs import field
 
 from ..error_codes import ErrorCode
 from ..storage import Region, size_of
-from ..values import frozen
+from ..values import quick_frozen
 from ..words import Buffer
 from .cluster import BrokerNode
 from .envelope import Request
 from .metadata import NO_TOPIC_ID
 
 
-@frozen
+@quick_frozen
 class FetchPartition:
     """Where to read, and at most how many bytes of it. `current_leader_epoch` -1 = not checked.
 
@@ -31,7 +31,7 @@ class FetchPartition:
     topic_id: bytes = NO_TOPIC_ID
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class Fetch(Request["FetchResult"]):
     """Read record batches; waits up to `max_wait_ms` for `min_bytes`.
 
@@ -63,7 +63,7 @@ def region_bytes(records: Buffer | Region) -> str:
     return f"<{size_of(records)} bytes>"
 
 
-@frozen
+@quick_frozen
 class AbortedTransaction:
     """A transaction that was aborted, of which records may be among those fetched: from `first_offset` on."""
 
@@ -71,7 +71,7 @@ class AbortedTransaction:
     first_offset: int
 
 
-@frozen
+@quick_frozen
 class DivergingEpoch:
     """Where the reader's log parts from the leader's: the largest epoch up to the reader's, and where it ends."""
 
@@ -79,7 +79,7 @@ class DivergingEpoch:
     end_offset: int
 
 
-@frozen
+@quick_frozen
 class CurrentLeader:
     """Who leads instead, as far as the one who was asked knows."""
 
@@ -87,7 +87,7 @@ class CurrentLeader:
     leader_epoch: int
 
 
-@frozen
+@quick_frozen
 class FetchResultPartition:
     """What was read from one partition.
 
@@ -115,7 +115,7 @@ class FetchResultPartition:
     topic_id: bytes = NO_TOPIC_ID
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class FetchResult:
     """Every requested partition, in the order of the request. `nodes`: the addresses of the leaders that are told."""
 

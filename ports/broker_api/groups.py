@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attrs import field
 
 from ..error_codes import ErrorCode
-from ..values import frozen
+from ..values import frozen, quick_frozen
 from ..words import TopicPartition
 from .envelope import Request
 from .operations import NO_AUTHORIZED_OPERATIONS
@@ -134,7 +134,7 @@ class SyncGroupResult:
     throttle_ms: int = 0
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class Heartbeat(Request["HeartbeatResult"]):
     """A member lives; REBALANCE_IN_PROGRESS tells it to join again."""
 
@@ -144,7 +144,7 @@ class Heartbeat(Request["HeartbeatResult"]):
     group_instance_id: str | None = None
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class HeartbeatResult:
     error: ErrorCode = ErrorCode.NONE
     throttle_ms: int = 0
@@ -181,7 +181,7 @@ class LeaveGroupResult:
     throttle_ms: int = 0
 
 
-@frozen
+@quick_frozen
 class OffsetCommitPartition:
     """The offset of the next record to read; `leader_epoch` -1 = unknown."""
 
@@ -192,7 +192,7 @@ class OffsetCommitPartition:
     metadata: str | None = None
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class OffsetCommit(Request["OffsetCommitResult"]):
     """Keep positions of a group. `generation_id` -1 and `member_id` "" = not from a member.
 
@@ -207,7 +207,7 @@ class OffsetCommit(Request["OffsetCommitResult"]):
     retention_ms: int = -1
 
 
-@frozen
+@quick_frozen
 class PartitionOutcome:
     """What became of one partition."""
 
@@ -216,7 +216,7 @@ class PartitionOutcome:
     error: ErrorCode = ErrorCode.NONE
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class OffsetCommitResult:
     """In the order of the request."""
 
@@ -224,7 +224,7 @@ class OffsetCommitResult:
     throttle_ms: int = 0
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class OffsetFetchGroup:
     """The positions of a group; `partitions` None = all that it has."""
 
@@ -234,7 +234,7 @@ class OffsetFetchGroup:
     member_epoch: int = -1
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class OffsetFetch(Request["OffsetFetchResult"]):
     """`require_stable`: positions that are about to change are answered with UNSTABLE_OFFSET_COMMIT."""
 
@@ -242,7 +242,7 @@ class OffsetFetch(Request["OffsetFetchResult"]):
     require_stable: bool = False
 
 
-@frozen
+@quick_frozen
 class FetchedOffset:
     """A committed position; -1, -1 and "" when there is none, which is no error."""
 
@@ -254,14 +254,14 @@ class FetchedOffset:
     error: ErrorCode = ErrorCode.NONE
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class FetchedGroup:
     group_id: str
     partitions: Sequence[FetchedOffset] = ()
     error: ErrorCode = ErrorCode.NONE
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class OffsetFetchResult:
     """In the order of the request. Versions below 8 have one group; below 2 its error goes to every partition."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..error_codes import ErrorCode
-from ..values import frozen
+from ..values import quick_frozen
 from .envelope import Request
 
 LATEST = -1
@@ -11,7 +11,7 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class ListOffsetsPartition:
     """`timestamp` in ms, or LATEST, EARLIEST, MAX_TIMESTAMP."""
 
@@ -21,7 +21,7 @@ class ListOffsetsPartition:
     current_leader_epoch: int = -1
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class ListOffsets(Request["ListOffsetsResult"]):
     """The offset of the first record whose timestamp is at least the given one, per partition."""
 
@@ -30,7 +30,7 @@ class ListOffsets(Request["ListOffsetsResult"]):
     replica_id: int = -1
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class ListOffsetsResultPartition:
     """-1 for offset and timestamp when there is no such record."""
 
@@ -42,7 +42,7 @@ class ListOffsetsResultPartition:
     leader_epoch: int = -1
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class ListOffsetsResult:
     """The answers, in the order of the request."""
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from attrs import field
 
 from ..error_codes import ErrorCode
-from ..values import frozen
+from ..values import quick_frozen
 from .cluster import BrokerNode
 from .envelope import Request
 from .fetch import CurrentLeader
 
 
-@frozen
+@quick_frozen
 class ProducePartition:
     """What to append to one partition.
 
@@ -23,7 +23,7 @@ class ProducePartition:
     records: memoryview = field(repr=lambda records: f"<{len(records)} bytes>")
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class Produce(Request["ProduceResult"]):
     """Append record batches. `acks`: 0 no answer wanted, 1 after the local append, -1 after the in-sync replicas."""
 
@@ -35,7 +35,7 @@ class Produce(Request["ProduceResult"]):
     """False when the client's version predates zstd (Produce < 7): zstd batches are then refused with error 76."""
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class RecordError:
     """Which record of a batch was refused, and why."""
 
@@ -43,7 +43,7 @@ class RecordError:
     message: str | None = None
 
 
-@frozen
+@quick_frozen
 class ProduceResultPartition:
     """The outcome for one partition; `base_offset` is -1 on error, `log_append_time_ms` -1 for CreateTime topics.
 
@@ -61,7 +61,7 @@ class ProduceResultPartition:
     current_leader: CurrentLeader | None = None
 
 
-@frozen(kw_only=True)
+@quick_frozen(kw_only=True)
 class ProduceResult:
     """The outcomes, in the order of the request. `nodes`: the addresses of the leaders that are told."""
 

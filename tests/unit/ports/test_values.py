@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import attrs
 import pytest
 
-from barnabas.ports.values import frozen
+from barnabas.ports.values import frozen, quick_frozen
 
 T = TypeVar("T")
 Decorator = Callable[[type[T]], type[T]]
@@ -93,6 +93,22 @@ def test_shown_as_attrs_shows_it() -> None:
         return repr(decorator(Local)("x"))
 
     assert shown(frozen) == shown(attrs.frozen) == "Local(text='x', other=3)"
+
+
+def test_values_of_requests_are_values_too() -> None:
+    @quick_frozen
+    class Part:
+        topic: str
+        number: int = 0
+        content: bytes = attrs.field(default=b"", repr=lambda data: f"<{len(data)} bytes>")
+
+    part = Part("a", 1, b"xy")
+    assert part == Part("a", 1, b"xy") != Part("a", 2, b"xy")
+    assert hash(part) == hash(Part("a", 1, b"xy"))
+    assert repr(part) == f"{Part.__qualname__.rsplit('>.', 1)[-1]}(topic='a', number=1, content=<2 bytes>)"
+    assert attrs.evolve(part, number=2) == Part("a", 2, b"xy")
+    assert not hasattr(part, "__dict__")
+    part.number = 3  # type: ignore[misc]  # nobody but the checker refuses it: that is what makes it quick
 
 
 def test_frozen_slotted_and_known_to_attrs() -> None:

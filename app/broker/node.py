@@ -192,7 +192,7 @@ class BrokerServer:
         if outside.expose_metrics is not None:
             fronts.callback(outside.expose_metrics(outside.metrics))
         logs.start()
-        self._start_cleaner(logs, settings, state)
+        self._start_cleaner(logs, settings, state, self._api)
         self._register(state, self._api, coordination, lease)
 
     def _open_logs(
@@ -234,7 +234,9 @@ class BrokerServer:
     def _deletion_policy(self, config: LogConfig, partition: TopicPartition) -> DeletionPolicy:
         return self._plugins.deletion_policy(config.deletion_policy, partition, self._read_by_groups.committed)
 
-    def _start_cleaner(self, logs: LogManager, settings: BrokerSettings, state: BrokerState) -> None:
+    def _start_cleaner(
+        self, logs: LogManager, settings: BrokerSettings, state: BrokerState, api: BrokerService
+    ) -> None:
         if not self._config.log_cleaner_enable:
             return
 
@@ -251,6 +253,7 @@ class BrokerServer:
             codecs=logs.codecs,
             entropy=state.entropy,
             report=in_room(self._outside.report, "core.log"),
+            served=lambda: api.requests,
         )
         cleaner.start()
         self._fronts.callback(cleaner.stop, lambda: None)

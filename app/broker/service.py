@@ -77,6 +77,8 @@ class BrokerService:
         self._state = state
         self._authorizer = authorizer
         self._is_closed = False
+        self.requests = 0
+        """How many have come by now."""
         topics = self.topics = TopicService(state)
         configs = ConfigService(state, topics)
         classic = ClassicService(state)
@@ -162,6 +164,7 @@ class BrokerService:
             reply(result)
 
         counter.add()
+        self.requests += 1
         try:
             refused = self._authorizer(request, caller)
             if refused is not None:

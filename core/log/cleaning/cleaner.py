@@ -45,7 +45,9 @@ class LogCleaner:
         codecs: Codecs,
         entropy: Entropy,
         report: Callable[[str], None],
+        served: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`served` counts what others have asked for: a cleaning gives way to them."""
         self._homes = homes
         self._settings = settings
         self._decided_to = decided_to
@@ -54,6 +56,7 @@ class LogCleaner:
         self._codecs = codecs
         self._entropy = entropy
         self._report = report
+        self._served = served
         self._running: dict[TopicPartition, CleaningRun] = {}
         self._uncleanable: dict[Log, str] = {}
         self._passes = PolicyPasses()
@@ -156,7 +159,8 @@ class LogCleaner:
             home=home,
             scheduler=self._scheduler,
             clock=self._clock,
-            rate=self._settings().io_max_bytes_per_second,
+            rate=self._settings().io_max_bytes_per_second / max(1, self._settings().threads),
+            served=self._served,
             replaced=lambda segments: self._delete_later(dirt.log, segments),
             ended=self._ended,
         )

@@ -86,12 +86,13 @@ class Cleaning:
                     changed = changed or batch is None or isinstance(batch, bytearray)
                     if batch is not None:
                         kept.append(batch)
+                    self._bytes_read += header.size
+                    yield None
                 last = batches[-1][1], batch is not None
                 self._append(made, kept)
                 for entry in self._filter.transactions.still_there:
                     made.aborted.append(entry)
                 self._filter.transactions.still_there.clear()
-                self._bytes_read += batches[-1][0] + last[0].size
                 yield None
         if last is not None and not last[1]:
             # The end of the segment stays known: a crash in the midst of the exchange, and a start, go by it.

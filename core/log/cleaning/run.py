@@ -14,8 +14,12 @@ from ..log_swaps import Replacement, SegmentsChanged
 from .cleaning import Cleaning, CleaningStats
 from .order import Order
 
-_SLICE_MS = 5.0
-"""A worker goes on for so long, and others have their turn."""
+_SLICE_MS = 2.0
+"""A worker goes on for so long; the interpreter is not the owner's alone meanwhile."""
+_REST = 4.0
+"""So many times as long it rests then, where others were served lately."""
+_REST_MAX_MS = 40.0
+_LATELY_MS = 20.0
 
 
 class Ended(NamedTuple):
@@ -38,15 +42,22 @@ class CleaningRun:
         scheduler: Scheduler,
         clock: Clock,
         rate: float,
+        served: Callable[[], int],
         replaced: Callable[[Sequence[LogSegment]], None],
         ended: Callable[["CleaningRun", Ended], None],
     ) -> None:
-        """rate: bytes a second that it may read and write. replaced: told of the segments that are to be deleted."""
+        """rate:     bytes a second that it may read and write.
+        served:   counts what others ask for; to them it gives way.
+        replaced: told of the segments that are to be deleted."""
         self.log = log
         self._home = home
         self._scheduler = scheduler
         self._clock = clock
         self._rate = rate
+        self._served = served
+        self._served_before = served()
+        self._gives_way_until_ms = 0.0
+        self._slice_began_ms = 0.0
         self._replaced = replaced
         self._ended = ended
         self.order = order
@@ -71,6 +82,7 @@ class CleaningRun:
         if self._stopping or self.log.closed:
             self._give_up(None)
             return
+        self._slice_began_ms = self._clock.monotonic_ms()
         self._scheduler.offload(self._slice, self._sliced)
 
     def _slice(self) -> Replacement | bool:
@@ -94,8 +106,13 @@ class CleaningRun:
             self._scheduler.call_later(self._pause_ms(), self._go_on)
 
     def _pause_ms(self) -> float:
-        """So long until the rate is kept."""
-        return max(0.0, self._cleaning.bytes_moved / self._rate * 1000.0 - self._took_ms())
+        """So long until the rate is kept, and others have had their turn."""
+        now_ms, served, rest = self._clock.monotonic_ms(), self._served(), 0.0
+        if served != self._served_before:
+            self._served_before, self._gives_way_until_ms = served, now_ms + _LATELY_MS
+        if now_ms < self._gives_way_until_ms:
+            rest = min(_REST * (now_ms - self._slice_began_ms), _REST_MAX_MS)
+        return max(rest, self._cleaning.bytes_moved / self._rate * 1000.0 - self._took_ms())
 
     def _took_ms(self) -> float:
         return self._clock.monotonic_ms() - self._began_ms

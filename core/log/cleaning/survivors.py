@@ -66,8 +66,8 @@ class Survivors:
                         self._check_progress()
                         yield from self._mark()
                         return
-                self.bytes_read += batches[-1][0] + batches[-1][1].size
-                yield None
+                    self.bytes_read += header.size
+                    yield None
             self.end = source.next_offset
         yield from self._mark()
 
@@ -102,7 +102,7 @@ class Survivors:
         for number, offset in enumerate(self.map.offsets()):
             if offset - start < size:
                 marks[offset - start] |= LATEST
-            if not number & 0x3FFF:
+            if not number & 0xFFF:
                 yield None
 
     def marks_of(self, header: BatchHeader) -> bytearray | None:

@@ -44,6 +44,7 @@ class CleanedLogs:
         self.codecs = codecs
         self.settings = CleanerSettings(backoff_ms=1000)
         self.reports: list[str] = []
+        self.leader_epoch = 0
         self.decided_to: Mapping[TopicPartition, Offset | None] = {}
         self.start()
 
@@ -99,7 +100,7 @@ class CleanedLogs:
         now_ms = self.clock.now_ms()
         keys, values = zip(*pairs, strict=True)
         records = batch(*values, keys=keys, at=now_ms if at is None else at)
-        return (log or self.log).append(records, leader_epoch=0, now_ms=now_ms).base_offset
+        return (log or self.log).append(records, leader_epoch=self.leader_epoch, now_ms=now_ms).base_offset
 
     def roll(self) -> None:
         """Have all that is there in sealed segments, and durable."""

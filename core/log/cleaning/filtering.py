@@ -6,7 +6,7 @@ from ...message.batch_thinning import empty_batch, thin_batch
 from ...message.record_scan import ScannedRecords
 from ..producer_state import NO_OFFSET
 from .order import Order
-from .survivors import HAS_NULLS, LATEST, Survivors, marker_key, unpacked
+from .survivors import HAS_NULLS, LATEST, Survivors, marker_at, unpacked
 from .transactions import TransactionWatch
 
 
@@ -37,7 +37,7 @@ class BatchFilter:
 
     def _marker(self, data: bytes, at: int, header: BatchHeader) -> Buffer | None:
         itself = data[at : at + header.size]
-        if not self.transactions.ends_empty(header, marker_key(data, at, header)):
+        if not self.transactions.ends_empty(header, marker_at(data, at, header)):
             return itself
         if header.attributes & DELETE_HORIZON_BIT:
             return None if self._order.now_ms >= header.base_timestamp else itself

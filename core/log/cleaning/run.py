@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ....ports.clock import Clock
-from ....ports.scheduler import Outcome, Scheduler
+from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.storage import StorageError
 from ..damage import NO_BOUND
 from ..data_folder import DataFolder
@@ -16,6 +16,8 @@ from .order import Order
 
 _SLICE_MS = 2.0
 """A worker goes on for so long; the interpreter is not the owner's alone meanwhile."""
+_SLICE_MAX_S = 0.1
+"""It moves no more bytes in a piece of work than the rate allows in so long."""
 _REST = 4.0
 """So many times as long it rests then, where others were served lately."""
 _REST_MAX_MS = 40.0
@@ -65,6 +67,7 @@ class CleaningRun:
         self._steps = self._cleaning.steps()
         self._began_ms = clock.monotonic_ms()
         self._stopping = False
+        self._resting: Timer | None = None
 
     def begin(self) -> None:
         """The checkpoint must not vouch any more for segments that are about to go."""
@@ -75,10 +78,14 @@ class CleaningRun:
         home.write_later(self._scheduler, "offsets", home.checkpoint_contents, self._go_on)
 
     def stop(self) -> None:
-        """Give up soon."""
+        """Give up, now or when the worker is done with its piece."""
         self._stopping = True
+        if self._resting is not None:
+            self._resting.cancel()
+            self._go_on()
 
     def _go_on(self) -> None:
+        self._resting = None
         if self._stopping or self.log.closed:
             self._give_up(None)
             return
@@ -87,11 +94,12 @@ class CleaningRun:
 
     def _slice(self) -> Replacement | bool:
         """On a worker: True when all is done."""
-        until_ms = self._clock.monotonic_ms() + _SLICE_MS
+        now_ms, cleaning = self._clock.monotonic_ms, self._cleaning
+        until_ms, upto_bytes = now_ms() + _SLICE_MS, cleaning.bytes_moved + self._rate * _SLICE_MAX_S
         for step in self._steps:
             if step is not None:
                 return step
-            if self._clock.monotonic_ms() >= until_ms:
+            if now_ms() >= until_ms or cleaning.bytes_moved >= upto_bytes:
                 return False
         return True
 
@@ -103,7 +111,10 @@ class CleaningRun:
         elif isinstance(outcome.value, Replacement):
             self._exchange(outcome.value)
         else:
-            self._scheduler.call_later(self._pause_ms(), self._go_on)
+            self._rest()
+
+    def _rest(self) -> None:
+        self._resting = self._scheduler.call_later(self._pause_ms(), self._go_on)
 
     def _pause_ms(self) -> float:
         """So long until the rate is kept, and others have had their turn."""
@@ -134,7 +145,7 @@ class CleaningRun:
             self._give_up(error)
             return
         self._replaced(replaced)
-        self._flush_folder(self._go_on)
+        self._flush_folder(self._rest)
 
     def _flush_folder(self, then: Callable[[], None]) -> None:
         def done(outcome: Outcome[None]) -> None:

@@ -6,6 +6,7 @@ from typing import cast
 from ....ports.errors import ApiError
 from ...message.batch_header import HEADER_SIZE, BatchHeader
 from ...message.codec import DECOMPRESSED_BYTES_MAX, Codecs
+from ...message.markers import Marker, read_marker
 from ...message.record_scan import ScannedRecords, scan_records
 from .chunks import chunks_of
 from .offset_map import OffsetMap
@@ -79,7 +80,7 @@ class Survivors:
     def _take(self, data: bytes, at: int, header: BatchHeader, transactions: TransactionWatch) -> bool:
         """Note the records of a batch; False if there is no room for them."""
         if header.control:
-            transactions.ends_empty(header, marker_key(data, at, header))
+            transactions.ends_empty(header, marker_at(data, at, header))
         elif transactions.aborts(header) or not header.count or header.next_offset <= self._start:
             pass
         else:
@@ -114,10 +115,9 @@ class Survivors:
         return self._marks[first : first + header.last_offset_delta + 1]
 
 
-def marker_key(data: bytes, at: int, header: BatchHeader) -> bytes | None:
-    """The key of the one record of a control batch; None where it has none."""
+def marker_at(data: bytes, at: int, header: BatchHeader) -> Marker | None:
+    """What a control batch says; None where it ends no transaction. Raises `CannotClean`."""
     try:
-        keys = scan_records(data, at + HEADER_SIZE, at + header.size, header.count).keys
+        return read_marker(memoryview(data)[at:], header)
     except ApiError as error:
         raise CannotClean(f"the marker at offset {header.base_offset}: {error.message}") from error
-    return keys[0] if keys else None

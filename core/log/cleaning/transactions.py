@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 
 from ...message.batch_header import BatchHeader
+from ...message.markers import Marker
 from ..aborted_index import AbortedEntry
-
-ABORT = b"\0\0\0\0"
-COMMIT = b"\0\0\0\1"
-"""The key of the record of a marker: version 0, type."""
 
 
 class TransactionWatch:
@@ -35,20 +32,20 @@ class TransactionWatch:
         self._committed.add(header.producer_id)
         return False
 
-    def ends_empty(self, header: BatchHeader, key: bytes | None) -> bool:
-        """True if nothing is left of the transaction that this marker ends (`key`: of its record)."""
+    def ends_empty(self, header: BatchHeader, marker: Marker | None) -> bool:
+        """True if nothing is left of the transaction that this control batch ends."""
         self._reach(header)
         producer = header.producer_id
-        if key == ABORT:
+        if marker is None:
+            return False
+        if not marker.committed:
             entry, there = self._aborted.pop(producer, (None, False))
             if entry is not None and there:
                 self.still_there.append(entry)
             return not there
-        if key == COMMIT:
-            there = producer in self._committed
-            self._committed.discard(producer)
-            return not there
-        return False
+        there = producer in self._committed
+        self._committed.discard(producer)
+        return not there
 
     def _reach(self, header: BatchHeader) -> None:
         while self._coming and self._coming[-1].first_offset <= header.last_offset:

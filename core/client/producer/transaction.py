@@ -16,12 +16,10 @@ from ....ports.broker_api import (
     TRANSACTION_COORDINATOR,
     AddOffsetsToTxn,
     AddPartitionsToTxn,
-    EndTxn,
-    OffsetCommitPartition,
     Request,
     TxnOffsetCommit,
 )
-from ....ports.broker_api.producers import InitProducerId, InitProducerIdResult
+from ....ports.broker_api.producers import InitProducerIdResult
 from ....ports.entropy import Entropy
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError, BarnabasError
@@ -35,6 +33,7 @@ from ..group.events import CommitDone, CommittedOffset, GroupMetadata
 from .batch import Batch
 from .numbering import Refusal
 from .sequences import Sequences
+from .transaction_requests import TxnAsker, codes_of
 from .transaction_states import FOLLOWS, Reaction, TxnState, reaction_to, reaction_to_batch, the_worst
 
 _BUSY_BACKOFF_MS = 2.0
@@ -78,7 +77,6 @@ class _Step:
 
     request: Request[Any]
     finder: CoordinatorFinder
-    codes: Callable[[Any], list[ErrorCode]]
     done: Callable[[Any], None]
 
 
@@ -332,81 +330,43 @@ class Transaction:
             self._go(TxnState.PREPARED)
         return None
 
-    def _identify(self) -> _Step:
-        settings = self._settings
-        request = InitProducerId(
-            transactional_id=settings.transactional_id,
-            transaction_timeout_ms=settings.timeout_ms,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-        )
+    @property
+    def _asker(self) -> TxnAsker:
+        name = self._settings.transactional_id
+        return TxnAsker(transactional_id=name, producer_id=self.producer_id, producer_epoch=self.epoch)
 
+    def _identify(self) -> _Step:
         def done(result: InitProducerIdResult) -> None:
             self.producer_id, self.epoch = result.producer_id, result.producer_epoch
             self._next_epoch = False
             self._over()
 
-        return _Step(request, self._finder, lambda result: [result.error], done)
+        return _Step(self._asker.identify(self._settings.timeout_ms), self._finder, done)
 
     def _add_partitions(self, places: Sequence[TopicPartition]) -> _Step:
-        request = AddPartitionsToTxn(
-            transactional_id=self._settings.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            partitions=places,
-        )
-
         def done(_: Any) -> None:
             self._begun = True
             self._added.update(places)
             for place in places:
                 self._wanted.pop(place, None)
 
-        return _Step(request, self._finder, lambda result: [part.error for part in result.partitions], done)
+        return _Step(self._asker.add_partitions(places), self._finder, done)
 
     def _add_group(self, group_id: str) -> _Step:
-        request = AddOffsetsToTxn(
-            transactional_id=self._settings.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            group_id=group_id,
-        )
-
         def done(_: Any) -> None:
             self._begun = True
             self._added_groups.add(group_id)
 
-        return _Step(request, self._finder, lambda result: [result.error], done)
+        return _Step(self._asker.add_group(group_id), self._finder, done)
 
     def _commit_positions(self, asked: _Positions) -> _Step:
-        group = asked.group
-        request = TxnOffsetCommit(
-            transactional_id=self._settings.transactional_id,
-            group_id=group.group_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            generation_id=group.generation_id,
-            member_id=group.member_id,
-            group_instance_id=group.group_instance_id,
-            partitions=[
-                OffsetCommitPartition(
-                    topic=place.topic,
-                    partition=place.partition,
-                    offset=at.offset,
-                    leader_epoch=at.leader_epoch,
-                    metadata=at.metadata,
-                )
-                for place, at in asked.positions.items()
-            ],
-        )
-
         def done(_: Any) -> None:
             if asked in self._positions:  # not told of an abort meanwhile
                 self._positions.remove(asked)
                 asked.done(None)
 
-        finder = self._groups[group.group_id]
-        return _Step(request, finder, lambda result: [part.error for part in result.partitions], done)
+        request = self._asker.commit_positions(asked.group, asked.positions)
+        return _Step(request, self._groups[asked.group.group_id], done)
 
     def _end(self, *, committed: bool) -> _Step | None:
         if not self._begun:
@@ -414,19 +374,13 @@ class Transaction:
                 return self._identify()
             self._over()
             return None
-        request = EndTxn(
-            transactional_id=self._settings.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            committed=committed,
-        )
 
         def done(_: Any) -> None:
             self._begun = False
             if committed or not self._next_epoch:
                 self._over()
 
-        return _Step(request, self._finder, lambda result: [result.error], done)
+        return _Step(self._asker.end(committed=committed), self._finder, done)
 
     def _over(self) -> None:
         self._resumed = False
@@ -456,7 +410,7 @@ class Transaction:
             self._pause(result, now_ms)
             return
         self._doubtful = None
-        code = result.code if isinstance(result, ApiError) else the_worst(step.request, step.codes(result))
+        code = result.code if isinstance(result, ApiError) else the_worst(step.request, codes_of(result))
         error = result if isinstance(result, ApiError) else ApiError(code, self._what(step))
         reaction = reaction_to(step.request, code)
         if reaction is Reaction.DONE:

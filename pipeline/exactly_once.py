@@ -50,7 +50,7 @@ class Decision:
 
 
 @frozen(kw_only=True)
-class Target:
+class WriteTarget:
     """Where to, under which name."""
 
     bootstrap: str
@@ -79,7 +79,7 @@ class Target:
         return Admin(self.bootstrap, config=common_settings(self.producer))
 
 
-def write_task(target: Target, task: int, send: Callable[[RowProducer], int]) -> tuple[int, TaskTransaction]:
+def write_task(target: WriteTarget, task: int, send: Callable[[RowProducer], int]) -> tuple[int, TaskTransaction]:
     """Have `send` write the rows of a task, and leave their transaction open; returns what it returns. What an earlier
     attempt at this task has left is aborted. Raises `BarnabasError`; then nothing is left."""
     with target.open(task) as producer:
@@ -90,7 +90,7 @@ def write_task(target: Target, task: int, send: Callable[[RowProducer], int]) ->
         return count, TaskTransaction(task, producer.prepare_transaction(), rows.topics)
 
 
-def settle(target: Target) -> int:
+def settle(target: WriteTarget) -> int:
     """Finish what was decided; returns the number of the last batch that is written, -1 for none. On the driver, before
     tasks begin. Raises `BarnabasError`."""
     with target.admin() as admin:
@@ -105,7 +105,7 @@ def settle(target: Target) -> int:
     return decision.version
 
 
-def commit(target: Target, written: Sequence[TaskTransaction], version: int | None) -> bool:
+def commit(target: WriteTarget, written: Sequence[TaskTransaction], version: int | None) -> bool:
     """Commit a batch; False if it is written already: then what the tasks have written is aborted.
 
     `version` None: the number after the last. Raises `BarnabasError`; after a decision the next driver finishes it.
@@ -133,7 +133,7 @@ def commit(target: Target, written: Sequence[TaskTransaction], version: int | No
     return True
 
 
-def abort(target: Target, written: Sequence[TaskTransaction]) -> None:
+def abort(target: WriteTarget, written: Sequence[TaskTransaction]) -> None:
     """Abort what the tasks have left open, unless it is decided to be committed. A fenced one is aborted already."""
     with target.admin() as admin:
         decision = _read(admin, target.name)
@@ -152,7 +152,7 @@ def _identity(prepared: PreparedTransaction) -> tuple[int, int]:
     return prepared.producer_id, prepared.producer_epoch
 
 
-def _finish(target: Target, decision: Decision) -> None:
+def _finish(target: WriteTarget, decision: Decision) -> None:
     for task, identity in decision.tasks.items():
         if task == 0:
             continue  # it is committed: the note is in it
@@ -169,7 +169,7 @@ def _finish(target: Target, decision: Decision) -> None:
                 raise BarnabasError(text) from error
 
 
-def _abort_strays(target: Target, wrote: Collection[int]) -> None:
+def _abort_strays(target: WriteTarget, wrote: Collection[int]) -> None:
     """Abort what tasks of a larger batch have left, whose driver has ended: until then it would hold up readers."""
     try:
         with target.admin() as admin:
@@ -185,7 +185,7 @@ def _abort_strays(target: Target, wrote: Collection[int]) -> None:
 # --- the note
 
 
-def _note(target: Target, producer: Producer, decision: Decision, *, begun: bool = False) -> None:
+def _note(target: WriteTarget, producer: Producer, decision: Decision, *, begun: bool = False) -> None:
     """Commit the transaction that the producer has begun, or another one, with the note in it."""
     texts = note_texts(decision)
     notes = {
@@ -235,7 +235,9 @@ def _read(admin: Admin, name: str) -> Decision | None:
     return parse_notes({place: (each.offset, each.metadata or "") for place, each in offsets.items()})
 
 
-def _places_for(target: Target, topics: Collection[str], tasks: Mapping[int, tuple[int, int]]) -> list[TopicPartition]:
+def _places_for(
+    target: WriteTarget, topics: Collection[str], tasks: Mapping[int, tuple[int, int]]
+) -> list[TopicPartition]:
     """Partitions whose positions can hold the note. Raises `BarnabasError` for more tasks than fit in."""
     needed = len(note_texts(Decision(2**63 - 1, False, tasks, ())))
     with target.admin() as admin:

@@ -19,7 +19,7 @@ from .options import WriteOptions
 from .spark_errors import plain_worker_errors
 
 if TYPE_CHECKING:
-    from .exactly_once import Target, TaskTransaction
+    from .exactly_once import TaskTransaction, WriteTarget
 
 _TEXT = (BinaryType, StringType)
 _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
@@ -129,11 +129,11 @@ def _write(options: WriteOptions, columns: Sequence[str], batches: Iterator[pa.R
     return Written(*write_task(_target(options), task, send))
 
 
-def _target(options: WriteOptions) -> "Target":
-    from .exactly_once import Target
+def _target(options: WriteOptions) -> "WriteTarget":
+    from .exactly_once import WriteTarget
 
     assert options.txn_app_id is not None
-    return Target(bootstrap=options.bootstrap, name=options.txn_app_id, producer=options.producer)
+    return WriteTarget(bootstrap=options.bootstrap, name=options.txn_app_id, producer=options.producer)
 
 
 def _settle(options: WriteOptions) -> None:

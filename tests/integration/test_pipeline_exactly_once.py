@@ -10,7 +10,7 @@ import pytest
 from barnabas import Admin, Broker, Consumer, Message, Producer
 from barnabas.pipeline import exactly_once
 from barnabas.pipeline.connect import RowProducer
-from barnabas.pipeline.exactly_once import Target, TaskTransaction, abort, commit, settle, write_task
+from barnabas.pipeline.exactly_once import TaskTransaction, WriteTarget, abort, commit, settle, write_task
 from barnabas.pipeline.load import load
 from barnabas.pipeline.streams import append_batches
 from barnabas.pipeline.table import read_table
@@ -37,7 +37,7 @@ class Job:
     """A writer, by the steps that Spark takes."""
 
     def __init__(self, broker: Broker, name: str, partitions: int = 3) -> None:
-        self.target = Target(bootstrap=broker.bootstrap, name=name, producer={})
+        self.target = WriteTarget(bootstrap=broker.bootstrap, name=name, producer={})
         self.topic = f"{name}-out"
         with Admin(broker) as admin:
             admin.create_topic(self.topic, partitions=partitions)

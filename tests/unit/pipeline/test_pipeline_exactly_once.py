@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.pipeline.exactly_once import Decision, Target, note_texts, parse_notes
+from barnabas.pipeline.exactly_once import Decision, WriteTarget, note_texts, parse_notes
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.words import TopicPartition
 
@@ -39,7 +39,7 @@ def test_nothing_noted() -> None:
 
 
 def test_ids_of_tasks() -> None:
-    target = Target(bootstrap="h:1", name="job", producer={})
+    target = WriteTarget(bootstrap="h:1", name="job", producer={})
     prepared = target.prepared(3, (5, 6))
     assert target.task_of(prepared.transactional_id) == 3
     assert [target.task_of(each) for each in ("job", "job-", "job-x", "other-1", "job-1-2")] == [None] * 5

@@ -1,5 +1,6 @@
 """`barnabas log`: look at the files of a broker, running or not, and look after them."""
 
+import json
 import mmap
 import re
 from collections.abc import Iterator
@@ -12,13 +13,12 @@ import typer
 from ...ports.errors import ConfigError
 from ...ports.words import Buffer
 from .log_check import add_check_commands
-from .log_entries import as_lines, entries
-from .options import AsJson, print_json
+from .log_entries import SMALL_FILES, RecordDecoder, as_lines, entries, small_file_entries
 
 log = typer.Typer(help="Look at the files of a log, check and mend them: dump, verify, repair.", no_args_is_help=True)
 add_check_commands(log)
 
-_LOG_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|kafka)")
+_LOG_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot|kafka)")
 
 
 def register(app: typer.Typer) -> None:
@@ -29,41 +29,62 @@ def register(app: typer.Typer) -> None:
 def dump(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files of a log, or folders with them.")],
     records: Annotated[bool, typer.Option("--records", help="Print the messages too.")] = False,
-    as_json: AsJson = False,
+    offsets: Annotated[
+        bool, typer.Option("--offsets-decoder", help="The messages of __consumer_offsets, decoded.")
+    ] = False,
+    transactions: Annotated[
+        bool, typer.Option("--transaction-log-decoder", help="The messages of __transaction_state, decoded.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each entry.")] = False,
 ) -> None:
-    """Print the batches or classic messages of segments and the entries of indexes."""
+    """Print what stands in segments (batches or classic messages), indexes, snapshots and checkpoints."""
+    decoder = _decoder(offsets=offsets, transactions=transactions)
     for path in _log_files(paths):
-        base_offset, kind = _name(path)
         with _mapped(path) as content:
-            found = entries(content, kind, base_offset, records=records)
-            if as_json:
-                print_json({"file": str(path), "entries": list(found)})
-                continue
-            typer.echo(f"{path}  {len(content)} bytes")
-            for fields in found:
+            found = _LOG_FILE.fullmatch(path.name)
+            if found is None:
+                told, kind = small_file_entries(bytes(content), path.name), path.name
+            else:
+                base_offset, kind = int(found[1]), found[2]
+                with_records = records or decoder is not None
+                told = entries(content, kind, base_offset, records=with_records, decoder=decoder)
+            if not as_json:
+                typer.echo(f"{path}  {len(content)} bytes")
+            for fields in told:
+                if as_json:
+                    typer.echo(json.dumps({"file": str(path), "type": kind, **fields}, ensure_ascii=False))
+                    continue
                 for line in as_lines(fields):
                     typer.echo(f"  {line}")
+
+
+def _decoder(*, offsets: bool, transactions: bool) -> RecordDecoder | None:
+    if offsets and transactions:
+        raise ConfigError("--offsets-decoder and --transaction-log-decoder are for different topics; give one of them")
+    if not (offsets or transactions):
+        return None
+    from . import log_decoders
+
+    return log_decoders.offsets if offsets else log_decoders.transactions
 
 
 def _log_files(paths: list[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
-            found = sorted(p for p in path.rglob("*") if p.is_file() and _LOG_FILE.fullmatch(p.name))
+            found = sorted(p for p in path.rglob("*") if p.is_file() and _is_log_file(p))
             if not found:
                 raise ConfigError(f"{path} holds no segments; give a partition's folder or a broker's data folder")
             yield from found
         elif not path.exists():
             raise ConfigError(f"{path} does not exist")
+        elif not _is_log_file(path):
+            raise ConfigError(f"{path} is no file of a log (20 digits and .log, .index and so on, or a checkpoint)")
         else:
-            _name(path)
             yield path
 
 
-def _name(path: Path) -> tuple[int, str]:
-    match = _LOG_FILE.fullmatch(path.name)
-    if match is None:
-        raise ConfigError(f"{path} is no file of a log (20 digits and .log, .index, .timeindex or .kafka)")
-    return int(match[1]), match[2]
+def _is_log_file(path: Path) -> bool:
+    return path.name in SMALL_FILES or _LOG_FILE.fullmatch(path.name) is not None
 
 
 @contextmanager

@@ -84,13 +84,13 @@ def test_dump_tells_positions_sizes_magic_codec_and_crc(log_command: LogCommand)
         "  position 12  offset 712  next 725  bytes 13  payload 3  magic 1  codec none  crc WRONG"
     )
     assert "codec gzip  crc ok" in lines[3]
-    printed = json.loads(log_command("dump", "--json"))
-    assert [each["crc"] for each in printed["entries"]] == ["ok", "WRONG", "ok"]
+    printed = [json.loads(line) for line in log_command("dump", "--json").splitlines()]
+    assert [each["crc"] for each in printed] == ["ok", "WRONG", "ok"]
 
 
 def test_dump_prints_the_messages_in_wrappers(log_command: LogCommand) -> None:
     log_command.leave(FIRST, DATA)
-    found = json.loads(log_command("dump", "--records", "--json"))["entries"]
+    found = [json.loads(line) for line in log_command("dump", "--records", "--json").splitlines()]
     assert [[record["value"] for record in each["records"]] for each in found] == [["one"], ["two"], ["a", "b"]]
     assert [record["offset"] for record in found[2]["records"]] == [25, len(DATA)]
     assert "'value': 'two'" in log_command("dump", "--records")

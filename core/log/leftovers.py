@@ -52,8 +52,10 @@ class Leftovers:
             self._finish_swap(base)
             self._refresh()
         for name in self._files:
-            _base, kind, state = parsed(name)
+            base, kind, state = parsed(name)
             temporary = name.endswith(".tmp") and _is_small_file(name.removesuffix(".tmp"))
+            if (kind, state) == (ABORTED_SUFFIX, SWAP_SUFFIX):
+                self._distrust_indexes(base)
             if temporary or state in (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX):
                 self._folder.delete(name)  # indexes of a swap are rebuilt
             elif not kind and name not in _OWN_FILES and ASIDE_SUFFIX not in name:
@@ -84,8 +86,14 @@ class Leftovers:
                 return
         for old in (other for other in live if base <= other < max(end, base + 1)):
             self._replace(old, end)
+        self._distrust_indexes(base)  # they may be those of the segment that was here before
         self._folder.rename(name + SWAP_SUFFIX, name)
         self._report(info(f"{self._folder.name}/{name}: an interrupted cleaning is completed"))
+
+    def _distrust_indexes(self, base: int) -> None:
+        """Where one is missing all are made anew, that of the aborted transactions too."""
+        for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._folder.delete(segment_file(base, kind))
 
     def _bring_back(self, base: int, end: int) -> bool:
         """Give the segments of [base, end) that were to be deleted their names again; False: there are none."""

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from support.batches import batch, numbered, open_log, put
 
-from barnabas.adapters.storage_memory import MemoryLogDir
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Appended, Log
 from barnabas.core.log.origin import AppendOrigin
@@ -17,6 +17,7 @@ from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.markers import Marker, encode_marker, read_marker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
+from barnabas.ports.storage import Folder, StorageError
 
 FAR = 1 << 40
 
@@ -296,3 +297,108 @@ def test_there_is_room_for_those_in_a_transaction() -> None:
 def test_plain_messages_are_no_business_of_it(log: Log) -> None:
     log.append(batch(b"a"), leader_epoch=0, now_ms=0, origin=AppendOrigin.TRANSACTION)
     assert not log.producers.producers
+
+
+# --- files that crashes leave
+
+
+def committed_after_aborted(folder: Folder) -> None:
+    """In the first segment of a closed log: at 0 what is aborted at 1, at 2 what is committed at 3."""
+    log = open_log(folder, config=LogConfig(segment_bytes=4 * 80))
+    send(log, b"a")
+    end(log, committed=False)
+    send(log, b"b", sequence=1)
+    end(log, committed=True)
+    put(log, b"plain")
+    assert [segment.base_offset for segment in log.segments] == [0, 4]
+    log.close()
+
+
+@pytest.mark.parametrize("left_over", ["the old index", "the new index", "no index"])
+def test_an_exchange_of_segments_that_was_interrupted(left_over: str) -> None:
+    folder = MemoryLogDir().folder("t-0")
+    committed_after_aborted(folder)
+    name, index = f"{0:020d}.log", f"{0:020d}.txnindex"
+    content = folder.open(name).read(0, 1000)
+    folder.rename(name, name + ".deleted")
+    cleaned = folder.open(name + ".swap")
+    cleaned.append(content[len(numbered(b"a")) + 78 :])
+    cleaned.close()
+    if left_over != "the old index":
+        folder.delete(index)
+    if left_over == "the new index":
+        folder.rename(name + ".swap", name)
+        wrong = folder.open(index + ".swap")
+        wrong.append(b"\0" * 34)
+        wrong.close()
+    log = open_log(folder, recover=False)
+    assert aborted(log) == []
+    assert log.segments[0].size == len(content) - len(numbered(b"a")) - 78
+    assert not any(left.endswith((".swap", ".deleted")) for left in folder.files())
+
+
+@pytest.mark.parametrize("content", [b"", b"\0", b"\xff" * 34, b"\0" * 68])
+def test_a_damaged_index_is_told_and_made_anew(content: bytes) -> None:
+    folder = MemoryLogDir().folder("t-0")
+    committed_after_aborted(folder)
+    name = f"{0:020d}.txnindex"
+    file = folder.open(name)
+    good = file.read(0, 100)
+    if content:
+        file.truncate(0)
+    file.append(content or b"x" * 10)
+    file.close()
+    reports: list[str] = []
+    log = open_log(folder, recover=False, report=reports.append)
+    assert aborted(log) == [(1, 0, 1)]
+    (report,) = reports
+    assert f"{name} is damaged and rebuilt" in report
+    assert aborted(log) == [(1, 0, 1)]
+    assert len(reports) == 1
+    assert folder.open(name).read(0, 100) == good
+
+
+def test_an_index_that_cannot_be_written_is_kept_in_mind() -> None:
+    disk = MemoryDisk()
+    folder = MemoryLogDir(disk).folder("t-0")
+    log = open_log(folder)
+    send(log, b"a")
+    send(log, b"b", sequence=1)
+    disk.capacity = sum(file.size for file in folder.files().values()) + 78  # room for the marker alone
+    end(log, committed=False)
+    assert aborted(log) == [(1, 0, 2)]
+    disk.capacity += 10_000
+    send(log, b"c", sequence=2)
+    end(log, committed=False)
+    assert aborted(log) == [(1, 0, 2), (1, 3, 4)]
+    log.close()
+    again = open_log(folder, recover=False)
+    assert aborted(again) == [(1, 0, 2), (1, 3, 4)]
+
+
+def test_a_marker_that_cannot_be_written_ends_nothing() -> None:
+    disk = MemoryDisk()
+    folder = MemoryLogDir(disk).folder("t-0")
+    log = open_log(folder)
+    send(log, b"a")
+    disk.capacity = sum(file.size for file in folder.files().values()) + 77
+    with pytest.raises(StorageError):
+        end(log, committed=False)
+    assert (log.first_unstable_offset(FAR), log.log_end_offset) == (0, 1)
+    disk.capacity += 10_000
+    end(log, committed=False)
+    assert aborted(log) == [(1, 0, 1)]
+
+
+def test_old_segments_take_their_indexes_with_them() -> None:
+    folder = MemoryLogDir().folder("t-0")
+    log = open_log(folder, config=LogConfig(segment_bytes=4 * 80))
+    send(log, b"a")
+    end(log, committed=False)
+    for number in range(4):
+        put(log, b"%d" % number)
+    log.advance_start(4)
+    (removed, *_) = log.retain(0, log.log_end_offset)
+    assert f"{0:020d}.txnindex.deleted" in folder.files()
+    removed.delete()
+    assert not any(".txnindex" in name for name in folder.files())

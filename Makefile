@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: help install demo test lint format bench bench-peers compatibility sim crashes fuzz chaos clean
+.PHONY: help install demo test lint format bench bench-peers compatibility sim crashes fuzz chaos kills clean
 .DEFAULT_GOAL := help
 
 help:  ## show the commands
@@ -49,6 +49,12 @@ sim: $(STAMP)  ## clusters and brokers under a seeded clock, network and disk; S
 
 crashes: $(STAMP)  ## what recorded work leaves on a disk, after a crash at every moment of it; POINTS=100000 FIRST=0
 	@$(BIN)/python -P tools/crashes.py --points $(or $(POINTS),100000) --first $(or $(FIRST),0) --jobs $(JOBS)
+
+chaos: $(STAMP)  ## real clusters under faults, checked by what clients saw; MINUTES=2, half over ZooKeeper, half over etcd
+	@PYTHONPATH=tests $(BIN)/python -P -m chaos --minutes $(or $(MINUTES),2) $(ARGS)
+
+kills: $(STAMP)  ## kill -9 under transactional load: nothing lost, doubled or there in part; ROUNDS=100
+	@PYTHONPATH=tests $(BIN)/python -P -m kills --rounds $(or $(ROUNDS),100) $(ARGS)
 
 clean:  ## remove what the commands made
 	rm -rf $(VENV) .build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from support.raw import RawConnection, fetch_error_and_records, fetch_v4, produce_error, produce_v3
 from support.simulated_broker import batch
 from support.waiting import PATIENCE_S, wait_for
@@ -89,6 +89,43 @@ def test_a_disk_that_is_freed_takes_messages_again(small_disk: Path) -> None:
         assert produce_error(connection.exchange(produce_v3("t", bytes(batch(b"more")))), "t") == 0
     with Broker(small_disk / "data") as broker, RawConnection(broker.bootstrap) as connection:
         assert _count(connection) == written + 5
+
+
+def test_a_transaction_that_meets_the_full_disk_commits_once_there_is_room(small_disk: Path) -> None:
+    """With what it wrote before and after, and the positions of a group: everything, once."""
+    filler = small_disk / "somebody else's"
+    filler.write_bytes(bytes(DISK_BYTES // 2))
+    with (
+        Broker(small_disk / "data", offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1) as broker,
+        RawConnection(broker.bootstrap) as connection,
+    ):
+        where = {"bootstrap.servers": broker.bootstrap, "retry.backoff.ms": 50, "retry.backoff.max.ms": 50}
+        producer = Producer({**where, "transactional.id": "x", "linger.ms": 0})
+        reader = Consumer({**where, "group.id": "g", "isolation.level": "read_committed"})
+        producer.init_transactions(PATIENCE_S)
+        producer.begin_transaction()
+        producer.produce("t", b"before")
+        assert producer.flush(PATIENCE_S) == 0
+        assert not produce_error(connection.exchange(produce_v3("t", bytes(batch(b"plain")))), "t")
+        while not produce_error(connection.exchange(produce_v3("t", bytes(batch(b"y" * 20_000)))), "t"):
+            pass
+        producer.produce("t", b"z" * 20_000)
+        assert producer.flush(0.3) > 0, "it waits for the disk"
+        filler.unlink()
+        places = [TopicPartition("t", 0, 5)]
+        producer.send_offsets_to_transaction(places, reader.consumer_group_metadata(), PATIENCE_S)
+        producer.commit_transaction(PATIENCE_S)
+        assert reader.committed([TopicPartition("t", 0)], PATIENCE_S)[0].offset == 5
+        reader.assign([TopicPartition("t", 0, 0)])
+        found: list[bytes | None] = []
+
+        def all_there() -> bool:
+            found.extend(each.value() for each in reader.consume(100, 0.1) if each.error() is None)
+            return bool(found) and found[-1] == b"z" * 20_000
+
+        wait_for(all_there)
+        reader.close()
+        assert [value for value in found if value != b"y" * 20_000] == [b"before", b"plain", b"z" * 20_000]
 
 
 def test_a_producer_is_told(small_disk: Path) -> None:

@@ -1,0 +1,128 @@
+"""Rounds of kill -9 at a broker under transactional load."""
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from attrs import frozen
+from confluent_kafka import Consumer, TopicPartition
+from kills.verdict import faults
+from kills.work import CALL_S, GROUP, PARTITIONS, QUICK, SOURCE, TARGET, Source, Transformer, Witness, reader, taken
+from support.process import BrokerProcess
+from support.server_process import free_ports
+
+from barnabas import Admin
+
+SETTINGS = (
+    "offsets.topic.num.partitions=2",
+    "transaction.state.log.num.partitions=2",
+    "group.initial.rebalance.delay.ms=0",
+    "auto.create.topics.enable=false",
+)
+PATIENCE_S = 120.0
+
+
+@frozen
+class Outcome:
+    faults: list[str]
+    messages: int
+    committed: int
+    aborted: int
+    lives: int
+    """Of transactional producers."""
+    down_s: float
+    """From a kill until the broker served again, all in all."""
+
+
+def play(folder: Path, *, rounds: int, seed: int, transformers: int = 1, say: Callable[[str], None]) -> Outcome:
+    """Kill the broker so many times, let everything come to its end, and look at it."""
+    chance = random.Random(seed)
+    (port,) = free_ports(1)
+    data, address = folder / "data", f"kafka://127.0.0.1:{port}"
+    down_s = 0.0
+    with ExitStack() as stack:
+        broker = BrokerProcess(data, *SETTINGS, listen=[address])
+        stack.callback(lambda: broker.process.poll() is None and broker.stop())
+        where = broker.bootstrap
+        with Admin(where) as admin:
+            for topic in (SOURCE, TARGET):
+                admin.create_topic(topic, partitions=PARTITIONS)
+        source = Source(where, per_second=400)
+        working = [Transformer(where, f"t{number}", seed + number) for number in range(transformers)]
+        witness = Witness(where)
+        everybody = [source, *working, witness]
+        for each in everybody:
+            stack.callback(each.stopping.set)
+        wait_until(lambda: sum(each.committed for each in working) > 0, "no transaction was committed")
+        for number in range(rounds):
+            time.sleep(chance.uniform(0.05, 1.0))
+            began = time.monotonic()
+            broker.kill()
+            broker = BrokerProcess(data, *SETTINGS, listen=[address])
+            down_s += time.monotonic() - began
+            before = sum(each.committed for each in working)
+            wait_until(lambda: sum(each.committed for each in working) > before, "nothing is committed any more")  # noqa: B023
+            if not (number + 1) % 10:
+                say(f"{number + 1} rounds, {sum(each.committed for each in working)} transactions")
+        source.stop()
+        ends = watermarks(where)
+        wait_until(lambda: positions(where) == ends, "the group does not come to the end")
+        for each in working:
+            each.stop()
+        target = everything(where)
+        wait_until(lambda: len(witness.seen) >= len(target), "the witness does not come to the end")
+        witness.stop()
+        return Outcome(
+            faults=faults(ends, target, witness.seen, positions(where)),
+            messages=source.sent,
+            committed=sum(each.committed for each in working),
+            aborted=sum(each.aborted for each in working),
+            lives=sum(each.lives for each in working),
+            down_s=down_s,
+        )
+
+
+def wait_until(true: Callable[[], bool], text: str) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not true():
+        if time.monotonic() > until:
+            raise TimeoutError(text)
+        time.sleep(0.05)
+
+
+def watermarks(where: str) -> dict[int, int]:
+    """The ends of the source."""
+    consumer = Consumer({"bootstrap.servers": where, "group.id": "nobody", **QUICK})
+    try:
+        places = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
+        return {place.partition: consumer.get_watermark_offsets(place, CALL_S)[1] for place in places}
+    finally:
+        consumer.close()
+
+
+def positions(where: str) -> dict[int, int]:
+    """Of the group, none of them about to change."""
+    consumer = Consumer({"bootstrap.servers": where, "group.id": GROUP, **QUICK})
+    try:
+        places = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
+        return {place.partition: place.offset for place in consumer.committed(places, CALL_S)}
+    finally:
+        consumer.close()
+
+
+def everything(where: str) -> list[tuple[int, int, str]]:
+    """All committed messages of the target, for somebody who comes now."""
+    with reader(where) as consumer:
+        places = [TopicPartition(TARGET, number) for number in range(PARTITIONS)]
+        found: list[tuple[int, int, str]] = []
+        ends = {place.partition: consumer.get_watermark_offsets(place, CALL_S)[1] for place in places}
+
+        def is_there() -> bool:
+            found.extend(taken(consumer))
+            at = {place.partition: place.offset for place in consumer.position(places)}
+            return all(at[number] >= end for number, end in ends.items() if end)
+
+        wait_until(is_there, f"the target cannot be read up to {ends}")
+        return found

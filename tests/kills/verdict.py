@@ -1,0 +1,52 @@
+"""What must hold of the target, whatever was killed: each message of the source once, no transaction in part."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+Seen = Sequence[tuple[int, int, str]]
+"""(partition, offset, value) of each message, in the order in which it was read."""
+
+
+def faults(source_ends: Mapping[int, int], target: Seen, witness: Seen, positions: Mapping[int, int]) -> list[str]:
+    """One line for each thing that is wrong.
+
+    target:    read by somebody who came at the end.
+    witness:   read meanwhile.
+    positions: of the group, by partition of the source.
+    """
+    found = [*_transactions(target), *_once(source_ends, target), *_witnessed(target, witness)]
+    if dict(positions) != dict(source_ends):
+        found.append(f"the group stands at {dict(positions)}, the source ends at {dict(source_ends)}")
+    return found
+
+
+def _transactions(target: Seen) -> list[str]:
+    parts: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for _, _, value in target:
+        name, number, count, _ = value.split()
+        parts[name, int(count)].append(int(number))
+    return [
+        f"transaction {name} has {sorted(numbers)} of its {count} messages"
+        for (name, count), numbers in parts.items()
+        if sorted(numbers) != list(range(count))
+    ]
+
+
+def _once(source_ends: Mapping[int, int], target: Seen) -> list[str]:
+    times = Counter(value.split()[3] for _, _, value in target)
+    wanted = {f"{partition}:{offset}" for partition, end in source_ends.items() for offset in range(end)}
+    found = [f"message {each} of the source was lost" for each in sorted(wanted - times.keys())]
+    found += [f"message {each} was never in the source" for each in sorted(times.keys() - wanted)]
+    return found + [f"message {each} is there {count} times" for each, count in times.items() if count > 1]
+
+
+def _witnessed(target: Seen, witness: Seen) -> list[str]:
+    """Nobody read what did not count, or missed what did, or saw it in another order."""
+    found = []
+    for partition in {each[0] for each in (*target, *witness)}:
+        there = [each[1:] for each in target if each[0] == partition]
+        read = [each[1:] for each in witness if each[0] == partition]
+        if read != there[: len(read)]:
+            other = next((one, two) for one, two in zip([*read, None], [*there, None], strict=False) if one != two)
+            found.append(f"partition {partition}: {other[0]} was read meanwhile, {other[1]} is there in the end")
+    return found

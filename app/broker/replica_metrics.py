@@ -7,6 +7,8 @@ from ...core.replica.partition import Partition
 from .state import BrokerState
 
 _PREFIX = "kafka_server_replicamanager"
+_LATE_MS = 300_000
+"""Longer than the longest transaction by so much is late, as Kafka has it."""
 
 
 def show_replicas(state: BrokerState) -> None:
@@ -33,6 +35,12 @@ def show_replicas(state: BrokerState) -> None:
         "Partitions led here with as many replicas in sync as min.insync.replicas.",
         lambda each: each.is_leader and len(each.isr) == each.log.config.min_insync_replicas,
     )
+    late_ms = state.settings.static.transaction_max_timeout_ms + _LATE_MS
+    count(
+        "partitionswithlatetransactionscount",
+        "Partitions led here with a transaction that its coordinator should have ended.",
+        lambda each: each.is_leader and _is_late(each, state.clock.now_ms() - late_ms),
+    )
     count("offlinereplicacount", "Partitions here whose leader is unknown.", lambda each: each.leader == NO_LEADER)
     state.metrics.gauge(
         "kafka_server_replicafetchermanager_maxlag",
@@ -43,6 +51,11 @@ def show_replicas(state: BrokerState) -> None:
 
 def _count(partitions: Iterable[Partition], counts: Callable[[Partition], bool]) -> int:
     return sum(1 for each in partitions if counts(each))
+
+
+def _is_late(partition: Partition, before_ms: int) -> bool:
+    silent_since = partition.log.producers.silent_since()
+    return silent_since is not None and silent_since < before_ms
 
 
 def _lag(partition: Partition) -> int:

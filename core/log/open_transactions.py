@@ -25,6 +25,11 @@ class OpenTransactions:
         """Where the oldest one that is under way begins; None when there is none."""
         return next(iter(self._open)) if self._open else None
 
+    @property
+    def oldest(self) -> int | None:
+        """The producer of that one."""
+        return next(iter(self._open.values())) if self._open else None
+
     def begun(self, first_offset: int, producer_id: int) -> None:
         """A producer's transaction begins; those that began before it are known already."""
         self._open[first_offset] = producer_id

@@ -154,6 +154,11 @@ class ProducerStates:
         known = self._producers.get(producer_id)
         return known is not None and known.txn_first_offset >= 0
 
+    def silent_since(self) -> int | None:
+        """When the producer of the oldest transaction that is under way has appended last; None: there is none."""
+        oldest = self.open.oldest
+        return None if oldest is None else self._producers[oldest].seen_ms
+
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
         """Refuse a marker of a producer or a coordinator that others have taken the place of.
 

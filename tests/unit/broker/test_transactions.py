@@ -176,6 +176,40 @@ def test_many_markers_at_once_are_answered_in_their_order(broker: SimulatedBroke
     assert committed(broker).last_stable_offset == 4
 
 
+def test_more_markers_than_are_written_at_once_are_answered_in_their_order() -> None:
+    broker = SimulatedBroker()
+    broker.create("t", 90)
+    places = [TopicPartition("t", number) for number in range(100)]
+    markers = [
+        TxnMarker(producer_id=producer, producer_epoch=0, committed=True, partitions=places[: 40 * producer])
+        for producer in range(4)
+    ]
+    answers = broker.submit(WriteTxnMarkers(markers=markers))
+    broker.scheduler.run_until(lambda: bool(answers))
+    (answer,) = answers
+    assert [each.producer_id for each in answer.markers] == [0, 1, 2, 3]
+    for each in answer.markers:
+        wanted = [
+            PartitionOutcome(*place, E.NONE if place.partition < 90 else E.UNKNOWN_TOPIC_OR_PARTITION)
+            for place in places[: 40 * each.producer_id]
+        ]
+        assert list(each.partitions) == wanted
+    assert broker.fetch("t", partition=10).partitions[0].high_watermark == 3
+
+
+def test_transactions_that_nobody_ends_are_counted(broker: SimulatedBroker) -> None:
+    def late() -> float | None:
+        return broker.metrics.value("kafka_server_replicamanager_partitionswithlatetransactionscount")
+
+    broker.clock.advance(10_000_000)
+    send(broker, b"a")
+    assert late() == 0
+    broker.clock.advance(900_000 + 300_000 + 1)
+    assert late() == 1
+    end(broker, False)
+    assert late() == 0
+
+
 def test_those_who_listen_hear_of_the_end(broker: SimulatedBroker) -> None:
     heard: list[object] = []
 

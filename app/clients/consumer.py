@@ -340,14 +340,11 @@ class Consumer:
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group. Raises `ConfigError` without one."""
-        membership = self._in_group("group_metadata").membership
-        return GroupMetadata(
-            group_id=self.settings.group_id,
-            generation_id=membership.generation_id,
-            member_id=membership.member_id,
-            group_instance_id=self.settings.group_instance_id or None,
-        )
+        """Who this consumer is in its group, for `Producer.send_offsets`. Raises `ConfigError` without one.
+
+        A member that was out of its group is not the new one that it has become before its user asks for messages.
+        """
+        return self._in_group("group_metadata").metadata()
 
     @property
     def settled(self) -> bool:

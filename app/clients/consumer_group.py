@@ -13,7 +13,15 @@ from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.effects import NEVER, Poll
 from ...core.client.errors import ClientTimeout, CommitFailed, NoOffset
 from ...core.client.group.assignor import Assignor
-from ...core.client.group.events import Assigned, CommittedOffset, Failed, GroupEvent, Lost, Revoke
+from ...core.client.group.events import (
+    Assigned,
+    CommittedOffset,
+    Failed,
+    GroupEvent,
+    GroupMetadata,
+    Lost,
+    Revoke,
+)
 from ...core.client.group.membership import GroupMembership
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
@@ -70,6 +78,8 @@ class GroupSide:
         self._auto_due_ms = NEVER
         self._commits_fail = False
         """Told to the log, until one succeeds."""
+        self._as_member: GroupMetadata | None = None
+        """Who the member was when its user had last heard all that it had to hear."""
         self._paused: set[TopicPartition] = set()
         self._known: dict[TopicPartition, int] = {}
         self._told: deque[Callable[[], object]] = deque()
@@ -127,6 +137,9 @@ class GroupSide:
             self._call_back()
             while (event := self._take_event()) is not None:
                 self._carry_out(event)
+            with self._shell.lock:
+                if not self.membership.has_lost:
+                    self._as_member = self._metadata()
             self._commit_at_interval()
         finally:
             self._attending = False
@@ -177,6 +190,24 @@ class GroupSide:
             for state in chosen
             if state.read_offset >= 0
         }
+
+    def metadata(self) -> GroupMetadata:
+        """Who this is in the group, as far as the user knows: a member that was out and is in again is a stranger to
+        the coordinator, in whose eyes others may have had its partitions, until its user has heard of it.
+        """
+        with self._shell.lock:
+            now, known = self._metadata(), self._as_member
+            is_known = not self.membership.has_lost and (now.generation_id >= 0 or not self.membership.subscribed)
+            return now if is_known or known is None else known
+
+    def _metadata(self) -> GroupMetadata:
+        """Lock held."""
+        return GroupMetadata(
+            group_id=self._settings.group_id,
+            generation_id=self.membership.generation_id,
+            member_id=self.membership.member_id,
+            group_instance_id=self._settings.group_instance_id or None,
+        )
 
     def commit(self, offsets: Offsets, timeout_s: float) -> None:
         """Raises `CommitFailed`, `ApiError`, `ClientTimeout`."""

@@ -6,7 +6,7 @@ import pytest
 from support.command import barnabas_here
 from support.waiting import wait_for
 
-from barnabas import AbortNeeded, Message, Producer, ProducerFenced
+from barnabas import AbortNeeded, CommitFailed, Message, Producer, ProducerFenced
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.ports.broker_api import Produce, ProducePartition
 from barnabas.ports.error_codes import ErrorCode
@@ -163,3 +163,26 @@ def test_a_leader_that_is_killed_within_a_transaction(cluster: TestCluster) -> N
             producer.send("orders", b"after", partition=0)
         cluster.restart(home)
     cluster.assert_produced("orders", ["before", "after"], committed=True, partition=0)
+
+
+def test_a_member_that_was_out_commits_nothing(broker: TestBroker, producer: Producer) -> None:
+    """It is a member again before its user knows that it was none; others may have had its partitions meanwhile."""
+    broker.produce("orders", ["1", "2", "3"])
+    with broker.consumer(group_id="g", enable_auto_commit=False, heartbeat_interval_ms=20) as consumer:
+        consumer.subscribe("orders")
+        taken = consumer.poll_many(2, timeout=WAIT_S)
+        assert taken
+        before = consumer.group_metadata
+        broker.expire_member("g", before.member_id)
+        membership = consumer._group.membership if consumer._group is not None else None
+        assert membership is not None
+        wait_for(lambda: membership.settled and membership.member_id != before.member_id, WAIT_S)
+        for offsets, group in ((consumer, None), (taken, consumer.group_metadata), ({("orders", 0): 2}, consumer)):
+            with pytest.raises(CommitFailed), producer.transaction():
+                producer.send("orders", b"out")
+                producer.send_offsets(offsets, group)
+        again = consumer.poll_many(3, timeout=WAIT_S)
+        assert [message.value for message in again][: len(taken)] == [message.value for message in taken]
+        with producer.transaction():
+            producer.send_offsets(consumer)
+        assert consumer.committed()[TopicPartition("orders", 0)] is not None

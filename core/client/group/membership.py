@@ -81,6 +81,11 @@ class GroupMembership:
         """True if `take_event` has something."""
         return bool(self._member.owned.events)
 
+    @property
+    def has_lost(self) -> bool:
+        """True while the user does not know that it has lost what it had; the member may have it again already."""
+        return self._member.owned.has_lost
+
     def take_event(self) -> GroupEvent | None:
         """What happened next, None if nothing did. After a `Failed` that is not final it tries again."""
         return self._member.take_event()

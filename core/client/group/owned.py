@@ -24,6 +24,11 @@ class OwnedPartitions:
         """True while the user has something to give up."""
         return self._open is not None
 
+    @property
+    def has_lost(self) -> bool:
+        """True while the user does not know that it has lost what it had."""
+        return any(isinstance(event, Lost) for event in self.events)
+
     def give(self, positions: Mapping[TopicPartition, CommittedOffset | None], generation_id: int) -> None:
         """The user gets these, as far as they are the member's and new to the user."""
         new = {place: positions[place] for place in sorted(positions) if place in self.assigned - self.told}

@@ -350,7 +350,7 @@ def _most(request: Fetch) -> int:
 
 def _named(request: Fetch, topic_name: Callable[[bytes], str]) -> Fetch:
     for entry in request.partitions:  # a loop: it costs a third of `any` with a generator, in every fetch
-        if _is_nameless(entry):
+        if not entry.topic and _is_nameless(entry):
             return _with_names(request, topic_name)
     return request
 

@@ -28,13 +28,13 @@ from ..ports.broker_api import (
 from ..ports.broker_api.envelope import ResultT
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ClosedError, ConfigError
-from .asking import Asked, ask
 from .clock import JumpingClock, JumpingScheduler
 from .faults import Faults
 from .faulty_api import FaultyApi, faulty_servers
 from .own_clients import KeptProducer, admin_of, consumer_of, producer_of, text_of
 from .ports import reserved
 from .produced import assert_produced, read_all
+from .requests import Asked, ask
 from .running import started, stopped
 
 if TYPE_CHECKING:

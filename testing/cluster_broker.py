@@ -16,12 +16,12 @@ from ..ports.broker_api import Request
 from ..ports.broker_api.envelope import ResultT
 from ..ports.errors import ClosedError
 from ..ports.words import TopicPartition
-from .asking import ask
 from .cluster_network import ClusterNetwork, CutTransport, soon
 from .cluster_tree import ClusterTree, TreeSession
 from .faults import Faults
 from .faulty_api import faulty_servers
 from .ports import reserved
+from .requests import ask
 
 if TYPE_CHECKING:
     from ..app.broker.outside import Outside, Server

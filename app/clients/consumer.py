@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...core.client.consumer.fetch_state import AtOffset, AtTime, Position
+from ...core.client.consumer.fetch_state import AtOffset, AtTime, FetchPosition
 from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.group.events import CommittedOffset, GroupMetadata
 from ...core.message.damage import Damage
@@ -475,12 +475,12 @@ class Consumer:
             del ends[gone]
         ends |= self.end_offsets([place for place in places if place not in ends])
 
-    def _committed_or_reset(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Position]:
+    def _committed_or_reset(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, FetchPosition]:
         reset = self.settings.auto_offset_reset.value
         found: Mapping[TopicPartition, CommittedOffset | None] = {}
         if self._group is not None:
             found = self._group.committed(places, self._positions.limit_s(None))
-        starts: dict[TopicPartition, Position] = {}
+        starts: dict[TopicPartition, FetchPosition] = {}
         for place in places:
             at = found.get(place)
             if at is None and not reset:

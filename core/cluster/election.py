@@ -29,7 +29,7 @@ class ElectionRules:
         return min(self.min_isr, len(replicas))
 
 
-class _Standing:
+class _Liveness:
     """How the members of a state stand to the brokers that live."""
 
     def __init__(self, state: PartitionState, brokers: Brokers) -> None:
@@ -81,15 +81,15 @@ def with_isr(
 ) -> PartitionState:
     """The state with this ISR. Who leaves one that is too small to commit anything stays eligible, or a suspect."""
     epochs = {each.broker_id: each.broker_epoch for each in isr}
-    standing = _Standing(state, brokers)
+    liveness = _Liveness(state, brokers)
     elr: tuple[int, ...] = ()
     suspects: tuple[int, ...] = ()
     if len(epochs) < rules.enough(replicas):
         left = [each for each in state.members if each not in epochs and each in replicas]
-        doubtful = {each for each in left if each in state.suspects or standing.is_in_doubt(each)}
+        doubtful = {each for each in left if each in state.suspects or liveness.is_in_doubt(each)}
         elr = tuple(each for each in left if each not in doubtful)
         suspects = tuple(each for each in left if each in doubtful)
-        epochs |= {each: standing.epoch(each) for each in left}
+        epochs |= {each: liveness.epoch(each) for each in left}
     return evolve(
         state,
         isr=tuple(each for each in epochs if each not in elr and each not in suspects),
@@ -118,12 +118,12 @@ def settled(
     state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules
 ) -> PartitionState | None:
     """What the controller makes of a state, given who lives; None: it is as it should be."""
-    standing = _Standing(state, brokers)
+    liveness = _Liveness(state, brokers)
     after: PartitionState | None
-    if state.leader in replicas and standing.lives_on(state.leader) and state.leader in state.isr:
-        after = _with_leader(state, replicas, brokers, rules, standing)
+    if state.leader in replicas and liveness.lives_on(state.leader) and state.leader in state.isr:
+        after = _with_leader(state, replicas, brokers, rules, liveness)
     else:
-        after = _elected(state, replicas, brokers, rules, standing)
+        after = _elected(state, replicas, brokers, rules, liveness)
         if after is None and state.leader != NO_LEADER:
             after = evolve(state, leader=NO_LEADER, leader_epoch=state.leader_epoch + 1)
     if after is None or after == state:
@@ -143,11 +143,11 @@ def may_join(replica: ReplicaId, brokers: Brokers) -> bool:
 
 
 def _with_leader(
-    state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules, standing: _Standing
+    state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules, liveness: _Liveness
 ) -> PartitionState:
     """Those who are not there any more leave the ISR, those who are about to stop too; the leader last."""
     leader = state.leader
-    stay = [each for each in state.isr if each in replicas and standing.stays(each)]
+    stay = [each for each in state.isr if each in replicas and liveness.stays(each)]
     if leader in stay:
         return with_isr(state, _lives(stay, brokers), replicas, brokers, rules)
     if stay:
@@ -156,15 +156,15 @@ def _with_leader(
 
 
 def _elected(
-    state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules, standing: _Standing
+    state: PartitionState, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules, liveness: _Liveness
 ) -> PartitionState | None:
     """The state with a new leader; None: nobody can lead."""
-    alive = [each for each in state.isr if each in replicas and standing.lives_on(each)]
-    in_sync = [each for each in alive if standing.stays(each)] or alive
+    alive = [each for each in state.isr if each in replicas and liveness.lives_on(each)]
+    in_sync = [each for each in alive if liveness.stays(each)] or alive
     if in_sync:
         return led_by(state, _first(replicas, in_sync), in_sync, replicas, brokers, rules)
     eligible = [each for each in (*state.isr, *state.elr) if each in replicas]
-    complete = [each for each in eligible if standing.lives_on(each) or standing.came_back(each)]
+    complete = [each for each in eligible if liveness.lives_on(each) or liveness.came_back(each)]
     if complete:
         leader = _first(replicas, complete)
         return led_by(state, leader, [leader], replicas, brokers, rules)
@@ -246,10 +246,10 @@ def moved_to(
     state: PartitionState, leader: int, replicas: Sequence[int], brokers: Brokers, rules: ElectionRules
 ) -> PartitionState | None:
     """The state led by another member of the ISR; None: it leads already, or is not in sync."""
-    standing = _Standing(state, brokers)
-    if leader == state.leader or leader not in state.isr or not standing.stays(leader):
+    liveness = _Liveness(state, brokers)
+    if leader == state.leader or leader not in state.isr or not liveness.stays(leader):
         return None
-    in_sync = [each for each in state.isr if standing.stays(each)]
+    in_sync = [each for each in state.isr if liveness.stays(each)]
     return later(led_by(state, leader, in_sync, replicas, brokers, rules), state)
 
 

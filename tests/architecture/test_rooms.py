@@ -123,6 +123,21 @@ def test_no_two_classes_have_one_name(checkout: Path) -> None:
     assert {name: places for name, places in found.items() if len(places) > 1} == {}
 
 
+def test_the_words_that_rooms_share_have_one_meaning(checkout: Path) -> None:
+    words = {node.id for path in [checkout / "ports" / "words.py"] for node in _assigned_names(path)}
+    assert words >= {"Offset", "Position"}
+    others = [path for path in _sources(checkout) if path.name != "words.py"]
+    again = [f"{path.relative_to(checkout)}: {node.id}" for path in others for node in _assigned_names(path)]
+    assert [line for line in again if line.split(": ")[1] in words] == []
+
+
+def _assigned_names(path: Path) -> Iterator[ast.Name]:
+    """What a module gives a name to, other than classes and functions."""
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Assign):
+            yield from (target for target in statement.targets if isinstance(target, ast.Name))
+
+
 def test_every_room_is_packaged(checkout: Path) -> None:
     project = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))
     listed = set(project["tool"]["setuptools"]["packages"])

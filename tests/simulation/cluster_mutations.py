@@ -62,7 +62,7 @@ def keeps_the_leader_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def takes_a_restarted_broker_for_in_sync(patch: pytest.MonkeyPatch) -> None:
     """Broker epochs fence nobody."""
-    patch.setattr(election._Standing, "lives_on", lambda self, member: member in self._brokers)
+    patch.setattr(election._Liveness, "lives_on", lambda self, member: member in self._brokers)
 
 
 def believes_the_first_that_tells(patch: pytest.MonkeyPatch) -> None:

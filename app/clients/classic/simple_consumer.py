@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ....core.classic.asking import OneBroker
+from ....core.classic.one_broker import OneBroker
 from ....core.client.links import LinkOutside, NodeLink
 from ....core.message.classic.message_set import ClassicMessageSet
 from ....ports.broker_api import Caller

@@ -38,7 +38,7 @@ class AtOffset:
     leader_epoch: int = -1
 
 
-Position = AtTime | AtOffset | int
+FetchPosition = AtTime | AtOffset | int
 """Where to read from."""
 
 

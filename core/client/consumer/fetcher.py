@@ -27,7 +27,7 @@ from ..cluster_view import ClusterView
 from ..course import Course, Piece
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import LogTruncated, NoOffset
-from .fetch_state import AssignedPartition, AtOffset, AtTime, Chunk, FetcherSettings, Position, Reset
+from .fetch_state import AssignedPartition, AtOffset, AtTime, Chunk, FetcherSettings, FetchPosition, Reset
 
 FULL_BUFFERS_WAIT_MS = 50
 """How long a fetch may wait at the broker while other partitions of that broker are left out for full buffers."""
@@ -53,12 +53,12 @@ class Fetcher:
         self._order: list[TopicPartition] = []
         self._fetching: set[int] = set()
 
-    def assign(self, positions: Mapping[TopicPartition, Position]) -> None:
+    def assign(self, positions: Mapping[TopicPartition, FetchPosition]) -> None:
         """Read these partitions, and no others, from these positions."""
         self.remove(list(self.partitions))
         self.add(positions)
 
-    def add(self, positions: Mapping[TopicPartition, Position | None]) -> None:
+    def add(self, positions: Mapping[TopicPartition, FetchPosition | None]) -> None:
         """Read these partitions, too; None: as soon as `seek` says from where."""
         for place, position in positions.items():
             self.partitions[place] = AssignedPartition(place, Course(place, self.settings.rules))
@@ -73,7 +73,7 @@ class Fetcher:
             self.partitions.pop(place, None)
         self._order = [place for place in self._order if place in self.partitions]
 
-    def seek(self, place: TopicPartition, position: Position) -> None:
+    def seek(self, place: TopicPartition, position: FetchPosition) -> None:
         """Go on from there. Raises `KeyError` for a partition that is not assigned."""
         state = self.partitions[place]
         if isinstance(position, AtTime):

@@ -28,7 +28,7 @@ def snapshot_offsets(folder: Folder) -> list[int]:
 class ProducerLedger:
     """The producers, as of the log's end, and which snapshots there are. Owner thread only."""
 
-    __slots__ = ("_folder", "_offsets", "_pending", "_recovered_to", "_report", "states")
+    __slots__ = ("_folder", "_offsets", "_pending", "_recovered", "_report", "states")
 
     def __init__(self, folder: Folder, report: Callable[[str], None]) -> None:
         self.states = ProducerStates()
@@ -36,7 +36,7 @@ class ProducerLedger:
         self._report = report
         self._offsets: set[int] = set()
         self._pending: dict[int, bytes] = {}
-        self._recovered_to = -1
+        self._recovered = False
 
     # --- at the start
 
@@ -47,15 +47,14 @@ class ProducerLedger:
         """
         self._offsets = set(snapshot_offsets(self._folder))
         self._read(earlier, earlier[0].base_offset if earlier else offset, offset, now_ms)
-        self._recovered_to = offset
+        self._recovered = True
 
     def recovered(self, segment: Segment, position: Position, header: BatchHeader, now_ms: int) -> None:
-        """Recovery has found a good batch; told of all of them, in order. Raises `StorageError`."""
+        """Recovery has found a good batch of a producer; told of all of them, in order. Raises `StorageError`."""
         marker = marker_at(segment, position, header) if header.control else None
         aborted = take_in(self.states, header, header.base_offset, marker, now_ms)
         if aborted is not None:
             segment.aborted.append(aborted)
-        self._recovered_to = header.next_offset
 
     def load(self, segments: Sequence[LogSegment], end: Offset, now_ms: int) -> None:
         """Find out the producers of a log that ends at `end`, unless recovery has. Snapshots that are damaged, from
@@ -68,9 +67,9 @@ class ProducerLedger:
         self._drop(beyond)
         if beyond:
             self._folder.flush()  # one that came back after a power cut would tell of other batches
-        recovered, self._recovered_to = self._recovered_to, -1
-        if recovered < 0:
+        if not self._recovered:
             self._read(batches, start, end, now_ms)
+        self._recovered = False
         self._drop_strays({segment.base_offset for segment in batches})
 
     def _read(self, segments: Sequence[Segment], start: Offset, end: Offset, now_ms: int) -> None:
@@ -156,6 +155,7 @@ class ProducerLedger:
     def begin_anew(self) -> None:
         """The log is empty. Raises `StorageError`."""
         self.states.clear()
+        self._recovered = False
         self._drop([*self._offsets, *snapshot_offsets(self._folder)])
 
     def _drop(self, offsets: Sequence[int]) -> None:

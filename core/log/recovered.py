@@ -30,4 +30,5 @@ class Recovered:
         assert isinstance(segment, Segment)
         self.epochs_known_from = min(self.epochs_known_from, header.base_offset)
         self._epochs.found(header.leader_epoch, header.base_offset)
-        self._ledger.recovered(segment, position, header, self._now_ms)
+        if header.producer_id >= 0:
+            self._ledger.recovered(segment, position, header, self._now_ms)

@@ -309,7 +309,8 @@ class Partition:
             return b"", ()
         found = self.log.read(offset, max_bytes=max_bytes, limit=end, whole_first_batch=whole_first_batch)
         aborted = self.log.aborted_in(offset, found) if found.size else ()
-        return found.records, [AbortedTransaction(each.producer_id, each.first_offset) for each in aborted]
+        told = sorted([(each.first_offset, each.producer_id) for each in aborted]) if aborted else ()
+        return found.records, [AbortedTransaction(producer, first) for first, producer in told]
 
     def ready_bytes(self, offset: int, max_bytes: int, isolation: FetchIsolation) -> int:
         """How much `read` could give now, at most `max_bytes`. Raises as `read` does."""

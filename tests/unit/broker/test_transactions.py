@@ -97,13 +97,13 @@ def test_readers_of_committed_records_stop_before_what_is_open(broker: Simulated
 def test_they_are_told_what_was_aborted(broker: SimulatedBroker) -> None:
     send(broker, b"a")
     send(broker, b"b", producer=2)
-    assert end(broker, False) is E.NONE
     assert end(broker, False, producer=2) is E.NONE
+    assert end(broker, False) is E.NONE
     send(broker, b"c", sequence=1)
     assert end(broker, True) is E.NONE
     found = committed(broker)
-    assert found.aborted == [AbortedTransaction(1, 0), AbortedTransaction(2, 1)]
-    assert committed(broker, 3).aborted == [AbortedTransaction(2, 1)]
+    assert found.aborted == [AbortedTransaction(1, 0), AbortedTransaction(2, 1)], "by their beginnings"
+    assert committed(broker, 3).aborted == [AbortedTransaction(1, 0)]
     assert committed(broker, 4).aborted == []
 
 

@@ -402,3 +402,17 @@ def test_old_segments_take_their_indexes_with_them() -> None:
     assert f"{0:020d}.txnindex.deleted" in folder.files()
     removed.delete()
     assert not any(".txnindex" in name for name in folder.files())
+
+
+def test_a_log_that_was_begun_anew_reads_its_producers_again_when_it_is_cut() -> None:
+    folder = MemoryLogDir().folder("t-0")
+    log = open_log(folder)
+    send(log, b"a")
+    log.abandon()
+    again = open_log(folder, log_start_offset=10)
+    assert (again.log_start_offset, again.log_end_offset) == (10, 10)
+    put(again, b"plain")
+    send(again, b"b", producer=2)
+    again.truncate_to(11)
+    assert again.first_unstable_offset(FAR) is None
+    assert not again.producers.producers

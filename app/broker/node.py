@@ -24,10 +24,11 @@ from ...ports.report import in_room, info
 from ...ports.storage import LogDir
 from ...ports.transport import Connection, ConnectionHandler, Limits
 from ...ports.transport import Listener as OpenPort
-from ...ports.words import Offset, TopicPartition
+from ...ports.words import TopicPartition
 from ..config import BrokerConfig, ListenAddress
 from ..config.classic import CLASSIC, FORMAT_KEY
 from .broker_ids import GENERATED, with_broker_id
+from .cleaner import begin_cleaning
 from .cluster_member import ClusterMember
 from .data_folders import checked_cluster_id
 from .endpoints import Endpoints
@@ -192,7 +193,7 @@ class BrokerServer:
         if outside.expose_metrics is not None:
             fronts.callback(outside.expose_metrics(outside.metrics))
         logs.start()
-        self._start_cleaner(logs, settings, state, self._api)
+        self._begin_cleaning(state, self._api)
         self._register(state, self._api, coordination, lease)
 
     def _open_logs(
@@ -234,29 +235,10 @@ class BrokerServer:
     def _deletion_policy(self, config: LogConfig, partition: TopicPartition) -> DeletionPolicy:
         return self._plugins.deletion_policy(config.deletion_policy, partition, self._read_by_groups.committed)
 
-    def _start_cleaner(
-        self, logs: LogManager, settings: BrokerSettings, state: BrokerState, api: BrokerService
-    ) -> None:
-        if not self._config.log_cleaner_enable:
-            return
-
-        def decided_to(key: TopicPartition) -> Offset | None:
-            partition = state.replicas.partitions.get(key)
-            return None if partition is None else Offset(partition.last_stable_offset)
-
-        cleaner = self._cleaner = LogCleaner(
-            logs.homes,
-            settings=lambda: settings.cleaner,
-            decided_to=decided_to,
-            clock=state.clock,
-            scheduler=state.scheduler,
-            codecs=logs.codecs,
-            entropy=state.entropy,
-            report=in_room(self._outside.report, "core.log"),
-            served=lambda: api.requests,
-        )
-        cleaner.start()
-        self._fronts.callback(cleaner.stop, lambda: None)
+    def _begin_cleaning(self, state: BrokerState, api: BrokerService) -> None:
+        if self._config.log_cleaner_enable:
+            self._cleaner = begin_cleaning(state, api, in_room(self._outside.report, "core.log"))
+            self._fronts.callback(self._cleaner.stop, lambda: None)
 
     def _listen(self, listener: ListenAddress) -> None:
         """Open a port. Connections are looked at on a later turn of this thread, when the broker is ready."""

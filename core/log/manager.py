@@ -84,7 +84,7 @@ class LogManager:
             (high_watermark_checkpoint_ms, self._checkpoint_high_watermarks),
             (producer_check_ms, self.expire_producers),
         )
-        self._folders = [DataFolder(log_dir, report) for log_dir in dirs]
+        self.folders = [DataFolder(log_dir, report) for log_dir in dirs]
         self.homes: dict[TopicPartition, DataFolder] = {}
         self._retaining = Retaining(
             self.homes,
@@ -119,7 +119,7 @@ class LogManager:
 
     def logs(self) -> Mapping[TopicPartition, Log]:
         """All logs that are open."""
-        return {partition: log for folder in self._folders for partition, log in folder.logs.items()}
+        return {partition: log for folder in self.folders for partition, log in folder.logs.items()}
 
     @property
     def codecs(self) -> Codecs:
@@ -132,7 +132,7 @@ class LogManager:
 
     def failure_of(self, log_dir: LogDir) -> StorageError | None:
         """Why a data folder is out of use."""
-        return next(folder.failure for folder in self._folders if folder.log_dir is log_dir)
+        return next(folder.failure for folder in self.folders if folder.log_dir is log_dir)
 
     def high_watermark(self, partition: TopicPartition) -> int:
         """As of the last checkpoint before the start, 0 when unknown."""
@@ -142,7 +142,7 @@ class LogManager:
     @property
     def stopped_in_order(self) -> bool:
         """True if the broker before has closed every log, and all of them could be opened and have what they had."""
-        in_order = all(folder.clean and folder.failure is None for folder in self._folders)
+        in_order = all(folder.clean and folder.failure is None for folder in self.folders)
         return in_order and not self._unopened and not self._has_losses
 
     # --- start
@@ -153,15 +153,15 @@ class LogManager:
         A folder or log that cannot be read is reported and left out; the others work. Raises `StorageError` when not
         one data folder can be used.
         """
-        for folder in self._folders:
+        for folder in self.folders:
             try:
                 self._load(folder)
             except StorageError as error:
                 folder.failure = error
                 self._report(f"{folder.log_dir.path} cannot be used: {error}")
-        if all(folder.failure is not None for folder in self._folders):
-            raise StorageError(f"no data folder can be used: {self._folders[0].failure}")
-        self._has_losses |= tell_missing(self._folders)
+        if all(folder.failure is not None for folder in self.folders):
+            raise StorageError(f"no data folder can be used: {self.folders[0].failure}")
+        self._has_losses |= tell_missing(self.folders)
 
     def _load(self, folder: DataFolder) -> None:
         partitions, removable = folder.begin()
@@ -246,7 +246,7 @@ class LogManager:
         folder = self._place_for(partition, {}, is_new=is_new)
         opening = self._opening(folder, partition, recover=True)  # nothing to recover, unless it was there
         if not is_new and not was_there:  # its folder is missing, wherever it was
-            opening = evolve(opening, recovery_point=max(each.recovery_point(partition) for each in self._folders))
+            opening = evolve(opening, recovery_point=max(each.recovery_point(partition) for each in self.folders))
         log = self._adopt(opening)
         if not was_there:
             self._ownership.opened_anew(folder, partition)
@@ -292,15 +292,15 @@ class LogManager:
         broken = self._unopened.get(partition)
         if broken is not None:
             return broken
-        failed = next((folder for folder in self._folders if folder.failure is not None), None)
+        failed = next((folder for folder in self.folders if folder.failure is not None), None)
         if failed is not None and not is_new:
             raise StorageError(f"{partition} may be in {failed.log_dir.path}, which is out of use: {failed.failure}")
         if is_new:
-            for folder in self._folders:
+            for folder in self.folders:
                 folder.forget(partition)
-        usable = [folder for folder in self._folders if folder.failure is None]
+        usable = [folder for folder in self.folders if folder.failure is None]
         if not usable:
-            raise StorageError(f"no data folder can be used: {self._folders[0].failure}")
+            raise StorageError(f"no data folder can be used: {self.folders[0].failure}")
         return min(usable, key=lambda folder: len(folder.logs) + planned.get(id(folder), 0))
 
     def _ended(self) -> None:
@@ -425,7 +425,7 @@ class LogManager:
 
     def checkpoint(self) -> None:
         """Write the offsets of every data folder, in the background."""
-        for folder in self._folders:
+        for folder in self.folders:
             folder.write_later(self._scheduler, "offsets", folder.checkpoint_contents)
 
     def checkpoint_of(self, log: Log, then: Callable[[], None]) -> None:
@@ -437,7 +437,7 @@ class LogManager:
             home.write_later(self._scheduler, "offsets", contents, then)
 
     def _checkpoint_high_watermarks(self) -> None:
-        for folder in self._folders:
+        for folder in self.folders:
             if self.high_watermark_of is not None:
                 folder.write_later(self._scheduler, HIGH_WATERMARK, partial(self._high_watermarks, folder))
 
@@ -471,7 +471,7 @@ class LogManager:
             self.homes.clear()
             done()
 
-        close_all(self._scheduler, self._folders, self._clock.now_ms(), self._high_watermarks, closed)
+        close_all(self._scheduler, self.folders, self._clock.now_ms(), self._high_watermarks, closed)
 
     def close(self) -> None:
         """The same here and now, one log after the other, for a broker that could not start. Twice is harmless."""
@@ -479,7 +479,7 @@ class LogManager:
             return
         self._end_periods()
         now_ms = self._clock.now_ms()
-        for folder in self._folders:
+        for folder in self.folders:
             folder.close(now_ms, self._high_watermarks(folder))
         self.homes.clear()
 

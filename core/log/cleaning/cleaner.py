@@ -18,6 +18,7 @@ from ..log import Log
 from ..retention import RecordPolicy
 from . import telling
 from .choice import Dirt, look_at
+from .figures import CleanerFigures
 from .order import CleanerSettings
 from .passes import PolicyPasses
 from .placing import order_for
@@ -58,8 +59,9 @@ class LogCleaner:
         self._report = report
         self._served = served
         self._running: dict[TopicPartition, CleaningRun] = {}
-        self._uncleanable: dict[Log, str] = {}
+        self._uncleanable: set[Log] = set()
         self._passes = PolicyPasses()
+        self.figures = CleanerFigures(clock.monotonic_ms())
         self._timer: Timer | None = None
         self._stopped: Callable[[], None] | None = None
         self._closed = False
@@ -89,7 +91,7 @@ class LogCleaner:
         """Begin to clean the dirtiest logs, as many as may be cleaned side by side."""
         self._wait()
         threads = self._settings().threads
-        dirt = sorted(self._dirt(), key=lambda each: each.ratio, reverse=True)
+        dirt = sorted(filter(lambda each: each.due, self._dirt()), key=lambda each: each.ratio, reverse=True)
         for each in dirt:
             if len(self._running) < threads:
                 self._begin(each)
@@ -134,9 +136,14 @@ class LogCleaner:
             if log.config.compacted:
                 cleaned_to = Offset(min(home.cleaned_to.get(log.topic_partition, 0), log.cut_to))
                 dirt = self._look_at(log, cleaned_to, decided_to)
-                if dirt is not None and dirt.due:
+                if dirt is not None:
                     found.append(dirt)
+        self.figures.looked(found, self._clock.monotonic_ms())
         return found
+
+    def uncleanable_in(self, home: DataFolder) -> list[Log]:
+        """The logs of a data folder that are left as they are."""
+        return [log for log in home.logs.values() if log in self._uncleanable]
 
     def _begin(self, dirt: Dirt, policy: RecordPolicy | None = None) -> None:
         partition = dirt.log.topic_partition
@@ -178,6 +185,8 @@ class LogCleaner:
             self._report(failure(text, partition=str(log.topic_partition)))
         elif ended.stats is not None and (policy is None or ended.stats.messages_kept < ended.stats.messages_read):
             self._report(telling.cleaned(log.topic_partition, ended.stats, ended.took_ms, policy))
+        if ended.stats is not None and policy is None:
+            self.figures.cleaned(ended.stats, ended.took_ms)
         if self._closed:
             if self._stopped is not None and not self._running:
                 self._stopped()
@@ -188,7 +197,7 @@ class LogCleaner:
         """The log is left alone until a restart."""
         if log.closed:
             return
-        self._uncleanable[log] = str(error)
+        self._uncleanable = {each for each in self._uncleanable if not each.closed} | {log}
         text = f"{log.topic_partition} cannot be compacted and is left as it is until a restart: {error}"
         self._report(failure(text, partition=str(log.topic_partition)))
 

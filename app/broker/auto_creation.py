@@ -3,14 +3,13 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...core.cluster.topics import Topic, check_topic_name
+from ...core.cluster.topics import INTERNAL_TOPICS, Topic, check_topic_name
 from ...ports.broker_api.topics import NewTopic
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.scheduler import Timer
 from ...ports.storage import StorageError
 from .creating import TOPICS_AT_A_TIME
-from .internal_topics import OFFSETS_TOPIC
 from .state import BrokerState
 from .topics import TopicService
 
@@ -80,7 +79,7 @@ class AutoCreation:
             return ErrorCode.NONE
         try:
             check_topic_name(name)
-            if name != OFFSETS_TOPIC:
+            if name not in INTERNAL_TOPICS:
                 self._state.settings.check_makes_current_topics(name)
         except ApiError as error:
             return error.code

@@ -11,7 +11,6 @@ from ...ports.broker_api.operations import CLUSTER_OPERATIONS, NO_AUTHORIZED_OPE
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from .auto_creation import AutoCreation
-from .internal_topics import TRANSACTIONS_TOPIC
 from .state import BrokerState
 from .topic_views import TopicViews
 from .topics import TopicService
@@ -42,7 +41,7 @@ class MetadataService:
         if not (request.allow_auto_topic_creation and self._state.settings.static.auto_create_topics_enable):
             return []
         named = dict.fromkeys(request.topics or ())
-        return [name for name in named if not self._is_known(name) and name != TRANSACTIONS_TOPIC]
+        return [name for name in named if not self._is_known(name)]
 
     def _is_known(self, name: str) -> bool:
         return name in self._state.image.topics or self._state.classic.has(name)

@@ -23,6 +23,7 @@ from ....ports.broker_api import (
 from ....ports.clock import Clock
 from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
+from ....ports.report import info
 from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.words import TopicPartition
 from ...cluster.topics import INTERNAL_TOPICS
@@ -112,7 +113,7 @@ class TransactionCoordinator:
     def start(self) -> None:
         """Look for transactions that last too long, and for ids that nobody uses, from now on."""
         config = self._config
-        self._look_every(config.abort_check_interval_ms, TransactionalId.time_out)
+        self._look_every(config.abort_check_interval_ms, self._time_out)
         self._look_every(config.expiry_check_interval_ms, TransactionalId.expire)
 
     def close(self) -> None:
@@ -271,6 +272,17 @@ class TransactionCoordinator:
 
     def _refuse(self, asked: TransactionAsked, error: ErrorCode) -> None:
         self._runtime.answer(asked.reply, answer(asked.request, error))
+
+    def _time_out(self, transaction: TransactionalId, now_ms: int) -> Effects:
+        stored = transaction.stored
+        effects = transaction.time_out(now_ms)
+        if effects:
+            text = f"the transaction of {transaction.transactional_id[:260]!r} is aborted"
+            lasted_ms = now_ms - stored.started_ms
+            text += f": it has lasted {lasted_ms} ms, more than the {stored.timeout_ms} ms that it was to last"
+            fields = {"transactional_id": transaction.transactional_id, "producer": stored.producer_id}
+            self._report(info(text, **fields, lasted_ms=lasted_ms))
+        return effects
 
     def _look_every(self, interval_ms: float, event: Callable[[TransactionalId, int], Effects]) -> None:
         """Tell every id of what may be due, a few at a time."""

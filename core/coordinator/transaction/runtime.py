@@ -157,7 +157,7 @@ class TransactionRuntime:
             if self.table.get(transaction.transactional_id) is not entry:
                 return
             if error not in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER):
-                what = f"__transaction_state-{entry.partition}: transactional id {transaction.transactional_id!r}"
+                what = f"__transaction_state-{entry.partition}: transactional id {transaction.transactional_id[:260]!r}"
                 self.report(f"{what} could not be written: {error.name}")
             self.drive(entry, transaction.written(error))
 

@@ -267,6 +267,9 @@ def test_a_transaction_that_lasts_too_long_is_aborted_and_its_producer_fenced() 
     assert house.markers == [(T0, who[0], 1, False)]
     assert house.end(who).error is E.PRODUCER_FENCED
     assert house.identity("x") == (who[0], 2)
+    (line,) = house.lines
+    assert line == "the transaction of 'x' is aborted: it has lasted 4000 ms, more than the 3000 ms that it was to last"
+    assert not house.reports, "an operator need not look at it"
 
 
 def test_an_abort_that_cannot_be_written_is_tried_at_the_next_look() -> None:

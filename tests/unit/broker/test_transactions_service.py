@@ -1,0 +1,182 @@
+"""The transaction coordinator in a whole broker: its topic, its starts and stops, what it counts."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.batches import numbered
+from support.simulated_broker import SimulatedBroker
+
+from barnabas.core.coordinator.placement import partition_of
+from barnabas.ports.broker_api import (
+    TRANSACTION_COORDINATOR,
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    ConfigAlteration,
+    ConfigResource,
+    Coordinator,
+    DescribeTransactions,
+    EndTxn,
+    FindCoordinator,
+    IncrementalAlterConfigs,
+    InitProducerId,
+    ListTransactions,
+    Metadata,
+    Produce,
+    ProducePartition,
+    ResourceKind,
+)
+from barnabas.ports.error_codes import ErrorCode as E
+from barnabas.ports.words import TopicPartition
+
+LOG, OFFSETS = "__transaction_state", "__consumer_offsets"
+
+
+@pytest.fixture
+def broker() -> Iterator[SimulatedBroker]:
+    simulated = SimulatedBroker(transaction_state_log_num_partitions=4, offsets_topic_num_partitions=2)
+    simulated.create("t", 2)
+    yield simulated
+    simulated.stop()
+    assert simulated.reports == []
+
+
+def find(broker: SimulatedBroker, *ids: str) -> list[Coordinator]:
+    return list(broker.ask(FindCoordinator(keys=ids, key_type=TRANSACTION_COORDINATOR)).coordinators)
+
+
+def begun(broker: SimulatedBroker, name: str = "x", **more: int) -> dict[str, Any]:
+    """A producer of this id, as its requests name it."""
+    find(broker, name)
+    result = broker.ask(InitProducerId(transactional_id=name, **more))
+    assert result.error is E.NONE
+    return {
+        "transactional_id": name,
+        "producer_id": result.producer_id,
+        "producer_epoch": result.producer_epoch,
+    }
+
+
+def add(broker: SimulatedBroker, who: dict[str, Any], *partitions: int) -> list[E]:
+    keys = [TopicPartition("t", each) for each in partitions]
+    return [each.error for each in broker.ask(AddPartitionsToTxn(**who, partitions=keys)).partitions]
+
+
+def produce(broker: SimulatedBroker, who: dict[str, Any], partition: int = 0, sequence: int = 0) -> E:
+    records = numbered(
+        b"v", producer=who["producer_id"], epoch=who["producer_epoch"], sequence=sequence, transactional=True
+    )
+    entry = ProducePartition("t", partition, records)
+    result = broker.ask(Produce(partitions=[entry], acks=-1, transactional_id=who["transactional_id"]))
+    return result.partitions[0].error
+
+
+def state(broker: SimulatedBroker, name: str = "x") -> str:
+    told: str = broker.ask(DescribeTransactions(transactional_ids=[name])).transactions[0].state
+    return told
+
+
+def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(broker: SimulatedBroker) -> None:
+    assert LOG not in broker.node.state.image.topics
+    assert broker.ask(InitProducerId(transactional_id="x")).error is E.NOT_COORDINATOR
+    first, second = find(broker, "x", "y")
+    assert (first.error, first.node_id, second.node_id) == (E.NONE, 1, 1)
+    topic = broker.node.state.image.topics[LOG]
+    assert len(topic.partitions) == 4
+    config = broker.node.state.replicas.partitions[(LOG, partition_of("x", 4))].log.config
+    assert (config.compacted, config.compression_type, config.min_insync_replicas) == (True, "uncompressed", 2)
+    assert config.segment_bytes == 104_857_600
+
+
+def test_metadata_makes_the_same_topic(broker: SimulatedBroker) -> None:
+    (topic,) = broker.ask(Metadata(topics=[LOG])).topics
+    assert (topic.error, len(topic.partitions), topic.internal) == (E.NONE, 4, True)
+    begun(broker)
+
+
+def test_positions_make_the_topic_that_keeps_them(broker: SimulatedBroker) -> None:
+    who = begun(broker)
+    assert OFFSETS not in broker.node.state.image.topics
+    assert broker.ask(AddOffsetsToTxn(**who, group_id="g")).error is E.NONE
+    (told,) = broker.ask(DescribeTransactions(transactional_ids=["x"])).transactions
+    assert told.topics == {OFFSETS: [partition_of("g", 2)]}
+
+
+def test_a_produce_to_a_partition_that_was_never_added(broker: SimulatedBroker) -> None:
+    who = begun(broker)
+    assert produce(broker, who) is E.INVALID_TXN_STATE
+    add(broker, who, 1)
+    assert produce(broker, who, 0) is E.INVALID_TXN_STATE
+    assert produce(broker, who, 1) is E.NONE
+    assert broker.metrics.value("kafka_server_addpartitionstotxnmanager_verificationfailures_total") == 2
+
+
+def test_verification_can_be_switched_off_while_the_broker_runs(broker: SimulatedBroker) -> None:
+    who = begun(broker)
+    everywhere = ConfigResource(kind=ResourceKind.BROKER, name="")
+    change = ConfigAlteration(
+        resource=everywhere,
+        name="transaction.partition.verification.enable",
+        value="false",
+    )
+    assert (
+        broker.ask(IncrementalAlterConfigs(resources=[everywhere], alterations=[change])).resources[0].error is E.NONE
+    )
+    assert produce(broker, who) is E.NONE
+
+
+def test_a_stop_in_order_in_every_state(broker: SimulatedBroker) -> None:
+    empty, open_, ended = begun(broker, "empty"), begun(broker, "open"), begun(broker, "ended")
+    for who, partition in ((open_, 0), (ended, 1)):
+        assert add(broker, who, partition) == [E.NONE]
+        assert produce(broker, who, partition) is E.NONE
+    assert broker.ask(EndTxn(**ended, committed=True)).error is E.NONE
+    broker.scheduler.run_pending()
+    broker.restart()
+    broker.scheduler.run_until(lambda: broker.ask(ListTransactions()).error is E.NONE)
+    assert {name: state(broker, name) for name in ("empty", "open", "ended")} == {
+        "empty": "Empty",
+        "open": "Ongoing",
+        "ended": "CompleteCommit",
+    }
+    assert produce(broker, open_, 0, sequence=1) is E.NONE
+    assert broker.ask(EndTxn(**open_, committed=False)).error is E.NONE
+    assert add(broker, empty, 0) == [E.NONE]
+    listed = broker.ask(ListTransactions()).transactions
+    assert sorted(each.transactional_id for each in listed) == ["empty", "ended", "open"]
+
+
+def test_who_waits_when_the_broker_stops_is_told(broker: SimulatedBroker) -> None:
+    who = begun(broker)
+    add(broker, who, 0)
+    waiting = broker.submit(EndTxn(**who, committed=True))
+    after = broker.submit(AddPartitionsToTxn(**who, partitions=[TopicPartition("t", 1)]))
+    broker.node.api.stop_coordinating()
+    broker.scheduler.run_pending()
+    assert waiting[0].error in (E.NONE, E.NOT_COORDINATOR)
+    assert after[0].partitions[0].error is E.NOT_COORDINATOR
+    assert broker.ask(EndTxn(**who, committed=True)).error is E.NOT_COORDINATOR
+
+
+def test_a_transaction_times_out_and_its_marker_is_written(broker: SimulatedBroker) -> None:
+    who = begun(broker, transaction_timeout_ms=5000)
+    add(broker, who, 0)
+    assert produce(broker, who) is E.NONE
+    partition = broker.node.state.replicas.partitions[("t", 0)]
+    assert partition.last_stable_offset == 0
+    broker.scheduler.advance(20_000)
+    assert state(broker) == "CompleteAbort"
+    assert partition.last_stable_offset == partition.high_watermark == 2
+    assert produce(broker, who, sequence=1) is E.INVALID_PRODUCER_EPOCH
+
+
+def test_what_dashboards_see(broker: SimulatedBroker) -> None:
+    begun(broker)
+    for name in (
+        "kafka_server_transaction_coordinator_metrics_partition_load_time_max",
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_logappendretryqueuesize",
+    ):
+        value = broker.metrics.value(name)
+        assert value is not None
+        assert value >= 0

@@ -14,9 +14,13 @@ from ...ports.errors import ConfigError
 from ...ports.words import Buffer
 from .log_check import add_check_commands
 from .log_entries import SMALL_FILES, RecordDecoder, as_lines, entries, small_file_entries
+from .log_stats import stats
 
-log = typer.Typer(help="Look at the files of a log, check and mend them: dump, verify, repair.", no_args_is_help=True)
+log = typer.Typer(
+    help="Look at the files of a log, check and mend them: dump, verify, repair, stats.", no_args_is_help=True
+)
 add_check_commands(log)
+log.command()(stats)
 
 _LOG_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot|kafka)")
 

@@ -27,7 +27,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     [
         *([name] for name in ("serve", "topics", "produce", "consume", "log", "load", "report", "demo", "bench")),
         *(["topics", name] for name in ("list", "create", "describe", "alter", "delete")),
-        *(["log", name] for name in ("dump", "verify", "repair")),
+        *(["log", name] for name in ("dump", "verify", "repair", "stats")),
     ],
     ids=" ".join,
 )

@@ -1,0 +1,1 @@
+"""What a log holds, in figures: `barnabas log stats`."""

@@ -1,4 +1,4 @@
-"""A process that makes an invoice of each order in a transaction, as a member of a group: `invoice_worker.py HOSTS NAME`.
+"""A process that makes invoices of orders in transactions, as a member of a group: `invoice_worker.py HOSTS NAME`.
 
 What it is told to be of no more use it makes anew.
 """

@@ -12,6 +12,7 @@ WAYS = [
     "A produce",
     "A fetch",
     "A group join",
+    "A transaction's end",
     "A follower's fetch",
     "An election",
     "A classic produce",

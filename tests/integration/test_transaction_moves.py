@@ -194,6 +194,22 @@ def test_a_transaction_times_out_at_the_next_coordinator(cluster: TestCluster, t
     assert committed(cluster, topic, 0) == []
 
 
+def test_a_leader_asks_a_coordinator_that_is_another_broker(
+    cluster: TestCluster, sender: RawTransactions, topic: str
+) -> None:
+    coordinator = sender.coordinator()
+    other = next(each for each in cluster.broker_ids if each != coordinator)
+    cluster.move_leader(topic, 0, other)
+    assert sender.produce(topic, b"1") is E.INVALID_TXN_STATE, "it was never added"
+    assert sender.add((topic, 0)) == [E.NONE]
+    assert sender.produce(topic, b"2") is E.NONE
+    zombie = RawTransactions(cluster.bootstrap, NAME)
+    zombie.producer_id, zombie.epoch = sender.producer_id, sender.epoch
+    assert sender.init() is E.NONE
+    assert zombie.produce(topic, b"3") is E.INVALID_PRODUCER_EPOCH
+    assert committed(cluster, topic, 0) == []
+
+
 def test_a_leader_dies_while_its_marker_is_awaited(cluster: TestCluster, sender: RawTransactions, topic: str) -> None:
     begin(sender, topic, b"1", b"2")
     coordinator = sender.coordinator()

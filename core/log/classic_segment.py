@@ -108,6 +108,10 @@ class ClassicSegment:
     def write_indexes(self) -> None:
         """There are none."""
 
+    def trusted_files(self) -> list[File]:
+        """None."""
+        return []
+
     def side_files(self) -> list[File]:
         return []
 

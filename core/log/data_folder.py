@@ -1,5 +1,6 @@
 """One data folder of a broker: its checkpoints and the logs in it (facts B3)."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 
@@ -179,13 +180,15 @@ class DataFolder:
         }
 
     def _lines_of(self, partition: TopicPartition) -> list[str]:
-        """Of the sealed segments; made once for each roll, since there may be very many."""
-        segments = self.logs[partition].segments
+        """Of the sealed segments that are durable; made once for each roll, since there may be very many."""
+        log = self.logs[partition]
+        segments = log.segments
         known = self._sealed_lines.get(partition)
         if known is None or known[0] is not segments:
             sealed = [Sealed(one.base_offset, other.base_offset, one.size) for one, other in pairwise(segments)]
             known = self._sealed_lines[partition] = segments, format_segments(partition, sealed)
-        return known[1]
+        durable = bisect_right(segments, log.recovery_point, key=lambda segment: segment.base_offset) - 1
+        return known[1][: max(0, durable)]
 
     def write(self, contents: Mapping[str, bytes]) -> None:
         """Write small files of the data folder. Callable from any thread. Raises `StorageError`."""

@@ -141,13 +141,14 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         if loaded.end < recovery_point:
             self._ends_below(recovery_point, now_ms)
         self._ledger.load(self._segments.items, self._end, now_ms)
-        if recovery.epochs_known_from > self._start and self._format.keeps_epochs:
+        lacks_epochs = recovery.epochs_known_from > self._start and (recover or not self.epochs.entries)
+        if lacks_epochs and self._format.keeps_epochs:
             self._read_epochs()
         self.epochs.truncate_from_end(self._end)
         self.epochs.truncate_from_start(self._start)
 
     def _read_epochs(self) -> None:
-        """The checkpoint of the epochs is lost: the batches know them."""
+        """The checkpoint of the epochs is lost, or knows of a later start than the log has: the batches know them."""
         for segment in self._segments.items:
             for _, header in segment.batches():
                 self.epochs.found(header.leader_epoch, header.base_offset)
@@ -274,6 +275,7 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
                 self.epochs.assign(leader_epoch, base)
             if header is not None and header.producer_id >= 0:
                 self._ledger.appended(segment, header, base, marker, now_ms)
+                self._durable.new_names |= marker is not None  # the file of aborted transactions may have come
             self._end = Offset(last + 1)
             self._durable.appended += messages
         return Appended(base, last, append_time, self._start, messages)
@@ -305,6 +307,7 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
                 if header.producer_id >= 0:
                     marker = self._marker_in(records[size:], header) if header.control else None
                     self._ledger.appended(segment, header, header.base_offset, marker, now_ms)
+                    self._durable.new_names |= marker is not None
                 messages += header.count
                 self._durable.appended += header.count
                 size += header.size
@@ -446,6 +449,8 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         keep = max(1, bisect_left(bases, offset))  # a segment that begins at the offset goes as a whole
         for segment in reversed(items[keep:]):
             segment.delete()
+        if items[keep:]:
+            self._folder.flush()  # else one may come back behind the cut
         self._segments = SegmentList(items[:keep])
         end = self._segments.active.cut(offset)
         if end < self._start:
@@ -460,6 +465,7 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         for segment in reversed(self._segments.items):
             segment.delete()
         self._start_anew(offset, now_ms)
+        self._folder.flush()  # else the old ones may come back
 
     def _start_anew(self, offset: Offset, now_ms: int) -> None:
         self._ledger.begin_anew()

@@ -53,7 +53,10 @@ class LogFlushes:
         target = active.base_offset if sealed_only else self._end
         if not self._durable.may_begin(target):
             return None
-        work = self._flush_work(target, now_ms, self._durable.at_roll if sealed_only else self._durable.appended)
+        try:
+            work = self._flush_work(target, now_ms, self._durable.at_roll if sealed_only else self._durable.appended)
+        except StorageError:
+            return None  # no room for what belongs to the records; the roll tells if it goes on
         self._durable.under_way = True
         return work
 

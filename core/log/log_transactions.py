@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from ...ports.storage import Folder
 from ...ports.words import Offset, Position, TopicPartition
 from .aborted_index import AbortedEntry
+from .durability import Durability
 from .producer_state import ProducerStates
 from .producer_state_files import ProducerLedger
 from .results import LogSlice
@@ -20,6 +21,7 @@ class LogTransactions:
     _segments: SegmentList
     _end: Offset
     _ledger: ProducerLedger
+    _durable: Durability
     _folder: Folder
     _report: Callable[[str], None]
 
@@ -32,6 +34,11 @@ class LogTransactions:
         """The first offset of a transaction that is under way, or that has ended at or above the high watermark."""
         first = self._ledger.states.open.first_unstable(high_watermark)
         return None if first is None else Offset(first)
+
+    @property
+    def first_undecided_on_disk(self) -> int | None:
+        """The first offset of a transaction that is under way, or that a power cut may leave so."""
+        return self._ledger.states.open.first_not_durable(self._durable.recovery_point)
 
     def aborted(self, from_offset: int, upto: int) -> Sequence[AbortedEntry]:
         """The transactions that were aborted and have records in [from_offset, upto), in the order of their markers.

@@ -18,7 +18,7 @@ class Recovered:
         self._epochs = epochs
         self._ledger = ledger
         self._now_ms = now_ms
-        self.epochs_known_from = 0 if epochs.entries else LONG_MAX
+        self.epochs_known_from = epochs.entries[0][1] if epochs.entries else LONG_MAX
         """Below this offset nothing is known of them."""
 
     def begin(self, earlier: Sequence[LogSegment], offset: Offset) -> None:

@@ -58,7 +58,10 @@ class SegmentList:
         return self.bases[index + 1] if index + 1 < len(self.bases) else end
 
     def to_flush(self, recovery_point: Offset, target: Offset, end: Offset) -> list[File]:
-        """The files to flush so that everything below `target` is durable, of what is not below the recovery point."""
+        """The files to flush so that everything below `target` is durable, of what is not below the recovery point.
+
+        Raises `StorageError`.
+        """
         files: list[File] = []
         for number, segment in enumerate(self.items):
             sealed = segment is not self.active
@@ -66,8 +69,7 @@ class SegmentList:
                 continue
             if segment.base_offset < target:
                 files.append(segment.file)
-                if sealed:
-                    files += segment.side_files()
+                files += segment.side_files() if sealed else segment.trusted_files()
         return files
 
     def find(self, offset: Offset, limit: Offset, end: Offset) -> ReadStart | None:

@@ -3,26 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from attrs import define, field, frozen
+from crashes.committed import check_compacted, check_transactions
+from crashes.written import Broken, Written, serve
 
 from barnabas.core.log.log import Log
-from barnabas.core.message.batch_header import HEADER_SIZE, BatchHeader, parse_header
-from barnabas.core.message.classic.entry import LENGTH
-from barnabas.ports.errors import ApiError
-from barnabas.ports.storage import size_of
+from barnabas.core.message.batch_header import BatchHeader, parse_header
 from barnabas.ports.words import TopicPartition
-
-
-class Broken(AssertionError):
-    """A promise was not kept."""
-
-
-@frozen
-class Written:
-    """One batch, or one classic message, as it stands in the log."""
-
-    base: int
-    end: int
-    data: bytes
 
 
 @frozen
@@ -129,7 +115,8 @@ class Promises:
                 book = self.books[place]
                 book.older.append(book.batches)
                 book.batches = [each for each in book.batches if each.end <= offset]
-                book.durable, book.cutting = min(book.durable, offset), True
+                kept = book.batches[-1].end if book.batches else book.start  # a batch that reaches over it goes, too
+                book.durable, book.cutting = min(book.durable, offset, kept), True
             case CutNoted(place):
                 self.books[place].cutting = False
             case StartMoved(place, offset):
@@ -156,7 +143,13 @@ class Promises:
                     raise Broken(f"lost: {place} is not there, and had offsets up to {wanted[-1].end} durable")
                 continue
             served[place] = found = serve(log)
-            _check_content(place, log, book, found, wanted)
+            histories = [book.batches, *reversed(book.older)]
+            if log.config.compacted:
+                check_compacted(place, log, found, histories, wanted)
+            else:
+                _check_content(place, book, found, histories, wanted)
+            if log.recovery_point > log.log_end_offset:
+                raise Broken(f"beyond: the recovery point of {place} is {log.recovery_point} of {log.log_end_offset}")
             if alarms and log.lost_end and not book.cutting:
                 raise Broken(f"false alarm: {place} says that it has lost durable messages")
             if log.format_name != "classic":
@@ -164,56 +157,19 @@ class Promises:
         return served
 
 
-def serve(log: Log) -> list[Written]:
-    """All that readers get, from the log's start to its end."""
-    found: list[Written] = []
-    offset: int = log.log_start_offset
-    while offset < log.log_end_offset:
-        try:
-            records = log.read(offset, max_bytes=1 << 20, limit=log.log_end_offset).records
-        except ApiError as error:
-            raise Broken(f"unreadable: {error}") from error
-        data = records if isinstance(records, bytes) else records.read(0, size_of(records))
-        part = _classic(data, offset) if log.format_name == "classic" else _batches(data)
-        if not part:
-            break
-        found += part
-        offset = part[-1].end
-    return found
-
-
-def _batches(data: bytes) -> list[Written]:
-    found, position = [], 0
-    while position + HEADER_SIZE <= len(data):
-        header = parse_header(data, position)
-        found.append(Written(header.base_offset, header.next_offset, data[position : position + header.size]))
-        position += header.size
-    return found
-
-
-def _classic(data: bytes, offset: int) -> list[Written]:
-    found, position = [], 0
-    while position + LENGTH.size <= len(data):
-        size = LENGTH.size + int(LENGTH.unpack_from(data, position)[0])
-        if position + size > len(data):
-            break
-        found.append(Written(offset + position, offset + position + size, data[position : position + size]))
-        position += size
-    return found
-
-
 def _check_content(
-    place: TopicPartition, log: Log, book: Book, found: Sequence[Written], wanted: Sequence[Written]
+    place: TopicPartition,
+    book: Book,
+    found: Sequence[Written],
+    histories: Sequence[Sequence[Written]],
+    wanted: Sequence[Written],
 ) -> None:
     lost = sorted(set(wanted) - set(found), key=lambda each: each.base)
     if lost:
         raise Broken(f"lost: {place} was durable up to {book.durable}, and offset {lost[0].base} is not as it was")
-    histories = [book.batches, *reversed(book.older)]
     if not any(_is_part_of(found, history) for history in histories):
         last = max((each for each in found), key=lambda each: each.base)
         raise Broken(f"never so: {place} serves {found[0].base} to {last.end}, which it has never had like this")
-    if log.recovery_point > log.log_end_offset:
-        raise Broken(f"beyond: the recovery point of {place} is {log.recovery_point}, its end {log.log_end_offset}")
 
 
 def _is_part_of(found: Sequence[Written], history: Sequence[Written]) -> bool:
@@ -243,3 +199,4 @@ def _check_state(place: TopicPartition, log: Log, found: Sequence[Written]) -> N
     for producer_id, known in log.producers.producers.items():
         if known.batches and known.batches[-1].last_offset >= end:
             raise Broken(f"producers: {place} ends at {end}, and knows of a batch of {producer_id} behind that")
+    check_transactions(place, log, found)

@@ -14,30 +14,47 @@ from crashes.log_promises import (
     Gone,
     Promises,
     StartMoved,
-    Written,
-    serve,
 )
-from support.batches import numbered
+from crashes.written import Written, serve
 from support.classic_frames import message_set
 
 from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from barnabas.core.log.cleaning.cleaner import LogCleaner
+from barnabas.core.log.cleaning.order import CleanerSettings
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.log.manager import LogManager
+from barnabas.core.log.origin import AppendOrigin
+from barnabas.core.message.batch_writer import encode_batch
+from barnabas.core.message.message import Message
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.storage import LogDir
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.words import Offset, TopicPartition
 from barnabas.testing.crashes import Disk, Note, Recording
 
 CONFIG = LogConfig(segment_bytes=1_500, index_interval_bytes=200, retention_ms=-1, file_delete_delay_ms=50)
 CLASSIC = TopicPartition("old", 0)
-PLACES = (TopicPartition("new", 0), TopicPartition("new", 1), CLASSIC)
+KEPT = TopicPartition("kept", 0)
+"""Compacted."""
+PLACES = (TopicPartition("new", 0), TopicPartition("new", 1), CLASSIC, KEPT)
 CODECS = builtin_codecs()
+COMPACTED = evolve(
+    CONFIG,
+    segment_bytes=700,
+    cleanup_policy=frozenset({"compact"}),
+    min_cleanable_dirty_ratio=0.01,
+    delete_retention_ms=100,
+)
+KEYS = 6
+TRANSACTIONAL = (11, 12)
+"""Producers that write in transactions only."""
 
 
 def config_for(topic: str) -> LogConfig:
+    if topic == KEPT.topic:
+        return COMPACTED
     return evolve(CONFIG, message_format="classic") if topic == CLASSIC.topic else CONFIG
 
 
@@ -71,9 +88,11 @@ def manager_of(
 class LogStory:
     """One seed, played. `recordings`: one for each time between two power cuts."""
 
-    def __init__(self, seed: int, folder: Path, *, steps: int = 30) -> None:
+    def __init__(self, seed: int, folder: Path, *, steps: int = 40) -> None:
         self.entropy = SeededEntropy(f"crashes/{seed}")
         self.follows = seed % 2 == 1
+        self._favourite = (None, None, KEPT, KEPT, PLACES[0], PLACES[0])[seed % 6]
+        """Most of it happens there."""
         self.recordings: list[Recording] = []
         self.firsts: list[int] = []
         """For each: so many operations only tell what was there at its beginning."""
@@ -81,7 +100,6 @@ class LogStory:
         self._steps = steps
         self._clock = ManualClock()
         self._ids: dict[TopicPartition, bytes] = {}
-        self._sequences: dict[tuple[TopicPartition, int], int] = {}
         self._held: set[TopicPartition] = set()
         self._epoch = 1
         self._cuts = 0
@@ -124,7 +142,7 @@ class LogStory:
         self._start(after_a_cut=first)
         while self._steps > 0:
             self._steps -= 1
-            if self.entropy.below(18) == 0:
+            if self.entropy.below(22) == 0:
                 self._abandon()
                 return False
             self._step()
@@ -133,7 +151,8 @@ class LogStory:
 
     def _step(self) -> None:
         acts: list[Callable[[], None]] = [
-            *[self._append] * 12,
+            *[self._append] * 14,
+            *[self._end_transaction] * 4,
             *[self._pass_time] * 5,
             *[self._flush] * 3,
             self._flush_now,
@@ -164,6 +183,17 @@ class LogStory:
         if after_a_cut:
             self._find()
         self.manager.start()
+        self._cleaner = LogCleaner(
+            self.manager.homes,
+            settings=lambda: CleanerSettings(backoff_ms=60, dedupe_buffer_bytes=24 * 100),
+            decided_to=self._decided_to,
+            clock=self._clock,
+            scheduler=self._scheduler,
+            codecs=CODECS,
+            entropy=self.entropy,
+            report=self._reports.append,
+        )
+        self._cleaner.start()
         for place in PLACES:
             if self.manager.get(place) is None:
                 self._create(place)
@@ -186,6 +216,13 @@ class LogStory:
         log = self.manager.get(place)
         return log.recovery_point if log is not None else None
 
+    def _decided_to(self, place: TopicPartition) -> Offset | None:
+        log = self.manager.get(place)
+        if log is None:
+            return None
+        unstable = log.first_unstable_offset(log.log_end_offset)
+        return log.log_end_offset if unstable is None else unstable
+
     def _flushed(self, log: Log) -> None:
         if self.manager.get(log.topic_partition) is log:
             self._recording.note(Durable(log.topic_partition, log.recovery_point))
@@ -197,7 +234,6 @@ class LogStory:
         creation()
         errors = self.manager.end_create(creation)
         assert not errors, errors
-        self._sequences = {key: number for key, number in self._sequences.items() if key[0] != place}
 
     def _restart(self) -> None:
         self._stop()
@@ -205,7 +241,7 @@ class LogStory:
 
     def _stop(self) -> None:
         stopped: list[bool] = []
-        self.manager.stop(lambda: stopped.append(True))
+        self._cleaner.stop(lambda: self.manager.stop(lambda: stopped.append(True)))
         self._scheduler.run_until(lambda: bool(stopped))
 
     def _kill(self) -> None:
@@ -227,6 +263,8 @@ class LogStory:
     def _some(self) -> Log | None:
         """A log that nobody holds."""
         place = PLACES[self.entropy.below(len(PLACES))]
+        if self._favourite is not None and self.entropy.below(3):
+            place = self._favourite
         return None if place in self._held else self.manager.get(place)
 
     def _pass_time(self) -> None:
@@ -238,20 +276,53 @@ class LogStory:
             return
         before = len(self._recording.operations)
         value = self.entropy.token(self.entropy.below(150)) + b"%d" % before
+        origin = AppendOrigin.CLIENT
         if log.topic_partition == CLASSIC:
             data = memoryview(message_set(value))
         else:
-            data = self._batch(log, value)
-        added = log.append(data, leader_epoch=self._epoch, now_ms=self._clock.now_ms())
+            producer = (1, 2, *TRANSACTIONAL)[self.entropy.below(4)]
+            data = self._batch(log, producer, value)
+            origin = AppendOrigin.TRANSACTION if producer in TRANSACTIONAL else origin
+        added = log.append(data, leader_epoch=self._epoch, now_ms=self._clock.now_ms(), origin=origin)
         written = Written(added.base_offset, added.last_offset + 1, bytes(data))
         self._recording.note(Appended(log.topic_partition, written), at=before)
 
-    def _batch(self, log: Log, value: bytes) -> memoryview:
-        producer = 1 + self.entropy.below(3)
+    def _batch(self, log: Log, producer: int, value: bytes) -> memoryview:
         known = log.producers.producers.get(producer)
-        count = 1 + self.entropy.below(3)
         sequence = known.last_sequence + 1 if known is not None else 0
-        return numbered(*[value] * count, producer=producer, sequence=sequence, at=self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        messages = [self._message(log, value) for _ in range(1 + self.entropy.below(3))]
+        batch = encode_batch(
+            messages,
+            now_ms=now_ms,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=sequence,
+            transactional=producer in TRANSACTIONAL,
+        )
+        return memoryview(batch)
+
+    def _message(self, log: Log, value: bytes) -> Message:
+        if log.topic_partition != KEPT:
+            return Message(value)
+        key = b"key %d" % self.entropy.below(KEYS)
+        return Message(None if self.entropy.below(5) == 0 else value, key=key)
+
+    def _end_transaction(self) -> None:
+        log = self._some()
+        if log is None or log.topic_partition == CLASSIC:
+            return
+        known = [number for number in TRANSACTIONAL if number in log.producers.producers]
+        if not known:
+            return
+        producer = known[self.entropy.below(len(known))]
+        before = len(self._recording.operations)
+        added = log.append_marker(
+            producer, 0, self.entropy.below(2) == 0, 0, leader_epoch=self._epoch, now_ms=self._clock.now_ms()
+        )
+        written = serve(log)[-1]
+        assert written.base == added.base_offset
+        self._recording.note(Appended(log.topic_partition, written), at=before)
 
     def _flush(self) -> None:
         log = self._some()

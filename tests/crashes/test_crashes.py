@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from crashes.log_check import try_crashes
-from crashes.log_promises import Broken
 from crashes.quick_folder import quick_folder
 from crashes.table_check import try_table_crashes
+from crashes.written import Broken
 
 from barnabas.adapters.storage_fs import file, folder
 from barnabas.core.log import damage, loading, producer_state_files

@@ -124,7 +124,7 @@ def test_any_number_of_ended_transactions_may_wait_for_replicas(log: Log) -> Non
         send(log, b"x", sequence=number)
         end(log, committed=bool(number % 2))
     states = log.producers
-    assert len(states.open._ended) <= 1024
+    assert len(states.open._not_replicated._ended) <= 1024
     assert log.first_unstable_offset(0) == 0
     assert log.first_unstable_offset(2) in (0, 2)
     stable = 0
@@ -416,3 +416,26 @@ def test_a_log_that_was_begun_anew_reads_its_producers_again_when_it_is_cut() ->
     again.truncate_to(11)
     assert again.first_unstable_offset(FAR) is None
     assert not again.producers.producers
+
+
+def test_what_is_aborted_is_durable_with_the_records() -> None:
+    """A start believes the index of a segment below the recovery point."""
+    disk = MemoryDisk()
+    log = open_log(MemoryLogDir(disk).folder("t-0"), config=LogConfig(segment_bytes=200))
+    send(log, b"gone", producer=7)
+    end(log, committed=False, producer=7)
+    log.flush()
+    put(log, b"in the next segment")
+    left = disk.after_crash(power_cut=True)
+    opened = open_log(MemoryLogDir(left).folder("t-0"), recovery_point=2)
+    assert aborted(opened) == [(7, 0, 1)]
+
+
+def test_a_marker_that_is_not_durable_leaves_its_transaction_undecided_on_the_disk(log: Log) -> None:
+    send(log, b"first")
+    log.flush()
+    end(log, committed=True)
+    assert log.first_unstable_offset(FAR) is None
+    assert log.first_undecided_on_disk == 0
+    log.flush()
+    assert log.first_undecided_on_disk is None

@@ -1,0 +1,120 @@
+"""What readers of committed messages get from a log, and what they should get."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from crashes.written import Broken, Written
+
+from barnabas.core.log.log import Log
+from barnabas.core.message.batch_header import BatchHeader, parse_header
+from barnabas.core.message.markers import read_marker
+from barnabas.core.message.message_set import MessageSet
+from barnabas.plugins.builtin.codecs import builtin_codecs
+from barnabas.ports.words import TopicPartition
+
+CODECS = builtin_codecs()
+
+
+class Seen(NamedTuple):
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Decided(NamedTuple):
+    """What a run of batches says of its transactions: (producer, first offset, offset of the marker) of the aborted."""
+
+    aborted: frozenset[tuple[int, int, int]]
+    first_open: int | None
+
+
+def decided(batches: Sequence[Written]) -> Decided:
+    under_way: dict[int, int] = {}
+    aborted = set()
+    for each, header in _headers(batches):
+        if not header.transactional:
+            continue
+        if not header.control:
+            under_way.setdefault(header.producer_id, header.base_offset)
+            continue
+        marker = read_marker(each.data, header)
+        first = under_way.pop(header.producer_id, None)
+        if marker is not None and first is not None and not marker.committed:
+            aborted.add((header.producer_id, first, header.base_offset))
+    return Decided(frozenset(aborted), min(under_way.values(), default=None))
+
+
+def check_transactions(place: TopicPartition, log: Log, found: Sequence[Written]) -> None:
+    """The log's index of aborted transactions, and where it is undecided, are what its batches say."""
+    start, end = log.log_start_offset, log.log_end_offset
+    said, wanted = log.aborted(start, end), decided(found)
+    told = {(each.producer_id, each.first_offset, each.last_offset) for each in said}
+    missing = wanted.aborted - told
+    if any(first > start for _, first, _ in missing):
+        raise Broken(f"transactions: {place} does not know of the aborted ones {sorted(missing)}")
+    more = {each for each in told - wanted.aborted if each[1] > start}
+    if more and not log.config.compacted:
+        raise Broken(f"transactions: {place} tells of aborted ones that are not there: {sorted(more)}")
+    unstable = log.first_unstable_offset(end)
+    if unstable != wanted.first_open and not (unstable is not None and unstable <= start):
+        raise Broken(f"transactions: {place} is undecided from {unstable}, and should be from {wanted.first_open}")
+
+
+def check_compacted(
+    place: TopicPartition,
+    log: Log,
+    found: Sequence[Written],
+    histories: Sequence[Sequence[Written]],
+    wanted: Sequence[Written],
+) -> None:
+    """The last committed message of every key is there, and nothing that was not written, or that was deleted."""
+    end = log.log_end_offset
+    if wanted and wanted[-1].end > end:
+        raise Broken(f"lost: {place} was durable up to {wanted[-1].end}, and ends at {end}")
+    aborted = frozenset((each.producer_id, each.first_offset, each.last_offset) for each in log.aborted(0, end))
+    start = log.log_start_offset
+    view = [seen for seen in _visible(found, aborted, log.first_unstable_offset(end)) if seen.offset >= start]
+    problems = [_problem(view, [each for each in history if each.end <= end], start) for history in histories]
+    if all(problems):
+        raise Broken(f"compaction: {place} {problems[0]}")
+
+
+def _problem(view: Sequence[Seen], history: Sequence[Written], start: int) -> str:
+    known = decided(history)
+    all_of_it = [seen for seen in _visible(history, known.aborted, known.first_open) if seen.offset >= start]
+    if not set(view) <= set(all_of_it):
+        strange = sorted(set(view) - set(all_of_it), key=lambda seen: seen.offset)
+        return f"shows at offset {strange[0].offset} what was never committed there"
+    if [seen.offset for seen in view] != sorted({seen.offset for seen in view}):
+        return "is not in order"
+    last = {seen.key: seen for seen in all_of_it}
+    shown = {seen.key: seen for seen in view}
+    for key, seen in last.items():
+        now = shown.get(key)
+        if seen.value is None and now is None:
+            continue
+        if now != seen:
+            return f"shows {now} as the last of {key!r}, which is {seen}"
+    return ""
+
+
+def _headers(batches: Sequence[Written]) -> Iterator[tuple[Written, BatchHeader]]:
+    for each in batches:
+        yield each, parse_header(each.data, 0)
+
+
+def _visible(
+    batches: Sequence[Written], aborted: frozenset[tuple[int, int, int]], first_open: int | None
+) -> Iterator[Seen]:
+    """As a consumer filters it, by the list of aborted transactions."""
+    for each, header in _headers(batches):
+        if first_open is not None and header.base_offset >= first_open:
+            return
+        gone = header.transactional and any(
+            producer == header.producer_id and first <= header.base_offset < marker
+            for producer, first, marker in aborted
+        )
+        if header.control or gone:
+            continue
+        for message in MessageSet(each.data, CODECS):
+            yield Seen(message.offset, message.key, message.value)

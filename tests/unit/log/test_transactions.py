@@ -426,9 +426,9 @@ def test_what_is_aborted_is_durable_with_the_records() -> None:
     end(log, committed=False, producer=7)
     log.flush()
     put(log, b"in the next segment")
-    left = disk.after_crash(power_cut=True)
-    opened = open_log(MemoryLogDir(left).folder("t-0"), recovery_point=2)
-    assert aborted(opened) == [(7, 0, 1)]
+    left = MemoryLogDir(disk.after_crash(power_cut=True)).folder("t-0")
+    assert left.files()[f"{0:020d}.txnindex"].size == 34
+    assert aborted(open_log(left, recovery_point=2)) == [(7, 0, 1)]
 
 
 def test_a_marker_that_is_not_durable_leaves_its_transaction_undecided_on_the_disk(log: Log) -> None:

@@ -108,10 +108,6 @@ class ClassicSegment:
     def write_indexes(self) -> None:
         """There are none."""
 
-    def trusted_files(self) -> list[File]:
-        """None."""
-        return []
-
     def side_files(self) -> list[File]:
         return []
 

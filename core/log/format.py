@@ -85,10 +85,6 @@ class LogSegment(Protocol):
 
     def write_indexes(self) -> None: ...
 
-    def trusted_files(self) -> list[File]:
-        """Of those the ones that are believed without a look at the entries. Raises `StorageError`."""
-        ...
-
     def side_files(self) -> list[File]:
         """What belongs to the segment besides the entries. Raises `StorageError`."""
         ...

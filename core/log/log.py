@@ -141,8 +141,7 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         if loaded.end < recovery_point:
             self._ends_below(recovery_point, now_ms)
         self._ledger.load(self._segments.items, self._end, now_ms)
-        lacks_epochs = recovery.epochs_known_from > self._start and (recover or not self.epochs.entries)
-        if lacks_epochs and self._format.keeps_epochs:
+        if recovery.lacks_epochs(self._start) and self._format.keeps_epochs:
             self._read_epochs()
         self.epochs.truncate_from_end(self._end)
         self.epochs.truncate_from_start(self._start)
@@ -275,7 +274,7 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
                 self.epochs.assign(leader_epoch, base)
             if header is not None and header.producer_id >= 0:
                 self._ledger.appended(segment, header, base, marker, now_ms)
-                self._durable.new_names |= marker is not None  # the file of aborted transactions may have come
+                self._durable.new_names |= marker is not None  # .txnindex may have come
             self._end = Offset(last + 1)
             self._durable.appended += messages
         return Appended(base, last, append_time, self._start, messages)
@@ -449,8 +448,7 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         keep = max(1, bisect_left(bases, offset))  # a segment that begins at the offset goes as a whole
         for segment in reversed(items[keep:]):
             segment.delete()
-        if items[keep:]:
-            self._folder.flush()  # else one may come back behind the cut
+        self._folder.flush()  # else one may come back behind the cut
         self._segments = SegmentList(items[:keep])
         end = self._segments.active.cut(offset)
         if end < self._start:

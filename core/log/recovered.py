@@ -18,17 +18,23 @@ class Recovered:
         self._epochs = epochs
         self._ledger = ledger
         self._now_ms = now_ms
-        self.epochs_known_from = epochs.entries[0][1] if epochs.entries else LONG_MAX
-        """Below this offset nothing is known of them."""
+        self._epochs_known_from = epochs.entries[0][1] if epochs.entries else LONG_MAX
+        self._recovers = False
+
+    def lacks_epochs(self, start: int) -> bool:
+        """True if the checkpoint of the epochs is lost, or a crash has left one of a later start than the log's."""
+        lost = self._epochs_known_from == LONG_MAX
+        return self._epochs_known_from > start and (lost or self._recovers)
 
     def begin(self, earlier: Sequence[LogSegment], offset: Offset) -> None:
+        self._recovers = True
         self._ledger.begin_recovery(
             [segment for segment in earlier if isinstance(segment, Segment)], offset, self._now_ms
         )
 
     def found(self, segment: LogSegment, position: Position, header: BatchHeader) -> None:
         assert isinstance(segment, Segment)
-        self.epochs_known_from = min(self.epochs_known_from, header.base_offset)
+        self._epochs_known_from = min(self._epochs_known_from, header.base_offset)
         self._epochs.found(header.leader_epoch, header.base_offset)
         if header.producer_id >= 0:
             self._ledger.recovered(segment, position, header, self._now_ms)

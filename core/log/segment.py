@@ -459,14 +459,6 @@ class Segment:
         except (IndexDamaged, BadBatch):
             self.rebuild_indexes()
 
-    def trusted_files(self) -> list[File]:
-        """Of those the ones that must be durable with the batches: a start cannot tell that they lack something.
-
-        Raises `StorageError`.
-        """
-        self.aborted.write()
-        return self.aborted.side_files()
-
     def side_files(self) -> list[File]:
         """What belongs to the segment besides the batches, opened. Raises `StorageError`."""
         return [self.index.file(), self.time_index.file(), *self.aborted.side_files()]

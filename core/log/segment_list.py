@@ -69,7 +69,11 @@ class SegmentList:
                 continue
             if segment.base_offset < target:
                 files.append(segment.file)
-                files += segment.side_files() if sealed else segment.trusted_files()
+                if sealed:
+                    files += segment.side_files()
+                elif isinstance(segment, Segment):  # a start cannot tell that it lacks something
+                    segment.aborted.write()
+                    files += segment.aborted.side_files()
         return files
 
     def find(self, offset: Offset, limit: Offset, end: Offset) -> ReadStart | None:

@@ -29,10 +29,14 @@ _SLICE_SECONDS = 0.001
 Many small ones are cheaper together: their answers share a call to the system, their records a batch."""
 _TURN_SECONDS = 0.01
 """When so much of a turn has passed, each connection has only the one."""
+_SLICES_TOGETHER = 4
+"""Answers of so many slices leave together where one connection alone has anything to do: it waits for itself only."""
 _STALLED_MS = 10_000.0
 
 _FLUSH_EARLY_BYTES = 1_048_576
 """Answers to frames received together leave together, unless they come to more than this."""
+_TOGETHER_BYTES = 65_536
+"""Answers of several slices leave when they come to more than this."""
 _COUNT_EARLY_BYTES = 16_384
 """Less than this is not counted answer by answer, where many are made together."""
 _DISCARD_BYTES = 65_536
@@ -78,6 +82,7 @@ class TcpConnection:
     __slots__ = (
         "_account",
         "_delivering",
+        "_event_turn",
         "_forget",
         "_handler",
         "_held",
@@ -92,6 +97,7 @@ class TcpConnection:
         "_outbound",
         "_reactor",
         "_shared",
+        "_slices",
         "_sock",
         "peer",
     )
@@ -120,6 +126,9 @@ class TcpConnection:
         self._interest = 0
         self._delivering = False
         self._is_gathering = False
+        self._event_turn = -1.0
+        self._slices = 0
+        """So many slices have answers that wait for those of the next."""
         self._local: Address | None = None
         self._idle_timer: HeapTimer | None = None
         self._last_active = self._reactor.turn_time
@@ -233,6 +242,7 @@ class TcpConnection:
 
     def on_ready(self, events: int) -> None:
         """The reactor found the socket readable or writable."""
+        self._event_turn = self._reactor.turn_time
         if events & READ:
             if not self._held:
                 self._receive()
@@ -256,7 +266,7 @@ class TcpConnection:
         self._last_active = self._reactor.turn_time
         self._deliver()
 
-    def _deliver(self) -> None:
+    def _deliver(self, *, resumed: bool = False) -> None:
         """Hand out a turn's share of the frames that are whole, then send the answers to them together."""
         handler, inbound = self._handler, self._inbound
         if handler is None:
@@ -282,11 +292,23 @@ class TcpConnection:
         if self._held & _GONE:
             return
         if not self._interest & WRITE and (self._outbound.unsent_bytes or self._held & _CLOSING):
-            self._flush()
+            if self._held == _RESUMING and self._goes_on_alone(resumed=resumed):
+                self._slices += 1
+                self._count_memory()
+            else:
+                self._flush()
         else:
             self._count_memory()
 
+    def _goes_on_alone(self, *, resumed: bool) -> bool:
+        """True if the next slice may follow before the answers of this one leave: nobody else had a turn."""
+        if self._slices + 1 >= _SLICES_TOGETHER or self._outbound.unsent_bytes > _TOGETHER_BYTES:
+            return False
+        own = resumed + (self._event_turn == self._reactor.turn_time)
+        return self._reactor.load <= own
+
     def _flush(self) -> None:
+        self._slices = 0
         before = self._outbound.unsent_bytes
         try:
             done = self._outbound.flush(self._sock)
@@ -359,7 +381,9 @@ class TcpConnection:
     def _go_on(self) -> None:
         self._held &= ~_RESUMING
         if not self._held:
-            self._deliver()
+            self._deliver(resumed=True)
+        elif self._slices and not self._held & _GONE and not self._interest & WRITE:
+            self._flush()
         if not self._held:
             self._set_interest(self._interest | READ)
 

@@ -58,6 +58,8 @@ class Reactor:
         self._selector.register(self._wake_in, READ, self._drain_wake_ups)
         self.turn_time = monotonic()
         """Seconds of the monotonic clock when the present turn began, for those who need it cheap and not exact."""
+        self.load = 0
+        """Events of sockets and callbacks that the present turn began with."""
 
     @property
     def watched(self) -> int:
@@ -228,6 +230,7 @@ class Reactor:
         events = self._selector.select(wait)
         self._sleeping = False
         self.turn_time = monotonic()
+        self.load = len(events) + len(self._ready)
         for key, mask in events:
             try:
                 key.data(mask)

@@ -131,7 +131,8 @@ class _ServerConnection:
         self._in_flight.append(slot)
         watch = self._watch
         if watch is not None:
-            slot.seen(self._caller, len(content), watch.now_ms(), None if type(request) is Produce else request)
+            slot.caller, slot.size_bytes, slot.began_ms = self._caller, len(content), watch.now_ms()
+            slot.request = None if type(request) is Produce else request
         if request is not None:
             self._api.submit(request, self._caller, slot.reply)
             if watch is not None and slot.pieces is None and self._open:
@@ -317,23 +318,31 @@ class _ServerConnection:
 
 
 class _InFlight:
-    """A request that waits for its answer, or for its turn."""
+    """A request that waits for its answer, or for its turn.
+
+    Where requests are watched it has what the watch will ask for: `caller`, `size_bytes`, `began_ms` and, unless it is
+    a Produce, whose records are not kept, or answered, the `request`.
+    """
 
     __slots__ = (
         "_api",
-        "_caller",
         "_connection",
         "_correlation_id",
-        "_size_bytes",
         "_version",
         "began_ms",
+        "caller",
         "is_long",
         "is_sent",
         "kept_bytes",
         "pieces",
         "request",
         "silent",
+        "size_bytes",
     )
+    caller: Caller
+    size_bytes: int
+    began_ms: float
+    request: Any
 
     def __init__(self, connection: _ServerConnection, api: Api | None, version: int, correlation_id: int) -> None:
         self._connection = connection
@@ -351,16 +360,9 @@ class _InFlight:
     def name(self) -> str:
         return self._api.name if self._api else "ApiVersions"
 
-    def seen(self, caller: Caller, size_bytes: int, now_ms: float, request: Any) -> None:
-        """What a watch will ask for. `request` None: a Produce, whose records are not kept, or what is answered."""
-        self._caller = caller
-        self._size_bytes = size_bytes
-        self.began_ms = now_ms
-        self.request = request
-
     def told(self) -> SeenRequest:
-        """For a watch; after `seen`."""
-        return SeenRequest(api=self.name, version=self._version, caller=self._caller, size_bytes=self._size_bytes)
+        """For a watch."""
+        return SeenRequest(api=self.name, version=self._version, caller=self.caller, size_bytes=self.size_bytes)
 
     def reply(self, result: object) -> None:
         """The `Reply` given to the broker."""

@@ -39,7 +39,7 @@ def admit(
         before_max = after_max = LONG_MAX
     elif header.base_timestamp == NO_TIMESTAMP != max_timestamp:
         max_timestamp = largest_timestamp(records, header, codecs)
-    if before_max != LONG_MAX or after_max != LONG_MAX:
+    if not now_ms - before_max <= header.base_timestamp <= max_timestamp <= now_ms + after_max:
         check_timestamps(
             header.base_timestamp, max_timestamp, now_ms=now_ms, before_max_ms=before_max, after_max_ms=after_max
         )

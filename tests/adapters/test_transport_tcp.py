@@ -285,6 +285,52 @@ def test_answers_to_frames_that_came_together_leave_together(harness: TcpHarness
         assert len(sock.recv(1000)) == 180
 
 
+def answered_per_turn(harness: TcpHarness, server: ServerSide, sock: socket.socket, frames: int) -> list[int]:
+    """How many of the answers leave in each turn, where a turn has one frame of a connection."""
+    sock.send((struct.pack(">i", 5) + b"hello") * frames)
+    counts: list[int] = []
+    while sum(counts) < frames:
+        harness.reactor.turn(100)
+        with suppress(BlockingIOError):
+            counts.append(0)
+            counts[-1] = len(sock.recv(1000)) // 9
+    return counts
+
+
+def test_answers_of_several_slices_leave_together(harness: TcpHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.adapters.transport_tcp.connection._SLICE_SECONDS", 0.0)
+    server = ServerSide(harness, echo)
+    with raw_client(harness, server) as sock:
+        assert answered_per_turn(harness, server, sock, 9) == [0, 0, 4, 0, 0, 0, 4, 0, 1], "the first turn has two"
+
+
+def test_answers_do_not_wait_for_the_turns_of_others(harness: TcpHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.adapters.transport_tcp.connection._SLICE_SECONDS", 0.0)
+    server = ServerSide(harness, echo)
+    with raw_client(harness, server) as other, raw_client(harness, server) as sock:
+
+        def ask_again() -> None:
+            other.send(struct.pack(">i", 1) + b"x")
+            harness.reactor.call_soon(ask_again)
+
+        ask_again()
+        assert answered_per_turn(harness, server, sock, 9) == [2, *[1] * 7]
+
+
+def test_answers_leave_when_their_connection_is_paused(harness: TcpHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By somebody else, between two slices."""
+    monkeypatch.setattr("barnabas.adapters.transport_tcp.connection._SLICE_SECONDS", 0.0)
+    server = ServerSide(harness, echo)
+    with raw_client(harness, server) as sock:
+        sock.send((struct.pack(">i", 5) + b"hello") * 4)
+        connection = server.handlers[0].connection
+        harness.run_until(lambda: connection.unsent_bytes > 0)
+        connection.pause()
+        assert read_frames(harness, sock, 2) == [b"hello"] * 2
+        connection.resume()
+        assert read_frames(harness, sock, 2) == [b"hello"] * 2
+
+
 def test_a_delayed_answer_never_goes_to_a_later_connection(harness: TcpHarness) -> None:
     server = ServerSide(harness)
     with raw_client(harness, server):

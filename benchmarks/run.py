@@ -32,6 +32,7 @@ BENCHMARKS = (
     "classic_consume",
     "transport_echo",
     "spark_read",
+    "compaction",
     "cluster_produce",
     "cluster_replication",
     "cluster_failover",

@@ -9,14 +9,14 @@ from ...ports.storage import File, Folder, Region, StorageError
 from ...ports.words import Offset, Position
 from ..message.batch_header import HEADER_SIZE, BatchHeader
 from .aborted_index import AbortedIndex
-from .batch_scan import LOOKUP_CHUNK_BYTES, BadBatch, BatchIterator, scan_batches
+from .batch_scan import BadBatch, BatchIterator, scan_batches
 from .config import LogConfig
 from .damage import NO_BOUND, Gap, OffsetsDamaged, walk
 from .format import Admitted
 from .names import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from .recent_batches import RecentBatches
 from .segment_files import SegmentFiles
-from .segment_search import search
+from .segment_search import lookup, search
 from .sparse_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, SparseIndex
 
 T = TypeVar("T")
@@ -48,6 +48,7 @@ class Segment:
         "next_offset",
         "report",
         "size",
+        "sparse",
         "time_index",
     )
 
@@ -73,6 +74,8 @@ class Segment:
         """No batch reaches it: where the next segment begins or the log ends, once that is known."""
         self.gaps: tuple[Gap, ...] = ()
         """The damage found so far, in order."""
+        self.sparse = False
+        """It is known to have holes of a compaction: lookups need not look twice at each."""
         self._folder = folder
         self._file: File | None = None
         self._name = segment_file(base_offset, LOG_SUFFIX)
@@ -211,36 +214,16 @@ class Segment:
             if gap.first_offset <= offset < gap.next_offset:
                 raise OffsetsDamaged(self.path, gap)
         try:
-            return self._locate(offset)
-        except (IndexDamaged, BadBatch):
+            return lookup(self, offset)
+        except IndexDamaged:
             return self._search(offset)
-
-    def _locate(self, offset: Offset) -> tuple[Position, int] | None:
-        """By the index. What is found counts if the batch behind it begins where it should."""
-        base, end = self.base_offset, self.next_offset
-        entry = self.index.find(0, offset - base)
-        delta, start = (entry[0], Position(entry[1])) if entry is not None else (INT_MAX, _BEGINNING)
-        if entry is not None and not 0 <= start <= self.size - HEADER_SIZE:
-            raise IndexDamaged(f"it points to position {start} of {self.size}")
-        passed = self.gaps and [gap for gap in self.gaps if start < gap.end and gap.next_offset <= offset]
-        begin, expected, found = passed[-1].end if passed else start, -1, None
-        for position, header in scan_batches(self.file, begin, self.size, chunk_bytes=LOOKUP_CHUNK_BYTES):
-            if position == begin:
-                if not passed and not base <= header.base_offset <= base + delta:
-                    raise IndexDamaged(f"its entry for {base + delta} points to a batch at {header.base_offset}")
-            elif header.base_offset != expected:
-                raise BadBatch(position, f"base offset {header.base_offset} where {expected} is expected")
-            if found is not None:
-                return found
-            expected = header.base_offset + header.last_offset_delta + 1
-            if expected > end:
-                raise BadBatch(position, f"offsets up to {header.last_offset}, but the segment ends before")
-            if expected > offset:
-                found = position, header.size
-        return found
+        except BadBatch:
+            found = self._search(offset)
+            self.sparse = not self.gaps
+            return found
 
     def _search(self, offset: Offset) -> tuple[Position, int] | None:
-        """As `_locate`, where that came upon a contradiction: a hole, damage, or an index that is wrong."""
+        """As `lookup`, where that came upon a contradiction: a hole, damage, or an index that is wrong."""
         try:
             return search(self, offset)
         except IndexDamaged as error:

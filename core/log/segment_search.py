@@ -1,14 +1,16 @@
-"""Finding a batch where the index and the batches contradict each other: a hole, damage, or a wrong index."""
+"""Finding a batch by the index; and where that and the batches contradict each other: a hole, damage, a wrong index."""
 
 from typing import Protocol
 
 from ...ports.storage import File
 from ...ports.words import Offset, Position
 from ..message.batch_header import HEADER_SIZE
+from .batch_scan import LOOKUP_CHUNK_BYTES, BadBatch, scan_batches
 from .damage import Gap, OffsetsDamaged, walk
 from .sparse_index import IndexDamaged, SparseIndex
 
 _BEGINNING = Position(0)
+INT_MAX = 2**31 - 1
 
 
 class Searched(Protocol):
@@ -18,6 +20,8 @@ class Searched(Protocol):
     base_offset: Offset
     next_offset: Offset
     size: Position
+    gaps: tuple[Gap, ...]
+    sparse: bool
 
     @property
     def file(self) -> File: ...
@@ -26,6 +30,35 @@ class Searched(Protocol):
     def path(self) -> str: ...
 
     def note_gap(self, gap: Gap) -> None: ...
+
+
+def lookup(segment: Searched, offset: Offset) -> tuple[Position, int] | None:
+    """(position, size) of the first batch that ends above `offset`; None when all end below.
+
+    What is found counts if the batch behind it begins where it should: of a sparse segment, not before it ends. Raises
+    `IndexDamaged`, and `BadBatch` for any contradiction; `StorageError`.
+    """
+    base, end, size, sparse = segment.base_offset, segment.next_offset, segment.size, segment.sparse
+    entry = segment.index.find(0, offset - base)
+    delta, start = (entry[0], Position(entry[1])) if entry is not None else (INT_MAX, _BEGINNING)
+    if entry is not None and not 0 <= start <= size - HEADER_SIZE:
+        raise IndexDamaged(f"it points to position {start} of {size}")
+    passed = segment.gaps and [gap for gap in segment.gaps if start < gap.end and gap.next_offset <= offset]
+    begin, expected, found = passed[-1].end if passed else start, -1, None
+    for position, header in scan_batches(segment.file, begin, size, chunk_bytes=LOOKUP_CHUNK_BYTES):
+        if position == begin:
+            if not passed and not base <= header.base_offset <= base + delta:
+                raise IndexDamaged(f"its entry for {base + delta} points to a batch at {header.base_offset}")
+        elif header.base_offset != expected and not (sparse and header.base_offset > expected):
+            raise BadBatch(position, f"base offset {header.base_offset} where {expected} is expected")
+        if found is not None:
+            return found
+        expected = header.base_offset + header.last_offset_delta + 1
+        if expected > end:
+            raise BadBatch(position, f"offsets up to {header.last_offset}, but the segment ends before")
+        if expected > offset:
+            found = position, header.size
+    return found
 
 
 def search(segment: Searched, offset: Offset, *, by_index: bool = True) -> tuple[Position, int] | None:

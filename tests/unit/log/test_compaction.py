@@ -8,7 +8,8 @@ from support.cleaned_log import COMPACT, CleanedLogs, last_values, messages_of
 from barnabas.core.log.cleaning.order import CleanerSettings
 from barnabas.core.log.log import Log
 from barnabas.core.log.origin import AppendOrigin
-from barnabas.core.message.batch_header import DELETE_HORIZON_BIT, BatchHeader
+from barnabas.core.log.segment import Segment
+from barnabas.core.message.batch_header import DELETE_HORIZON_BIT, BatchHeader, parse_header
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import Codecs
@@ -17,6 +18,7 @@ from barnabas.core.message.record_check import InvalidRecords
 from barnabas.core.traffic.steps import complete
 from barnabas.plugins.builtin.codecs import ZstdCodec
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.errors import ApiError
 from barnabas.ports.words import Offset, TopicPartition
 
 DAY_MS = 86_400_000
@@ -515,3 +517,26 @@ def test_an_idempotent_batch_that_is_sent_again_is_known_after_compaction() -> N
         now_ms=1,
     )
     assert (again.base_offset, again.messages) == (0, 0)
+
+
+def test_damage_is_found_between_the_holes_of_a_compaction() -> None:
+    logs = CleanedLogs(evolve(COMPACT, segment_bytes=10_000, index_interval_bytes=1000))
+    for number in range(400):
+        logs.put((b"k%d" % (number if number % 7 == 0 else 1), b"%d" % number))
+    logs.clean()
+    kept = [header for header in batches_of(logs.log) if header.count]
+    for header in kept[:-1]:
+        found = logs.log.read(header.base_offset, max_bytes=100, limit=logs.log.log_end_offset).records
+        assert not isinstance(found, bytes)
+        assert parse_header(found.read()).base_offset == header.base_offset
+    segment = logs.log.segments[0]
+    assert isinstance(segment, Segment)
+    assert segment.sparse
+    position, _ = segment.locate(kept[5].base_offset) or (0, 0)
+    logs.disk.folders[str(TP)][segment.names[0]].data[position + 7] ^= 0x40
+    with pytest.raises(ApiError) as refused:
+        logs.log.read(kept[5].base_offset, max_bytes=100, limit=logs.log.log_end_offset)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    further = logs.log.read(kept[6].base_offset, max_bytes=100, limit=logs.log.log_end_offset).records
+    assert not isinstance(further, bytes)
+    assert parse_header(further.read()).base_offset == kept[6].base_offset

@@ -184,7 +184,7 @@ def test_a_producer_is_fenced_across_a_fail_over(cluster: TestCluster, sender: R
 
 
 def test_a_transaction_times_out_at_the_next_coordinator(cluster: TestCluster, topic: str) -> None:
-    sender = RawTransactions(cluster.bootstrap, NAME, timeout_ms=2000)
+    sender = RawTransactions(cluster.bootstrap, NAME, timeout_ms=4000)
     assert sender.init() is E.NONE
     cluster.wait_in_sync(LOG)
     begin(sender, topic, b"1")

@@ -139,7 +139,7 @@ def test_a_second_producer_fences_the_first(broker: Broker, topic: str) -> None:
 
 
 def test_a_transaction_that_lasts_too_long_is_aborted(broker: Broker, topic: str) -> None:
-    sender = producer(broker, topic, **{"transaction.timeout.ms": 1000, "message.timeout.ms": 1000})
+    sender = producer(broker, topic, **{"transaction.timeout.ms": 3000, "message.timeout.ms": 3000})
     transaction(sender, topic, b"1")
     sender.begin_transaction()
     send(sender, topic, b"late")

@@ -9,7 +9,7 @@ from errno import EACCES, EAGAIN, EPERM, EROFS, EWOULDBLOCK
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from ...ports.storage import FolderLocked, StorageError
+from ...ports.storage import FileMissing, FolderLocked, StorageError
 from .descriptors import DescriptorPool
 from .errors import plain_name, storage_error
 from .folder import FsFolder, translated
@@ -22,7 +22,8 @@ DIR_MODE = 0o700
 class FsLogDir:
     """An entry of `log.dirs`. Made by `open_log_dir`."""
 
-    def __init__(self, path: Path, lock_fd: int, pool: DescriptorPool, mode: int = DIR_MODE) -> None:
+    def __init__(self, path: Path, lock_fd: int, pool: DescriptorPool, mode: int | None = DIR_MODE) -> None:
+        """`mode` None: folders are not made."""
         self._path = path
         self._lock_fd = lock_fd
         self._pool = pool
@@ -45,8 +46,11 @@ class FsLogDir:
 
     def folder(self, name: str) -> FsFolder:
         path = self._path / plain_name(name)
-        with translated(f"cannot create {path}"):
-            _make(path, self._mode)
+        if self._mode is not None:
+            with translated(f"cannot create {path}"):
+                _make(path, self._mode)
+        elif not path.is_dir():
+            raise FileMissing(f"{path} is no folder")
         with self._lock:
             folder = self._folders.get(name)
             if folder is None:
@@ -113,8 +117,9 @@ def open_log_dir(path: str | Path, *, open_files_max: int | None = None, mode: i
 
 
 def look_into(path: str | Path) -> FsLogDir:
-    """A folder as it is, without a lock: to read only, whoever writes there meanwhile."""
-    return FsLogDir(Path(path).absolute(), -1, DescriptorPool(_share_of_descriptors()))
+    """A folder as it is, without a lock: to read only, whoever writes there meanwhile. `folder` makes none: a missing
+    one raises `FileMissing`."""
+    return FsLogDir(Path(path).absolute(), -1, DescriptorPool(_share_of_descriptors()), mode=None)
 
 
 def is_in_use(path: str | Path) -> bool:

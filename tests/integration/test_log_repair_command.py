@@ -1,7 +1,9 @@
 """`barnabas log verify` and `barnabas log repair` on the folder of a real broker, running, stopped and damaged."""
 
 import json
+import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,34 @@ def test_a_folder_in_use_is_looked_at_and_not_mended(data: Path) -> None:
         refused = barnabas_here("log", "repair", "--apply", data, expect=1)
         assert b"stop it" in refused.stderr
         assert refused.stderr.count(b"\n") == 1
+
+
+def test_segments_that_come_and_go_meanwhile_are_no_damage(tmp_path: Path) -> None:
+    data, over = tmp_path / "data", threading.Event()
+    configs = {"segment.bytes": "10000", "file.delete.delay.ms": "20"}
+    compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+
+    def write(bootstrap: str) -> None:
+        with Producer(bootstrap, linger_ms=0) as producer:
+            while not over.is_set():
+                for number in range(200):
+                    for topic in ("compacted", "deleted"):
+                        producer.send(topic, os.urandom(50), key=b"k%d" % (number % 20))
+                producer.flush()
+
+    with Broker(data, log_cleaner_backoff_ms=50, log_retention_check_interval_ms=50) as broker:
+        with Admin(broker.bootstrap) as admin:
+            admin.create_topic("compacted", partitions=1, configs=configs | compact)
+            admin.create_topic("deleted", partitions=1, configs=configs | {"retention.bytes": "30000"})
+        writer = threading.Thread(target=write, args=(broker.bootstrap,))
+        writer.start()
+        try:
+            for _ in range(5):
+                assert verify(data, expect=0)["in_use"]
+        finally:
+            over.set()
+            writer.join()
+    assert verify(data, expect=0)["problems"] == []
 
 
 def test_one_partition_and_a_copy_of_it(data: Path, tmp_path: Path) -> None:

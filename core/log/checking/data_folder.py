@@ -28,12 +28,13 @@ from ..formats import CLASSIC, format_of_files
 from ..identity import META_PROPERTIES, parse_identity
 from ..names import ASIDE_SUFFIX, ETCD_FOLDER, classic_folder_partition, folder_partition, folder_state
 from .classic_partition import ClassicPartition
-from .findings import Finding, Fix, Loss, note
+from .findings import Finding, Fix, Loss, note, problems
 from .fixes import SetAside, Write
 from .partition import BatchPartition, Known
 from .tree_check import KnownTopics, label_findings
 
 _OFFSETS = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANED)
+_TRIES = 3
 T = TypeVar("T")
 
 
@@ -110,18 +111,7 @@ class DataFolderCheck:
         self._check_identity()
         for name, partition in self._partitions():
             self._circumstances.progress(name)
-            try:
-                self._check_partition(name, partition)
-            except StorageError as error:
-                self._findings.append(
-                    Finding(
-                        kind="unreadable",
-                        file=name,
-                        text=str(error),
-                        remedy="this is for a person: a repair leaves it alone",
-                        needs_person=True,
-                    )
-                )
+            self._try_partition(name, partition)
         if self._is_data_folder and not self._circumstances.in_use:
             self._check_checkpoints()
         checks = self._checked.values()
@@ -151,7 +141,32 @@ class DataFolderCheck:
             else:
                 yield name, partition
 
-    def _check_partition(self, name: str, partition: TopicPartition) -> None:
+    def _try_partition(self, name: str, partition: TopicPartition) -> None:
+        try:
+            found = self._check_partition(name, partition)
+            if self._circumstances.in_use:
+                found = self._without_passing(found, name, partition)
+            self._findings += found
+        except StorageError as error:
+            if self._circumstances.in_use:
+                self._findings.append(note("unreadable", name, f"{error}; a broker is changing it", "look again"))
+                return
+            remedy = "this is for a person: a repair leaves it alone"
+            self._findings.append(
+                Finding(kind="unreadable", file=name, text=str(error), remedy=remedy, needs_person=True)
+            )
+
+    def _without_passing(self, found: list[Finding], name: str, partition: TopicPartition) -> list[Finding]:
+        """Where a broker writes, files take the place of others meanwhile: damage is what is still there when one looks
+        again."""
+        for _ in range(_TRIES):
+            if not problems(found):
+                break
+            again = {(each.kind, each.file, each.position) for each in self._check_partition(name, partition)}
+            found = [each for each in found if each.is_note or (each.kind, each.file, each.position) in again]
+        return found
+
+    def _check_partition(self, name: str, partition: TopicPartition) -> list[Finding]:
         folder = self._log_dir.folder(name)
         found = format_of_files(f"{self._log_dir.path}/{name}", folder.files())
         known = self._known(partition)
@@ -162,9 +177,8 @@ class DataFolderCheck:
             check = BatchPartition(folder, known)
         check.check()
         self._checked[partition] = check
-        self._findings += check.findings
-        topics = self._circumstances.topics
-        self._findings += label_findings(folder, partition, topics, classic=found == CLASSIC)
+        labels = label_findings(folder, partition, self._circumstances.topics, classic=found == CLASSIC)
+        return [*check.findings, *labels]
 
     def _known(self, partition: TopicPartition) -> Known:
         circumstances = self._circumstances

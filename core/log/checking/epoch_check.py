@@ -1,7 +1,7 @@
 """The leader epochs of a partition: what the checkpoint knows, against what the batches have (facts B4).
 
-The epoch of a batch stands outside its CRC. A single batch that disagrees with both its neighbours and the checkpoint
-is the one that is wrong; else the checkpoint is.
+The epoch of a batch stands outside its CRC. A single batch that its neighbours contradict is the wrong one; else the
+checkpoint is.
 """
 
 from typing import NamedTuple
@@ -38,14 +38,9 @@ class EpochCheck:
             EpochRun(header.leader_epoch, header.base_offset, header.last_offset, segment, position, batches=1)
         )
 
-    def wrong_batches(self, trusted_below: int) -> list[tuple[EpochRun, int]]:
-        """The batches whose epoch cannot be right, with the one that they should have.
-
-        Below `trusted_below` the checkpoint knew all epochs, as long as it disagrees with no more than one batch.
-        """
+    def wrong_batches(self) -> list[tuple[EpochRun, int]]:
+        """The batches whose epoch cannot be right, with the one that they should have: epochs never go back."""
         noted = LeaderEpochs(self.noted or ())
-        disagree = [run for run in self._runs if noted.epoch_at(run.first_offset) != run.epoch]
-        alone = disagree[0] if len(disagree) == 1 and disagree[0].first_offset < trusted_below else None
         found: list[tuple[EpochRun, int]] = []
         runs = self._runs
         for number, run in enumerate(runs):
@@ -53,16 +48,15 @@ class EpochCheck:
             after = runs[number + 1].epoch if number + 1 < len(runs) else LONG_MAX
             if run.batches > 1 or (number and runs[number - 1].batches == 1 and before > run.epoch):
                 continue
-            known = noted.epoch_at(run.first_offset)
-            if run is alone and max(before, 0) <= known <= after:
-                found.append((run, known))
-            elif before == after != NO_EPOCH or not before <= run.epoch <= after:
-                found.append((run, before if before >= 0 else max(known, 0) if after == LONG_MAX else after))
+            if before == after != NO_EPOCH or not before <= run.epoch <= after:
+                known = noted.epoch_at(run.first_offset)
+                fallback = before if before >= 0 else after if after < LONG_MAX else 0
+                found.append((run, known if max(before, 0) <= known <= after else fallback))
         return found
 
-    def rebuilt(self, end: int, trusted_below: int) -> list[tuple[int, int]]:
+    def rebuilt(self, end: int) -> list[tuple[int, int]]:
         """What the checkpoint should hold: as it is, where that agrees with the batches."""
-        wrong = {run for run, _ in self.wrong_batches(trusted_below)}
+        wrong = {run for run, _ in self.wrong_batches()}
         epochs = LeaderEpochs(self.noted or ())
         for run in self._runs:
             if run not in wrong:

@@ -433,8 +433,7 @@ class BatchPartition:
 
     def _check_epochs(self) -> None:
         known = self._known
-        trusted_below = LONG_MAX if known.in_order and not known.bare else known.recovery_point or 0
-        for run, epoch in self._epochs.wrong_batches(trusted_below):
+        for run, epoch in self._epochs.wrong_batches():
             name = segment_file(run.segment, LOG_SUFFIX)
             text = f"the batch of offset {run.first_offset} has the leader epoch {run.epoch}, and should have {epoch}"
             if run.segment in self._mended:
@@ -445,7 +444,7 @@ class BatchPartition:
             right = epoch.to_bytes(4, "big", signed=True)
             fix = Several((Mend(name, patches=((run.position + _EPOCH_AT, right),)), Reindex(run.segment)))
             self._add("batch-header", name, text, "its header is restored", fix, position=run.position)
-        wanted = self._epochs.rebuilt(self.end, trusted_below)
+        wanted = self._epochs.rebuilt(self.end)
         noted = self._epochs.noted
         if (wanted == (noted or []) and (noted is not None or LEADER_EPOCHS not in self._files)) or known.in_use:
             return

@@ -181,6 +181,8 @@ def test_a_member_that_was_out_commits_nothing(broker: TestBroker, producer: Pro
             with pytest.raises(CommitFailed), producer.transaction():
                 producer.send("orders", b"out")
                 producer.send_offsets(offsets, group)
+        with pytest.raises(CommitFailed, match="went on without this member"):
+            consumer.commit()
         again = consumer.poll_many(3, timeout=WAIT_S)
         assert [message.value for message in again][: len(taken)] == [message.value for message in taken]
         with producer.transaction():

@@ -275,6 +275,9 @@ class MemberMachine:
         if not self.topics.active:
             return CommitIdentity()
         if self._phase in (Phase.STABLE, Phase.REVOKING) or (self._phase is Phase.JOINING and self._keeps(places)):
+            if self.owned.has_lost:  # it is a member again, but others may have had the partitions since
+                text = f"{group} went on without this member, which learns of it when it asks for messages"
+                return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, text)
             now = CommitIdentity(self.generation.member_id, self.generation.generation_id)
             if since in (None, now) or self.owned.assigned.issuperset(places):
                 return now

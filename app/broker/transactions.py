@@ -22,6 +22,7 @@ from ...ports.broker_api import (
     Reply,
     Request,
 )
+from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.metrics import Metrics
 from ...ports.report import in_room
@@ -73,7 +74,7 @@ class TransactionService:
             append=self._log.append,
             markers=self._markers,
             fresh_id=ids.take,
-            knows=self._knows,
+            refusal=self._refusal,
             offsets_partition=self._offsets_partition,
             leads=self._leads,
             steps=state.steps,
@@ -130,12 +131,18 @@ class TransactionService:
 
     # --- what the coordinator asks
 
-    def _knows(self, partition: TopicPartition) -> bool:
-        topic = self._state.image.topics.get(partition.topic)
-        return topic is not None and partition.partition in topic.partitions
+    def _refusal(self, partition: TopicPartition) -> ErrorCode:
+        """Why a partition cannot be in a transaction."""
+        state, (name, number) = self._state, partition
+        if state.classic.has(name) or state.classic.is_created_classic(name):
+            return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        topic = state.image.topics.get(name)
+        is_there = topic is not None and number in topic.partitions
+        return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _leader_of(self, partition: TopicPartition) -> int | None:
-        return self._state.image.state(partition).leader if self._knows(partition) else None
+        is_there = self._refusal(partition) is ErrorCode.NONE
+        return self._state.image.state(partition).leader if is_there else None
 
     def _offsets_partition(self, group_id: str) -> TopicPartition | None:
         topic = self._state.image.topics.get(OFFSETS_TOPIC)

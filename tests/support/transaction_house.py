@@ -79,7 +79,7 @@ class TransactionHouse:
             append=self._append,
             markers=sender,
             fresh_id=self._fresh_id,
-            knows=self.leaders.__contains__,
+            refusal=lambda key: ErrorCode.NONE if key in self.leaders else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             offsets_partition=lambda _: T1,
             leads=lambda _: self.leads,
             steps=StepRunner(self.scheduler, self.clock, lambda error: self.lines.append(str(error))),

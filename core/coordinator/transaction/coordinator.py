@@ -64,15 +64,15 @@ class TransactionCoordinator:
         append: Append,
         markers: MarkerSender,
         fresh_id: FreshId,
-        knows: Callable[[TopicPartition], bool],
+        refusal: Callable[[TopicPartition], ErrorCode],
         offsets_partition: Callable[[str], TopicPartition | None],
         leads: Callable[[int], bool],
         steps: StepRunner,
         report: Callable[[str], None],
     ) -> None:
-        """`knows` tells which partitions exist; `partition_count` is that of `__transaction_state`, and `leads` tells
-        if this broker may still speak for one of them; `offsets_partition` is where a group's positions are, None if
-        they cannot be kept now."""
+        """`refusal` tells why a partition cannot be in a transaction, `offsets_partition` where a group's positions
+        are, None if they cannot be kept now; `partition_count` is that of `__transaction_state`, and `leads` tells if
+        this broker may still speak for one of them."""
         self._config = config
         self._table = TransactionTable(partition_count, leads)
         self._runtime = TransactionRuntime(
@@ -88,7 +88,7 @@ class TransactionCoordinator:
         self._markers = markers
         self._scheduler = scheduler
         self._fresh_id = fresh_id
-        self._knows = knows
+        self._refusal = refusal
         self._offsets_partition = offsets_partition
         self._steps = steps
         self._report = report
@@ -189,7 +189,7 @@ class TransactionCoordinator:
     def _refusal_of(self, partition: TopicPartition) -> ErrorCode:
         if partition.topic in INTERNAL_TOPICS:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # positions come by AddOffsetsToTxn
-        return ErrorCode.NONE if self._knows(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self._refusal(partition)
 
     def add_offsets(self, request: AddOffsetsToTxn, _caller: Caller, reply: Reply[AddOffsetsToTxnResult]) -> None:
         partition = self._offsets_partition(request.group_id)

@@ -111,6 +111,15 @@ def test_a_produce_to_a_partition_that_was_never_added(broker: SimulatedBroker) 
     assert broker.metrics.value("kafka_server_addpartitionstotxnmanager_verificationfailures_total") == 2
 
 
+def test_a_classic_topic_has_no_transactions(broker: SimulatedBroker) -> None:
+    broker.create("classic", 1, message_format="classic")
+    who = begun(broker)
+    keys = [TopicPartition("t", 0), TopicPartition("classic", 0)]
+    told = broker.ask(AddPartitionsToTxn(**who, partitions=keys)).partitions
+    assert [each.error for each in told] == [E.OPERATION_NOT_ATTEMPTED, E.UNSUPPORTED_FOR_MESSAGE_FORMAT]
+    assert state(broker) == "Empty"
+
+
 def test_verification_can_be_switched_off_while_the_broker_runs(broker: SimulatedBroker) -> None:
     who = begun(broker)
     everywhere = ConfigResource(kind=ResourceKind.BROKER, name="")

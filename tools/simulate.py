@@ -21,6 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 OTHERS_SHARE = 10
 """The stories of single brokers and of the classic generation play a tenth as many seeds as those of a cluster."""
+STORIES = ["cluster", "transactions", "durable", "group", "classic"]
 CHUNK = 5
 FAILURES_MAX = 20
 
@@ -32,9 +33,11 @@ def stories() -> dict[str, Callable[[int], object]]:
     from simulation.test_broker_story import DurableStory
     from simulation.test_classic_story import ClassicStory
     from simulation.test_group_story import GroupStory
+    from simulation.transaction_story import TransactionStory
 
     return {
         "cluster": lambda seed: ClusterStory(seed).play(),
+        "transactions": lambda seed: TransactionStory(seed).play(),
         "durable": lambda seed: DurableStory(seed, log_flush_interval_messages=1).play(),
         "group": lambda seed: GroupStory(seed).play(),
         "classic": lambda seed: ClassicStory(seed).play(),
@@ -62,10 +65,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--story", choices=["cluster", "durable", "group", "classic"])
+    parser.add_argument("--story", choices=STORIES)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args()
-    names = [chosen.story] if chosen.story else ["cluster", "durable", "group", "classic"]
+    names = [chosen.story] if chosen.story else STORIES
     counts = {
         name: chosen.seeds if name in ("cluster", chosen.story) else -(-chosen.seeds // OTHERS_SHARE) for name in names
     }

@@ -9,6 +9,7 @@ from ...ports.errors import ApiError, broker_failed
 from ...ports.storage import StorageError
 from ...ports.words import TopicPartition
 from .delayed_produce import Required
+from .flushes import DurableFlushes
 from .local_partitions import LocalPartitions
 from .purgatory import Delayed, Purgatory
 
@@ -39,13 +40,16 @@ class _Placed:
 
     @property
     def counts(self) -> bool:
-        return self.required is not None and not self.required.lost() and self.required.reached()
+        required = self.required
+        return required is not None and required.reached() and not (required.lost() or required.failed())
 
     def outcome(self) -> PartitionOutcome:
         """What is told of it now."""
         code, required = self.code, self.required
         if required is not None and required.lost():
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif required is not None and required.failed():
+            code = ErrorCode.KAFKA_STORAGE_ERROR
         elif self.is_waiting:
             code = ErrorCode.REQUEST_TIMED_OUT
         elif required is not None and required.partition.under_min_isr:
@@ -85,9 +89,10 @@ class _Replication(Delayed):
 class Markers:
     """Owner thread only."""
 
-    def __init__(self, local: LocalPartitions, purgatory: Purgatory, clock: Clock) -> None:
+    def __init__(self, local: LocalPartitions, purgatory: Purgatory, flushes: DurableFlushes, clock: Clock) -> None:
         self._local = local
         self._purgatory = purgatory
+        self._flushes = flushes
         self._clock = clock
         self._when_ended: list[WhenEnded] = []
 
@@ -98,9 +103,10 @@ class Markers:
     def write(self, markers: Sequence[TxnMarker], done: Written, timeout_ms: float) -> None:
         """Write markers into partitions that this broker leads.
 
-        `done` is called once, when the in-sync replicas have them, at the latest after `timeout_ms`
-        (REQUEST_TIMED_OUT: the marker is there, and may yet count). INVALID_PRODUCER_EPOCH and
-        TRANSACTION_COORDINATOR_FENCED for what has come too late, NOT_ENOUGH_REPLICAS where too few are in sync.
+        `done` is called once, when the in-sync replicas have them, and the disk where the topic asks for a flush, at
+        the latest after `timeout_ms` (REQUEST_TIMED_OUT: the marker is there, and may yet count).
+        INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for what has come too late, NOT_ENOUGH_REPLICAS where
+        too few are in sync.
         """
         now_ms = self._clock.now_ms()
         placed = [[self._place(key, marker, now_ms) for key in marker.partitions] for marker in markers]
@@ -135,7 +141,9 @@ class Markers:
             appended = partition.append_marker(
                 marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch, now_ms=now_ms
             )
-            placed.required = Required(partition, appended.last_offset + 1)
+            end = appended.last_offset + 1
+            flushing = self._flushes.begin_if_due(partition, now_ms)
+            placed.required = Required(partition, end, recovery_point=end if flushing else 0)
         except ApiError as error:
             placed.code = error.code
         except StorageError as error:

@@ -103,7 +103,7 @@ class Replicas:
         self.append = appends.append
         self.verified_appends = VerifiedAppends(appends, self._local, scheduler)
         """For clients that name their transactional id."""
-        self.markers = Markers(self._local, self.purgatory, clock)
+        self.markers = Markers(self._local, self.purgatory, self._flushes, clock)
         """They end transactions in the partitions that this broker leads."""
         throttle = Throttle(lambda: self._roles.own, clock, settings.leader_rate, leaders_throttled)
         reads = Reads(self._local, self.purgatory, self.stats, self._insync, throttle, clock)

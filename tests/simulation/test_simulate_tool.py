@@ -31,7 +31,7 @@ def plays(seed: int) -> None:
 def test_a_seed_that_fails_is_told_with_what_plays_it_again(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(("cluster", "durable", "group", "classic"), plays))
+    monkeypatch.setattr(tool, "stories", lambda: dict.fromkeys(tool.STORIES, plays))
     monkeypatch.setattr(tool, "be_quiet", lambda: None)
     monkeypatch.setattr(tool, "ProcessPoolExecutor", ThreadPoolExecutor)
     assert run(tool, monkeypatch, "--seeds", "12", "--story", "cluster", "--jobs", "2") == 1
@@ -40,4 +40,4 @@ def test_a_seed_that_fails_is_told_with_what_plays_it_again(
     assert "cluster 7: AssertionError: it broke" in err
     assert "make sim STORY=cluster FIRST=7 SEEDS=1" in err
     assert run(tool, monkeypatch, "--seeds", "20", "--first", "8", "--jobs", "1") == 0
-    assert "20 of cluster, 2 of durable, 2 of group, 2 of classic" in capfd.readouterr().out
+    assert "20 of cluster, 2 of transactions, 2 of durable, 2 of group, 2 of classic" in capfd.readouterr().out

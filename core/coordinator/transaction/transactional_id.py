@@ -235,10 +235,10 @@ class TransactionalId:
             return []
         asked = pending.asked
         if error is not NONE:
-            told: Effects = (
-                [] if asked is None else [TransactionAnswer(asked, answer(asked.request, write_error(error)))]
-            )
-            return told + ([MarkedLater()] if self.state.is_decided else self._next())
+            told_error = write_error(error)
+            told: Effects = [] if asked is None else [TransactionAnswer(asked, answer(asked.request, told_error))]
+            # Who waits is told, too: asked again at once, it would be written again at once, as long as the log fails.
+            return told + ([MarkedLater()] if self.state.is_decided else self.give_up_waiting(told_error))
         if pending.value is None:
             self.stored = evolve(self.stored, producer_epoch=-1)
             return self._next()

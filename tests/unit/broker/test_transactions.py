@@ -197,6 +197,22 @@ def test_more_markers_than_are_written_at_once_are_answered_in_their_order() -> 
     assert broker.fetch("t", partition=10).partitions[0].high_watermark == 3
 
 
+def test_a_marker_is_told_of_when_the_disk_has_it_where_the_topic_asks_for_that() -> None:
+    broker = SimulatedBroker(transaction_partition_verification_enable=False)
+    broker.create("t", flush_messages="1")
+    log = broker.node.state.replicas.partitions[TP].log
+    send(broker, b"a")
+    assert log.recovery_point == 1
+    ended: list[int] = []
+    broker.node.state.replicas.markers.when_ended(lambda *_: ended.append(log.recovery_point))
+    marker = TxnMarker(producer_id=1, producer_epoch=0, committed=True, partitions=[TP])
+    answers = broker.submit(WriteTxnMarkers(markers=[marker]))
+    assert (answers, log.recovery_point) == ([], 1)
+    broker.scheduler.run_pending()
+    assert [each.markers[0].partitions[0].error for each in answers] == [E.NONE]
+    assert (ended, log.recovery_point) == ([2], 2)
+
+
 def test_transactions_that_nobody_ends_are_counted(broker: SimulatedBroker) -> None:
     def late() -> float | None:
         return broker.metrics.value("kafka_server_replicamanager_partitionswithlatetransactionscount")

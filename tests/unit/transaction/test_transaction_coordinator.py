@@ -400,3 +400,18 @@ def test_a_transaction_is_described() -> None:
     assert house.describe("nobody").error is E.TRANSACTIONAL_ID_NOT_FOUND
     house.leads = False
     assert house.describe().error is E.NOT_COORDINATOR
+
+
+def test_who_waits_for_an_end_that_cannot_be_written_is_told() -> None:
+    """It is not tried again and again as long as the log takes nothing."""
+    house = TransactionHouse()
+    who = house.identity()
+    house.added(who, T0)
+    house.error = E.KAFKA_STORAGE_ERROR
+    waiting = house.init()
+    house.settle()
+    assert waiting.error is E.NOT_COORDINATOR
+    assert len(house.reports) == 1
+    assert house.state() == "Ongoing"
+    house.error = E.NONE
+    assert house.identity() == (who[0], who[1] + 2)

@@ -1,0 +1,177 @@
+"""Workers that write in transactions, those who read what they commit, and the book of what both were told."""
+
+from typing import Any
+
+from attrs import define, field
+from simulation.client import TOPIC
+from simulation.cluster_checker import Broken
+
+from barnabas import Consumer, Producer
+from barnabas.core.client.errors import AbortNeeded, ClientTimeout
+from barnabas.ports.errors import BarnabasError
+from barnabas.ports.words import TopicPartition
+from barnabas.simulation import Program
+
+PARTITIONS = 2
+PLACE = TopicPartition(TOPIC, 0)
+"""Where a worker's group has its position: the number of the item that comes next."""
+TIMEOUT_MS = 3000
+CALLS: dict[str, Any] = {
+    "request_timeout_ms": 1500,
+    "default_api_timeout_ms": 4000,
+    "retry_backoff_ms": 50,
+    "metadata_max_age_ms": 2000,
+}
+
+
+@define
+class Commitments:
+    """What the transactions of one transactional id have come to. Items are numbers, from 0 on, each written once."""
+
+    acknowledged: int = 0
+    """A commit up to here was acknowledged, or somebody was told the position: nobody is told less again."""
+    tried: int = 0
+    """The highest position that anybody sent."""
+    visible: int = 0
+    """A reader of committed messages has seen the items below."""
+    commits: int = 0
+    aborts: int = 0
+
+    def told(self, who: str, position: int, promised: int) -> None:
+        """`promised`: the least that had to be told when the question was asked."""
+        if position < promised:
+            raise Broken(f"position: {who} is told {position}, where {promised} was committed or seen")
+        if position > self.tried:
+            raise Broken(f"position: {who} is told {position}, and nobody sent more than {self.tried}")
+        self.acknowledged = max(self.acknowledged, position)
+
+    @property
+    def promised(self) -> int:
+        return max(self.acknowledged, self.visible)
+
+
+class Worker:
+    """Writes the items behind its group's position, and the new position, in one transaction after the other.
+
+    Several may have one transactional id: the last one that has begun fences the others.
+    """
+
+    def __init__(self, name: str, book: Commitments) -> None:
+        self._name = name
+        self._book = book
+        self._transactions = 0
+        self.retired = False
+        """It is to begin nothing more, also when it is started again."""
+
+    def run(self, program: Program) -> None:
+        chance = program.world.entropy.child(f"{program.name} {program.lives}")
+        with (
+            Producer(
+                program,
+                transactional_id=self._name,
+                transaction_timeout_ms=TIMEOUT_MS,
+                delivery_timeout_ms=TIMEOUT_MS,
+                max_block_ms=1000,
+                allow_auto_create_topics=False,
+                **CALLS,
+            ) as producer,
+            Consumer(program, group_id=self._name, enable_auto_commit=False, **CALLS) as asker,
+        ):
+            if not self.retired:
+                producer.init_transactions(10)
+            while not self.retired:
+                position = self.position(asker)
+                end = position + 1 + chance.below(6)
+                self._book.tried = max(self._book.tried, end)
+                self._transact(producer, program, position, end, commits=chance.below(5) > 0)
+                program.sleep(0.1 * chance.fraction())
+
+    def position(self, asker: Consumer) -> int:
+        promised = self._book.promised
+        (found,) = asker.committed([PLACE], 10).values()
+        position = 0 if found is None else found.offset
+        self._book.told(self._name, position, promised)
+        return position
+
+    def _transact(self, producer: Producer, program: Program, position: int, end: int, *, commits: bool) -> None:
+        """Raises where this producer is of no more use."""
+        self._transactions += 1
+        tag = f"{self._name} {program.name}-{program.lives}-{self._transactions}"
+        producer.begin_transaction(10)
+        try:
+            for item in range(position, end):
+                producer.send(TOPIC, f"{tag} {item} {end - position}".encode(), partition=item % PARTITIONS)
+            producer.send_offsets({PLACE: end}, self._name, timeout=TIMEOUT_MS / 1000)
+            if commits:
+                self._commit(producer)
+                self._book.acknowledged = max(self._book.acknowledged, end)
+                self._book.commits += 1
+                return
+        except (AbortNeeded, ClientTimeout):
+            pass
+        producer.abort_transaction(20)
+        self._book.aborts += 1
+
+    def _commit(self, producer: Producer) -> None:
+        """Until it is known how it went. Raises `AbortNeeded`, and what makes the producer useless."""
+        for attempt in range(10):
+            try:
+                producer.commit_transaction(4)
+                return
+            except ClientTimeout:
+                if attempt == 9:
+                    raise BarnabasError("nobody says how the transaction ended") from None
+
+
+@define
+class SeenItems:
+    """What one reader has been given, by partition: offset and value."""
+
+    by_partition: list[dict[int, str]] = field(factory=lambda: [{} for _ in range(PARTITIONS)])
+
+
+class Witness:
+    """Reads committed messages from the first one on, again in each life."""
+
+    def __init__(self, books: dict[str, Commitments], seen: SeenItems) -> None:
+        self._books = books
+        self._seen = seen
+        self.reached = [0] * PARTITIONS
+        """The offset that comes next, in this life."""
+
+    def run(self, program: Program) -> None:
+        self.reached = [0] * PARTITIONS
+        with Consumer(program, isolation_level="read_committed", auto_offset_reset="earliest", **CALLS) as consumer:
+            consumer.assign([TopicPartition(TOPIC, number) for number in range(PARTITIONS)], position=0)
+            while True:
+                for message in consumer.poll_many(100, timeout=0.3):
+                    self._take(message.partition, message.offset, (message.value or b"").decode())
+                for number in range(PARTITIONS):
+                    self.reached[number] = consumer.position(TopicPartition(TOPIC, number), 4) or 0
+
+    def _take(self, number: int, offset: int, value: str) -> None:
+        seen = self._seen.by_partition[number]
+        if seen.setdefault(offset, value) != value:
+            raise Broken(f"inconsistent: {value} at {offset} of partition {number}, where {seen[offset]} was")
+        name, _, item, _ = value.split()
+        book = self._books[name]
+        if int(item) >= book.tried:
+            raise Broken(f"unexpected: {value}")
+        book.visible = max(book.visible, int(item) + 1)
+
+
+class Asker:
+    """Asks for the position of a worker's group, over and over: who has seen messages finds it behind them."""
+
+    def __init__(self, name: str, book: Commitments) -> None:
+        self._worker = Worker(name, book)
+        self._name = name
+        self.answers = 0
+
+    def run(self, program: Program) -> None:
+        chance = program.world.entropy.child(f"{program.name} {program.lives}")
+        with Consumer(program, group_id=self._name, enable_auto_commit=False, **CALLS) as asker:
+            while True:
+                self._worker.position(asker)
+                self.answers += 1
+                program.sleep(0.3 * chance.fraction())

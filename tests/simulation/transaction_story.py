@@ -1,0 +1,146 @@
+"""Workers in transactions, in a cluster and under disasters: one seed, played."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from simulation.client import TOPIC
+from simulation.cluster_checker import Broken
+from simulation.cluster_story import SETTINGS, ClusterStory
+from simulation.transaction_actors import PARTITIONS, TIMEOUT_MS, Asker, Commitments, SeenItems, Witness, Worker
+
+from barnabas import Admin
+from barnabas.simulation import Disasters
+
+TRANSACTION_SETTINGS: dict[str, Any] = {
+    **SETTINGS,
+    "transaction_state_log_num_partitions": 2,
+    "transaction_state_log_segment_bytes": 4_000,
+    "transaction_abort_timed_out_transaction_cleanup_interval_ms": 300,
+    "log_cleaner_backoff_ms": 200,
+    "log_cleaner_min_cleanable_ratio": 0.1,
+}
+SECONDS = 8.0
+
+
+class TransactionStory(ClusterStory):
+    """Two transactional ids with a group each, and with some seeds a twin of the first: they fence each other.
+    Two read what is committed from the start, again and again. The internal topics are compacted meanwhile.
+
+    `brokers`: 0 for one or three, as the seed has it. One keeps its promises over power cuts, since all is flushed.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        brokers: int = 0,
+        seconds: float = SECONDS,
+        kinds: Sequence[str] = Disasters.KINDS,
+        **settings: Any,
+    ) -> None:
+        count = brokers or (1, 3)[seed % 2]
+        replicas = min(3, count)
+        super().__init__(
+            seed,
+            brokers=count,
+            seconds=seconds,
+            kinds=kinds,
+            **{
+                **TRANSACTION_SETTINGS,
+                "transaction_state_log_replication_factor": replicas,
+                "transaction_state_log_min_isr": min(2, replicas),
+                **settings,
+            },
+        )
+        self.commitments = {"a": Commitments(), "b": Commitments()}
+        self.workers = {name: Worker(name, book) for name, book in self.commitments.items()}
+        self.twin = Worker("a", self.commitments["a"])
+        self.seen = [SeenItems(), SeenItems()]
+        self.witnesses = [Witness(self.commitments, seen) for seen in self.seen]
+        self.askers = {name: Asker(name, book) for name, book in self.commitments.items()}
+
+    def play(self) -> None:
+        try:
+            with self.world:
+                self._play()
+        except BaseException as error:
+            error.add_note(f"again: make sim STORY=transactions FIRST={self.seed} SEEDS=1")
+            raise
+
+    def _play(self) -> None:
+        world = self.world
+        with Admin(world.client("founder")) as admin:
+            admin.create_topic(TOPIC, partitions=PARTITIONS)
+        for name, worker in self.workers.items():
+            world.program(f"worker-{name}", worker.run, restart_after=0.3)
+            world.program(f"asker-{name}", self.askers[name].run, restart_after=0.3)
+        if self.seed % 4 > 1:
+            world.program("twin", self.twin.run, restart_after=1.5)
+        for number, witness in enumerate(self.witnesses):
+            world.program(f"witness-{number}", witness.run, restart_after=0.3)
+        with Disasters(world, every=0.5, lasting=2.5, kinds=self.kinds, spared=["founder"]):
+            world.run(self.seconds)
+        self._settle()
+
+    def _settle(self) -> None:
+        """All is well again: transactions go on, what was left open ends in time, and everything is there once."""
+        world = self.world
+        for broker in world.brokers.values():
+            if any(partition.log.failure is not None for partition in broker.partitions.values()):
+                broker.restart()  # as whoever has mended the disk does
+        self._await("all brokers are in sync", self._all_in_sync)
+        self.twin.retired = True
+        before = {name: book.commits for name, book in self.commitments.items()}
+        self._await(
+            "workers get on", lambda: all(book.commits > before[name] for name, book in self.commitments.items())
+        )
+        for name, worker in self.workers.items():
+            worker.retired = True
+            world.programs[f"worker-{name}"].cut_power()
+        world.run(TIMEOUT_MS / 1000)
+        self._await("no transaction is left open", self._all_stable)
+        asked = {name: asker.answers for name, asker in self.askers.items()}
+        self._await(
+            "positions are told", lambda: all(asker.answers > asked[name] + 1 for name, asker in self.askers.items())
+        )
+        for number, witness in enumerate(self.witnesses):
+            witness.reached = [0] * PARTITIONS
+            self.seen[number].by_partition[:] = [{} for _ in range(PARTITIONS)]
+            world.programs[f"witness-{number}"].kill()
+        ends = [self._end(number) for number in range(PARTITIONS)]
+        self._await("everything is read", lambda: all(witness.reached == ends for witness in self.witnesses))
+        for seen in self.seen:
+            for name, book in self.commitments.items():
+                check_items(name, book, seen)
+
+    def _all_stable(self) -> bool:
+        for number in range(PARTITIONS):
+            found = [self.world.partition(broker_id, TOPIC, number) for broker_id in self.world.brokers]
+            leaders = [each for each in found if each is not None and each.is_leader]
+            if not leaders or any(each.last_stable_offset < each.high_watermark for each in leaders):
+                return False
+        return True
+
+
+def check_items(name: str, book: Commitments, seen: SeenItems) -> None:
+    """Every item below the position is there once, none behind it, and every transaction is whole."""
+    values = [
+        value for found in seen.by_partition for _, value in sorted(found.items()) if value.startswith(f"{name} ")
+    ]
+    items = sorted(int(value.split()[2]) for value in values)
+    if items != list(range(book.acknowledged)):
+        missing = sorted(set(range(book.acknowledged)) - set(items))
+        extra = sorted(item for item in set(items) if items.count(item) > 1 or item >= book.acknowledged)
+        raise Broken(f"exactly once: {name} is at {book.acknowledged}; {missing[:5]} are missing, {extra[:5]} too many")
+    parts: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for value in values:
+        _, transaction, item, size = value.split()
+        parts[transaction, int(size)].append(int(item))
+    for (transaction, count), found in parts.items():
+        if sorted(found) != list(range(min(found), min(found) + count)):
+            raise Broken(f"half a transaction: {transaction} of {name} has {sorted(found)} of {count} items")
+    for number, there in enumerate(seen.by_partition):
+        order = [int(value.split()[2]) for _, value in sorted(there.items()) if value.startswith(f"{name} ")]
+        if order != sorted(order):
+            raise Broken(f"order: {name} has {order[:50]} in partition {number}")

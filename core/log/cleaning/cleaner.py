@@ -20,6 +20,7 @@ from . import telling
 from .choice import Dirt, look_at
 from .figures import CleanerFigures
 from .order import CleanerSettings
+from .pace import CleaningPace
 from .passes import PolicyPasses
 from .placing import order_for
 from .run import CleaningRun, Ended
@@ -166,13 +167,17 @@ class LogCleaner:
             home=home,
             scheduler=self._scheduler,
             clock=self._clock,
-            rate=self._settings().io_max_bytes_per_second / max(1, self._settings().threads),
-            served=self._served,
+            pace=CleaningPace(self._clock, self._rate, self._served),
             replaced=lambda segments: self._delete_later(dirt.log, segments),
             ended=self._ended,
         )
         self._running[partition] = run
         run.begin()
+
+    def _rate(self) -> float:
+        """Of one cleaning."""
+        settings = self._settings()
+        return settings.io_max_bytes_per_second / max(1, settings.threads)
 
     def _ended(self, run: CleaningRun, ended: Ended) -> None:
         log = run.log

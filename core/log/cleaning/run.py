@@ -13,15 +13,10 @@ from ..log import Log
 from ..log_swaps import Replacement, SegmentsChanged
 from .cleaning import Cleaning, CleaningStats
 from .order import Order
+from .pace import CleaningPace
 
 _SLICE_MS = 2.0
 """A worker goes on for so long; the interpreter is not the owner's alone meanwhile."""
-_SLICE_MAX_S = 0.1
-"""It moves no more bytes in a piece of work than the rate allows in so long."""
-_REST = 4.0
-"""So many times as long it rests then, where others were served lately."""
-_REST_MAX_MS = 40.0
-_LATELY_MS = 20.0
 
 
 class Ended(NamedTuple):
@@ -43,23 +38,16 @@ class CleaningRun:
         home: DataFolder,
         scheduler: Scheduler,
         clock: Clock,
-        rate: float,
-        served: Callable[[], int],
+        pace: CleaningPace,
         replaced: Callable[[Sequence[LogSegment]], None],
         ended: Callable[["CleaningRun", Ended], None],
     ) -> None:
-        """rate:     bytes a second that it may read and write.
-        served:   counts what others ask for; to them it gives way.
-        replaced: told of the segments that are to be deleted."""
+        """replaced: told of the segments that are to be deleted."""
         self.log = log
         self._home = home
         self._scheduler = scheduler
         self._clock = clock
-        self._rate = rate
-        self._served = served
-        self._served_before = served()
-        self._gives_way_until_ms = 0.0
-        self._slice_began_ms = 0.0
+        self._pace = pace
         self._replaced = replaced
         self._ended = ended
         self.order = order
@@ -89,13 +77,13 @@ class CleaningRun:
         if self._stopping or self.log.closed:
             self._give_up(None)
             return
-        self._slice_began_ms = self._clock.monotonic_ms()
-        self._scheduler.offload(self._slice, self._sliced)
+        upto_bytes = self._cleaning.bytes_moved + self._pace.begin()
+        self._scheduler.offload(lambda: self._slice(upto_bytes), self._sliced)
 
-    def _slice(self) -> Replacement | bool:
+    def _slice(self, upto_bytes: float) -> Replacement | bool:
         """On a worker: True when all is done."""
         now_ms, cleaning = self._clock.monotonic_ms, self._cleaning
-        until_ms, upto_bytes = now_ms() + _SLICE_MS, cleaning.bytes_moved + self._rate * _SLICE_MAX_S
+        until_ms = now_ms() + _SLICE_MS
         for step in self._steps:
             if step is not None:
                 return step
@@ -114,16 +102,7 @@ class CleaningRun:
             self._rest()
 
     def _rest(self) -> None:
-        self._resting = self._scheduler.call_later(self._pause_ms(), self._go_on)
-
-    def _pause_ms(self) -> float:
-        """So long until the rate is kept, and others have had their turn."""
-        now_ms, served, rest = self._clock.monotonic_ms(), self._served(), 0.0
-        if served != self._served_before:
-            self._served_before, self._gives_way_until_ms = served, now_ms + _LATELY_MS
-        if now_ms < self._gives_way_until_ms:
-            rest = min(_REST * (now_ms - self._slice_began_ms), _REST_MAX_MS)
-        return max(rest, self._cleaning.bytes_moved / self._rate * 1000.0 - self._took_ms())
+        self._resting = self._scheduler.call_later(self._pace.rest_ms(self._cleaning.bytes_moved), self._go_on)
 
     def _took_ms(self) -> float:
         return self._clock.monotonic_ms() - self._began_ms

@@ -207,6 +207,8 @@ class DataFolderCheck:
             content = self._log_dir.root.read_small(name)
         except FileMissing:
             return parse(b"0\n0\n")
+        if not content and not self._clean:
+            return parse(b"0\n0\n")  # Kafka makes it so, before it has anything to note
         try:
             return parse(content)
         except (ValueError, TypeError) as error:
@@ -286,11 +288,17 @@ class DataFolderCheck:
             if right is None and not offset:
                 yield partition, "has no folder", None
             elif right is None:
-                loss = Loss(first_offset=0, next_offset=offset)
+                loss: Loss | None = Loss(first_offset=0, next_offset=offset)
                 yield partition, f"its folder is missing, and what the log had below offset {offset} with it", loss
             elif offset > right and name in (RECOVERY_POINT, HIGH_WATERMARK):
                 read = "durable once" if name == RECOVERY_POINT else "consumers may have read them"
-                loss = Loss(first_offset=right, next_offset=offset, messages=offset - right)
+                # Of those that both checkpoints know, one tells.
+                first = (
+                    max(right, (self._offsets[RECOVERY_POINT] or {}).get(partition, 0))
+                    if name == HIGH_WATERMARK
+                    else right
+                )
+                loss = Loss(first_offset=first, next_offset=offset, messages=offset - first) if first < offset else None
                 yield partition, f"the offsets {right} to {offset - 1} are missing: {read}", loss
             else:
                 yield partition, f"offset {offset}, but the log ends at {right}", None

@@ -118,7 +118,7 @@ class BatchPartition:
             if not self._segment(pretended, segment, following):
                 self._behind_the_cut([other.base_offset for other in segments[number + 1 :]])
                 break
-        self._end(segments[-1].size if segments else None)
+        self._check_end(segments[-1].size if segments else None)
         self._check_producers()
         self._check_epochs()
 
@@ -379,25 +379,29 @@ class BatchPartition:
 
     # --- the end
 
-    def _end(self, last_size: int | None) -> None:
+    def _check_end(self, last_size: int | None) -> None:
         known = self._known
         if known.in_use:
             return
         empty = (segment_file(self.end, LOG_SUFFIX),) if last_size == 0 else ()
-        wanted = known.recovery_point or 0
-        if self.end < wanted and known.alone:
-            self._lost_end("end-lost", wanted, "durable once, says the recovery-point checkpoint", empty)
+        durable = known.recovery_point or 0
+        if self.end < durable and known.alone:
+            # What stood in a batch that is cut off there has been told.
+            told = max((each.loss.next_offset for each in self.findings if each.loss is not None), default=0)
+            first, loss = max(self.end, told), None
+            if first < durable:
+                loss = Loss(first_offset=first, next_offset=durable, messages=durable - first)
+            text = f"the offsets {self.end} to {durable - 1} are missing, and were durable once"
+            whole = Loss(first_offset=self.end, next_offset=durable)
+            fix = Several((BeginAt(durable, empty=empty), self._mark(whole)))
+            self._add("end-lost", "", text, f"the log goes on at {durable}", fix, loss=loss)
+            self.end = durable
         elif self.end < known.log_start:
             text = f"the log ends at {self.end}, before its start {known.log_start}"
-            fix = BeginAt(known.log_start, empty=empty)
+            whole = Loss(first_offset=self.end, next_offset=known.log_start)
+            fix = Several((BeginAt(known.log_start, empty=empty), self._mark(whole)))
             self._add("end-lost", "", text, "it goes on at its start", fix)
             self.end = known.log_start
-
-    def _lost_end(self, kind: str, wanted: int, why: str, empty: tuple[str, ...]) -> None:
-        text = f"the offsets {self.end} to {wanted - 1} are missing: {why}"
-        loss = Loss(first_offset=self.end, next_offset=wanted, messages=wanted - self.end)
-        self._add(kind, "", text, f"the log goes on at {wanted}", BeginAt(wanted, empty=empty), loss=loss)
-        self.end = wanted
 
     # --- what lies beside the segments
 

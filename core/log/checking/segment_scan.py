@@ -162,6 +162,8 @@ class SegmentScan:
             lost = max(0, self._next_base - expected)
             return Excision(position, gap.end, expected, expected + lost, lost, gap.reason)
         next_offset, messages = self._claimed(position, gap.end, expected)
+        if next_offset < 0 and self._likely_end > expected:
+            next_offset, messages = self._likely_end, self._likely_end - expected
         return Excision(position, gap.end, expected, next_offset, messages, gap.reason)
 
     def _claimed(self, position: int, end: int, expected: int) -> tuple[int, int | None]:

@@ -267,6 +267,18 @@ def test_a_log_that_ends_before_it_was_durable_goes_on_where_it_was() -> None:
     assert house.manager.logs()[TP].log_end_offset == end
 
 
+@pytest.mark.parametrize("cut", [3, 200, 400])
+def test_no_message_is_told_lost_twice(cut: int) -> None:
+    house = stopped()
+    end = sum(SIZES)
+    del house.content(_last(house, ".log"))[-cut:]
+    lost = [finding.loss for finding in mended(house) if finding.loss is not None]
+    offsets = [offset for loss in lost for offset in range(loss.first_offset, loss.next_offset)]
+    assert offsets == list(range(offsets[0], end))
+    assert set(house.written) - set(house.served()) == {base for base in house.written if base >= offsets[0]}
+    assert sum(loss.messages or 0 for loss in lost) == len(offsets)
+
+
 def test_a_replica_is_cut_where_a_start_cuts_it_so_that_the_leader_gives_the_rest() -> None:
     house = RepairHouse()
     house.start()

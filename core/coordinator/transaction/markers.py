@@ -22,6 +22,9 @@ _RETRY_MS, _RETRY_MS_MAX = 20.0, 1000.0
 _ABSENT_MS = 2000.0
 """A partition that is not known for so long is no more. A broker that has just begun to coordinate may hear of new
 topics a little later than of what it leads."""
+_TRIES_UNTOLD = 10
+"""About five seconds: so long partitions may be without a leader on ordinary days."""
+_NAMED_MAX = 5
 _AT_ONCE = 2
 """So many requests are under way to one leader; what comes meanwhile goes together."""
 _PARTITIONS_MAX = 2000
@@ -125,6 +128,9 @@ class MarkerSender:
         later = self._without_deleted(sending, later, is_absent=is_absent)
         if later:
             self.without_leader += 1
+            if sending.tries >= _TRIES_UNTOLD:
+                names = ", ".join(map(str, later[:_NAMED_MAX])) + (", ..." if len(later) > _NAMED_MAX else "")
+                self._complain(sending, f"nobody leads {names}")
 
             def again() -> None:
                 self.without_leader -= 1
@@ -216,14 +222,18 @@ class MarkerSender:
             failed = [each for each in partitions if codes.get(each) not in _TOLD]
             sending.left.difference_update(each for each in partitions if codes.get(each) in _TOLD)
             strange = {code for each in failed if (code := codes.get(each)) is not None and code not in _ORDINARY}
-            if strange and not sending.was_reported:
-                sending.was_reported = True
-                names = ", ".join(sorted(code.name for code in strange))
-                what = f"the marker of producer {sending.marker.producer_id}, epoch {sending.marker.producer_epoch}"
-                self._report(f"{what}, cannot be written everywhere yet: {names}")
+            if strange:
+                self._complain(sending, ", ".join(sorted(code.name for code in strange)))
             if failed:
                 self._try_again(sending, failed)
             self._look(sending)
+
+    def _complain(self, sending: _Sending, why: str) -> None:
+        """Once for each transaction."""
+        if not sending.was_reported:
+            sending.was_reported = True
+            what = f"the marker of producer {sending.marker.producer_id}, epoch {sending.marker.producer_epoch}"
+            self._report(f"{what}, cannot be written everywhere yet: {why}")
 
     def _try_again(self, sending: _Sending, partitions: Sequence[TopicPartition]) -> None:
         self._retry(sending, lambda: self._route(sending, partitions))

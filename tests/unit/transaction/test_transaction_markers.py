@@ -81,6 +81,8 @@ def test_a_partition_that_nobody_leads_is_waited_for() -> None:
     house.end(who)
     house.pass_time(60_000)
     assert (house.state(), house.sender.without_leader) == ("PrepareCommit", 1)
+    (line,) = house.reports
+    assert line == f"the marker of producer {who[0]}, epoch 0, cannot be written everywhere yet: nobody leads u-0"
     house.leaders[U0] = ELSEWHERE
     house.pass_time(1100)
     assert (house.state(), house.sender.without_leader) == ("CompleteCommit", 0)

@@ -56,5 +56,9 @@ chaos: $(STAMP)  ## real clusters under faults, checked by what clients saw; MIN
 kills: $(STAMP)  ## kill -9 under transactional load: nothing lost, doubled or there in part; ROUNDS=100
 	@PYTHONPATH=tests $(BIN)/python -P -m kills --rounds $(or $(ROUNDS),100) $(ARGS)
 
+fuzz: $(STAMP)  ## bytes that no decoder expects, guided by the code that they reach; MINUTES=10 TARGET="record batches"
+	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'atheris>=3'
+	@$(BIN)/python -P tools/fuzz.py --minutes $(or $(MINUTES),10) $(if $(TARGET),--target "$(TARGET)") --jobs $(JOBS)
+
 clean:  ## remove what the commands made
 	rm -rf $(VENV) .build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -28,6 +28,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seeds", type=int, default=10, help="how many seeds the simulation plays")
+    parser.addoption("--billing-seeds", type=int, default=25, help="how many seeds it plays of bills")
     parser.addoption("--cluster-seeds", type=int, default=100, help="how many seeds it plays of whole clusters")
 
 

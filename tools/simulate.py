@@ -20,8 +20,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 OTHERS_SHARE = 10
-"""The stories of single brokers and of the classic generation play a tenth as many seeds as those of a cluster."""
-STORIES = ["cluster", "transactions", "durable", "group", "classic"]
+"""The stories of single brokers and of the classic generation play a tenth as many seeds as those of clusters."""
+STORIES = ["cluster", "billing", "transactions", "durable", "group", "classic"]
 CHUNK = 5
 FAILURES_MAX = 20
 
@@ -29,6 +29,7 @@ FAILURES_MAX = 20
 def stories() -> dict[str, Callable[[int], object]]:
     """By name, what plays a seed."""
     sys.path.insert(0, str(TESTS))
+    from simulation.billing_story import BillingStory
     from simulation.cluster_story import ClusterStory
     from simulation.test_broker_story import DurableStory
     from simulation.test_classic_story import ClassicStory
@@ -37,6 +38,7 @@ def stories() -> dict[str, Callable[[int], object]]:
 
     return {
         "cluster": lambda seed: ClusterStory(seed).play(),
+        "billing": lambda seed: BillingStory(seed).play(),
         "transactions": lambda seed: TransactionStory(seed).play(),
         "durable": lambda seed: DurableStory(seed, log_flush_interval_messages=1).play(),
         "group": lambda seed: GroupStory(seed).play(),
@@ -69,9 +71,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args()
     names = [chosen.story] if chosen.story else STORIES
-    counts = {
-        name: chosen.seeds if name in ("cluster", chosen.story) else -(-chosen.seeds // OTHERS_SHARE) for name in names
-    }
+    whole = ("cluster", "billing", chosen.story)
+    counts = {name: chosen.seeds if name in whole else -(-chosen.seeds // OTHERS_SHARE) for name in names}
     work = chain.from_iterable(_chunks(name, chosen.first, count) for name, count in counts.items())
     began = time.monotonic()
     failed = _play_all(work, sum(counts.values()), chosen.jobs)

@@ -6,5 +6,7 @@ import pytest
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
         metafunc.parametrize("seed", range(metafunc.config.getoption("--seeds")))
+    if "billing_seed" in metafunc.fixturenames:
+        metafunc.parametrize("billing_seed", range(metafunc.config.getoption("--billing-seeds")))
     if "cluster_seed" in metafunc.fixturenames:
         metafunc.parametrize("cluster_seed", range(metafunc.config.getoption("--cluster-seeds")))

@@ -40,4 +40,7 @@ def test_a_seed_that_fails_is_told_with_what_plays_it_again(
     assert "cluster 7: AssertionError: it broke" in err
     assert "make sim STORY=cluster FIRST=7 SEEDS=1" in err
     assert run(tool, monkeypatch, "--seeds", "20", "--first", "8", "--jobs", "1") == 0
-    assert "20 of cluster, 2 of transactions, 2 of durable, 2 of group, 2 of classic" in capfd.readouterr().out
+    assert (
+        "20 of cluster, 20 of billing, 2 of transactions, 2 of durable, 2 of group, 2 of classic"
+        in capfd.readouterr().out
+    )

@@ -27,6 +27,7 @@ from barnabas.core.client.group import protocol
 from barnabas.core.cluster import layout
 from barnabas.core.coordinator.group import records as group_records
 from barnabas.core.coordinator.transaction import records as transaction_records
+from barnabas.core.coordinator.transaction.states import TransactionState
 from barnabas.core.log import checkpoints, identity
 from barnabas.core.log.aborted_index import ENTRY, VERSION, AbortedIndex
 from barnabas.core.log.producer_state import ProducerStateEntry, ProducerStates, SentBatch
@@ -138,6 +139,7 @@ def _classic_sets() -> list[bytes]:
     wrapped = []
     for codec_id, name in ((1, "gzip"), (2, "snappy")):
         codec = CODECS.by_name(name)
+        assert codec is not None
         payload = bytes(codec.compress(inner))
         wrapped.append(pack(">ibBI", 6 + len(payload), 1, codec_id, 0) + payload)
     return [message_set(b"one", b"two"), inner, *wrapped, b"\0\0\0\x05\0\0\0\0\0"]
@@ -248,7 +250,7 @@ _TRANSACTION = transaction_records.StoredTransaction(
     producer_id=7,
     producer_epoch=1,
     timeout_ms=1000,
-    state=transaction_records.TransactionState(1),
+    state=TransactionState(1),
     partitions=frozenset({_PLACE, TopicPartition("other", 0)}),
     updated_ms=5,
     started_ms=4,

@@ -3,6 +3,8 @@
 What is remembered here is what the clerks were told, and what they have made up their minds about.
 """
 
+from typing import Any
+
 from attrs import define, field
 from simulation.cluster_checker import Broken
 
@@ -15,8 +17,8 @@ ORDERS, BILLS, BALANCES = "orders", "bills", "balances"
 GROUP = "clerks"
 ORDERS_OF_A_KEY = 6
 """After so many, its last balance has been written, and lies deep in the log soon."""
-_CLIENT = {"request_timeout_ms": 2000, "retry_backoff_ms": 50, "metadata_max_age_ms": 2000}
-_READER = {
+_CLIENT: dict[str, Any] = {"request_timeout_ms": 2000, "retry_backoff_ms": 50, "metadata_max_age_ms": 2000}
+_READER: dict[str, Any] = {
     **_CLIENT,
     "isolation_level": "read_committed",
     "auto_offset_reset": "earliest",

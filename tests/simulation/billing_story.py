@@ -131,11 +131,11 @@ class BillingStory:
             if text.split()[1] in there and offset >= last.get(key, (-1, b""))[0]:
                 last[key] = offset, text
         shown: dict[bytes, tuple[int, bytes]] = {}
-        for _, offset, key, value in self._read(BALANCES):
-            assert key is not None and value is not None
+        for _, offset, name, value in self._read(BALANCES):
+            assert name is not None and value is not None
             if value.split()[1] not in there:
                 raise Broken(f"aborted: the balance {value!r} at {offset} belongs to nothing that was committed")
-            shown[key] = offset, value
+            shown[name] = offset, value
         for key, kept in last.items():
             if shown.get(key, (-1, b""))[0] < kept[0]:
                 raise Broken(f"compaction: the last of {key!r} is {shown.get(key)}, and was {kept}")

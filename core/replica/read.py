@@ -131,7 +131,7 @@ class Reads:
     def tell_follower(self, results: Sequence[FetchResultPartition], reading: FollowerReader) -> None:
         """These go to the follower now."""
         for result in results:
-            if result.error is ErrorCode.NONE:
+            if result.error is ErrorCode.NONE and result.diverging is None:  # else it cuts, and takes nothing else
                 reading.answered(self._partitions[result.topic, result.partition], result)
 
     # --- how it is done

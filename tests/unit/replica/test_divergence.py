@@ -242,3 +242,17 @@ def test_consumers_are_told_where_what_they_read_was_cut(cluster: ReplicaCluster
 def test_where_to_cut(told: tuple[int, int], cut: int) -> None:
     epochs = LeaderEpochs([(3, 0), (5, 20), (7, 50)])
     assert where_to_cut(epochs, 60, DivergingEpoch(*told)) == cut
+
+
+def test_who_was_told_to_cut_hears_what_is_committed_all_the_same() -> None:
+    cluster = ReplicaCluster()
+    cluster[1].produce(b"a")
+    cluster.run()
+    cluster.isolate(1)
+    cluster[1].produce(b"never copied")
+    cluster.kill(1)
+    cluster.lead(2, isr=(2, 3))
+    cluster.heal()
+    cluster.start(1)
+    cluster.until(lambda: cluster[1].values == [b"a"])
+    cluster.until(lambda: cluster[1].partition.high_watermark == 1, ms=2_000)

@@ -130,28 +130,24 @@ class _Reading(Generic[TakesT]):
         return header is not None or self.offset == began
 
     def _feed(self, taken: KeysAndValues) -> None:
-        """What is in a transaction waits for how that ends."""
-        done = 0
-        for start, end, producer_id, committed in taken.transacted:
-            self._feed_plain(taken.keys[done:start], taken.values[done:start])
-            done = end
-            if committed is None:
-                mine = zip(taken.keys[start:end], taken.values[start:end], strict=True)
-                self.open.take(producer_id, ((key, value) for key, value in mine if key is not None))
-            else:
-                for key, value in self.open.end(producer_id, committed=committed):
-                    self.loading.add(key, value)
-        if done:
-            self._feed_plain(taken.keys[done:], taken.values[done:])
+        """What is in a transaction waits for how that ends. Of several values of a key only the last one counts: the
+        others need not be looked at."""
+        keys, values, transactions = taken.keys, taken.values, self.open
+        if not taken.transacted and not transactions:
+            counted = dict(zip(keys, values, strict=True))
         else:
-            self._feed_plain(taken.keys, taken.values)
-
-    def _feed_plain(self, keys: list[bytes | None], values: list[bytes | None]) -> None:
-        """Of several values of a key only the last one counts: the others need not be looked at."""
-        if self.open:
-            self.open.overwrite(keys)
+            counted, done = {}, 0
+            for start, end, producer_id, committed in (*taken.transacted, Transacted(len(keys), len(keys), -1, False)):
+                if start > done:
+                    transactions.overwrite(keys[done:start])
+                    counted.update(zip(keys[done:start], values[done:start], strict=True))
+                if committed is None:
+                    transactions.take(producer_id, zip(keys[start:end], values[start:end], strict=True))
+                else:
+                    counted.update(transactions.end(producer_id, committed=committed))
+                done = end
         add = self.loading.add
-        for key, value in dict(zip(keys, values, strict=True)).items():
+        for key, value in counted.items():
             add(key, value)
 
     def skip(self, why: ApiError) -> None:

@@ -17,40 +17,47 @@ class OpenRecords:
     def __init__(self) -> None:
         self._open: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
         """By producer, of each key the last record: its place in the order of the log, and the value."""
-        self._holders: dict[bytes, set[int]] = {}
-        """Which producers have an open record of a key."""
+        self._holders: dict[bytes, int | set[int]] = {}
+        """The producer that has an open record of a key, or those, if they are several: that is rare."""
         self._taken = 0
 
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def take(self, producer_id: int, records: Iterable[Record]) -> None:
-        """The next records of the producer's transaction."""
+    def take(self, producer_id: int, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """The next records of the producer's transaction; those without a key are nobody's."""
         mine = self._open.setdefault(producer_id, {})
+        holders = self._holders
         for key, value in records:
+            if key is None:
+                continue
             self._taken += 1
             mine[key] = (self._taken, value)
-            self._holders.setdefault(key, set()).add(producer_id)
+            known = holders.setdefault(key, producer_id)
+            if known != producer_id:
+                holders[key] = {known, producer_id} if isinstance(known, int) else known | {producer_id}
 
     def overwrite(self, keys: Iterable[bytes | None]) -> None:
         """Records behind those that are open count, however the transactions end."""
+        holders = self._holders
         for key in keys:
-            if key in self._holders:
-                for producer_id in self._holders.pop(key):
+            if key in holders:
+                known = holders.pop(key)
+                for producer_id in (known,) if isinstance(known, int) else known:
                     self._drop(producer_id, key)
 
     def end(self, producer_id: int, *, committed: bool) -> list[Record]:
         """The records that count now."""
-        ended = self._open.pop(producer_id, {})
+        ended = self._open.pop(producer_id, None)
+        if ended is None:
+            return []
+        holders = self._holders
         for key, (place, _) in ended.items():
-            holders = self._holders[key]
-            holders.discard(producer_id)
-            if committed:
-                for older in [each for each in holders if self._open[each][key][0] < place]:
-                    holders.discard(older)
-                    self._drop(older, key)
-            if not holders:
-                del self._holders[key]
+            known = holders[key]
+            if isinstance(known, int):
+                del holders[key]
+            else:
+                self._end_among(known - {producer_id}, key, place, committed=committed)
         return [(key, value) for key, (_, value) in ended.items()] if committed else []
 
     def left(self) -> list[tuple[int, Record]]:
@@ -61,6 +68,18 @@ class OpenRecords:
             for key, (place, value) in records.items()
         ]
         return [(producer_id, record) for _, producer_id, record in sorted(found)]
+
+    def _end_among(self, others: set[int], key: bytes, place: int, *, committed: bool) -> None:
+        """Of a key that others have open, too: a committed record takes the place of those before it."""
+        left = set(others)
+        for other in others:
+            if committed and self._open[other][key][0] < place:
+                left.discard(other)
+                self._drop(other, key)
+        if left:
+            self._holders[key] = left
+        else:
+            del self._holders[key]
 
     def _drop(self, producer_id: int, key: bytes) -> None:
         records = self._open[producer_id]

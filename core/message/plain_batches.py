@@ -15,11 +15,12 @@ from .batch_header import (
     TRANSACTIONAL_BIT,
 )
 
-_NOT_ORDINARY = CONTROL_BIT | TRANSACTIONAL_BIT
 _MORE = 0x80
 _NULL = 1
 _OUTCOMES = {b"\0\0\0\0": False, b"\0\0\0\1": True}
 """Keys of the records in control batches that end transactions: version 0, the type (facts B1)."""
+_MARKER, _TYPE_AT, _TYPE_END = 17, 5, 9
+"""The bytes of such a record, and where its key stands."""
 
 
 class Transacted(NamedTuple):
@@ -63,6 +64,15 @@ def take_plain(data: bytes, position: int, from_offset: int, into: KeysAndValues
         if not 0 < count <= delta + 1 or crc32c(view[position + CRC_COVERS_FROM : stop]) != crc:
             break
         before = len(keys)
+        if attributes & CONTROL_BIT:
+            outcome = (
+                _OUTCOMES.get(data[records + _TYPE_AT : records + _TYPE_END]) if stop - records == _MARKER else None
+            )
+            if outcome is None:
+                break
+            into.transacted.append(Transacted(before, before, producer_id, outcome))
+            position, offset = stop, base + delta + 1
+            continue
         try:
             reached = _take_records(data, records, count, keys, values)
         except IndexError:
@@ -70,15 +80,8 @@ def take_plain(data: bytes, position: int, from_offset: int, into: KeysAndValues
         if reached != stop:
             del keys[before:], values[before:]
             break
-        if attributes & _NOT_ORDINARY:
-            if attributes & CONTROL_BIT:
-                outcome = _OUTCOMES.get(keys[before] or b"")
-                del keys[before:], values[before:]
-                if outcome is None:
-                    break
-                into.transacted.append(Transacted(before, before, producer_id, outcome))
-            else:
-                into.transacted.append(Transacted(before, len(keys), producer_id))
+        if attributes & TRANSACTIONAL_BIT:
+            into.transacted.append(Transacted(before, len(keys), producer_id))
         position, offset = stop, base + delta + 1
     return position, offset
 

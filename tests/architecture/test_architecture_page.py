@@ -16,6 +16,7 @@ WAYS = [
     "A follower's fetch",
     "An election",
     "A classic produce",
+    "A compaction",
     "A Spark read",
 ]
 FILES_MAX = 8

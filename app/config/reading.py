@@ -53,6 +53,8 @@ def _toml(path: Path, content: bytes) -> dict[str, object]:
         return tomllib.loads(content.decode("utf-8"))
     except ValueError as error:  # not TOML, or not UTF-8
         raise ConfigError(f"the configuration {path} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"the configuration {path} is nested too deeply") from error
 
 
 def _properties(path: Path, content: bytes) -> Mapping[str, object]:

@@ -49,8 +49,9 @@ def check_transactions(place: TopicPartition, log: Log, found: Sequence[Written]
     start, end = log.log_start_offset, log.log_end_offset
     said, wanted = log.aborted(start, end), decided(found)
     told = {(each.producer_id, each.first_offset, each.last_offset) for each in said}
-    missing = wanted.aborted - told
-    if any(first > start for _, first, _ in missing):
+    begun_below = {(producer, last) for producer, first, last in told if first <= start}
+    missing = {each for each in wanted.aborted - told if (each[0], each[2]) not in begun_below}
+    if missing:
         raise Broken(f"transactions: {place} does not know of the aborted ones {sorted(missing)}")
     more = {each for each in told - wanted.aborted if each[1] > start}
     if more and not log.config.compacted:

@@ -20,6 +20,14 @@ def test_only_declared_errors_come_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
+def test_what_goes_on_and_on(name: str) -> None:
+    """No fuzzer nests so deeply by chance."""
+    deep = (b"[" * 4000, b"a=" + b"[" * 2000, b"a=" + b"{a=" * 1300, b"a." * 1000 + b"a=1", b'{"a":' * 800)
+    for data in (*deep, b"9" * 5000, b"\xff" * 4000, b"\x80" * 4000, b"*2*" + b"(" * 2000, bytes(4000)):
+        attempt_traced(TARGETS[name], data)
+
+
+@pytest.mark.parametrize("name", TARGETS)
 def test_the_seeds_are_good(name: str) -> None:
     """Most of them at least, else nothing behind the first check would be reached."""
     target, good = TARGETS[name], 0

@@ -9,7 +9,7 @@ from ..app.clients.connector import Connector, Opened
 from ..ports.clock import Clock
 from ..ports.entropy import Entropy
 from ..ports.errors import BarnabasError
-from ..ports.scheduler import Scheduler
+from ..ports.scheduler import Scheduler, Timer
 from ..ports.transport import Address
 from .baton import Baton, Killed
 from .clock import SkewedClock
@@ -49,6 +49,7 @@ class Program(Machine):
         """What ended it last."""
         self._run = run
         self._baton: Baton | None = None
+        self._restart: Timer | None = None
 
     @property
     def running(self) -> bool:
@@ -110,6 +111,9 @@ class Program(Machine):
 
     def cut_power(self) -> None:
         """As `kill`, and nobody starts it again."""
+        if self._restart is not None:
+            self._restart.cancel()
+            self._restart = None
         super().cut_power()
         if self._baton is not None and not self._baton.ended:
             self._baton.kill()
@@ -161,7 +165,7 @@ class Program(Machine):
 
     def _ended(self) -> None:
         if self.restart_after is not None:
-            self.world.scheduler.call_later(self.restart_after * 1000, self.start)
+            self._restart = self.world.scheduler.call_later(self.restart_after * 1000, self.start)
 
 
 class Notice:

@@ -241,3 +241,16 @@ def test_whom_disasters_spare() -> None:
             world.run(60)
         assert disasters.count == 0
         assert world.brokers[1].lives == 1
+
+
+def test_a_program_without_power_is_not_started_again_though_it_had_just_ended() -> None:
+    def work(_program: Program) -> None:
+        raise ClientTimeout("at once")
+
+    with World(3, brokers=1) as world:
+        program = world.program("work", work, restart_after=1)
+        world.run(0.5)
+        assert (program.running, program.lives) == (False, 1)
+        program.cut_power()
+        world.run(3)
+        assert program.lives == 1

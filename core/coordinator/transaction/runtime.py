@@ -186,7 +186,7 @@ class TransactionRuntime:
             producer_id=value.producer_id,
             producer_epoch=value.producer_epoch,
             committed=value.state is TransactionState.PREPARE_COMMIT,
-            partitions=tuple(value.partitions),
+            partitions=sorted(value.partitions),
             coordinator_epoch=self.table.epoch_of(entry.partition),
         )
         entry.stop_marking = self._markers.send(marker, lambda: self._marked(entry))

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from support.compat import checks_admin, checks_groups, checks_messages
+from support.compat import checks_admin, checks_groups, checks_messages, checks_transactions
 from support.compat.matrix import CLIENTS
 from support.compat.model import Client, Unavailable
 from support.compat.world import World
@@ -36,6 +36,9 @@ CHECKS: dict[str, Check] = {
     "commit": checks_groups.check_commit,
     "rebalance": checks_groups.check_rebalance,
     "cooperative": checks_groups.check_cooperative,
+    "transactions": checks_transactions.check_transactions,
+    "fencing": checks_transactions.check_fencing,
+    "transform": checks_transactions.check_transform,
 }
 
 

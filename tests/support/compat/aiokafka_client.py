@@ -15,6 +15,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
 from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
+from .transactional import AioKafkaTransactions
 
 T = TypeVar("T")
 _ASSIGNORS = {
@@ -24,7 +25,7 @@ _ASSIGNORS = {
 }
 
 
-class AioKafka:
+class AioKafka(AioKafkaTransactions):
     """One loop and one admin client are kept; producers and consumers live as long as a call."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -95,7 +96,8 @@ class AioKafka:
 
     async def _read(self, topic: str, count: int, start: Start) -> list[Record]:
         place = TopicPartition(topic, start.partition)
-        consumer = self._consumer(max_partition_fetch_bytes=start.max_bytes)
+        level = "read_committed" if start.committed else "read_uncommitted"
+        consumer = self._consumer(max_partition_fetch_bytes=start.max_bytes, isolation_level=level)
         await consumer.start()
         try:
             consumer.assign([place])

@@ -13,9 +13,10 @@ from barnabas.ports.errors import ApiError
 
 from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 from .polling import PollingMember
+from .transactional import OwnTransactions
 
 
-class Barnabas:
+class Barnabas(OwnTransactions):
     """One admin client is kept; producers and consumers live as long as a call."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -49,7 +50,12 @@ class Barnabas:
             producer.confirm(PATIENCE_S)
 
     def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
-        with Consumer(self._bootstrap, fetch_max_wait_ms=100, max_partition_fetch_bytes=start.max_bytes) as consumer:
+        with Consumer(
+            self._bootstrap,
+            fetch_max_wait_ms=100,
+            max_partition_fetch_bytes=start.max_bytes,
+            isolation_level="read_committed" if start.committed else "read_uncommitted",
+        ) as consumer:
             position = (
                 {"position": start.offset} if start.timestamp_ms is None else {"timestamp_ms": start.timestamp_ms}
             )

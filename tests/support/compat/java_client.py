@@ -46,7 +46,7 @@ _BROKER = (
     "com.github.ben-manes.caffeine:caffeine:3.2.3",
 )
 """What a broker needs besides."""
-_SOURCES = [Path(__file__).parent / "java" / name for name in ("Driver.java", "Tool.java")]
+_SOURCES = [Path(__file__).parent / "java" / name for name in ("Driver.java", "Tool.java", "Transactions.java")]
 
 
 def java_classpath(generation: int) -> str:

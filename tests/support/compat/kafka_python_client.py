@@ -17,6 +17,7 @@ from support.kafka_python import (
 
 from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 from .polling import PollingMember
+from .transactional import KafkaPythonTransactions
 
 
 def _assignor(name: str) -> Any:
@@ -33,7 +34,7 @@ def _assignor(name: str) -> Any:
     }[name]
 
 
-class KafkaPython:
+class KafkaPython(KafkaPythonTransactions):
     """One admin client is kept; producers and consumers live as long as a call."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -84,7 +85,9 @@ class KafkaPython:
     def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
         place = TopicPartition(topic, start.partition)
         found: list[Record] = []
-        with closing(self._consumer(max_partition_fetch_bytes=start.max_bytes)) as consumer:
+        level = "read_committed" if start.committed else "read_uncommitted"
+        settings = {"max_partition_fetch_bytes": start.max_bytes, "isolation_level": level}
+        with closing(self._consumer(**settings)) as consumer:
             consumer.assign([place])
             offset = start.offset
             if start.timestamp_ms is not None:

@@ -10,12 +10,13 @@ from confluent_kafka import admin
 
 from .model import EARLIEST, HEARTBEAT_MS, PATIENCE_S, PLAINLY, SESSION_MS, GroupView, Record, Sending, Start
 from .polling import PollingMember
+from .transactional import LibrdkafkaTransactions
 
 ck_admin: Any = admin
 """Most of what it exports it does not declare."""
 
 
-class Librdkafka:
+class Librdkafka(LibrdkafkaTransactions):
     """One admin client is kept; producers and consumers live as long as a call."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -67,7 +68,9 @@ class Librdkafka:
         )
 
     def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
-        consumer = self._consumer(**{"group.id": "unused", "fetch.message.max.bytes": start.max_bytes})
+        level = "read_committed" if start.committed else "read_uncommitted"
+        settings = {"fetch.message.max.bytes": start.max_bytes, "isolation.level": level}
+        consumer = self._consumer(**{"group.id": "unused", **settings})
         found: list[Record] = []
         try:
             offset = start.offset

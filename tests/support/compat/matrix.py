@@ -26,7 +26,13 @@ FEATURES: Mapping[str, str] = {
     "cooperative": "the same, cooperatively",
     "mixed": "groups with other clients",
     "describe": "list and describe groups",
+    "transactions": "transactions: commit, abort, read committed",
+    "fencing": "fencing of an earlier producer",
+    "transform": "consume, transform, produce in a transaction",
 }
+
+_TRANSACTIONS = ("transactions", "fencing", "transform")
+_ADMINISTRATION = ("create", "alter", "delete", "configs", "describe")
 
 
 @attrs.frozen(kw_only=True)
@@ -98,12 +104,22 @@ CLIENTS: Mapping[str, Entry] = {
             key="console",
             title="console tools",
             make=_late("console_tools", "ConsoleTools"),
+            lacks=dict.fromkeys(_TRANSACTIONS, "has no transactions"),
         ),
         Entry(
             key="kcat",
             title="kcat",
             make=_late("kcat_client", "Kcat"),
-            lacks=dict.fromkeys(("create", "alter", "delete", "configs", "describe"), "does not administer"),
+            lacks={
+                **dict.fromkeys(_ADMINISTRATION, "does not administer"),
+                **dict.fromkeys(_TRANSACTIONS, "can only commit all that it is given"),
+            },
+        ),
+        Entry(
+            key="franz-go",
+            title="franz-go",
+            make=_late("franz_go_client", "franz_go"),
+            lacks=dict.fromkeys((*_ADMINISTRATION, "offsets"), "administers by another module, kadm"),
         ),
     )
 }

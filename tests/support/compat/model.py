@@ -50,13 +50,14 @@ class Sending:
 @attrs.frozen(kw_only=True)
 class Start:
     """Where to begin to read: an offset, or the first record of a time. `max_bytes` bounds what one fetch brings,
-    `rack` is where the reader is."""
+    `rack` is where the reader is, `committed` leaves out what is of transactions that are open or aborted."""
 
     partition: int = 0
     offset: int = 0
     timestamp_ms: int | None = None
     max_bytes: int = 1_000_000
     rack: str = ""
+    committed: bool = False
 
 
 PLAINLY, EARLIEST = Sending(), Start()
@@ -92,6 +93,15 @@ class Client(Protocol):
 
     def read(self, topic: str, count: int, start: Start = EARLIEST) -> list[Record]:
         """`count` records from an offset, or from the first of a time, as a consumer without a group."""
+
+    def transact(self, name: str, topic: str, records: Sequence[Record], *, commit: bool) -> None:
+        """Send the values to partition 0 in one transaction, and commit or abort it."""
+
+    def zombie(self, name: str, topic: str, first: Record, second: Record) -> str:
+        """Two producers of one name, the second after the first has sent; what the first is told when it commits."""
+
+    def transform(self, name: str, group: str, source: str, topic: str, count: int, *, commit: bool) -> None:
+        """In one transaction: take so many messages as a member, send their values on, commit the group's positions."""
 
     def join(self, group: str, topic: str, *, assignor: str = "") -> Member:
         """A new member that begins at the committed position, else at the earliest; returns before it has joined.

@@ -127,8 +127,24 @@ class RemoteClient:
             offset=start.offset,
             timestamp=start.timestamp_ms,
             maxBytes=start.max_bytes,
+            committed=start.committed,
         )
         return [_from_json(record) for record in found]
+
+    def transact(self, name: str, topic: str, records: Sequence[Record], *, commit: bool) -> None:
+        sent = [_to_json(record) for record in records]
+        self.process.call("transact", transactionalId=name, topic=topic, records=sent, commit=commit)
+
+    def zombie(self, name: str, topic: str, first: Record, second: Record) -> str:
+        said: str = self.process.call(
+            "zombie", transactionalId=name, topic=topic, first=_to_json(first), second=_to_json(second)
+        )
+        return said
+
+    def transform(self, name: str, group: str, source: str, topic: str, count: int, *, commit: bool) -> None:
+        self.process.call(
+            "transform", transactionalId=name, group=group, source=source, topic=topic, count=count, commit=commit
+        )
 
     def join(self, group: str, topic: str, *, assignor: str = "") -> "_RemoteMember":
         number = next(self._numbers)

@@ -9,6 +9,7 @@ from barnabas.app.clients.admin import Admin
 from barnabas.app.clients.producer import Producer
 from barnabas.app.clients.simple_consumer import SimpleConsumer
 from barnabas.core.message.batch_header import BatchHeader
+from barnabas.ports.words import TopicPartition
 
 from .model import PATIENCE_S, Client, Record, Unavailable
 
@@ -102,6 +103,16 @@ class World:
             for piece in self._simple.read(topic, 0, 0)
             for message in piece
         ]
+
+    def committed(self, topic: str) -> list[bytes | None]:
+        """The values in partition 0, without those of transactions that are open or aborted."""
+        with SimpleConsumer(self.broker, isolation_level="read_committed") as reader:
+            return [message.value for piece in reader.read(topic, 0, 0) for message in piece]
+
+    def position(self, group: str, topic: str) -> int | None:
+        """What the group has committed of partition 0."""
+        found = self.admin.group_offsets(group).get(TopicPartition(topic, 0))
+        return None if found is None else found.offset
 
     def batches(self, topic: str) -> list[BatchHeader]:
         """The headers of the batches in partition 0, as they were produced."""

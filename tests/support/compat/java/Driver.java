@@ -47,7 +47,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.AppInfoParser;
 
 public final class Driver {
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    static final Duration PATIENCE = Duration.ofSeconds(30);
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Map<Integer, Member> members = new ConcurrentHashMap<>();
@@ -111,6 +111,10 @@ public final class Driver {
             case "leave":
                 members.remove(command.get("member").asInt()).close();
                 return null;
+            case "transact":
+            case "zombie":
+            case "transform":
+                return new Transactions(this).carryOut(what, command);
             case "tool":
                 return Tool.run(command);
             case "exit":
@@ -123,7 +127,7 @@ public final class Driver {
 
     // --- messages
 
-    private Properties common() {
+    Properties common() {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("reconnect.backoff.ms", "20");
@@ -158,7 +162,7 @@ public final class Driver {
         return null;
     }
 
-    private KafkaConsumer<byte[], byte[]> consumer(Properties settings) {
+    KafkaConsumer<byte[], byte[]> consumer(Properties settings) {
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
         settings.put("fetch.max.wait.ms", "100");
@@ -168,6 +172,9 @@ public final class Driver {
     private Object read(JsonNode command) throws Exception {
         Properties settings = common();
         settings.put("max.partition.fetch.bytes", command.get("maxBytes").asText());
+        if (command.get("committed").asBoolean()) {
+            settings.put("isolation.level", "read_committed");
+        }
         TopicPartition place = new TopicPartition(command.get("topic").asText(), command.get("partition").asInt());
         int count = command.get("count").asInt();
         List<Object> found = new ArrayList<>();
@@ -344,7 +351,7 @@ public final class Driver {
 
     // --- records
 
-    private static byte[] bytes(JsonNode node) {
+    static byte[] bytes(JsonNode node) {
         return node.isNull() ? null : Base64.getDecoder().decode(node.asText());
     }
 

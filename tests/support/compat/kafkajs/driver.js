@@ -69,6 +69,17 @@ function consumer(groupId, options) {
   return kafka.consumer({ groupId, maxWaitTimeInMs: 100, allowAutoTopicCreation: false, ...options })
 }
 
+async function withProducer(transactionalId, work) {
+  const options = { transactionalId, idempotent: true, maxInFlightRequests: 1, allowAutoTopicCreation: false }
+  const producer = kafka.producer(options)
+  await producer.connect()
+  try {
+    return await work(producer)
+  } finally {
+    await producer.disconnect()
+  }
+}
+
 const commands = {
   async start({ bootstrap }) {
     await zstd.init()
@@ -96,14 +107,69 @@ const commands = {
     }
   },
 
+  async transact({ transactionalId, topic, records, commit }) {
+    await withProducer(transactionalId, async producer => {
+      const transaction = await producer.transaction()
+      await transaction.send({ topic, messages: records.map(record => ({ value: bytes(record.value), partition: 0 })) })
+      await (commit ? transaction.commit() : transaction.abort())
+    })
+  },
+
+  async zombie({ transactionalId, topic, first, second }) {
+    return await withProducer(transactionalId, async zombie => {
+      const transaction = await zombie.transaction()
+      await transaction.send({ topic, messages: [{ value: bytes(first.value), partition: 0 }] })
+      await withProducer(transactionalId, async producer => {
+        const another = await producer.transaction()
+        await another.send({ topic, messages: [{ value: bytes(second.value), partition: 0 }] })
+        await another.commit()
+      })
+      try {
+        await transaction.commit()
+        return ''
+      } catch (error) {
+        return `${error.name}: ${error.message}`
+      }
+    })
+  },
+
+  async transform({ transactionalId, group, source, topic, count, commit }) {
+    await withProducer(transactionalId, async producer => {
+      const reader = consumer(group, { readUncommitted: false })
+      await reader.connect()
+      try {
+        await reader.subscribe({ topics: [source], fromBeginning: true })
+        const transaction = await producer.transaction()
+        const taken = []
+        await new Promise((resolve, reject) => {
+          setTimeout(() => reject(new Error(`${taken.length} of ${count} records came`)), PATIENCE_MS).unref()
+          reader.on(reader.events.CRASH, event => reject(event.payload.error))
+          const eachMessage = async ({ partition, message }) => {
+            if (taken.length < count) taken.push({ partition, message })
+            if (taken.length >= count) resolve()
+          }
+          reader.run({ autoCommit: false, eachMessage }).catch(reject)
+        })
+        await transaction.send({ topic, messages: taken.map(({ message }) => ({ value: message.value, partition: 0 })) })
+        const next = new Map()
+        for (const { partition, message } of taken) next.set(partition, String(Number(message.offset) + 1))
+        const partitions = [...next].map(([partition, offset]) => ({ partition, offset }))
+        await transaction.sendOffsets({ consumerGroupId: group, topics: [{ topic: source, partitions }] })
+        await (commit ? transaction.commit() : transaction.abort())
+      } finally {
+        await reader.disconnect()
+      }
+    })
+  },
+
   // It reads in groups alone, so this is a group of one that seeks.
-  async read({ group, topic, count, partition, offset, timestamp, maxBytes }) {
+  async read({ group, topic, count, partition, offset, timestamp, maxBytes, committed }) {
     let start = String(offset)
     if (timestamp !== null) {
       const offsets = await admin.fetchTopicOffsetsByTimestamp(topic, timestamp)
       start = offsets.find(found => found.partition === partition).offset
     }
-    const reader = consumer(group, { maxBytesPerPartition: maxBytes })
+    const reader = consumer(group, { maxBytesPerPartition: maxBytes, readUncommitted: !committed })
     const found = []
     await reader.connect()
     try {

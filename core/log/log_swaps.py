@@ -107,7 +107,12 @@ class LogSwaps:
         self.drop_swap()
 
     def drop_swap(self) -> None:
-        """Give up the exchange that has begun, if there is one; the segments stay. Blocks. Raises `StorageError`."""
+        """Give up the exchange that has begun, if there is one; the segments stay. Blocks. Raises `StorageError`.
+
+        One that has failed half-way is not given up: what is replaced may have lost its name, and opening completes it.
+        """
+        if self._durable.failure is not None:
+            return
         swap, self._swap = self._swap, None
         if swap is not None:
             for name in swap.names:

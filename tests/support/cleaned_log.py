@@ -111,6 +111,10 @@ class CleanedLogs:
         self.wait(10)
 
     def wait(self, ms: float) -> None:
+        """What was due in a very long time comes at its end, all at once."""
+        if ms > 1e6:
+            self.clock.advance(ms - 1e5)
+            ms = 1e5
         self.scheduler.advance(ms)
 
     def clean(self) -> None:

@@ -120,7 +120,11 @@ class CleaningRun:
     def _end_swap(self) -> None:
         try:
             replaced = self.log.end_swap(self._clock.now_ms())
-        except (StorageError, SegmentsChanged) as error:
+        except SegmentsChanged as error:
+            self._give_up(error)
+            return
+        except StorageError as error:
+            self._home.fail(error)
             self._give_up(error)
             return
         self._replaced(replaced)

@@ -7,6 +7,7 @@ from support.cleaned_log import COMPACT, CleanedLogs, last_values, messages_of
 
 from barnabas.adapters.storage_memory import MemoryDisk
 from barnabas.core.log.cleaning.order import CleanerSettings
+from barnabas.ports.storage import StorageError
 
 
 class WatchedDisk(MemoryDisk):
@@ -68,3 +69,36 @@ def test_a_crash_before_each_change(segment_bytes: int) -> None:
         assert not any(message.value is None for message in messages_of(crashed.log)), what
         names_left = set(crashed.disk.folders[str(TP)])
         assert not any(name.endswith((".cleaned", ".swap")) for name in names_left), names_left
+
+
+class RefusingDisk(MemoryDisk):
+    """Refuses to rename to and from names of deleted files, after some."""
+
+    def __init__(self, disk: MemoryDisk, after: int) -> None:
+        super().__init__(now_ms=disk.now_ms)
+        self.__dict__.update(disk.after_crash().__dict__)
+        self.left = after
+
+    def check_write(self, added: int, what: str) -> None:
+        self.left -= what.endswith(".deleted")
+        if self.left < 0 and not added and what.endswith((".deleted", ".log")):
+            raise StorageError(f"{what}: the disk says no")
+        super().check_write(added, what)
+
+
+@pytest.mark.parametrize("after", [1, 3, 5, 8])
+def test_a_disk_that_fails_in_the_midst_of_an_exchange(after: int) -> None:
+    logs = CleanedLogs(evolve(COMPACT, segment_bytes=500))
+    wanted = filled(logs)
+    logs.stop()
+    logs.disk = RefusingDisk(logs.disk, after)
+    logs.start()
+    logs.wait(3000)
+    assert logs.log.failure is not None
+    assert any("taken out of use until a restart" in line for line in logs.reports)
+    logs.kill()
+    logs.start()
+    assert last_values(logs.log) == wanted
+    assert any("an interrupted cleaning is completed" in line for line in logs.reports)
+    logs.wait(3000)
+    assert last_values(logs.log) == wanted

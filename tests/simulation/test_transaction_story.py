@@ -3,6 +3,12 @@
 A failing seed says how it is played again. `make sim` plays many more.
 """
 
+import os
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
 import pytest
 from simulation.cluster_checker import Broken
 from simulation.transaction_actors import Commitments, SeenItems
@@ -11,6 +17,23 @@ from simulation.transaction_story import TransactionStory, check_items
 
 def test_transaction_story(cluster_seed: int) -> None:
     TransactionStory(cluster_seed).play()
+
+
+def trace(seed: int) -> str:
+    """All that happened."""
+    story = TransactionStory(seed, seconds=4)
+    story.play()
+    told = repr((story.world.reports, story.seen, story.commitments, story.world.clock.monotonic_ms()))
+    return sha256(told.encode()).hexdigest()
+
+
+def test_another_process_plays_the_same_transaction_story(checkout: Path) -> None:
+    """Else a failing seed could not be replayed."""
+    code = "from simulation.test_transaction_story import trace; print(trace(3))"
+    environment = {**os.environ, "PYTHONHASHSEED": "3", "PYTHONPATH": str(checkout / "tests")}
+    command = [sys.executable, "-P", "-c", code]
+    played = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert played.stdout.strip() == trace(3)
 
 
 RIGHT = [{0: "a t1 0 2", 5: "a t2 2 1"}, {1: "a t1 1 2"}]

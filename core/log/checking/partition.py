@@ -226,7 +226,7 @@ class BatchPartition:
             self._transactions.batch(segment.file, position, header)
         for cut in scan.cuts[told:]:
             self._pass_over(cut, index, times)
-        if scan.has_holes:
+        if scan.has_holes or (following is not None and scan.end < following):
             self._hole()
         self.batches += scan.batch_count
         self.messages += scan.message_count

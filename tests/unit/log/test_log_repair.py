@@ -291,6 +291,17 @@ def test_a_replica_is_cut_where_a_start_cuts_it_so_that_the_leader_gives_the_res
     assert any(name.endswith(".log.aside") for name in house.names()), "the segments behind it are kept"
 
 
+def test_what_a_producer_wrote_is_still_known_when_its_batches_are_lost() -> None:
+    house = RepairHouse(LogConfig(segment_bytes=150, retention_ms=-1))
+    house.start()
+    house.fill([3] * 8)
+    house.stop()
+    producers_batch = logs_of(house)[1]
+    house.content(producers_batch)[70] ^= 1
+    assert {finding.kind for finding in mended(house)} == {"batch-damaged", "checkpoint-wrong"}
+    assert set(house.manager.logs()[TP].producers.producers) == {7, 8}
+
+
 def test_a_partition_whose_folder_is_gone() -> None:
     house = RepairHouse()
     house.start()

@@ -15,8 +15,8 @@ from simulation.transaction_actors import Commitments, SeenItems
 from simulation.transaction_story import TransactionStory, check_items
 
 
-def test_transaction_story(cluster_seed: int) -> None:
-    TransactionStory(cluster_seed).play()
+def test_transaction_story(seed: int) -> None:
+    TransactionStory(seed).play()
 
 
 def trace(seed: int) -> str:

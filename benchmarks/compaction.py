@@ -52,7 +52,7 @@ def _batches(keys: int, count: int) -> Iterator[bytearray]:
         yield encode_columns(
             [noise[place : place + VALUE_BYTES] for place in places],
             keys=[b"user-%09d" % chance.randrange(keys) for _ in places],
-            timestamps=[NOW_MS + number * BATCH_MESSAGES + each for each in range(BATCH_MESSAGES)],
+            timestamps=[NOW_MS + number + each for each in range(BATCH_MESSAGES)],
             now_ms=0,
         )
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from ....ports.clock import Clock
 
-_REST = 4.0
+_REST = 10.0
 """So many times as long it rests after a piece of work, where others were served lately."""
-_REST_MAX_MS = 40.0
+_REST_MAX_MS = 60.0
 _LATELY_MS = 20.0
 _SLICE_MAX_S = 0.1
 """It moves no more bytes in a piece of work than the rate allows in so long."""

@@ -56,6 +56,8 @@ def sealed_lost(
         if segment is not None:
             first = max((header.next_offset for _, header in segment.batches()), default=first)
             found = f"{segment.names[0]} has {segment.size} bytes and had {sealed.size}"
+        if first > last:
+            continue  # it was compacted, or something lay behind its last message
         yield error(
             f"{partition}: offsets {first} to {last} are lost: {found}",
             partition=str(partition),

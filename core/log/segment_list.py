@@ -67,7 +67,7 @@ class SegmentList:
             sealed = segment is not self.active
             if sealed and self.next_offset(number, end) <= recovery_point:
                 continue
-            if segment.base_offset < target:
+            if segment.base_offset < target or target == end:  # an empty one may have been cut to nothing
                 files.append(segment.file)
                 if sealed:
                     files += segment.side_files()

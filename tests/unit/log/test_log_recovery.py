@@ -1,11 +1,13 @@
 """Opening what an earlier run left: orderly, killed, damaged, half cleaned (facts B3)."""
 
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 from support.batches import batch, bytes_of, open_log, put, read_all
 
-from barnabas.adapters.storage_memory import MemoryLogDir
+from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
+from barnabas.adapters.storage_memory.memory import MemoryFile
 from barnabas.core.log import batch_scan
 from barnabas.core.log.checkpoints import LEADER_EPOCHS
 from barnabas.core.log.config import LogConfig
@@ -434,3 +436,22 @@ def test_damaged_segment_is_an_error_and_the_rest_readable(folder: Folder) -> No
             bytes_of(log, 3, max_bytes=1)
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
     assert 1 <= len(reports) <= 2
+
+
+def test_what_recovery_has_cut_to_nothing_is_durable_after_a_stop() -> None:
+    """Else what it has dropped may come back behind the marker of an orderly stop, and is believed."""
+    disk = MemoryDisk()
+    folder = MemoryLogDir(disk).folder("t-0")
+    folder.open(_log_file(0)).append(b"torn" * 50)
+    flushed: list[str] = []
+    flush = MemoryFile.flush
+
+    def noted(file: MemoryFile) -> None:
+        flushed.append(file.name)
+        flush(file)
+
+    log = open_log(folder, config=CONFIG)
+    assert log.log_end_offset == 0
+    with mock.patch.object(MemoryFile, "flush", noted):
+        log.close()
+    assert _log_file(0) in flushed

@@ -53,6 +53,8 @@ class CompactionMachine(RuleBasedStateMachine):
     def decide(self, share: float) -> None:
         """The high watermark rises to somewhere."""
         end = self.logs.log.log_end_offset
+        if TP not in self.logs.decided_to:  # all but the newest segment may be cleaned by now
+            self.decided = int(self.logs.log.segments[-1].base_offset)
         self.decided = max(self.decided, int(end * share))
         self.logs.decided_to = {TP: Offset(self.decided)}
 

@@ -137,7 +137,8 @@ def _read(
     report: Callable[[str], None],
 ) -> dict[TopicPartition, T]:
     try:
-        return parse(folder.read_small(name))
+        content = folder.read_small(name)
+        return parse(content) if content else {}  # Kafka makes it so, before it has anything to note
     except FileMissing:
         return {}
     except (ValueError, TypeError) as error:

@@ -458,6 +458,8 @@ class Segment:
         else:
             end = min(offset, self.batch_header(found[0]).base_offset)
             self.truncate(found[0], end)
+        if not self.gaps:
+            end = min(end, self.next_offset)  # compaction may have emptied what is before
         self.next_offset = end
         return end
 

@@ -97,8 +97,6 @@ class SegmentList:
                 if beyond is not None:
                     end_position = min(end_position, beyond[0])
             return ReadStart(index, position, size, end_position) if end_position > position else None
-        if offset >= bases[last]:
-            return None  # a cut has come into what compaction had emptied
         lost = Gap(
             position=_BEGINNING,
             end=_BEGINNING,

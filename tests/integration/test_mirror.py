@@ -151,7 +151,7 @@ def test_a_group_shares_a_current_source_and_keeps_its_offsets() -> None:
         config = {"bootstrap.servers": source.bootstrap, "group.id": "mirror", **quick}
         to = {"bootstrap.servers": target.bootstrap}
         how: dict[str, Any] = {"streams": 2, "blacklist": "secret"}
-        with mirroring([config], to, 400, **how) as one, mirroring([config], to, **how) as two, Producer(source) as p:
+        with mirroring([config], to, **how) as one, mirroring([config], to, **how) as two, Producer(source) as p:
             p.send_many("views", [b"%d" % number for number in range(400, 600)])
             p.send("new", b"600")
             wait_for(lambda: one.copied + two.copied >= 601)

@@ -217,6 +217,7 @@ def test_the_command_shows_it(bootstrap: str, topic: str) -> None:
         assert told("find-hanging", "--topic", topic) == []
         plain = barnabas_here("transactions", "describe", topic, "--bootstrap", bootstrap).stdout.decode()
         assert f"{topic}:0" in plain
+    until_read(bootstrap, topic, [b"x"])  # the marker follows the answer
     abort = ("transactions", "abort", "--bootstrap", bootstrap)
     refused = barnabas_here(*abort, f"{topic}:0", "--start-offset", "0", expect=1)
     assert b"no open transaction" in refused.stderr

@@ -57,7 +57,7 @@ def test_garbage_counts_as_missing_with_a_report(content: bytes) -> None:
     reports: list[str] = []
     assert read_offsets(root, "recovery-point-offset-checkpoint", reports.append) == {}
     assert read_epochs(root, reports.append) == []
-    assert len(reports) == 2
+    assert len(reports) == (2 if content else 1), "Kafka leaves checkpoints empty before it has anything to note"
 
 
 def test_missing_ones_are_silent() -> None:

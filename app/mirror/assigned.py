@@ -2,6 +2,7 @@
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ TOPICS_REFRESH_S = 5.0
 """How often the cluster is asked for new topics."""
 
 
-class AssignedSource:
+class AssignedSource(ABC):
     """Reads from where `start_of` says. Part of a `MirrorSource`; whoever derives from it keeps the positions."""
 
     def __init__(self, config: Mapping[str, Any], topics: TopicFilter) -> None:
@@ -32,9 +33,9 @@ class AssignedSource:
         self._readers = [AssignedReader(self, number, streams) for number in range(streams)]
         return list(self._readers)
 
+    @abstractmethod
     def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Where to begin; at the earliest message of those that are left out. Raises `BarnabasError`."""
-        raise NotImplementedError
 
     def consumer(self) -> Consumer:
         return Consumer(self.bootstrap, config={"auto.offset.reset": "earliest", **self._settings})

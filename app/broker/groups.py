@@ -12,7 +12,6 @@ from ...core.coordinator.group.loading import Loading
 from ...core.coordinator.group.states import GroupState
 from ...core.coordinator.log import CoordinatorLog
 from ...core.coordinator.log_loader import LogLoader
-from ...core.replica.partition import Partition
 from ...ports.broker_api import (
     Caller,
     DeleteGroups,
@@ -29,12 +28,12 @@ from ...ports.broker_api import (
     TxnOffsetCommit,
 )
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
 from ...ports.metrics import Metrics
 from ...ports.report import in_room
 from ...ports.words import TopicPartition
 from ..config import BrokerConfig
 from .internal_topics import OFFSETS_TOPIC
+from .led_partitions import follow_leaders, leads
 from .state import BrokerState
 
 MINUTE_MS = 60_000
@@ -66,7 +65,7 @@ class GroupService:
             entropy=state.entropy,
             append=self._log.append,
             knows=self._knows,
-            leads=self._leads,
+            leads=leads(state, OFFSETS_TOPIC),
             report=in_room(state.report, "core.coordinator"),
             counters=_counters(state.metrics),
             steps=state.steps,
@@ -88,7 +87,7 @@ class GroupService:
         """Partitions that have gone while some groups, which may have positions in them, were not there."""
         self._is_started = self._is_closed = False
         state.registry.listen(self._cluster_changed)
-        state.replicas.listen_leadership(self._led, self._resigned)
+        follow_leaders(state, OFFSETS_TOPIC, self.coordinator, self._loader, self._log)
         state.replicas.markers.when_ended(self._transaction_ended)
         _show(state.metrics, self.coordinator, self._loader)
 
@@ -128,20 +127,7 @@ class GroupService:
         self.coordinator.close()
         self._log.close()
 
-    # --- partitions come and go
-
-    def _led(self, partition: Partition) -> None:
-        if partition.topic_partition.topic == OFFSETS_TOPIC:
-            self._resigned(partition)  # it may have led it in an epoch before
-            self.coordinator.partition_count = len(self._state.image.topics[OFFSETS_TOPIC].partitions)
-            self._loader.load(partition)
-
-    def _resigned(self, partition: Partition) -> None:
-        """Whoever waits is told; what is being read is dropped, since its partition is led elsewhere."""
-        topic, number = partition.topic_partition
-        if topic == OFFSETS_TOPIC:
-            self.coordinator.unload(number)
-            self._log.give_up(number)
+    # --- transactions, and topics that go
 
     def _verify(self, request: TxnOffsetCommit, number: int, told: Callable[[ErrorCode], None]) -> None:
         """As produce does, where that is on."""
@@ -155,14 +141,6 @@ class GroupService:
     def _transaction_ended(self, key: TopicPartition, producer_id: int, _epoch: int, committed: bool) -> None:
         if key.topic == OFFSETS_TOPIC:
             self.coordinator.transaction_ended(key.partition, producer_id, committed=committed)
-
-    def _leads(self, number: int) -> bool:
-        """What this broker keeps of a partition may be old news once it leads it no more, heard of it or not."""
-        try:
-            self._state.replicas.led(OFFSETS_TOPIC, number)
-        except ApiError:
-            return False
-        return True
 
     def _cluster_changed(self, delta: Delta, before: ClusterImage) -> None:
         """Positions in a topic end with it, not with the replica that this broker may have, or not, of it."""

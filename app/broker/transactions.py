@@ -10,7 +10,6 @@ from ...core.coordinator.transaction.config import TransactionConfig
 from ...core.coordinator.transaction.coordinator import TransactionCoordinator
 from ...core.coordinator.transaction.loading import TransactionLoading
 from ...core.coordinator.transaction.markers import MarkerSender, WriteHere
-from ...core.replica.partition import Partition
 from ...ports.broker_api import (
     AddOffsetsToTxn,
     AddOffsetsToTxnResult,
@@ -23,13 +22,13 @@ from ...ports.broker_api import (
     Request,
 )
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
 from ...ports.metrics import Metrics
 from ...ports.report import in_room
 from ...ports.words import TopicPartition
 from ..config import BrokerConfig
 from .internal_creation import InternalTopics
 from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from .led_partitions import follow_leaders, leads
 from .producer_ids import ProducerIds
 from .state import BrokerState
 
@@ -76,7 +75,7 @@ class TransactionService:
             fresh_id=ids.take,
             refusal=self._refusal,
             offsets_partition=self._offsets_partition,
-            leads=self._leads,
+            leads=leads(state, TRANSACTIONS_TOPIC),
             steps=state.steps,
             report=report,
         )
@@ -92,7 +91,7 @@ class TransactionService:
             failed=state.failed,
         )
         self._is_closed = False
-        state.replicas.listen_leadership(self._led, self._resigned)
+        follow_leaders(state, TRANSACTIONS_TOPIC, self.coordinator, self._loader, self._log)
         _show(state.metrics, self.coordinator, self._markers, self._loader)
 
     @property
@@ -148,31 +147,11 @@ class TransactionService:
         topic = self._state.image.topics.get(OFFSETS_TOPIC)
         return None if topic is None else TopicPartition(OFFSETS_TOPIC, partition_of(group_id, len(topic.partitions)))
 
-    def _leads(self, number: int) -> bool:
-        try:
-            self._state.replicas.led(TRANSACTIONS_TOPIC, number)
-        except ApiError:
-            return False
-        return True
-
     # --- partitions come and go
-
-    def _led(self, partition: Partition) -> None:
-        if partition.topic_partition.topic == TRANSACTIONS_TOPIC:
-            self._resigned(partition)  # it may have led it in an epoch before
-            self.coordinator.partition_count = len(self._state.image.topics[TRANSACTIONS_TOPIC].partitions)
-            self._loader.load(partition)
 
     def _begin_load(self, number: int) -> TransactionLoading:
         partition = self._state.replicas.partitions[TRANSACTIONS_TOPIC, number]
         return self.coordinator.begin_load(number, partition.leader_epoch)
-
-    def _resigned(self, partition: Partition) -> None:
-        """Whoever waits is told; what is being read is dropped, since its partition is led elsewhere."""
-        topic, number = partition.topic_partition
-        if topic == TRANSACTIONS_TOPIC:
-            self.coordinator.unload(number)
-            self._log.give_up(number)
 
 
 def _transaction_config(static: BrokerConfig) -> TransactionConfig:

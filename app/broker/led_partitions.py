@@ -1,0 +1,56 @@
+"""Partitions of an internal topic come and go with their leaders, and with them what their coordinator knows."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ...core.coordinator.log import CoordinatorLog
+from ...core.coordinator.log_loader import LogLoader
+from ...core.replica.partition import Partition
+from ...ports.errors import ApiError
+from .state import BrokerState
+
+
+class Coordinating(Protocol):
+    """What a coordinator is told of the partitions of its topic."""
+
+    @property
+    def partition_count(self) -> int: ...
+    @partition_count.setter
+    def partition_count(self, count: int, /) -> None: ...
+
+    def unload(self, partition: int, /) -> None: ...
+
+
+def leads(state: BrokerState, topic: str) -> Callable[[int], bool]:
+    """Tells if this broker may speak for a partition: what it keeps of one may be old news once it leads it no more,
+    heard of it or not."""
+
+    def told(number: int) -> bool:
+        try:
+            state.replicas.led(topic, number)
+        except ApiError:
+            return False
+        return True
+
+    return told
+
+
+def follow_leaders(
+    state: BrokerState, topic: str, coordinator: Coordinating, loader: LogLoader[Any], log: CoordinatorLog
+) -> None:
+    """From now on a partition that comes to be led here is loaded; of one that is led here no more, whoever waits is
+    told, and what is being read is dropped."""
+
+    def led(partition: Partition) -> None:
+        if partition.topic_partition.topic == topic:
+            resigned(partition)  # it may have led it in an epoch before
+            coordinator.partition_count = len(state.image.topics[topic].partitions)
+            loader.load(partition)
+
+    def resigned(partition: Partition) -> None:
+        name, number = partition.topic_partition
+        if name == topic:
+            coordinator.unload(number)
+            log.give_up(number)
+
+    state.replicas.listen_leadership(led, resigned)

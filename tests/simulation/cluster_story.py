@@ -41,6 +41,9 @@ SETTINGS: dict[str, object] = {
 class ClusterStory:
     """`brokers`: 0 for 3 to 5, as the seed has it."""
 
+    name = "cluster"
+    """What `make sim` calls it."""
+
     def __init__(
         self,
         seed: int,
@@ -80,7 +83,7 @@ class ClusterStory:
             with self.world:
                 self._play()
         except BaseException as error:
-            error.add_note(f"again: make sim STORY=cluster FIRST={self.seed} SEEDS=1")
+            error.add_note(f"again: make sim STORY={self.name} FIRST={self.seed} SEEDS=1")
             raise
 
     def _play(self) -> None:

@@ -30,6 +30,8 @@ class TransactionStory(ClusterStory):
     `brokers`: 0 for one or three, as the seed has it. One keeps its promises over power cuts, since all is flushed.
     """
 
+    name = "transactions"
+
     def __init__(
         self,
         seed: int,
@@ -59,14 +61,6 @@ class TransactionStory(ClusterStory):
         self.seen = [SeenItems(), SeenItems()]
         self.witnesses = [Witness(self.commitments, seen) for seen in self.seen]
         self.askers = {name: Asker(name, book) for name, book in self.commitments.items()}
-
-    def play(self) -> None:
-        try:
-            with self.world:
-                self._play()
-        except BaseException as error:
-            error.add_note(f"again: make sim STORY=transactions FIRST={self.seed} SEEDS=1")
-            raise
 
     def _play(self) -> None:
         world = self.world

@@ -1,5 +1,6 @@
 """The indexes of a segment, held against its batches while these go by (facts B3)."""
 
+from abc import ABC, abstractmethod
 from struct import Struct
 
 from ....ports.words import Buffer
@@ -10,7 +11,7 @@ _SPARSE_BYTES = 4096 + 2 * 1_048_588
 """An entry comes at the latest with the first batch after so many bytes, with the defaults of Kafka."""
 
 
-class _IndexCheck:
+class _IndexCheck(ABC):
     _entry: Struct
 
     def __init__(self, content: Buffer, base_offset: int) -> None:
@@ -34,8 +35,8 @@ class _IndexCheck:
             before = one
         return True
 
-    def _follows(self, one: tuple[int, int], before: tuple[int, int]) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _follows(self, one: tuple[int, int], before: tuple[int, int]) -> bool: ...
 
     def _at(self, number: int) -> tuple[int, int]:
         one, other = self._entry.unpack_from(self._content, number * self._entry.size)

@@ -20,8 +20,8 @@ from rich.text import Text
 from .. import Admin, Broker, Consumer, Message, Producer
 from ..app.extras import require
 from ..ports.errors import BarnabasError, ConfigError
-from .java import find_java
 from .session import REPORT_PACKAGES
+from .spark.java import find_java
 
 PARTITIONS = 4
 LINES_AT_ONCE = 500

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from attrs import evolve, frozen
 
 from ..ports.errors import ConfigError
-from .client_options import reader_settings
-from .cluster import PLACE_SETTINGS, Cluster, ClusterPartition, Where
-from .commits import Commit, CommitLog, Range, TableError, plain_os_errors
-from .damage import DamagedRange, read_damage, still_damaged
-from .group_offsets import check_group, commit_to_group
-from .load_plan import LoadPlan, TopicRecreated, plan_load, task_count
-from .options import partitions_json
 from .session import local_session, register, require_spark, session_settings
-from .spark_errors import plain_spark_errors
+from .source.options import partitions_json
+from .spark.errors import plain_spark_errors
 from .table import AffectedFile, affected_files, parquet_rows, spark_path, table_schema
+from .tables.commits import Commit, CommitLog, Range, TableError, plain_os_errors
+from .tables.load_plan import LoadPlan, TopicRecreated, plan_load, task_count
+from .topics.client_options import reader_settings
+from .topics.damage import DamagedRange, read_damage, still_damaged
+from .topics.group_offsets import check_group, commit_to_group
+from .topics.model import PLACE_SETTINGS, Cluster, ClusterPartition, Where
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -159,7 +159,7 @@ class _Source:
 def _plan(
     source: _Source, last: Commit | None, topics: Sequence[str], since_ms: int | None, recreated: str
 ) -> LoadPlan:
-    from .connect import connect_cluster
+    from .topics.connect import connect_cluster
 
     cluster: Cluster = connect_cluster(source.where, source.client)
     try:
@@ -194,7 +194,7 @@ def _carry_out(
 
 def _check_same_topics(plan: LoadPlan, source: _Source) -> None:
     """What was read under a topic's name may be of another one, made since the plan. Raises `TopicRecreated`."""
-    from .connect import connect_cluster
+    from .topics.connect import connect_cluster
 
     known = {part.topic: plan.topics[part.topic].topic_id for part in plan.ranges}
     if not any(known.values()):
@@ -212,7 +212,7 @@ def _check_same_topics(plan: LoadPlan, source: _Source) -> None:
 
 def _tell(group: str, source: _Source, plan: LoadPlan, topics: Sequence[str]) -> str | None:
     """Also after a load that found nothing new: one before may not have reached the group."""
-    from .connect import common_settings
+    from .topics.connect import common_settings
 
     offsets = {
         ClusterPartition(name, int(key)): n for name in topics for key, n in plan.topics[name].next_offsets.items()

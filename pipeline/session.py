@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..app.extras import require
-from .java import LOG_VARIABLE, find_java, spark_java_home
-from .spark_errors import SparkFailed, summary
-from .workers import workers_python
+from .spark.errors import SparkFailed, summary
+from .spark.java import LOG_VARIABLE, find_java, spark_java_home
+from .spark.workers import workers_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ def register(spark: "SparkSession") -> "SparkSession":
     Raises `ConfigError` when that one, or that of a cluster, has no Barnabas.
     """
     require_spark()
-    from .datasource import BarnabasDataSource
+    from .source.datasource import BarnabasDataSource
 
     with workers_python(spark):
         spark.dataSource.register(BarnabasDataSource)

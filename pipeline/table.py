@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from .cluster import NO_BROKER, ClusterPartition
-from .commits import CommitLog, TableError, plain_os_errors
-from .lock import TableLocked
+from .tables.commits import CommitLog, TableError, plain_os_errors
+from .tables.lock import TableLocked
+from .topics.model import NO_BROKER, ClusterPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ def table_schema() -> "StructType":
     """
     from pyspark.sql.types import DateType, StructField, StructType
 
-    from .datasource import source_schema
+    from .source.datasource import source_schema
 
     fields = {field.name: field for field in source_schema(include_headers=True, classic=True)}
     topic = fields.pop("topic")

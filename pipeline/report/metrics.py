@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from ..cluster import NO_BROKER, ClusterPartition
+from ..topics.model import NO_BROKER, ClusterPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -10,11 +10,11 @@ from attrs import frozen
 
 from ...app.extras import require
 from ...ports.errors import BarnabasError, ConfigError
-from ..commits import CommitLog
-from ..damage import DamagedRange
 from ..session import REPORT_PACKAGES, local_session, session_settings
-from ..spark_errors import plain_spark_errors
+from ..spark.errors import plain_spark_errors
 from ..table import read_table
+from ..tables.commits import CommitLog
+from ..topics.damage import DamagedRange
 from . import access_log, charts, metrics
 
 if TYPE_CHECKING:

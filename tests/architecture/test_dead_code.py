@@ -9,7 +9,7 @@ from pathlib import Path
 ROOMS = ("ports", "core", "adapters", "plugins", "app", "pipeline", "testing", "simulation")
 AROUND = ("tests", "benchmarks", "examples", "tools")
 
-FACES = ("__init__.py", "app/clients/", "pipeline/streams.py", "simulation/", "testing/")
+FACES = ("__init__.py", "app/clients/", "pipeline/streams/", "simulation/", "testing/")
 """For users: what they may call need not be called in here, but a test or an example does."""
 
 CALLED_FROM_OUTSIDE = {

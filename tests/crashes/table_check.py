@@ -9,7 +9,7 @@ from unittest import mock
 from attrs import frozen
 
 from barnabas.adapters.system import SeededEntropy
-from barnabas.pipeline.commits import Commit, CommitLog, TopicState
+from barnabas.pipeline.tables.commits import Commit, CommitLog, TopicState
 from barnabas.testing.crashes import Recording, crashes
 
 

@@ -13,7 +13,7 @@ from crashes.written import Broken
 from barnabas.adapters.storage_fs import file, folder
 from barnabas.core.log import damage, loading, producer_state_files
 from barnabas.core.log.log_flushes import LogFlushes
-from barnabas.pipeline import commits
+from barnabas.pipeline.tables import commits
 
 POINTS = 2_500
 TABLE_POINTS = 250

@@ -11,8 +11,8 @@ from support.waiting import wait_for
 
 from barnabas import Consumer, SimpleConsumer
 from barnabas.app.mirror import MirrorMaker
-from barnabas.pipeline.cluster import ClusterPartition, Where
-from barnabas.pipeline.connect import connect_cluster
+from barnabas.pipeline.topics.connect import connect_cluster
+from barnabas.pipeline.topics.model import ClusterPartition, Where
 from barnabas.ports.broker_api import LATEST
 from barnabas.testing import TestCluster
 

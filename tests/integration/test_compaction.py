@@ -14,8 +14,8 @@ from support.kafka_python import TopicPartition as PythonPartition
 from support.waiting import wait_for
 
 from barnabas import Admin, Broker, Consumer, Producer, SimpleConsumer
-from barnabas.pipeline.cluster import ClusterPartition
-from barnabas.pipeline.connect import ClientCluster
+from barnabas.pipeline.topics.connect import ClientCluster
+from barnabas.pipeline.topics.model import ClusterPartition
 from barnabas.ports.broker_api import LATEST, ResourceKind
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

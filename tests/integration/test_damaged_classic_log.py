@@ -8,8 +8,8 @@ from support.waiting import wait_for
 
 from barnabas import Broker, ConsumerConnector, Producer, SimpleConsumer
 from barnabas.core.message.damage import CorruptRecord
-from barnabas.pipeline.cluster import LATEST, ClusterPartition, Where
-from barnabas.pipeline.connect_classic import ClassicCluster
+from barnabas.pipeline.topics.connect_classic import ClassicCluster
+from barnabas.pipeline.topics.model import LATEST, ClusterPartition, Where
 from barnabas.ports.errors import ApiError
 
 VALUES = [b"value %02d" % n for n in range(30)]

@@ -14,9 +14,9 @@ from support.waiting import wait_for
 
 from barnabas import Admin, Consumer, Message, Producer, SimpleConsumer
 from barnabas.app.clients.aio import AsyncConsumer
-from barnabas.pipeline.cluster import LATEST, ClusterPartition
-from barnabas.pipeline.connect import ClientCluster
 from barnabas.pipeline.load import load
+from barnabas.pipeline.topics.connect import ClientCluster
+from barnabas.pipeline.topics.model import LATEST, ClusterPartition
 from barnabas.ports.words import TopicPartition
 from barnabas.testing import TestBroker
 

@@ -12,10 +12,10 @@ from support.raw import RawConnection
 from support.waiting import wait_for
 
 from barnabas import Broker, SimpleConsumer
-from barnabas.pipeline.cluster import EARLIEST, LATEST, Cluster, ClusterPartition, Where
-from barnabas.pipeline.connect import connect_cluster
-from barnabas.pipeline.options import read_options
-from barnabas.pipeline.ranges import OffsetRange, plan_ranges
+from barnabas.pipeline.source.options import read_options
+from barnabas.pipeline.source.ranges import OffsetRange, plan_ranges
+from barnabas.pipeline.topics.connect import connect_cluster
+from barnabas.pipeline.topics.model import EARLIEST, LATEST, Cluster, ClusterPartition, Where
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.transport import TransportError

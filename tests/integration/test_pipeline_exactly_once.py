@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas import Admin, Broker, Consumer, Message, Producer
-from barnabas.pipeline import exactly_once
-from barnabas.pipeline.connect import RowProducer
-from barnabas.pipeline.exactly_once import TaskTransaction, WriteTarget, abort, commit, settle, write_task
 from barnabas.pipeline.load import load
+from barnabas.pipeline.source import exactly_once
+from barnabas.pipeline.source.exactly_once import TaskTransaction, WriteTarget, abort, commit, settle, write_task
 from barnabas.pipeline.streams import append_batches
 from barnabas.pipeline.table import read_table
+from barnabas.pipeline.topics.connect import RowProducer
 from barnabas.ports.errors import BarnabasError
 
 if TYPE_CHECKING:

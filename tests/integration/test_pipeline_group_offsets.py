@@ -11,8 +11,8 @@ from support.waiting import PATIENCE_S
 from barnabas import Admin, Broker, Message, Producer
 from barnabas.pipeline import load as load_module
 from barnabas.pipeline.commands import load as load_command
-from barnabas.pipeline.commits import CommitLog
 from barnabas.pipeline.load import load
+from barnabas.pipeline.tables.commits import CommitLog
 from barnabas.ports.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from support.killed_load import begin_load, killed_at
 
 from barnabas import Admin, Broker, Message, Producer
 from barnabas.pipeline import load as load_module
-from barnabas.pipeline.commits import CommitLog, TableError
 from barnabas.pipeline.load import LoadProgress, load
-from barnabas.pipeline.load_plan import LoadPlan, TopicRecreated
-from barnabas.pipeline.lock import TableLocked
 from barnabas.pipeline.report import report
 from barnabas.pipeline.table import read_table
+from barnabas.pipeline.tables.commits import CommitLog, TableError
+from barnabas.pipeline.tables.load_plan import LoadPlan, TopicRecreated
+from barnabas.pipeline.tables.lock import TableLocked
 from barnabas.ports.errors import ApiError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas import Admin, Broker, Message, Producer
 from barnabas.pipeline.session import register
-from barnabas.pipeline.spark_errors import summary
+from barnabas.pipeline.spark.errors import summary
 from barnabas.pipeline.streams import append_batches, offsets_behind_latest
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ def killed_at(where: str, topic: str, table: Path, step: str) -> None:
 
 
 def _main() -> None:
-    from barnabas.pipeline import commits
     from barnabas.pipeline import load as module
+    from barnabas.pipeline.tables import commits
 
     where, topic, table, log, step = sys.argv[1:]
 

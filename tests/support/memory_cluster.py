@@ -4,7 +4,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from attrs import define, field
 
-from barnabas.pipeline.cluster import EARLIEST, LATEST, NO_OFFSET, ClusterPartition, PartitionColumns, TopicInfo, Where
+from barnabas.pipeline.topics.model import (
+    EARLIEST,
+    LATEST,
+    NO_OFFSET,
+    ClusterPartition,
+    PartitionColumns,
+    TopicInfo,
+    Where,
+)
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 

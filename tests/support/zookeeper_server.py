@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.server_process import ServerProcess, free_ports, start_all
 
-from barnabas.pipeline.java import find_java
+from barnabas.pipeline.spark.java import find_java
 from barnabas.ports.errors import ConfigError
 
 _JARS = ("zookeeper-", "slf4j-api", "log4j-", "netty-", "snappy-java", "metrics-core", "commons-", "jackson-")

@@ -3,9 +3,9 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from support.memory_cluster import MemoryCluster
 
-from barnabas.pipeline.arrow import arrow_batches
-from barnabas.pipeline.cluster import ClusterPartition, PartitionColumns
-from barnabas.pipeline.datasource import source_schema
+from barnabas.pipeline.source.arrow import arrow_batches
+from barnabas.pipeline.source.datasource import source_schema
+from barnabas.pipeline.topics.model import ClusterPartition, PartitionColumns
 
 
 def _schema(*, include_headers: bool) -> pa.Schema:

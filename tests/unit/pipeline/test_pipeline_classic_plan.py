@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from barnabas.pipeline.cluster import LATEST, ClusterPartition, PartitionColumns, TopicInfo, Where
-from barnabas.pipeline.commits import Commit, CommitLog, TopicState
-from barnabas.pipeline.datasource import TopicStreamReader
-from barnabas.pipeline.load_plan import LoadPlan, TopicRecreated, plan_load
-from barnabas.pipeline.options import parse_partitions_json, partitions_json, read_options, write_options
-from barnabas.pipeline.ranges import OffsetRange, plan_ranges
+from barnabas.pipeline.source.datasource import TopicStreamReader
+from barnabas.pipeline.source.options import parse_partitions_json, partitions_json, read_options, write_options
+from barnabas.pipeline.source.ranges import OffsetRange, plan_ranges
 from barnabas.pipeline.table import AffectedFile, affected_files
+from barnabas.pipeline.tables.commits import Commit, CommitLog, TopicState
+from barnabas.pipeline.tables.load_plan import LoadPlan, TopicRecreated, plan_load
+from barnabas.pipeline.topics.model import LATEST, ClusterPartition, PartitionColumns, TopicInfo, Where
 from barnabas.ports.errors import ApiError, ConfigError
 
 ZK = {"zk.connect": "zk:2181/kafka"}

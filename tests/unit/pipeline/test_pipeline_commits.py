@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipeline.commits import Commit, CommitLog, TableError, TopicState, plain_os_errors
-from barnabas.pipeline.lock import TableLocked
 from barnabas.pipeline.table import settle
+from barnabas.pipeline.tables.commits import Commit, CommitLog, TableError, TopicState, plain_os_errors
+from barnabas.pipeline.tables.lock import TableLocked
 
 
 class PowerCut(BaseException):

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.pipeline.cluster import ClusterPartition
-from barnabas.pipeline.damage import DamagedRange, merged, read_damage, still_damaged, write_damage
-from barnabas.pipeline.options import read_options
+from barnabas.pipeline.source.options import read_options
+from barnabas.pipeline.topics.damage import DamagedRange, merged, read_damage, still_damaged, write_damage
+from barnabas.pipeline.topics.model import ClusterPartition
 from barnabas.pipeline.wording import in_python
 from barnabas.ports.errors import ConfigError
 

@@ -1,4 +1,4 @@
-from barnabas.pipeline.spark_errors import summary
+from barnabas.pipeline.spark.errors import summary
 
 _PLANNING = """[PYTHON_DATA_SOURCE_ERROR] Failed to generate read partitions: Traceback (most recent call last):
   File "ranges.py", line 59, in select

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.pipeline.exactly_once import Decision, WriteTarget, note_texts, parse_notes
+from barnabas.pipeline.source.exactly_once import Decision, WriteTarget, note_texts, parse_notes
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.words import TopicPartition
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from barnabas.pipeline.cluster import ClusterPartition, Where
-from barnabas.pipeline.group_offsets import RETRY_S, GroupProgress, check_group, commit_to_group
-from barnabas.pipeline.options import read_options
+from barnabas.pipeline.source.options import read_options
+from barnabas.pipeline.topics.group_offsets import RETRY_S, GroupProgress, check_group, commit_to_group
+from barnabas.pipeline.topics.model import ClusterPartition, Where
 from barnabas.ports.errors import ConfigError
 
 A, B = ClusterPartition("t", 0), ClusterPartition("t", 1)

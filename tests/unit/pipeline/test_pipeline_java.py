@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipeline import java
+from barnabas.pipeline.spark import java
 from barnabas.ports.errors import ConfigError
 
 

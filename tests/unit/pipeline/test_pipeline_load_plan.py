@@ -1,10 +1,10 @@
 import pytest
 from support.memory_cluster import MemoryCluster
 
-from barnabas.pipeline.cluster import ClusterPartition
-from barnabas.pipeline.commits import Commit
-from barnabas.pipeline.load_plan import LoadPlan, TopicRecreated, plan_load, task_count
-from barnabas.pipeline.ranges import OffsetRange
+from barnabas.pipeline.source.ranges import OffsetRange
+from barnabas.pipeline.tables.commits import Commit
+from barnabas.pipeline.tables.load_plan import LoadPlan, TopicRecreated, plan_load, task_count
+from barnabas.pipeline.topics.model import ClusterPartition
 from barnabas.ports.errors import ApiError, ConfigError
 
 

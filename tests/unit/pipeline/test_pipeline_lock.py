@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipeline.lock import TableLocked, exclusive
+from barnabas.pipeline.tables.lock import TableLocked, exclusive
 
 _HOLDER = """
 import sys
 from pathlib import Path
-from barnabas.pipeline.lock import exclusive
+from barnabas.pipeline.tables.lock import exclusive
 with exclusive(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -1,8 +1,8 @@
 import pytest
 
-from barnabas.pipeline.cluster import EARLIEST, LATEST, ClusterPartition
-from barnabas.pipeline.connect import ClientCluster
-from barnabas.pipeline.options import parse_partitions_json, partitions_json, read_options, write_options
+from barnabas.pipeline.source.options import parse_partitions_json, partitions_json, read_options, write_options
+from barnabas.pipeline.topics.connect import ClientCluster
+from barnabas.pipeline.topics.model import EARLIEST, LATEST, ClusterPartition
 from barnabas.ports.errors import ConfigError
 
 BASE = {"kafka.bootstrap.servers": "h:1"}

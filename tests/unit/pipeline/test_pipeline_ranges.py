@@ -3,8 +3,8 @@ from itertools import pairwise
 import pytest
 from support.memory_cluster import MemoryCluster
 
-from barnabas.pipeline.options import read_options
-from barnabas.pipeline.ranges import OffsetRange, plan_ranges, slices
+from barnabas.pipeline.source.options import read_options
+from barnabas.pipeline.source.ranges import OffsetRange, plan_ranges, slices
 from barnabas.ports.errors import ApiError, ConfigError
 
 

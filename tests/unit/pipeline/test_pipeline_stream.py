@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from support.memory_cluster import MemoryCluster
 
-from barnabas.pipeline import datasource
-from barnabas.pipeline.datasource import BarnabasDataSource, RefusedStream, TopicStreamReader
-from barnabas.pipeline.options import read_options
-from barnabas.pipeline.ranges import OffsetRange
-from barnabas.pipeline.spark_errors import plain_worker_errors
+from barnabas.pipeline.source import datasource
+from barnabas.pipeline.source.datasource import BarnabasDataSource, RefusedStream, TopicStreamReader
+from barnabas.pipeline.source.options import read_options
+from barnabas.pipeline.source.ranges import OffsetRange
+from barnabas.pipeline.spark.errors import plain_worker_errors
 from barnabas.pipeline.streams import append_batches, offsets_behind_latest
 from barnabas.ports.errors import ApiError, ConfigError
 
@@ -178,7 +178,7 @@ def test_an_end_that_a_new_leader_does_not_know_yet_is_asked_again(monkeypatch: 
         pauses.append(seconds)
         _create(cluster, 12, "one")
 
-    monkeypatch.setattr("barnabas.pipeline.datasource.time.sleep", pause)
+    monkeypatch.setattr("barnabas.pipeline.source.datasource.time.sleep", pause)
     assert _next(_reader(cluster), before)["offsets"] == '{"t": {"0": 12}}'
     assert len(pauses) == 1
 

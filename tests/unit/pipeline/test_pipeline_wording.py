@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.pipeline import commands
-from barnabas.pipeline.load_plan import TopicRecreated
+from barnabas.pipeline.tables.load_plan import TopicRecreated
 from barnabas.pipeline.wording import in_python, on_the_command_line
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError

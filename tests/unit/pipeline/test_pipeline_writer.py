@@ -3,8 +3,8 @@ import pytest
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructField, StructType
 
 from barnabas import Message
-from barnabas.pipeline.options import write_options
-from barnabas.pipeline.writer import ArrowWriter, rows_of
+from barnabas.pipeline.source.options import write_options
+from barnabas.pipeline.source.writer import ArrowWriter, rows_of
 from barnabas.ports.errors import ConfigError
 
 OPTIONS = write_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})

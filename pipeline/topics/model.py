@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, Self
 
 from attrs import asdict, frozen
 
-from ..ports.errors import ConfigError
+from ...ports.errors import ConfigError
 from .damage import DamagedRange
 
 EARLIEST = -2

@@ -22,9 +22,9 @@ from pathlib import Path
 import attrs
 from attrs import frozen
 
-from ..ports.errors import BarnabasError
-from .cluster import NO_BROKER
-from .damage import DamagedRange
+from ...ports.errors import BarnabasError
+from ..topics.damage import DamagedRange
+from ..topics.model import NO_BROKER
 from .lock import exclusive
 
 VERSION = 1

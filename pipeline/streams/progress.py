@@ -1,33 +1,10 @@
-"""Beside the data source, what a stream can have that Spark's API for Python data sources has no place for."""
+"""How far a stream has come, beside what Spark's API for Python data sources can tell."""
 
 import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from ..ports.errors import ConfigError
-from .options import write_options
-from .stream_plan import StreamOffsets
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-def append_batches(**options: str) -> "Callable[[DataFrame, int], None]":
-    """For `writeStream.foreachBatch(...)`: append the rows of each batch to topics, with the options of `df.write`.
-
-    Spark refuses the output mode `update` for data sources in Python; with this it can be had, as Spark's Kafka sink
-    has it: the rows that changed are appended. At least once, like the sink. Raises `ConfigError` at once for wrong
-    options. `**{"kafka.bootstrap.servers": ...}` for those with dots.
-    """
-    chosen = write_options(options)
-    if chosen.txn_version is not None:
-        raise ConfigError("txnVersion is the number of each batch here: leave it out")
-
-    def append(rows: "DataFrame", batch: int) -> None:
-        numbered = {} if chosen.txn_app_id is None else {"txnVersion": str(batch)}
-        rows.write.format("barnabas").mode("append").options(**options, **numbered).save()
-
-    return append
+from ..source.stream_plan import StreamOffsets
 
 
 def offsets_behind_latest(source: Any) -> dict[str, str]:

@@ -6,23 +6,23 @@ from contextlib import contextmanager
 
 import attrs
 
-from ..app.clients.admin import Admin
-from ..app.clients.handle import ManyHandle
-from ..app.clients.producer import Producer
-from ..app.clients.settings import CommonSettings, FetchSettings, read_settings
-from ..app.clients.simple_consumer import FetchedSet, SimpleConsumer
-from ..core.message.batch_header import parse_header
-from ..core.message.batch_reader import Columns as Decoded
-from ..core.message.batch_reader import decode_columns, whole_batches
-from ..core.message.damage import CorruptRecord, Damage, is_damage
-from ..core.message.message import Message
-from ..plugins.host import PluginHost
-from ..ports.broker_api import TopicMetadata
-from ..ports.error_codes import ErrorCode
-from ..ports.errors import ApiError
-from ..ports.words import Buffer, TopicPartition
-from .cluster import Cluster, ClusterPartition, PartitionColumns, TopicInfo, Where
+from ...app.clients.admin import Admin
+from ...app.clients.handle import ManyHandle
+from ...app.clients.producer import Producer
+from ...app.clients.settings import CommonSettings, FetchSettings, read_settings
+from ...app.clients.simple_consumer import FetchedSet, SimpleConsumer
+from ...core.message.batch_header import parse_header
+from ...core.message.batch_reader import Columns as Decoded
+from ...core.message.batch_reader import decode_columns, whole_batches
+from ...core.message.damage import CorruptRecord, Damage, is_damage
+from ...core.message.message import Message
+from ...plugins.host import PluginHost
+from ...ports.broker_api import TopicMetadata
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.words import Buffer, TopicPartition
 from .damage import DamagedRange
+from .model import Cluster, ClusterPartition, PartitionColumns, TopicInfo, Where
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """Per fetch. Large, so that the way to the broker and back weighs little: a second thread that fetches ahead was tried

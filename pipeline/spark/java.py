@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from ..ports.errors import ConfigError
+from ...ports.errors import ConfigError
 
 JAVA_MIN = 17
 LOG_VARIABLE = "BARNABAS_JVM_LOG"

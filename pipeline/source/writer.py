@@ -13,10 +13,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
-from ..core.message.message import Message
-from ..ports.errors import ConfigError
+from ...core.message.message import Message
+from ...ports.errors import ConfigError
+from ..spark.errors import plain_worker_errors
 from .options import WriteOptions
-from .spark_errors import plain_worker_errors
 
 if TYPE_CHECKING:
     from .exactly_once import TaskTransaction, WriteTarget
@@ -108,7 +108,7 @@ def rows_of(batch: pa.RecordBatch, columns: Sequence[str], topic: str | None) ->
 
 
 def _write(options: WriteOptions, columns: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Written:
-    from .connect import RowProducer, open_producer
+    from ..topics.connect import RowProducer, open_producer
 
     def send(producer: RowProducer) -> int:
         written = 0

@@ -4,11 +4,11 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import chain
 
-from ..core.message.classic.entry import next_entry, plain_run
-from ..core.message.classic.reader import SetDecoder
-from ..core.message.codec import DECOMPRESSED_BYTES_MAX, Codecs
-from ..ports.errors import ApiError
-from .cluster import PartitionColumns
+from ...core.message.classic.entry import next_entry, plain_run
+from ...core.message.classic.reader import SetDecoder
+from ...core.message.codec import DECOMPRESSED_BYTES_MAX, Codecs
+from ...ports.errors import ApiError
+from .model import PartitionColumns
 
 PIECE_BYTES = 1024 * 1024
 """Pieces are handed on when they have grown so far: many small wrappers make one, a large one several."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..ports.errors import BarnabasError, ConfigError
+from ...ports.errors import BarnabasError, ConfigError
 
 
 class TableLocked(BarnabasError):

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 
 from attrs import define, field
 
-from ..app.clients.admin import Admin
-from ..ports.errors import BarnabasError, ConfigError
-from .cluster import ClusterPartition, Where
+from ...app.clients.admin import Admin
+from ...ports.errors import BarnabasError, ConfigError
+from .model import ClusterPartition, Where
 
 _TIMEOUT = "default.api.timeout.ms"
 TIMEOUT_MS = 10_000

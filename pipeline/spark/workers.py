@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..ports.errors import ConfigError
+from ...ports.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

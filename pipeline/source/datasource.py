@@ -37,16 +37,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ..core.message.damage import CorruptRecord
-from ..ports.error_codes import ErrorCode
-from ..ports.errors import ApiError, BarnabasError, ConfigError
+from ...core.message.damage import CorruptRecord
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError, ConfigError
+from ..spark.errors import plain_worker_errors
+from ..topics.damage import DamagedRange, write_damage
+from ..topics.group_offsets import GroupProgress, commit_to_group
+from ..topics.model import EARLIEST, LATEST, Cluster, ClusterPartition, PartitionColumns, Where
 from .arrow import arrow_batches
-from .cluster import EARLIEST, LATEST, Cluster, ClusterPartition, PartitionColumns, Where
-from .damage import DamagedRange, write_damage
-from .group_offsets import GroupProgress, commit_to_group
 from .options import ReadOptions, read_options, write_options
 from .ranges import OffsetRange, data_loss, plan_ranges, resolve, selected, slices
-from .spark_errors import plain_worker_errors
 from .stream_plan import Pace, StreamOffsets, batch_ranges, falls_short, limited, log_ends, next_step
 from .writer import ArrowWriter, StreamArrowWriter
 
@@ -100,7 +100,7 @@ class BarnabasDataSource(DataSource):
 
     def connect(self) -> Connect:
         """How tasks and planning reach the brokers; it is pickled, so it is a plain function."""
-        from .connect import connect_cluster
+        from ..topics.connect import connect_cluster
 
         return connect_cluster
 
@@ -292,7 +292,7 @@ def _progress(options: ReadOptions) -> GroupProgress | None:
     group = options.commit_to_group
     if group is None:
         return None
-    from .connect import common_settings
+    from ..topics.connect import common_settings
 
     return GroupProgress(
         partial(commit_to_group, options.where.bootstrap, common_settings(options.client), group),

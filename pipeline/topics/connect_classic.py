@@ -3,23 +3,23 @@
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from ..app.clients.classic.choice import find_out
-from ..app.clients.classic.cluster_listing import ClusterListing, address_text, count_partitions, list_cluster
-from ..app.clients.classic.producer_settings import ClassicConsumerSettings, RegistrySettings
-from ..app.clients.classic.simple_consumer import ClassicSimpleConsumer
-from ..app.clients.settings import read_settings
-from ..core.message.classic.message_set import ClassicMessageSet
-from ..core.message.classic.resync import next_intact_entry
-from ..core.message.damage import CorruptRecord, is_damage
-from ..plugins.host import PluginHost
-from ..ports.error_codes import ErrorCode
-from ..ports.errors import ApiError
-from ..ports.transport import TransportError
-from ..ports.words import Buffer
+from ...app.clients.classic.choice import find_out
+from ...app.clients.classic.cluster_listing import ClusterListing, address_text, count_partitions, list_cluster
+from ...app.clients.classic.producer_settings import ClassicConsumerSettings, RegistrySettings
+from ...app.clients.classic.simple_consumer import ClassicSimpleConsumer
+from ...app.clients.settings import read_settings
+from ...core.message.classic.message_set import ClassicMessageSet
+from ...core.message.classic.resync import next_intact_entry
+from ...core.message.damage import CorruptRecord, is_damage
+from ...plugins.host import PluginHost
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError
+from ...ports.transport import TransportError
+from ...ports.words import Buffer
 from .classic_columns import classic_columns
 from .client_options import registry_names
-from .cluster import EARLIEST, ClusterPartition, PartitionColumns, TopicInfo, Where
 from .damage import DamagedRange
+from .model import EARLIEST, ClusterPartition, PartitionColumns, TopicInfo, Where
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """Per fetch, unless the settings say otherwise: as large as in the current generation."""

@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from attrs import evolve, frozen
 
-from .. import Admin, CommittedOffset, PreparedTransaction, Producer, ProducerFenced
-from ..ports.errors import BarnabasError
-from ..ports.words import TopicPartition
-from .connect import RowProducer, common_settings
+from ... import Admin, CommittedOffset, PreparedTransaction, Producer, ProducerFenced
+from ...ports.errors import BarnabasError
+from ...ports.words import TopicPartition
+from ..topics.connect import RowProducer, common_settings
 
 _log = logging.getLogger("barnabas.pipeline")
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..ports.errors import BarnabasError
-from .wording import in_python
+from ...ports.errors import BarnabasError
+from ..wording import in_python
 
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """Where it is set, a Python worker of Spark tells Java an exception without its traceback (pyspark.util)."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from .cluster import NO_BROKER, ClusterPartition, PartitionColumns
+from ..topics.model import NO_BROKER, ClusterPartition, PartitionColumns
 
 BATCH_ROWS = 20_000
 BATCH_BYTES = 8 * 1024 * 1024

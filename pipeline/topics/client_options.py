@@ -6,9 +6,9 @@ The names are those of the Java clients (Kafka 4), since jobs come from Spark's 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..app.clients.settings import FetchSettings, ProducerSettings, read_settings
-from ..ports.errors import ConfigError
-from .cluster import PLACE_SETTINGS
+from ...app.clients.settings import FetchSettings, ProducerSettings, read_settings
+from ...ports.errors import ConfigError
+from .model import PLACE_SETTINGS
 
 _PROTOCOL = "security.protocol"
 _SECURITY = ("ssl.", "sasl.")
@@ -127,7 +127,7 @@ def _is_false(value: Any) -> bool:
 
 
 def _check_classic(settings: Mapping[str, str], prefix: str) -> None:
-    from ..app.clients.classic.producer_settings import ClassicConsumerSettings, RegistrySettings
+    from ...app.clients.classic.producer_settings import ClassicConsumerSettings, RegistrySettings
 
     registry = registry_names(settings)
     read_settings(RegistrySettings, {name: settings[name] for name in registry}, {}, prefix=prefix)
@@ -139,7 +139,7 @@ def registry_names(settings: Mapping[str, str]) -> set[str]:
     """Which of the settings are those of registries."""
     import attrs
 
-    from ..app.clients.classic.producer_settings import RegistrySettings
+    from ...app.clients.classic.producer_settings import RegistrySettings
 
     fields = {field.name.replace("_", ".") for field in attrs.fields(RegistrySettings)}
     return settings.keys() & {*RegistrySettings.ALIASES, *fields}

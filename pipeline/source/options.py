@@ -8,9 +8,9 @@ from typing import Any
 
 from attrs import frozen
 
-from ..ports.errors import ConfigError
-from .client_options import reader_settings, writer_settings
-from .cluster import EARLIEST, LATEST, PLACE_SETTINGS, ClusterPartition, Where
+from ...ports.errors import ConfigError
+from ..topics.client_options import reader_settings, writer_settings
+from ..topics.model import EARLIEST, LATEST, PLACE_SETTINGS, ClusterPartition, Where
 
 Offsets = Mapping[ClusterPartition, int]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from ..ports.errors import ConfigError
-from .cluster import EARLIEST, LATEST, Cluster, ClusterPartition
+from ...ports.errors import ConfigError
+from ..topics.model import EARLIEST, LATEST, Cluster, ClusterPartition
 from .options import ReadOptions, parse_partitions_json, partitions_json
 from .ranges import OffsetRange, Report, data_loss, selected, within
 

@@ -7,9 +7,9 @@ from math import ceil
 
 from attrs import evolve, frozen
 
-from ..ports.error_codes import ErrorCode
-from ..ports.errors import ApiError, ConfigError
-from .cluster import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, ClusterPartition, TopicInfo
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, ConfigError
+from ..topics.model import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, ClusterPartition, TopicInfo
 from .options import Bound, ReadOptions, Selection
 
 Report = Callable[[str], None]

@@ -1,0 +1,1 @@
+"""Tables that loads fill: what is loaded when, and how it takes effect all at once."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOMS = ("ports", "core", "adapters", "plugins", "app", "pipeline", "testing", "simulation")
+ROOMS = ("ports", "core", "adapters", "plugins", "app", "schemas", "audit", "pipeline", "testing", "simulation")
 AROUND = ("tests", "benchmarks", "examples", "tools")
 
 FACES = ("__init__.py", "app/clients/", "pipeline/streams/", "simulation/", "testing/")

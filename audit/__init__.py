@@ -1,0 +1,1 @@
+"""The audit trail: what each tier counted, and whether the tiers agree."""

@@ -1,0 +1,1 @@
+"""Ad-hoc queries over topics and tables."""

@@ -1,0 +1,1 @@
+"""The schema registry: subjects and versions over a compacted topic, served by HTTP."""

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import reduce
@@ -15,9 +14,12 @@ from ..ports.errors import ConfigError
 from .session import local_session, register, require_spark, session_settings
 from .source.options import partitions_json
 from .spark.errors import plain_spark_errors
-from .table import AffectedFile, affected_files, parquet_rows, spark_path, table_schema
-from .tables.commits import Commit, CommitLog, Range, TableError, plain_os_errors
+from .table import AffectedFile, affected_files, spark_path, table_schema
+from .tables.formats import open_store
 from .tables.load_plan import LoadPlan, TopicRecreated, plan_load, task_count
+from .tables.parquet import parquet_rows
+from .tables.state import Commit, Range, Staging, TableChange, TableError, plain_os_errors
+from .tables.store import TableStore
 from .topics.client_options import reader_settings
 from .topics.damage import DamagedRange, read_damage, still_damaged
 from .topics.group_offsets import check_group, commit_to_group
@@ -134,14 +136,14 @@ def load(
         settings.setdefault("isolation.level", "read_committed")
     settings = reader_settings(settings, classic=where.classic, reasons=_REASONS)
     source = _Source(where, settings, fail_on_data_loss, skip_damaged, rows_per_file)
-    log = CommitLog(Path(into))
-    with plain_os_errors(log.folder), log.locked():
+    store = open_store(Path(into))
+    with plain_os_errors(store.folder), store.locked():
         progress(LoadProgress(step="plan"))
-        log.recover()
-        last = log.last()
+        store.recover()
+        last = store.last()
         plan = _plan(source, last, topics, since_ms, recreated)
         if plan.changes(last):
-            done = _carry_out(plan, last, source, log, spark, progress, log_file)
+            done = _carry_out(plan, last, source, store, spark, progress, log_file)
         else:
             done = LoadResult(rows=0, files=0, commit=None, ranges=(), lost=plan.lost, absent=_texts(plan))
         return done if group is None else evolve(done, group_error=_tell(group, source, plan, topics))
@@ -173,23 +175,23 @@ def _carry_out(
     plan: LoadPlan,
     last: Commit | None,
     source: _Source,
-    log: CommitLog,
+    store: TableStore,
     spark: "SparkSession | None",
     progress: Progress,
     log_file: Path | None,
 ) -> LoadResult:
     progress(LoadProgress(step="start", rows=plan.rows))
-    affected = affected_files(log.folder, plan.replaced_from, plan.replaced_topics)
+    affected = affected_files(store, plan.replaced_from, plan.replaced_topics)
     if not plan.ranges and not affected:
-        return _commit(log, last, plan, affected, *log.begin())
+        return _commit(store, last, plan, affected, store.begin())
     own = local_session(quick=plan.rows < _QUICK_ROWS, log_file=log_file)
     with own if spark is None else nullcontext(spark) as session:
-        number, staging = log.begin()
+        staging = store.begin()
         with plain_spark_errors(), _watched(session, progress, plan.rows):
-            _write(session, plan, source, log.folder, affected, staging)
+            _write(session, plan, source, store.folder, affected, staging.folder)
         _check_same_topics(plan, source)
         progress(LoadProgress(step="commit", rows=plan.rows))
-        return _commit(log, last, plan, affected, number, staging)
+        return _commit(store, last, plan, affected, staging)
 
 
 def _check_same_topics(plan: LoadPlan, source: _Source) -> None:
@@ -287,18 +289,17 @@ def _kept_rows(session: "SparkSession", plan: LoadPlan, folder: Path, names: Seq
 
 
 def _commit(
-    log: CommitLog,
+    store: TableStore,
     last: Commit | None,
     plan: LoadPlan,
     affected: Sequence[AffectedFile],
-    number: int,
-    staging: Path,
+    staging: Staging,
 ) -> LoadResult:
-    damaged = read_damage(staging / _DAMAGE)
+    damaged = read_damage(staging.folder / _DAMAGE)
     before = last.damaged if last is not None else ()
-    files = _name_files(staging, number)
+    files = staging.name_files()
     kept = sum(file.rows - file.replaced_rows for file in affected)
-    rows = sum(parquet_rows(staging / name) for name in files) - kept
+    rows = sum(parquet_rows(staging.folder / name) for name in files) - kept
     replaced = sum(file.replaced_rows for file in affected)
     if rows < 0 or (plan.rows_max is not None and rows > plan.rows_max):
         text = f"{rows} rows were written for {plan.rows_max} offsets; nothing is committed, please report this"
@@ -306,11 +307,9 @@ def _commit(
     ranges = [
         Range(topic=r.topic, partition=r.partition, start=r.start, end=r.end, broker=r.broker) for r in plan.ranges
     ]
-    log.commit(
-        Commit(
-            number=number,
-            staging=staging.name,
-            created_ms=time.time_ns() // 1_000_000,
+    commit = store.commit(
+        staging,
+        TableChange(
             topics=plan.topics,
             ranges=ranges,
             rows=rows,
@@ -319,12 +318,12 @@ def _commit(
             removed=[file.name for file in affected],
             lost=plan.lost,
             damaged=still_damaged(before, plan.replaced_from.items(), plan.replaced_topics, damaged),
-        )
+        ),
     )
     return LoadResult(
         rows=rows,
         files=len(files),
-        commit=number,
+        commit=commit.number,
         ranges=ranges,
         replaced_rows=replaced,
         lost=plan.lost,
@@ -335,16 +334,6 @@ def _commit(
 
 def _texts(plan: LoadPlan) -> list[str]:
     return [str(place) for place in plan.absent]
-
-
-def _name_files(staging: Path, number: int) -> list[str]:
-    """Give the staged Parquet files names that no other load uses; returns them relative to `staging`."""
-    names = []
-    for index, path in enumerate(sorted(staging.glob("topic=*/day=*/part-*.parquet"))):
-        named = path.with_name(f"part-{number:06d}-{index:05d}.parquet")
-        path.rename(named)
-        names.append(named.relative_to(staging).as_posix())
-    return names
 
 
 @contextmanager

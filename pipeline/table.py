@@ -1,23 +1,19 @@
 """A table that `load` fills: Parquet below a folder, partitioned by topic and day."""
 
 import re
-import time
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from .tables.commits import CommitLog, TableError, plain_os_errors
-from .tables.lock import TableLocked
+from .tables.formats import open_store
+from .tables.store import TableStore
 from .topics.model import NO_BROKER, ClusterPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-RECOVERY_WAIT_S = 30.0
-_LOCK_WAIT_S = 0.2
 
 
 def table_schema() -> "StructType":
@@ -44,7 +40,7 @@ def read_table(spark: "SparkSession", folder: Path | str, *, topics: Iterable[st
     from pyspark.sql import functions
 
     path = Path(folder)
-    settle(path)
+    open_store(path).settle()
     frame = spark.read.schema(table_schema()).parquet(spark_path(path, to_read=True))
     return frame if topics is None else frame.where(functions.col("topic").isin(*topics))
 
@@ -53,22 +49,6 @@ def spark_path(path: Path, *, to_read: bool = False) -> str:
     """A path for Spark, which takes it as it is (no %20), except that it expands patterns in paths that it reads."""
     text = path.absolute().as_posix()
     return "file:" + (re.sub(r"[][{}*?\\]", r"\\\g<0>", text) if to_read else text)
-
-
-def settle(folder: Path) -> None:
-    """Bring the table's files in line with its newest commit. Raises `TableError` (no table), `TableLocked`."""
-    log = CommitLog(folder)
-    if not log.exists():
-        raise TableError(f"{folder} is not a loaded table: it has no commits; run 'barnabas load' into it first")
-    deadline = time.monotonic() + RECOVERY_WAIT_S
-    with plain_os_errors(folder):
-        while log.unfinished():
-            try:
-                with log.locked(wait_s=_LOCK_WAIT_S):
-                    log.recover()
-            except TableLocked:
-                if time.monotonic() >= deadline:
-                    raise
 
 
 @frozen(kw_only=True)
@@ -81,34 +61,30 @@ class AffectedFile:
 
 
 def affected_files(
-    folder: Path, replaced_from: Mapping[ClusterPartition, int], replaced_topics: Collection[str]
+    store: TableStore, replaced_from: Mapping[ClusterPartition, int], replaced_topics: Collection[str]
 ) -> list[AffectedFile]:
     """The files with rows at or after the offsets in `replaced_from`, and all files of `replaced_topics`."""
     import numpy as np
     import pyarrow.parquet as pq
 
+    topics = {place.topic for place in replaced_from} | set(replaced_topics)
+    if not topics:
+        return []
     result = []
-    for topic in sorted({p.topic for p in replaced_from} | set(replaced_topics)):
-        starts = {p: offset for p, offset in replaced_from.items() if p.topic == topic}
-        for path in sorted((folder / f"topic={topic}").glob("day=*/*.parquet")):
-            rows = replaced = parquet_rows(path)
-            if topic not in replaced_topics:
-                columns = pq.ParquetFile(path).read(["partition", "offset", "broker"])
-                partitions, offsets = columns["partition"].to_numpy(), columns["offset"].to_numpy()
-                there = "broker" in columns.column_names
-                brokers = columns["broker"].fill_null(NO_BROKER).to_numpy() if there else NO_BROKER
-                replaced = sum(
-                    int(np.count_nonzero((partitions == p.partition) & (brokers == p.broker) & (offsets >= start)))
-                    for p, start in starts.items()
-                )
-            if replaced or topic in replaced_topics:
-                name = path.relative_to(folder).as_posix()
-                result.append(AffectedFile(name=name, rows=rows, replaced_rows=replaced))
+    for file in store.files():
+        topic, replaced = file.partition["topic"], file.rows
+        if topic not in topics:
+            continue
+        if topic not in replaced_topics:
+            columns = pq.ParquetFile(store.folder / file.name).read(["partition", "offset", "broker"])
+            partitions, offsets = columns["partition"].to_numpy(), columns["offset"].to_numpy()
+            there = "broker" in columns.column_names
+            brokers = columns["broker"].fill_null(NO_BROKER).to_numpy() if there else NO_BROKER
+            replaced = sum(
+                int(np.count_nonzero((partitions == p.partition) & (brokers == p.broker) & (offsets >= start)))
+                for p, start in replaced_from.items()
+                if p.topic == topic
+            )
+        if replaced or topic in replaced_topics:
+            result.append(AffectedFile(name=file.name, rows=file.rows, replaced_rows=replaced))
     return result
-
-
-def parquet_rows(path: Path) -> int:
-    """The number of rows, from the file's footer."""
-    import pyarrow.parquet as pq
-
-    return int(pq.read_metadata(path).num_rows)

@@ -13,7 +13,7 @@ from ...ports.errors import BarnabasError, ConfigError
 from ..session import REPORT_PACKAGES, local_session, session_settings
 from ..spark.errors import plain_spark_errors
 from ..table import read_table
-from ..tables.commits import CommitLog
+from ..tables.formats import open_store
 from ..topics.damage import DamagedRange
 from . import access_log, charts, metrics
 
@@ -139,15 +139,14 @@ def _section(topic: str, rows: "DataFrame") -> dict[str, Any]:
 
 
 def _damaged(folder: Path) -> Sequence[DamagedRange]:
-    last = CommitLog(folder).last()
+    last = open_store(folder).last()
     return () if last is None else last.damaged
 
 
 def _topics(folder: Path) -> list[str]:
-    from ..table import settle
-
-    settle(folder)
-    names = sorted({path.parent.parent.name.removeprefix("topic=") for path in folder.glob("topic=*/day=*/*.parquet")})
+    store = open_store(folder)
+    store.settle()
+    names = sorted({str(file.partition["topic"]) for file in store.files()})
     if not names:
         raise BarnabasError(f"the table in {folder} has no rows; load something first")
     return names

@@ -15,78 +15,33 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import attrs
 from attrs import frozen
 
-from ...ports.errors import BarnabasError
-from ..topics.damage import DamagedRange
-from ..topics.model import NO_BROKER
 from .lock import exclusive
+from .state import Commit, TableError
+from .store import Checkpoint, no_checkpoint
 
 VERSION = 1
 _META = "_barnabas"
 
 
-class TableError(BarnabasError):
-    """The folder is not a table of ours, or is damaged. The text says which file."""
-
-
 @frozen(kw_only=True)
-class TopicState:
-    """How far a topic is loaded: the next offset per partition, by `Place.key`: "0", or "broker-partition" of a classic
-    cluster. `topic_id` "" = unknown."""
+class LoggedCommit(Commit):
+    """A commit as its file has it. `files` are paths below the table, before that below staging."""
 
-    topic_id: str = ""
-    next_offsets: Mapping[str, int] = attrs.field(factory=dict)
-
-
-@frozen(kw_only=True)
-class Range:
-    """Offsets that one load took from one partition: start ≤ offset < end."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-    broker: int = NO_BROKER
-
-
-@frozen(kw_only=True)
-class Commit:
-    """One load. `files` are paths below the table, before that below staging; `topics` is the whole state."""
-
-    number: int
     staging: str
-    created_ms: int
-    topics: Mapping[str, TopicState]
-    ranges: Sequence[Range]
-    rows: int
-    files: Sequence[str]
-    replaced_rows: int = 0
-    removed: Sequence[str] = ()
-    lost: Sequence[str] = ()
-    """Data loss that was accepted, one text each."""
-    damaged: Sequence[DamagedRange] = ()
-    """All that the table lacks because it was damaged when it was read."""
     version: int = VERSION
-
-
-Checkpoint = Callable[[str], None]
-"""Called with the name of each step just before it: the tests stop the protocol there."""
-
-
-def _pass(_step: str) -> None:
-    return None
 
 
 class CommitLog:
     """The commit log of the table in `folder`. Everything but `last` needs the lock."""
 
-    def __init__(self, folder: Path, *, checkpoint: Checkpoint = _pass) -> None:
+    def __init__(self, folder: Path, *, checkpoint: Checkpoint = no_checkpoint) -> None:
         self.folder = folder
         self._meta = folder / _META
         self._commits = self._meta / "commits"
@@ -101,11 +56,17 @@ class CommitLog:
         """True if something was ever committed here."""
         return any(self._numbers())
 
-    def last(self) -> Commit | None:
+    def last(self) -> LoggedCommit | None:
         """The newest commit. Raises `TableError` when it cannot be read."""
         number = max(self._numbers(), default=None)
-        if number is None:
-            return None
+        return None if number is None else self._read(number)
+
+    def history(self) -> Iterator[LoggedCommit]:
+        """All commits, newest first. Raises as `last`."""
+        for number in sorted(self._numbers(), reverse=True):
+            yield self._read(number)
+
+    def _read(self, number: int) -> LoggedCommit:
         import cattrs
 
         path = self._path(number)
@@ -115,7 +76,7 @@ class CommitLog:
                 raise TableError(
                     f"{path} has version {raw.get('version')}, this Barnabas knows {VERSION}; use a newer one"
                 )
-            return cattrs.structure(raw, Commit)
+            return cattrs.structure(raw, LoggedCommit)
         except (ValueError, AttributeError, cattrs.BaseValidationError) as error:
             raise TableError(f"{path} is damaged: {error!r}") from error
 
@@ -142,7 +103,7 @@ class CommitLog:
         staging.mkdir(parents=True)
         return number, staging
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: LoggedCommit) -> None:
         """Put a load into effect. Its files must lie below its staging folder."""
         staging = self._staging / commit.staging
         for name in commit.files:
@@ -161,7 +122,7 @@ class CommitLog:
         _sync(self._commits)
         self._apply(commit)
 
-    def _apply(self, commit: Commit) -> None:
+    def _apply(self, commit: LoggedCommit) -> None:
         staging = self._staging / commit.staging
         changed = {(self.folder / name).parent for name in commit.files}
         for folder in changed:
@@ -198,15 +159,6 @@ class CommitLog:
             for path in self._commits.glob("*.json"):
                 if path.stem.isdigit():
                     yield int(path.stem)
-
-
-@contextmanager
-def plain_os_errors(folder: Path) -> Iterator[None]:
-    """A disk that is full or read-only, as `TableError` that names the table; the table stays as it was."""
-    try:
-        yield
-    except OSError as error:
-        raise TableError(f"{folder}: {error.strerror or error} ({error.filename or 'no file named'})") from error
 
 
 def _sync(path: Path) -> None:

@@ -7,7 +7,7 @@ from attrs import frozen
 from ...ports.errors import BarnabasError, ConfigError
 from ..source.ranges import OffsetRange, data_loss, known_topics
 from ..topics.model import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, ClusterPartition, TopicInfo
-from .commits import Commit, TopicState
+from .state import Commit, TopicState
 
 _CLASSIC_ROW_BYTES = 200
 """A guess, for what must be told or decided before the rows are there."""

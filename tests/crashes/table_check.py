@@ -9,7 +9,8 @@ from unittest import mock
 from attrs import frozen
 
 from barnabas.adapters.system import SeededEntropy
-from barnabas.pipeline.tables.commits import Commit, CommitLog, TopicState
+from barnabas.pipeline.tables.commits import CommitLog, LoggedCommit
+from barnabas.pipeline.tables.state import TopicState
 from barnabas.testing.crashes import Recording, crashes
 
 
@@ -64,9 +65,9 @@ class TableStory:
             recording.note(Loaded(number))
 
 
-def _commit(number: int, staging: str, files: list[str], removed: list[str]) -> Commit:
+def _commit(number: int, staging: str, files: list[str], removed: list[str]) -> LoggedCommit:
     topics = {"t": TopicState(next_offsets={"0": number})}
-    return Commit(
+    return LoggedCommit(
         number=number,
         staging=staging,
         created_ms=0,

@@ -14,6 +14,7 @@ from barnabas.adapters.storage_fs import file, folder
 from barnabas.core.log import damage, loading, producer_state_files
 from barnabas.core.log.log_flushes import LogFlushes
 from barnabas.pipeline.tables import commits
+from barnabas.pipeline.tables.state import TableError
 
 POINTS = 2_500
 TABLE_POINTS = 250
@@ -90,5 +91,5 @@ def test_what_breaks_a_promise_is_found(
 
 def test_a_table_that_does_not_flush_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "_sync", _nothing)
-    with pytest.raises((AssertionError, commits.TableError)):
+    with pytest.raises((AssertionError, TableError)):
         try_table_crashes(1, folder, TABLE_POINTS)

@@ -1,6 +1,7 @@
 """Loads and streams tell a consumer group what they have read, never before it is safe."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from barnabas import Admin, Broker, Message, Producer
 from barnabas.pipeline import load as load_module
 from barnabas.pipeline.commands import load as load_command
 from barnabas.pipeline.load import load
-from barnabas.pipeline.tables.commits import CommitLog
+from barnabas.pipeline.tables.formats import open_store
 from barnabas.ports.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def test_a_load_that_fails_tells_nothing(
 
     _create(broker, "unsafe", 10)
     with monkeypatch.context() as patch:
-        patch.setattr(load_module, "CommitLog", lambda folder: CommitLog(folder, checkpoint=stop))
+        patch.setattr(load_module, "open_store", partial(open_store, checkpoint=stop))
         with pytest.raises(RuntimeError, match="stopped"):
             load(broker.bootstrap, ["unsafe"], tmp_path, spark=spark, group="unsafe")
     assert _lags(broker, "unsafe") == {}

@@ -17,9 +17,10 @@ from barnabas.pipeline import load as load_module
 from barnabas.pipeline.load import LoadProgress, load
 from barnabas.pipeline.report import report
 from barnabas.pipeline.table import read_table
-from barnabas.pipeline.tables.commits import CommitLog, TableError
+from barnabas.pipeline.tables.commits import CommitLog
 from barnabas.pipeline.tables.load_plan import LoadPlan, TopicRecreated
 from barnabas.pipeline.tables.lock import TableLocked
+from barnabas.pipeline.tables.state import TableError
 from barnabas.ports.errors import ApiError
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -30,7 +31,7 @@ def killed_at(where: str, topic: str, table: Path, step: str) -> None:
 
 def _main() -> None:
     from barnabas.pipeline import load as module
-    from barnabas.pipeline.tables import commits
+    from barnabas.pipeline.tables.formats import open_store
 
     where, topic, table, log, step = sys.argv[1:]
 
@@ -38,11 +39,7 @@ def _main() -> None:
         if name == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    class Log(commits.CommitLog):
-        def __init__(self, folder: Path) -> None:
-            super().__init__(folder, checkpoint=kill)
-
-    with patch.object(module, "CommitLog", Log):
+    with patch.object(module, "open_store", partial(open_store, checkpoint=kill)):
         module.load(where, [topic], Path(table), log_file=Path(log), progress=lambda at: print(at.step, flush=True))
 
 

@@ -11,8 +11,10 @@ from barnabas.pipeline.source.datasource import TopicStreamReader
 from barnabas.pipeline.source.options import parse_partitions_json, partitions_json, read_options, write_options
 from barnabas.pipeline.source.ranges import OffsetRange, plan_ranges
 from barnabas.pipeline.table import AffectedFile, affected_files
-from barnabas.pipeline.tables.commits import Commit, CommitLog, TopicState
+from barnabas.pipeline.tables.commits import CommitLog, LoggedCommit
+from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.load_plan import LoadPlan, TopicRecreated, plan_load
+from barnabas.pipeline.tables.state import Commit, TopicState
 from barnabas.pipeline.topics.model import LATEST, ClusterPartition, PartitionColumns, TopicInfo, Where
 from barnabas.ports.errors import ApiError, ConfigError
 
@@ -61,7 +63,7 @@ def _plan(cluster: Logs, last: LoadPlan | None = None, **options: object) -> Loa
 
 
 def _commit(topics: Mapping[str, TopicState]) -> Commit:
-    return Commit(number=1, staging="s", created_ms=0, topics=topics, ranges=[], rows=0, files=[])
+    return Commit(number=1, created_ms=0, topics=topics, ranges=[], rows=0, files=[])
 
 
 @pytest.mark.parametrize(
@@ -169,9 +171,9 @@ def test_rows_of_another_broker_are_not_replaced(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), folder / "new.parquet")
     pq.write_table(pa.table({"partition": [0], "offset": [20]}), folder / "old.parquet")
     day = "topic=t/day=2026-01-01"
-    found = affected_files(tmp_path, {ClusterPartition("t", 0, 0): 10}, [])
+    found = affected_files(open_store(tmp_path), {ClusterPartition("t", 0, 0): 10}, [])
     assert found == [AffectedFile(name=f"{day}/new.parquet", rows=4, replaced_rows=1)]
-    found = affected_files(tmp_path, {ClusterPartition("t", 0): 10}, [])
+    found = affected_files(open_store(tmp_path), {ClusterPartition("t", 0): 10}, [])
     assert [(file.name, file.replaced_rows) for file in found] == [(f"{day}/new.parquet", 1), (f"{day}/old.parquet", 1)]
 
 
@@ -179,7 +181,7 @@ def test_commits_of_before_are_read(tmp_path: Path) -> None:
     log = CommitLog(tmp_path)
     with log.locked():
         number, staging = log.begin()
-        log.commit(Commit(number=number, staging=staging.name, created_ms=0, topics={}, ranges=[], rows=0, files=[]))
+        log.commit(LoggedCommit(number=number, staging=staging.name, created_ms=0, topics={}))
     path = tmp_path / "_barnabas" / "commits" / "000001.json"
     text = path.read_text().replace('"ranges": []', '"ranges": [{"topic": "t", "partition": 1, "start": 0, "end": 5}]')
     path.write_text(text)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipeline.table import settle
-from barnabas.pipeline.tables.commits import Commit, CommitLog, TableError, TopicState, plain_os_errors
+from barnabas.pipeline.tables.commits import CommitLog, LoggedCommit
+from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.lock import TableLocked
+from barnabas.pipeline.tables.state import TableError, TopicState, plain_os_errors
 
 
 class PowerCut(BaseException):
@@ -27,7 +28,7 @@ def _load(log: CommitLog, contents: dict[str, str], removed: tuple[str, ...] = (
         number, staging = log.begin()
         _stage(staging, contents)
         log.commit(
-            Commit(
+            LoggedCommit(
                 number=number,
                 staging=staging.name,
                 created_ms=1,
@@ -141,7 +142,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
     number, staging = log.begin()
     _stage(staging, FIRST)
     with pytest.raises(FileNotFoundError):
-        log.commit(Commit(number=number, staging=staging.name, created_ms=1, topics={}, ranges=[], rows=1, files=["x"]))
+        log.commit(LoggedCommit(number=number, staging=staging.name, created_ms=1, topics={}, files=["x"]))
 
 
 def test_a_damaged_commit_is_told(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_a_reader_finishes_what_a_dead_load_left(tmp_path: Path) -> None:
     with pytest.raises(PowerCut):
         _load(CommitLog(tmp_path, checkpoint=stop), FIRST)
     assert _visible(tmp_path) == {}
-    settle(tmp_path)
+    open_store(tmp_path).settle()
     assert _visible(tmp_path) == FIRST
 
 
@@ -182,7 +183,7 @@ def test_a_reader_waits_for_a_living_load(tmp_path: Path) -> None:
     writer = threading.Thread(target=_load, args=(CommitLog(tmp_path, checkpoint=pause), FIRST))
     writer.start()
     assert applying.wait(20)
-    reader = threading.Thread(target=settle, args=(tmp_path,))
+    reader = threading.Thread(target=open_store(tmp_path).settle)
     reader.start()
     reader.join(0.3)
     assert reader.is_alive()

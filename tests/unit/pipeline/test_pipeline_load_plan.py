@@ -2,8 +2,8 @@ import pytest
 from support.memory_cluster import MemoryCluster
 
 from barnabas.pipeline.source.ranges import OffsetRange
-from barnabas.pipeline.tables.commits import Commit
 from barnabas.pipeline.tables.load_plan import LoadPlan, TopicRecreated, plan_load, task_count
+from barnabas.pipeline.tables.state import Commit
 from barnabas.pipeline.topics.model import ClusterPartition
 from barnabas.ports.errors import ApiError, ConfigError
 
@@ -26,7 +26,7 @@ def _plan(
 ) -> LoadPlan:
     commit = None
     if last is not None:
-        commit = Commit(number=1, staging="s", created_ms=0, topics=last.topics, ranges=[], rows=0, files=[])
+        commit = Commit(number=1, created_ms=0, topics=last.topics, ranges=[], rows=0, files=[])
     return plan_load(
         cluster, commit, ["t"], since_ms=since_ms, fail_on_data_loss=fail_on_data_loss, recreated=recreated
     )
@@ -38,9 +38,7 @@ def test_the_first_load_takes_everything_and_the_second_what_is_new() -> None:
     assert first.ranges == [OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 10)]
     again = _plan(cluster, first)
     assert again.ranges == []
-    assert not again.changes(
-        Commit(number=1, staging="s", created_ms=0, topics=first.topics, ranges=[], rows=0, files=[])
-    )
+    assert not again.changes(Commit(number=1, created_ms=0, topics=first.topics, ranges=[], rows=0, files=[]))
     cluster.logs["t"][1].add(2000, b"new")
     assert _plan(cluster, first).ranges == [OffsetRange("t", 1, 10, 11)]
 
@@ -131,7 +129,7 @@ def test_other_topics_keep_their_state() -> None:
     cluster = _cluster()
     cluster.create("u", 1)[0].add(1, b"x")
     first = _plan(cluster)
-    commit = Commit(number=1, staging="s", created_ms=0, topics=first.topics, ranges=[], rows=0, files=[])
+    commit = Commit(number=1, created_ms=0, topics=first.topics, ranges=[], rows=0, files=[])
     plan = plan_load(cluster, commit, ["u"], since_ms=None, fail_on_data_loss=True, recreated="fail")
     assert plan.topics["t"] == first.topics["t"]
     assert plan.topics["u"].next_offsets == {"0": 1}

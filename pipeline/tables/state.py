@@ -1,0 +1,111 @@
+"""What a table says of itself, whatever its format: how far each topic is loaded, and what each commit did."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+from attrs import frozen
+
+from ...ports.errors import BarnabasError
+from ..topics.damage import DamagedRange
+from ..topics.model import NO_BROKER
+
+LOAD = "load"
+
+
+class TableError(BarnabasError):
+    """The folder is not a table of ours, or is damaged. The text says which file."""
+
+
+@frozen(kw_only=True)
+class TopicState:
+    """How far a topic is loaded: the next offset per partition, by `Place.key`: "0", or "broker-partition" of a classic
+    cluster. `topic_id` "" = unknown."""
+
+    topic_id: str = ""
+    next_offsets: Mapping[str, int] = attrs.field(factory=dict)
+
+
+@frozen(kw_only=True)
+class Range:
+    """Offsets that one load took from one partition: start ≤ offset < end."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    broker: int = NO_BROKER
+
+
+@frozen(kw_only=True)
+class TableChange:
+    """What is to take effect all at once. `topics` and `damaged` are the whole state afterwards."""
+
+    topics: Mapping[str, TopicState]
+    operation: str = LOAD
+    ranges: Sequence[Range] = ()
+    """What a load read. Rows of `files` outside of these ranges were in the table before, in files that are removed."""
+    rows: int = 0
+    """New ones."""
+    replaced_rows: int = 0
+    files: Sequence[str] = ()
+    """Paths below staging, and then below the table: folders `column=value` say the values of partition columns."""
+    removed: Sequence[str] = ()
+    """Files of the newest version, by `DataFile.name`."""
+    lost: Sequence[str] = ()
+    """Data loss that was accepted, one text each."""
+    damaged: Sequence[DamagedRange] = ()
+    """All that the table lacks because it was damaged when it was read."""
+
+
+@frozen(kw_only=True)
+class Commit(TableChange):
+    """One change that took effect. `number` is the commit or version, later ones are greater."""
+
+    number: int
+    created_ms: int
+
+
+@frozen(kw_only=True)
+class DataFile:
+    """A Parquet file of the newest version. `name` is its path relative to the table's folder."""
+
+    name: str
+    rows: int
+    size_bytes: int
+    partition: Mapping[str, str | None]
+    """Of the partition columns; None is null."""
+
+
+@frozen(kw_only=True)
+class Staging:
+    """Where the files of one change are written: folders `column=value`, in the order of the table's layout."""
+
+    folder: Path
+    number: int
+    """That the commit will probably have."""
+
+    def name_files(self) -> list[str]:
+        """Give the Parquet files that Spark wrote there names that no other load uses; returns them relative to the
+        folder."""
+        names = []
+        for index, path in enumerate(sorted(self._written())):
+            named = path.with_name(f"part-{self.folder.name}-{index:05d}.parquet")
+            path.rename(named)
+            names.append(named.relative_to(self.folder).as_posix())
+        return names
+
+    def _written(self) -> Iterator[Path]:
+        for path in self.folder.rglob("part-*.parquet"):
+            if all("=" in part for part in path.relative_to(self.folder).parts[:-1]):
+                yield path
+
+
+@contextmanager
+def plain_os_errors(folder: Path) -> Iterator[None]:
+    """A disk that is full or read-only, as `TableError` that names the table; the table stays as it was."""
+    try:
+        yield
+    except OSError as error:
+        raise TableError(f"{folder}: {error.strerror or error} ({error.filename or 'no file named'})") from error

@@ -1,0 +1,69 @@
+"""The port to a table's format: what loads, commands and readers ask of it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from .state import Commit, DataFile, Staging, TableChange
+
+Checkpoint = Callable[[str], None]
+"""Called with the name of each step of a commit just before it: the tests stop the protocol there."""
+
+
+def no_checkpoint(_step: str) -> None:
+    return None
+
+
+class TableStore(Protocol):
+    """A table in a folder. What changes it needs the lock; reading does not.
+
+    A commit takes effect at one moment, with the state of all topics, and is durable on return. Killed anywhere,
+    the table is as before or after it; `recover` finishes or rolls back. Every method may raise `TableError` and
+    `OSError`.
+    """
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def format(self) -> str:
+        """One of `formats.FORMATS`."""
+        ...
+
+    def exists(self) -> bool:
+        """True if something was ever committed here."""
+        ...
+
+    def last(self) -> Commit | None:
+        """The newest commit, with the whole state of the table."""
+        ...
+
+    def history(self) -> Iterator[Commit]:
+        """What is still known of the commits, newest first."""
+        ...
+
+    def files(self) -> Sequence[DataFile]:
+        """What the newest version consists of."""
+        ...
+
+    def locked(self, *, wait_s: float = 0.0) -> AbstractContextManager[None]:
+        """Context manager: hold the table's lock. Raises `TableLocked`."""
+        ...
+
+    def recover(self) -> None:
+        """Finish or roll back what others left. Needs the lock."""
+        ...
+
+    def settle(self) -> None:
+        """For readers: see that the newest commit can be read. Waits for a load that is just committing, and finishes
+        what a dead one left. Raises `TableError` where there is no table, `TableLocked`."""
+        ...
+
+    def begin(self) -> Staging:
+        """An empty staging folder for the next commit. Needs the lock."""
+        ...
+
+    def commit(self, staging: Staging, change: TableChange) -> Commit:
+        """Put a change into effect, and remove the staging folder. Needs the lock."""
+        ...

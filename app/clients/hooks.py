@@ -6,8 +6,15 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...core.client.errors import ClientTimeout, HookError, QueueFull
-from ...core.client.producer.batch import DeliveryCallback, Home
-from ...core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem
+from ...core.client.producer.batch import Batch, DeliveryCallback, Home
+from ...core.client.producer.handlers import (
+    BatchOutcome,
+    CallbackHandler,
+    EventHandler,
+    ProducerItem,
+    gives_headers,
+    sees_messages,
+)
 from ...core.client.producer.hook_queue import HookQueue
 from ...core.message.message import Headers, Message
 from ...ports.errors import BarnabasError
@@ -16,8 +23,9 @@ from .encoding import checked_headers, checked_timestamp
 from .handle import DeliveryHandle, ManyHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from ...core.message.numbered_header import NumberedHeader
     from ...plugins.host import PluginHost
     from .intake import Intake
     from .waiting import WaitingRoom
@@ -253,3 +261,57 @@ class ProducerHooks(HookPath):
 
     def has_room(self) -> bool:
         return self._intake.accumulator.has_room(1)
+
+
+Handlers = tuple[EventHandler, CallbackHandler | None]
+
+
+def needs_queue(handlers: Handlers | None) -> bool:
+    """True if messages have to pass through the classic hook points."""
+    if handlers is None:
+        return False
+    events, callbacks = handlers
+    return type(events) is not EventHandler or callbacks is None or sees_messages(callbacks)
+
+
+class BatchHooks:
+    """What a callback handler sees of whole batches, and of the transactions that they are in."""
+
+    def __init__(self, handlers: Handlers | None, report: Callable[[str, BaseException], None]) -> None:
+        callbacks = handlers[1] if handlers is not None else None
+        self._callbacks = callbacks if isinstance(callbacks, CallbackHandler) else CallbackHandler()
+        self._closes = handlers is not None and not needs_queue(handlers)
+        self._report = report
+
+    @property
+    def stamp(self) -> Callable[[str, int, int], NumberedHeader | None] | None:
+        """What gives a batch its header; None when nobody wants to."""
+        return self._callbacks.before_batch if gives_headers(self._callbacks) else None
+
+    def start(self, bootstrap: object) -> None:
+        """The producer begins. Raises what the handler raises."""
+        self._callbacks.start(bootstrap)
+
+    def told(self, batch: Batch) -> None:
+        """The outcome of a batch is known. Reactor only, or when that has stopped."""
+        if batch.numbered is None:
+            return
+        try:
+            outcome = BatchOutcome(batch.place.topic, batch.count, batch.wall_ms, batch.numbered, batch.error)
+            self._callbacks.after_batch(outcome)
+        except Exception as error:  # noqa: BLE001  # reported; the messages are where they are
+            self._report("callback handler: after_batch failed", error)
+
+    def transaction_ended(self, committed: bool) -> None:
+        try:
+            self._callbacks.after_transaction(committed)
+        except Exception as error:  # noqa: BLE001  # reported; the transaction has ended
+            self._report("callback handler: after_transaction failed", error)
+
+    def close(self) -> None:
+        """Close a handler that nobody else closes."""
+        if self._closes:
+            try:
+                self._callbacks.close()
+            except Exception as error:  # noqa: BLE001  # reported
+                self._report("callback handler: close failed", error)

@@ -19,7 +19,7 @@ from .encoding import by_name, checked_headers, checked_timestamp, encoding_of
 from .faces import ProducerFace
 from .guarded import Guarded, GuardedSender
 from .handle import DeliveryHandle, ManyHandle
-from .hooks import HookPath, ProducerHooks
+from .hooks import BatchHooks, Handlers, HookPath, ProducerHooks, needs_queue
 from .intake import Intake
 from .machine_settings import sending, transacting
 from .opening import open_shell, plugin_host
@@ -120,16 +120,18 @@ class Producer(ProducerFace):
         self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
         self._lock = self._shell.lock
         self._view = self._shell.view
-        runs = encoding.plain and partitioned.sticky and handlers is None and not self._sync
+        runs = encoding.plain and partitioned.sticky and not needs_queue(handlers) and not self._sync
         try:
             partitioned.start(self._shell.connector.entropy)
             self._intake = Intake(self._shell, chosen, encoding, partitioned, runs=runs, not_placed=self._not_placed)
+            self._batch_hooks = BatchHooks(handlers, self._shell.report)
             self._make_machines(codec, handlers)
+            self._batch_hooks.start(bootstrap)
         except BaseException:
             self._shell.close()
             raise
 
-    def _make_machines(self, codec: Codec | None, handlers: tuple[EventHandler, CallbackHandler | None] | None) -> None:
+    def _make_machines(self, codec: Codec | None, handlers: Handlers | None) -> None:
         chosen, intake = self.settings, self._intake
         self._accumulator = intake.accumulator
         self._transactions = self._make_transactions()
@@ -143,12 +145,13 @@ class Producer(ProducerFace):
             codec_for=lambda topic: codec if not topics or topic in topics else None,
             settled=self._settled,
             identity=self._numbering(),
+            stamp=self._batch_hooks.stamp,
         )
         changed = self._shell.changed
         self._shell.add_part(GuardedSender(self._sender, changed, self._tell), guarded=False)
         self._shell.add_part(Guarded(intake.unplaced, changed, self._tell), guarded=False)
         self._hooks: ProducerHooks | None = None
-        if handlers is not None:
+        if handlers is not None and needs_queue(handlers):
             self._hooks = ProducerHooks(self, intake, *handlers)
             self._shell.add_part(self._hooks.queue, guarded=False)
 
@@ -168,7 +171,7 @@ class Producer(ProducerFace):
             changed=self._shell.changed.notify_all,
         )
         self._intake.transaction = machine
-        return Transactions(self._intake, machine, self._flush_hooks)
+        return Transactions(self._intake, machine, self._flush_hooks, self._batch_hooks.transaction_ended)
 
     def _numbering(self) -> Numbering | None:
         if self._transactions is not None:
@@ -442,6 +445,7 @@ class Producer(ProducerFace):
         """Run the callbacks of what has ended. Reactor only, or when that has stopped."""
         ended, self._ended = self._ended, []
         for batch in ended:
+            self._batch_hooks.told(batch)
             batch.tell(self._callback_failed)
         refused, self._refused = self._refused, []
         for group, error in refused:
@@ -474,6 +478,7 @@ class Producer(ProducerFace):
         self._tell()
         if self._hooks is not None:
             self._hooks.close(closed)
+        self._batch_hooks.close()
 
 
 def _all_done(homes: list[Home], handles: list[DeliveryHandle]) -> bool:

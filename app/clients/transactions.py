@@ -21,12 +21,18 @@ FlushHooks = Callable[[float | None], None]
 class Transactions:
     """What `Producer` says of transactions is explained there. Timeouts are in seconds."""
 
-    def __init__(self, intake: Intake, machine: Transaction, flush_hooks: FlushHooks) -> None:
-        """`flush_hooks`, with the lock held: have everything handled that waits for an event handler."""
+    def __init__(
+        self, intake: Intake, machine: Transaction, flush_hooks: FlushHooks, ended: Callable[[bool], None]
+    ) -> None:
+        """`flush_hooks`, with the lock held: have everything handled that waits for an event handler.
+
+        `ended`, without it: told of a transaction that is committed, or aborted.
+        """
         self.machine = machine
         self._intake = intake
         self._shell = intake.shell
         self._flush_hooks = flush_hooks
+        self._ended = ended
 
     def initialize(self, timeout: float | None) -> None:
         with self._shell.lock:
@@ -52,6 +58,7 @@ class Transactions:
             finally:
                 accumulator.hurry -= 1
             self.machine.take_outcome()
+        self._ended(True)
 
     def prepare(self, timeout: float | None) -> PreparedTransaction:
         accumulator, machine = self._intake.accumulator, self.machine
@@ -84,6 +91,7 @@ class Transactions:
             self._flush_hooks(timeout)
             self._wait(lambda: self.machine.ended, "the abort", timeout)
             self.machine.take_outcome()
+        self._ended(False)
 
     def send_offsets(self, what: Any, group: Any, timeout: float | None) -> None:
         metadata, positions = _positions_of(what, group)

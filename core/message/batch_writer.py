@@ -1,11 +1,12 @@
 """Messages to record batches v2 (facts B1).
 
 The records of a batch are laid out by one `%` of a bytes format, all of it in C, when no message has a key or headers
-and all have one timestamp, as `send_many` makes them; otherwise message by message. `benchmarks/message_codec.py`
-measures both.
+and all have one timestamp, as `send_many` makes them; a numbered header for all of them does not change that. Otherwise
+it goes message by message. `benchmarks/message_codec.py` measures both.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain, repeat
 
 from ...ports.error_codes import ErrorCode
@@ -22,6 +23,7 @@ from .batch_header import (
 )
 from .codec import Codec
 from .message import Headers, Message
+from .numbered_header import NUMBER_SIZE, NumberedHeader
 from .varint import SMALL, SMALL_LIMIT, encode_varint
 
 LONG_MIN = -(2**63)
@@ -29,12 +31,12 @@ INT_MAX = 2**31 - 1
 
 _ONE_BYTE_OFFSETS = 64
 _FAST_VALUE_MAX = SMALL_LIMIT - 16
-# A record without key and headers and at the base timestamp, around its value: length, attributes and timestamp delta,
-# offset delta, null key, value length, value, no headers.
-_PLAIN_RECORD = b"%b\0\0%b\1%b%b\0"
-# Its length field by the size of its value, for offset deltas of one byte and of two.
-_PLAIN_LENGTHS = SMALL[6:70] + SMALL[71:]  # 6 bytes around a value of up to 63 bytes, 7 around a longer one
-_PLAIN_LENGTHS_2 = SMALL[7:71] + SMALL[72:]
+# A record without key and at the base timestamp, around its value: length, attributes and timestamp delta, offset
+# delta, null key, value length, value; then its headers, mostly none.
+_PLAIN_RECORD = b"%b\0\0%b\1%b%b"
+_NO_HEADERS = b"\0"
+# What is around its value besides the headers' content, for offset deltas of one byte and of two.
+_AROUND, _AROUND_2 = 6, 7
 
 
 def encode_batch(
@@ -84,16 +86,23 @@ def encode_columns(
     producer_epoch: int = -1,
     base_sequence: int = -1,
     transactional: bool = False,
+    numbered: NumberedHeader | None = None,
 ) -> bytearray:
-    """As `encode_batch`, from columns of equal length; None stands for a column of nothing but None (or no headers)."""
+    """As `encode_batch`, from columns of equal length; None stands for a column of nothing but None (or no headers).
+
+    `numbered` comes behind the other headers of each message.
+    """
     count = len(values)
     if not count:
         raise ValueError("a batch needs at least one message")
     base_timestamp, max_timestamp, deltas = _timestamp_deltas(timestamps, now_ms)
     records = None
     if keys is None and headers is None and deltas is None and count <= SMALL_LIMIT and values.count(None) == 0:
-        records = _plain_records(values)  # type: ignore[arg-type]  # no value is None
+        records = _plain_records(values, numbered)  # type: ignore[arg-type]  # no value is None
     if records is None:
+        if numbered is not None:
+            own = numbered.headers(count)
+            headers = own if headers is None else [(*given, *ours) for given, ours in zip(headers, own, strict=True)]
         records = _records(
             values, keys or repeat(None, count), headers or repeat((), count), deltas or repeat(0, count)
         )
@@ -177,17 +186,36 @@ def _timestamp_deltas(timestamps: Sequence[int | None] | None, now_ms: int) -> t
     return base, largest, deltas
 
 
-def _plain_records(values: Sequence[bytes]) -> bytes | None:
+def _plain_records(values: Sequence[bytes], numbered: NumberedHeader | None = None) -> bytes | None:
     """The records of values alone, at consecutive offsets and one timestamp; None when a value is too long for this."""
     sizes = list(map(len, values))
-    if max(sizes) >= _FAST_VALUE_MAX:
+    trailer = _NO_HEADERS if numbered is None else _numbered_trailer(numbered)
+    more = len(trailer) - len(_NO_HEADERS) + (0 if numbered is None else NUMBER_SIZE)
+    if max(sizes) + more >= _FAST_VALUE_MAX:
         return None
+    record = _PLAIN_RECORD + trailer.replace(b"%", b"%%")
     lengths = chain(
-        map(_PLAIN_LENGTHS.__getitem__, sizes[:_ONE_BYTE_OFFSETS]),
-        map(_PLAIN_LENGTHS_2.__getitem__, sizes[_ONE_BYTE_OFFSETS:]),
+        map(_lengths(_AROUND + more).__getitem__, sizes[:_ONE_BYTE_OFFSETS]),
+        map(_lengths(_AROUND_2 + more).__getitem__, sizes[_ONE_BYTE_OFFSETS:]),
     )
-    fields = zip(lengths, SMALL, map(SMALL.__getitem__, sizes), values, strict=False)
-    return _PLAIN_RECORD * len(sizes) % tuple(chain.from_iterable(fields))
+    columns = [lengths, SMALL, map(SMALL.__getitem__, sizes), values]
+    if numbered is not None:
+        record += b"%b"
+        columns.append(numbered.numbers(len(sizes)))
+    fields = zip(*columns, strict=False)
+    return record * len(sizes) % tuple(chain.from_iterable(fields))
+
+
+@lru_cache(maxsize=32)
+def _lengths(around: int) -> list[bytes]:
+    """The length field of a record by the size of its value: so many bytes around one of up to 63, else one more."""
+    return SMALL[around : around + 64] + SMALL[around + 65 :]
+
+
+def _numbered_trailer(numbered: NumberedHeader) -> bytes:
+    """One header, up to its number."""
+    laid_out = _encode_headers(((numbered.name, numbered.head + bytes(NUMBER_SIZE)),))
+    return laid_out[:-NUMBER_SIZE]
 
 
 def _records(

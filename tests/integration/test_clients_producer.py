@@ -12,9 +12,16 @@ from support.waiting import wait_for
 from barnabas import Message, Producer
 from barnabas.core.client.errors import ClientTimeout, EncodeError, HookError, QueueFull
 from barnabas.core.client.producer.batch import Delivery
-from barnabas.core.client.producer.handlers import CallbackHandler, EventHandler, ProducerItem, SendItems
+from barnabas.core.client.producer.handlers import (
+    BatchOutcome,
+    CallbackHandler,
+    EventHandler,
+    ProducerItem,
+    SendItems,
+)
 from barnabas.core.client.producer.partitioner import Partitioner
 from barnabas.core.message.message_set import MessageSet
+from barnabas.core.message.numbered_header import NumberedHeader
 from barnabas.ports.broker_api import Metadata, Produce, ProduceResult, ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
@@ -495,3 +502,58 @@ def test_what_a_hook_made_unusable_fails_its_handle(cluster: PlainCluster) -> No
 def test_in_sync_mode_hooks_do_not_make_it_wait(cluster: PlainCluster) -> None:
     with producer_of(cluster, callback_handler=CallbackHandler(), producer_type="sync", linger_ms=60_000) as producer:
         assert producer.send("t", b"1").done
+
+
+class Stamps(CallbackHandler):
+    """Sees whole batches only."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.numbers = 0
+
+    def start(self, bootstrap: object) -> None:
+        self.calls.append("start")
+
+    def before_batch(self, topic: str, count: int, time_ms: int) -> NumberedHeader:
+        self.numbers += count
+        return NumberedHeader("n", b"", self.numbers - count)
+
+    def after_batch(self, outcome: BatchOutcome) -> None:
+        why = outcome.error and str(outcome.error)
+        self.calls.append((outcome.topic, outcome.messages, outcome.numbered.first, why))
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_a_handler_of_batches_numbers_messages_and_costs_no_queue(cluster: PlainCluster) -> None:
+    stamps = Stamps()
+    with producer_of(cluster, callback_handler=stamps, linger_ms=60_000) as producer:
+        producer.send_many("t", [b"a", b"b"])
+        producer.flush()
+        assert producer._hooks is None
+        cluster.once(Produce, ProduceResult(partitions=[ProduceResultPartition("t", 0, ErrorCode.INVALID_RECORD)]))
+        producer.send("t", b"c")
+        producer.flush()
+    assert [m.headers for m in MessageSet(b"".join(cluster.logs[T0]))] == [
+        (("n", bytes(8)),),
+        (("n", bytes(7) + b"\1"),),
+    ]
+    assert stamps.calls[:2] == ["start", ("t", 2, 0, None)]
+    assert stamps.calls[2][:3] == ("t", 1, 2)
+    assert "INVALID_RECORD" in stamps.calls[2][3]
+    assert stamps.calls[3:] == ["close"]
+
+
+def test_a_handler_of_batches_that_fails_fails_the_batch(cluster: PlainCluster) -> None:
+    class Fails(CallbackHandler):
+        def before_batch(self, topic: str, count: int, time_ms: int) -> NumberedHeader:
+            raise RuntimeError("no numbers")
+
+    with producer_of(cluster, callback_handler=Fails()) as producer, pytest.raises(EncodeError, match="no numbers"):
+        producer.send("t", b"x").result(10)
+
+
+def test_a_classic_producer_takes_no_handler_that_gives_headers() -> None:
+    with pytest.raises(ConfigError, match="classic generation"):
+        Producer(broker_list="0:127.0.0.1:1", callback_handler=Stamps())

@@ -12,9 +12,10 @@ from ....core.classic.producer.sender import ProducerSender, SendingSettings
 from ....core.classic.registry.layout import BrokerPartition
 from ....core.client.errors import ClientTimeout, QueueFull
 from ....core.client.producer.batch import DeliveryCallback, Home
+from ....core.client.producer.handlers import gives_headers
 from ....core.client.producer.partitioner import Partitioner
 from ....core.message.message import Message
-from ....ports.errors import BarnabasError, ClosedError
+from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.scheduler import Outcome
 from ..encoding import by_name, checked_headers, choose_index, encoding_of
 from ..faces import ProducerFace
@@ -90,6 +91,11 @@ class ClassicProducer(ProducerFace):
         codec = classic_codec(host, chosen.compression_codec)
         self._maker = RunMaker(encoding, None if codec is not None else chosen.max_message_size)
         handlers = HookPath.handlers(host, chosen, event_handler, callback_handler)
+        if handlers is not None and gives_headers(handlers[1]):
+            raise ConfigError(
+                "the callback handler gives messages headers, which the classic generation does not have; "
+                "an encoder can put what they say before the value"
+            )
         where = find_out(
             bootstrap,
             broker_list=chosen.broker_list,

@@ -7,6 +7,7 @@ from ....ports.errors import BarnabasError
 from ....ports.words import TopicPartition
 from ...message.codec import Codec
 from ...message.message import Headers
+from ...message.numbered_header import NumberedHeader
 
 
 class Delivery(NamedTuple):
@@ -92,6 +93,7 @@ class Batch(Home):
         "keys",
         "log_append_time_ms",
         "not_before_ms",
+        "numbered",
         "place",
         "producer_epoch",
         "producer_id",
@@ -126,6 +128,8 @@ class Batch(Home):
         self.log_append_time_ms = -1
         self.producer_id = self.producer_epoch = self.base_sequence = -1
         """What an idempotent producer numbers it by, from its first attempt on."""
+        self.numbered: NumberedHeader | None = None
+        """A header for each message, from its first attempt on."""
         self.halves: tuple[Batch, Batch] | None = None
         """What it was split into because a broker found it too large."""
 
@@ -177,6 +181,7 @@ class Batch(Home):
             producer_epoch=self.producer_epoch if self.base_sequence >= 0 else -1,
             base_sequence=self.base_sequence,
             transactional=transactional,
+            numbered=self.numbered,
         )
 
     def find(self, index: int) -> tuple[Home, int]:
@@ -210,6 +215,8 @@ class Batch(Home):
             half.headers = None if self.headers is None else self.headers[part]
             half.timestamps = None if self.timestamps is None else self.timestamps[part]
             half.count, half.full = len(half.values), True
+        first.numbered = self.numbered
+        second.numbered = None if self.numbered is None else self.numbered.behind(middle)
         first.bytes = self.bytes * first.count // self.count
         second.bytes = self.bytes - first.bytes
         for index, callback in self.callbacks:

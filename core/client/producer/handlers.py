@@ -7,12 +7,18 @@ encodes, partitions and delivers. A hook that raises is reported; the messages i
 `after_enqueue` they are on their way already, and go on), and the producer goes on.
 
 Unlike the 2011 producer, `CallbackHandler.close` is called after everything was sent, not before.
+
+Besides these, a callback handler of a producer of the current generation may see whole batches: `before_batch` and
+`after_batch`. One that sees nothing else costs the messages no queue.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import define, field
+
+from ....ports.errors import BarnabasError
+from ...message.numbered_header import NumberedHeader
 
 
 @define(kw_only=True, eq=False)
@@ -29,11 +35,27 @@ class ProducerItem:
     """Whose handle is told of the delivery. An item made by a hook has None; a copy may carry it on, once."""
 
 
+class BatchOutcome(NamedTuple):
+    """What became of a batch, or of a part of one, that has a header from `before_batch`."""
+
+    topic: str
+    messages: int
+    time_ms: int
+    """When it began, as `before_batch` was told."""
+    numbered: NumberedHeader
+    error: BarnabasError | None
+    """None: it has arrived. Otherwise it is not known to have arrived, though it may have."""
+
+
 class CallbackHandler:
     """Watches and changes messages on their way. Subclass it and override what you need; this one changes nothing.
 
-    `before_enqueue`, `after_enqueue` and `close` run on the thread that sends or closes, the others on the producer's.
+    `before_enqueue`, `after_enqueue`, `start` and `close` run on the thread that makes, sends or closes, the others on
+    the producer's.
     """
+
+    def start(self, bootstrap: object) -> None:
+        """The producer is about to begin; `bootstrap` is what it was given. What this raises, its constructor does."""
 
     def before_enqueue(self, item: ProducerItem) -> ProducerItem:
         """The item to put into the queue instead of `item`; may be the same."""
@@ -57,8 +79,34 @@ class CallbackHandler:
         """More items for the last batch, when the queue has been emptied for closing."""
         return ()
 
+    def before_batch(self, topic: str, count: int, time_ms: int) -> NumberedHeader | None:  # noqa: ARG002
+        """A header for the messages of a batch that is about to go out for the first time; `time_ms` is its beginning.
+
+        Current generation. If it raises, the batch fails.
+        """
+        return None
+
+    def after_batch(self, outcome: BatchOutcome) -> None:
+        """A batch that `before_batch` gave a header to has arrived, or has failed; a split one is told in parts."""
+
+    def after_transaction(self, committed: bool) -> None:
+        """What was sent since the last one is committed, or aborted. On the thread that ends the transaction."""
+
     def close(self) -> None:
         """The producer is closed; nothing follows."""
+
+
+_OF_MESSAGES = ("before_enqueue", "after_enqueue", "after_dequeue", "before_send", "last_batch_before_close")
+
+
+def sees_messages(handler: CallbackHandler) -> bool:
+    """True if the handler has one of the classic hook points, so that messages have to pass through a queue."""
+    return any(getattr(type(handler), name) is not getattr(CallbackHandler, name) for name in _OF_MESSAGES)
+
+
+def gives_headers(handler: object) -> bool:
+    """True if the handler wants to give messages a header, batch by batch."""
+    return isinstance(handler, CallbackHandler) and type(handler).before_batch is not CallbackHandler.before_batch
 
 
 SendItems = Callable[[Sequence[ProducerItem]], None]

@@ -10,6 +10,7 @@ from ....ports.errors import ApiError, BarnabasError
 from ....ports.values import frozen
 from ....ports.words import TopicPartition
 from ...message.codec import Codec
+from ...message.numbered_header import NumberedHeader
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import EncodeError
@@ -70,10 +71,12 @@ class Sender:
         codec_for: Callable[[str], Codec | None],
         settled: Callable[[Sequence[Batch]], None],
         identity: Numbering | None = None,
+        stamp: Callable[[str, int, int], NumberedHeader | None] | None = None,
     ) -> None:
         """`codec_for` tells how to compress a topic. `settled` gets what has a known outcome, in any step but `encode`.
 
-        `identity` numbers the batches of an idempotent producer, or of a transactional one.
+        `identity` numbers the batches of an idempotent producer, or of a transactional one. `stamp` gives a batch a
+        header for its messages before its first attempt (see `CallbackHandler.before_batch`).
         """
         self._accumulator = accumulator
         self._view = view
@@ -82,6 +85,7 @@ class Sender:
         self._codec_for = codec_for
         self._settled = settled
         self._identity = identity
+        self._stamp = stamp
         self._in_flight: dict[int, int] = {}
 
     @property
@@ -133,6 +137,8 @@ class Sender:
             try:
                 if self._identity is not None:
                     self._identity.number(batch)
+                if self._stamp is not None and batch.numbered is None and not batch.attempts:
+                    batch.numbered = self._stamp(batch.place.topic, batch.count, batch.wall_ms)
                 encoded.append((node, batch, batch.encode(self._codec_for(batch.place.topic), transactional)))
             except Exception as error:  # noqa: BLE001  # a codec may be anyone's; the handles tell it
                 refused.append((batch, _encode_error(batch, error)))

@@ -13,6 +13,7 @@ from barnabas.core.client.producer.batch import Batch
 from barnabas.core.client.producer.sender import Sender, SenderSettings
 from barnabas.core.message.codec import Codec
 from barnabas.core.message.message_set import MessageSet
+from barnabas.core.message.numbered_header import NumberedHeader
 from barnabas.ports.broker_api import Metadata, Produce, ProduceResult, ProduceResultPartition, RecordError
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
@@ -23,7 +24,14 @@ from barnabas.ports.words import TopicPartition
 class Bench(Play):
     """A sender against a cluster, topic t known."""
 
-    def __init__(self, cluster: PlainCluster, codec: Codec | None = None, batch_size: int = 10_000, **settings: Any):
+    def __init__(
+        self,
+        cluster: PlainCluster,
+        codec: Codec | None = None,
+        batch_size: int = 10_000,
+        stamp: Callable[[str, int, int], NumberedHeader | None] | None = None,
+        **settings: Any,
+    ):
         super().__init__(cluster)
         self.view = ClusterView([("bootstrap", 1)], self.entropy, ViewSettings())
         timeout = settings.get("delivery_timeout_ms", 120_000)
@@ -37,6 +45,7 @@ class Bench(Play):
             SenderSettings(**settings),
             codec_for=lambda topic: codec,
             settled=self._told,
+            stamp=stamp,
         )
         self.parts = [self.sender, self.view]
         self.view.want(["t"])
@@ -248,3 +257,31 @@ def test_what_waits_can_be_given_up() -> None:
     assert bench.settled[0].error is not None
     assert bench.settle() > 1000
     assert not bench.cluster.of(Produce)
+
+
+def test_messages_keep_their_numbers_through_retries_and_splits() -> None:
+    asked: list[int] = []
+
+    def stamp(topic: str, count: int, time_ms: int) -> NumberedHeader:
+        asked.append(count)
+        return NumberedHeader("n", topic.encode(), sum(asked) - count)
+
+    bench = Bench(PlainCluster(t=1), stamp=stamp)
+    answers = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE]
+    bench.cluster.script(
+        lambda _, request: refusing(answers.pop(0))(request) if answers and isinstance(request, Produce) else None
+    )
+    for value in (b"a", b"b", b"c"):
+        bench.put(value)
+    bench.until_settled(2)
+    bench.put(b"d")
+    bench.until_settled(3)
+    log = bench.cluster.logs[TopicPartition("t", 0)]
+    read = [(m.value, m.headers) for m in MessageSet(b"".join(log))]
+    assert read == [(value, (("n", b"t" + bytes(7) + bytes([i])),)) for i, value in enumerate((b"a", b"b", b"c", b"d"))]
+    assert asked == [3, 1]
+    assert [(batch.count, batch.numbered and batch.numbered.first) for batch in bench.settled] == [
+        (1, 0),
+        (2, 1),
+        (1, 3),
+    ]

@@ -20,6 +20,7 @@ CALLED_FROM_OUTSIDE = {
     "http.server": {"do_GET", "log_message"},
     "Python, by entry points": {"register_demo", "register_load", "register_report"},
     "kazoo": {"serialize"},
+    "pyiceberg": {"to_input_file"},
     "pytest": {"pytest_addoption", "pytest_configure"},
     "Hypothesis": {"holds_what_the_model_holds", "same_tree"},
     "tests, to look on and to cause faults": {

@@ -1,0 +1,1 @@
+"""Tables in Iceberg's format: a catalog, a snapshot per commit, the offsets in the snapshot's summary."""

@@ -1,0 +1,107 @@
+"""Where an Iceberg table is registered: a SQLite file inside its folder, or a catalog that others share."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import asdict, frozen
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException, RESTError
+
+from ....ports.errors import ConfigError
+from ..state import TableError
+from .durable import DurableFileIO
+
+CATALOG = "barnabas"
+"""Its name, which a SQL catalog keeps with each table: other readers open it by this one."""
+NAMESPACE = "barnabas"
+_MARKER = Path("_barnabas", "iceberg.json")
+
+
+@frozen(kw_only=True)
+class Place:
+    """`catalog` "" = the SQLite file of the folder."""
+
+    catalog: str
+    table: str
+
+
+def find_place(folder: Path, catalog: str = "", table: str = "") -> Place:
+    """Where the folder's table is registered, or is to be: `table` is NAMESPACE.NAME; "" = barnabas.FOLDER, by the
+    folder's name. Raises `ConfigError` when it is registered elsewhere."""
+    if table and not re.fullmatch(r"[^.]+(\.[^.]+)+", table):
+        raise ConfigError(f"table {table!r} is not NAMESPACE.NAME")
+    kept = kept_place(folder)
+    if kept is None:
+        own = re.sub(r"\W+", "_", folder.absolute().name) or "table"
+        return Place(catalog=catalog, table=table or f"{NAMESPACE}.{own}")
+    if (catalog or kept.catalog, table or kept.table) != (kept.catalog, kept.table):
+        where = kept.catalog or "the catalog in its folder"
+        raise ConfigError(f"{folder} is table {kept.table} of {where}; a table has one place")
+    return kept
+
+
+def kept_place(folder: Path) -> Place | None:
+    """Where the folder's table is registered; None: it is no Iceberg table of ours. Raises `TableError`."""
+    path = folder / _MARKER
+    if not path.exists():
+        return None
+    try:
+        raw = json.loads(path.read_text())
+        return Place(catalog=str(raw["catalog"]), table=str(raw["table"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise TableError(f"{path} is damaged: {error!r}") from error
+
+
+def keep_place(folder: Path, place: Place) -> None:
+    path = folder / _MARKER
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(asdict(place), indent=1))
+    temporary.rename(path)
+
+
+@contextmanager
+def opened(folder: Path, place: Place) -> Iterator[Catalog]:
+    """Raises `TableError` when the catalog cannot be reached, and `ConfigError` for a kind that pyiceberg lacks."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    with _plain_errors(place, SQLAlchemyError):
+        catalog = load_catalog(CATALOG, **_properties(folder, place))
+    try:
+        with _plain_errors(place, SQLAlchemyError):
+            yield catalog
+    finally:
+        catalog.close()
+
+
+def _properties(folder: Path, place: Place) -> Mapping[str, str]:
+    """What is not said here (a token, say) is taken from pyiceberg's configuration: ~/.pyiceberg.yaml, or
+    PYICEBERG_CATALOG__BARNABAS__TOKEN."""
+    durable = {"py-io-impl": f"{DurableFileIO.__module__}.{DurableFileIO.__name__}"}
+    uri = place.catalog
+    if not uri:
+        file = folder.absolute() / "_barnabas" / "catalog.db"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return {"type": "sql", "uri": f"sqlite:///{file}", "warehouse": str(folder.absolute()), **durable}
+    if re.match(r"https?://", uri):
+        return {"type": "rest", "uri": uri, **durable}
+    if re.match(r"(sqlite|postgresql)(\+\w+)?:", uri):
+        return {"type": "sql", "uri": uri, "warehouse": str(folder.absolute()), **durable}
+    raise ConfigError(f"catalog {uri!r} is none of http(s)://... (REST), sqlite:///FILE, postgresql://...")
+
+
+@contextmanager
+def _plain_errors(place: Place, sql_error: type[Exception]) -> Iterator[None]:
+    import requests
+
+    try:
+        yield
+    except CommitFailedException as error:
+        text = f"table {place.table}: another program has changed it meanwhile; nothing is committed, do it once more"
+        raise TableError(f"{text} ({error})") from error
+    except (RESTError, sql_error, requests.RequestException) as error:
+        where = place.catalog or "its own catalog"
+        raise TableError(f"table {place.table}: {where} does not answer as it should: {error}") from error

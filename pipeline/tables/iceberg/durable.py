@@ -1,0 +1,83 @@
+"""Files of Iceberg's metadata that survive a power cut: pyiceberg only closes what it writes to a local disk."""
+
+import io
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pyiceberg.io import InputFile, OutputFile, OutputStream
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+
+class DurableFileIO(PyArrowFileIO):
+    """As pyiceberg's own; a local file is on the disk, with its name, when it is closed."""
+
+    def new_output(self, location: str) -> Any:
+        """Other schemes (s3:// and such) are durable by themselves."""
+        path = local_path(location)
+        return super().new_output(location) if path is None else _LocalOutput(location, path, self)
+
+
+def local_path(location: str) -> Path | None:
+    """None when the location is not on a local disk."""
+    if location.startswith("file:"):
+        return Path("/" + location.removeprefix("file:").lstrip("/"))
+    return None if "://" in location else Path(location)
+
+
+def sync(path: Path) -> None:
+    """Make a file's content, or a folder's entries, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _LocalOutput(OutputFile):
+    def __init__(self, location: str, path: Path, files: PyArrowFileIO) -> None:
+        super().__init__(location)
+        self._path = path
+        self._files = files
+
+    def __len__(self) -> int:
+        return self._path.stat().st_size
+
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def to_input_file(self) -> InputFile:
+        return self._files.new_input(self.location)
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return _SyncedStream(self._path, "wb" if overwrite else "xb")
+
+
+class _SyncedStream:
+    def __init__(self, path: Path, mode: str) -> None:
+        self._path = path
+        self._file: io.BufferedWriter = path.open(mode)  # type: ignore[assignment]  # both modes are buffered ones
+
+    def write(self, data: bytes) -> int:
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        if self._file.closed:
+            return
+        with self._file:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        sync(self._path.parent)
+
+    def __enter__(self) -> "_SyncedStream":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,276 @@
+"""A table in Iceberg's format: one snapshot per commit has the files, and in its summary the state of all topics."""
+
+import json
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import cattrs
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+
+from ..lock import exclusive
+from ..state import Commit, DataFile, Staging, TableChange, TableError
+from ..store import Checkpoint, no_checkpoint
+from .catalog import Place, keep_place, kept_place, opened
+from .durable import local_path, sync
+from .files import StagedFile, data_file, partition_texts
+from .layout import create_table, take_in
+
+ICEBERG = "iceberg"
+COMMIT = "barnabas.commit"
+"""The property, of a snapshot's summary and of the table, that holds the state."""
+_MOVES = "moves.json"
+_NOT_IN_SUMMARY = ("files", "removed", "created_ms")
+
+
+class IcebergTable:
+    """Fulfils `TableStore`.
+
+    DIR/metadata/...                            Iceberg's own: snapshots and what they consist of
+    DIR/topic=T/day=D/part-....parquet          the rows
+    DIR/_barnabas/iceberg.json, catalog.db      where the table is registered
+    DIR/_barnabas/lock, staging/...
+
+    Files are moved to their places before the commit, which is when readers of Iceberg begin to see them: the catalog's
+    pointer goes from one metadata file to the next. `moves.json` in the staging folder says what was moved, so that
+    the next change takes away what a dead one left.
+    """
+
+    format = ICEBERG
+
+    def __init__(self, folder: Path, place: Place, *, checkpoint: Checkpoint = no_checkpoint) -> None:
+        self.folder = folder
+        self.place = place
+        self._staging = folder / "_barnabas" / "staging"
+        self._checkpoint = checkpoint
+
+    def exists(self) -> bool:
+        return self.last() is not None
+
+    def last(self) -> Commit | None:
+        return next(self.history(), None)
+
+    def history(self) -> Iterator[Commit]:
+        with self._opened() as table:
+            if table is not None:
+                yield from _commits(table, self._name)
+
+    def files(self) -> Sequence[DataFile]:
+        with self.table() as table:
+            return [
+                DataFile(
+                    name=self._name(file.file_path),
+                    rows=file.record_count,
+                    size_bytes=file.file_size_in_bytes,
+                    partition=partition_texts(table.metadata, file),
+                )
+                for file in data_files(table, table.current_snapshot())
+            ]
+
+    def locked(self, *, wait_s: float = 0.0) -> AbstractContextManager[None]:
+        return exclusive(self.folder / "_barnabas" / "lock", wait_s=wait_s)
+
+    def settle(self) -> None:
+        if not self.exists():
+            text = f"{self.folder} is not a loaded table: it has no commits; run 'barnabas load' into it first"
+            raise TableError(text)
+
+    def recover(self) -> None:
+        if not self._staging.is_dir():
+            return
+        for left in sorted(self._staging.iterdir()):
+            moves = left / _MOVES
+            if moves.exists():
+                self._take_back(json.loads(moves.read_text()))
+            # A Java whose load was killed may still write there for a moment; what remains goes the next time.
+            shutil.rmtree(left, ignore_errors=True)
+
+    def begin(self) -> Staging:
+        last = self.last()
+        number = 1 if last is None else last.number + 1
+        folder = self._staging / f"{number:06d}-{uuid.uuid4().hex[:8]}"
+        self._checkpoint("staging")
+        folder.mkdir(parents=True)
+        return Staging(folder=folder, number=number)
+
+    def commit(self, staging: Staging, change: TableChange) -> Commit:
+        self._move(staging, change.files)
+        keep_place(self.folder, self.place)
+        with opened(self.folder, self.place) as catalog:
+            table = self._load(catalog)
+            if table is None:
+                self._checkpoint("create table")
+                table = create_table(catalog, self.place.table, self.folder)
+            # Nobody's commit may be repeated on top of another one: what was read belongs to the state before.
+            table.metadata.properties["commit.retry.num-retries"] = "0"
+            newest = next(_commits(table, self._name), None)
+            if (0 if newest is None else newest.number) != staging.number - 1:
+                raise TableError(f"{self.folder} was changed meanwhile; nothing is committed, do it once more")
+            transaction = table.transaction()
+            self._checkpoint("write manifests")
+            self._stage(transaction, table, change, staging.number)
+            self._checkpoint("commit")
+            transaction.commit_transaction()
+            created_ms = table.metadata.last_updated_ms
+        self._checkpoint("remove staging")
+        shutil.rmtree(staging.folder)
+        fields = {field.name: getattr(change, field.name) for field in attrs.fields(TableChange)}
+        return Commit(**fields, number=staging.number, created_ms=created_ms)
+
+    @contextmanager
+    def table(self) -> Iterator[Table]:
+        """pyiceberg's table. Raises `TableError` where there is none."""
+        with self._opened() as table:
+            if table is None:
+                raise TableError(f"{self.folder} is not a loaded table: no catalog has {self.place.table}")
+            yield table
+
+    def _stage(self, transaction: Transaction, table: Table, change: TableChange, number: int) -> None:
+        added = [StagedFile.of(self.folder.absolute(), name) for name in change.files]
+        take_in(transaction, added)
+        before = data_files(table, table.current_snapshot()) if change.removed else []
+        there = {self._name(file.file_path): file for file in before}
+        unknown = next((name for name in change.removed if name not in there), None)
+        if unknown is not None:
+            raise TableError(f"{self.folder}: {unknown} is to be removed, and is not in the newest version")
+        state = _summary(change, number)
+        with transaction.update_snapshot(snapshot_properties={COMMIT: state}).overwrite() as update:
+            for name in change.removed:
+                update.delete_data_file(there[name])
+            for file in added:
+                update.append_data_file(data_file(transaction.table_metadata, file))
+        transaction.set_properties({COMMIT: state})
+
+    def _move(self, staging: Staging, names: Sequence[str]) -> None:
+        for name in names:
+            self._checkpoint("sync staged file")
+            sync(staging.folder / name)
+        self._checkpoint("note moves")
+        moves = staging.folder / _MOVES
+        temporary = moves.with_suffix(".tmp")
+        temporary.write_text(json.dumps(list(names)))
+        sync(temporary)
+        temporary.rename(moves)
+        for folder in self._down_to(staging.folder):
+            sync(folder)
+        folders = {(self.folder / name).parent for name in names}
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            self._checkpoint("move file")
+            (staging.folder / name).rename(self.folder / name)
+        for each in sorted({above for folder in folders for above in self._down_to(folder)}):
+            sync(each)
+
+    def _down_to(self, folder: Path) -> Iterator[Path]:
+        for each in (folder, *folder.parents):
+            yield each
+            if each == self.folder:
+                return
+
+    def _take_back(self, names: Sequence[str]) -> None:
+        """Remove what was moved for a commit that never came; one that did come keeps its files."""
+        with self._opened() as table:
+            known = set() if table is None else {self._name(path) for path in all_data_paths(table)}
+        for name in names:
+            if name not in known:
+                self._checkpoint("take back file")
+                (self.folder / name).unlink(missing_ok=True)
+
+    def _name(self, location: str) -> str:
+        path, root = local_path(location), self.folder.absolute()
+        return path.relative_to(root).as_posix() if path is not None and path.is_relative_to(root) else location
+
+    @contextmanager
+    def _opened(self) -> Iterator[Table | None]:
+        if kept_place(self.folder) is None:
+            yield None
+            return
+        with opened(self.folder, self.place) as catalog:
+            yield self._load(catalog)
+
+    def _load(self, catalog: Catalog) -> Table | None:
+        try:
+            table = catalog.load_table(self.place.table)
+        except NoSuchTableError:
+            return None
+        except FileNotFoundError as error:
+            raise TableError(f"{self._moved()} ({error})") from error
+        if local_path(table.location()) != self.folder.absolute():
+            raise TableError(f"{self.place.table} is the table in {table.location()}. {self._moved()}")
+        return table
+
+    def _moved(self) -> str:
+        return (
+            f"Iceberg keeps whole paths, so a table cannot be moved to {self.folder.absolute()}: put the folder back "
+            "where it was made, or a link there; or give a new table another name"
+        )
+
+
+def data_files(table: Table, snapshot: Snapshot | None) -> list[Any]:
+    """pyiceberg's DataFiles of a snapshot. Raises `TableError` where another engine has marked single rows as deleted,
+    which the files do not show."""
+    found = []
+    for manifest in snapshot.manifests(table.io) if snapshot is not None else []:
+        entries = manifest.fetch_manifest_entry(table.io)
+        if entries and manifest.content == ManifestContent.DELETES:
+            raise TableError(
+                f"{table.location()}: another engine keeps deleted rows in files of their own; rewrite the table's "
+                "files with it (rewrite_data_files), then try again"
+            )
+        found += [entry.data_file for entry in entries]
+    return found
+
+
+def all_data_paths(table: Table) -> set[str]:
+    """Of every snapshot that the table still has."""
+    manifests = {each.manifest_path: each for snapshot in table.snapshots() for each in snapshot.manifests(table.io)}
+    return {
+        entry.data_file.file_path
+        for manifest in manifests.values()
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    }
+
+
+def _commits(table: Table, name: Any) -> Iterator[Commit]:
+    """Those of the newest snapshot and of what it came from: after a roll-back the state is that of the rows."""
+    known = False
+    for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
+        state = snapshot.summary[COMMIT] if snapshot.summary is not None else None
+        if state is not None:
+            known = True
+            yield _commit(state, snapshot.timestamp_ms, _entries(table, snapshot), name)
+    state = table.properties.get(COMMIT)
+    if not known and state is not None:  # another engine has rewritten the table, and forgotten our snapshots
+        yield _commit(state, table.metadata.last_updated_ms, [], name)
+
+
+def _entries(table: Table, snapshot: Snapshot) -> list[ManifestEntry]:
+    """What the snapshot added and removed."""
+    manifests = [each for each in snapshot.manifests(table.io) if each.added_snapshot_id == snapshot.snapshot_id]
+    return [entry for each in manifests for entry in each.fetch_manifest_entry(table.io, discard_deleted=False)]
+
+
+def _summary(change: TableChange, number: int) -> str:
+    raw = cattrs.unstructure(change)
+    kept = {key: value for key, value in raw.items() if key not in _NOT_IN_SUMMARY}
+    return json.dumps({"number": number, **kept}, separators=(",", ":"))
+
+
+def _commit(state: str, created_ms: int, entries: Sequence[ManifestEntry], name: Any) -> Commit:
+    places = {
+        key: sorted(name(entry.data_file.file_path) for entry in entries if entry.status == status)
+        for key, status in (("files", ManifestEntryStatus.ADDED), ("removed", ManifestEntryStatus.DELETED))
+    }
+    try:
+        return cattrs.structure({**json.loads(state), **places, "created_ms": created_ms}, Commit)
+    except (ValueError, TypeError, cattrs.BaseValidationError) as error:
+        raise TableError(f"the property {COMMIT} of an Iceberg table is damaged: {error!r}") from error

@@ -1,0 +1,114 @@
+"""What holds of a table in each format: a commit is there as a whole or not at all, wherever it was stopped."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support.tables import Rows, Seen, commit_rows, read_foreign, seen
+
+from barnabas.pipeline.tables.formats import FORMATS, open_store
+from barnabas.pipeline.tables.parquet import PARQUET
+from barnabas.pipeline.tables.state import TableError
+from barnabas.pipeline.tables.store import TableStore, no_checkpoint
+from barnabas.ports.errors import ConfigError
+
+pytestmark = pytest.mark.parametrize("named", FORMATS)
+
+
+class PowerCut(BaseException):
+    """Stops a commit, as a killed process would: nothing after it runs."""
+
+
+FIRST = (Rows("a", "2024-01-01", range(5)), Rows("a", "2024-01-02", range(5, 10)), Rows("b", "2024-01-02", range(3)))
+SECOND = (Rows("a", "2024-01-02", range(5, 8)), Rows("a", "2024-01-02", range(2), partition=1))
+BEFORE = sum((each.seen for each in FIRST), Seen())
+AFTER = sum((each.seen for each in (*FIRST[::2], *SECOND)), Seen())
+
+
+def _begin(folder: Path, named: str) -> str:
+    """A table with one commit; returns the file that the next one replaces."""
+    first = commit_rows(open_store(folder, named), *FIRST)
+    return next(name for name in first.files if "topic=a/day=2024-01-02" in name)
+
+
+def _replace(store: TableStore, replaced: str) -> None:
+    commit_rows(store, *SECOND, removed=[replaced])
+
+
+def test_a_commit_adds_and_replaces(tmp_path: Path, named: str) -> None:
+    store = open_store(tmp_path, named)
+    assert not store.exists()
+    with pytest.raises(TableError, match="is not a loaded table"):
+        store.settle()
+    replaced = _begin(tmp_path, named)
+    assert seen(read_foreign(tmp_path)) == BEFORE
+    _replace(store, replaced)
+    store.settle()
+    assert seen(read_foreign(tmp_path)) == AFTER
+    last = open_store(tmp_path).last()
+    assert last is not None
+    assert (last.number, last.operation, last.rows, list(last.removed)) == (
+        open_store(tmp_path).begin().number - 1,
+        "load",
+        5,
+        [replaced],
+    )
+    assert {name: dict(topic.next_offsets) for name, topic in last.topics.items()} == {
+        "a": {"0": 10, "1": 2},
+        "b": {"0": 3},
+    }
+    assert last.topics["a"].topic_id == "id"
+    assert [each.rows for each in store.history()] == [5, 13]
+    files = {file.name: file for file in store.files()}
+    assert sum(file.rows for file in files.values()) == AFTER.total()
+    assert all((tmp_path / name).stat().st_size == file.size_bytes for name, file in files.items())
+    assert {tuple(file.partition.items()) for file in files.values()} == {
+        (("topic", topic), ("day", day))
+        for topic, day in (("a", "2024-01-01"), ("a", "2024-01-02"), ("b", "2024-01-02"))
+    }
+
+
+def test_stopped_at_any_step_there_is_the_old_or_the_new_table(tmp_path: Path, named: str) -> None:
+    steps: list[str] = []
+    replaced = _begin(tmp_path / "count", named)
+    _replace(open_store(tmp_path / "count", checkpoint=steps.append), replaced)
+    assert len(steps) >= 5
+    found = set()
+    for stop_at in range(len(steps)):
+        folder = tmp_path / str(stop_at)
+        replaced = _begin(folder, named)
+        left = list(range(stop_at))
+
+        def stop(_step: str, left: list[int]) -> None:
+            if not left:
+                raise PowerCut
+            left.pop()
+
+        with pytest.raises(PowerCut):
+            _replace(open_store(folder, checkpoint=partial(stop, left=left)), replaced)
+        if named != PARQUET:
+            assert seen(read_foreign(folder)) in (BEFORE, AFTER)
+        store = open_store(folder)
+        with store.locked():
+            store.recover()
+        last = store.last()
+        assert last is not None
+        done = last.topics["a"].next_offsets.get("1") == 2
+        found.add(done)
+        assert seen(read_foreign(folder)) == (AFTER if done else BEFORE)
+        there = {path.relative_to(folder).as_posix() for path in folder.glob("topic=*/day=*/*.parquet")}
+        old = {replaced} if done and named != PARQUET else set()
+        assert there == {file.name for file in store.files()} | old
+        assert not list((folder / "_barnabas" / "staging").iterdir())
+        if not done:
+            _replace(store, replaced)
+            assert seen(read_foreign(folder)) == AFTER
+    assert found == {False, True}
+
+
+def test_a_table_stays_in_its_format(tmp_path: Path, named: str) -> None:
+    _begin(tmp_path, named)
+    assert open_store(tmp_path).format == open_store(tmp_path, named).format == named
+    other = next(each for each in FORMATS if each != named)
+    with pytest.raises(ConfigError, match=f"is a table in format {named}, not {other}"):
+        open_store(tmp_path, other, checkpoint=no_checkpoint)

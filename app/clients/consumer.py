@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...core.client.consumer.fetch_state import AtOffset, AtTime, FetchPosition
+from ...core.client.consumer.fetch_state import AtTime
 from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.group.events import CommittedOffset, GroupMetadata
 from ...core.message.damage import Damage
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from ...ports.words import TopicPartition
+from .arrow import gather
 from .assignors import assignors_of
 from .consumer_group import CommitCallback, GroupSide
 from .consumer_listener import RebalanceListener, Told, listener_of
-from .consumer_offsets import ConsumerPositions, offsets_to_commit
+from .consumer_offsets import ConsumerPositions, committed_or_reset, offsets_to_commit
 from .consumer_partitions import Place, PlaceFinder, StartOffset, start_at, subscription_of
 from .consumer_reading import Reading
 from .machine_settings import fetching
@@ -27,6 +28,8 @@ from .settings import ConsumerSettings, read_settings
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from pyarrow import Table
 
     from ...core.client.serde import Decoder
 
@@ -161,7 +164,11 @@ class Consumer:
         if self._group is not None and self._group.membership.subscribed:
             raise ConfigError("the group shares out the partitions: call unsubscribe() before assign()")
         places = self._finder.places(what, partitions)
-        starts = self._committed_or_reset(places) if start is None else dict.fromkeys(places, start)
+        if start is None:
+            found = {} if self._group is None else self._group.committed(places, self._positions.limit_s(None))
+            starts = committed_or_reset(places, found, self.settings.auto_offset_reset.value)
+        else:
+            starts = dict.fromkeys(places, start)
         with self._lock:
             self._reading.drop()
             self._fetcher.assign(starts)
@@ -277,19 +284,18 @@ class Consumer:
         In a group `timeout` may be exceeded by what its listener does, and by a commit before partitions are given up.
         """
         wanted = self.settings.max_poll_records if max_messages is None else max_messages
-        self._come_back()
-        self._asked, self._user = False, threading.current_thread()
         found: list[Message] = []
-        try:
-            while True:
-                found += islice(self._reading.rest(None), wanted - len(found))
-                if len(found) >= wanted or not (self._take_at_once() if found else self._next(timeout, None)):
-                    return found
-        except BarnabasError as error:
-            if not found:
-                raise
-            self._failure = error  # the next call raises it
+        self._take(lambda: found.extend(islice(self._reading.rest(None), wanted - len(found))), found, wanted, timeout)
         return found
+
+    def fetch_arrow(self, timeout: float = 0.0, *, rows: int = 100_000, headers: bool = False) -> Table:
+        """What is there as a `pyarrow.Table`, with the columns of Spark's Kafka source; keys and values as bytes.
+
+        As `poll_many`, but whole fetches are taken, until there are `rows` or more.
+        """
+        gathered = gather(headers)
+        self._take(lambda: self._reading.rest_as_arrow(gathered), gathered, rows, timeout)
+        return gathered.table()
 
     @property
     def buffered(self) -> bool:
@@ -409,6 +415,19 @@ class Consumer:
         if self._group is not None:
             self._group.come_back()
 
+    def _take(self, take: Callable[[], object], found: Sized, wanted: int, timeout: float | None) -> None:
+        """Let `take` have what is there, until `found` is long enough. An error waits for the next call if it can."""
+        self._come_back()
+        self._asked, self._user = False, threading.current_thread()
+        try:
+            take()
+            while len(found) < wanted and (self._take_at_once() if found else self._next(timeout, None)):
+                take()
+        except BarnabasError as error:
+            if not len(found):
+                raise
+            self._failure = error  # the next call raises it
+
     def _next(self, timeout: float | None, ends: dict[TopicPartition, int] | None) -> bool:
         """Have the next chunk in hand. False when the time is over, or all ends are reached. Raises a chunk's error."""
         deadline = None if timeout is None else self._shell.now_ms() / 1000 + timeout
@@ -474,19 +493,6 @@ class Consumer:
         for gone in ends.keys() - places:
             del ends[gone]
         ends |= self.end_offsets([place for place in places if place not in ends])
-
-    def _committed_or_reset(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, FetchPosition]:
-        reset = self.settings.auto_offset_reset.value
-        found: Mapping[TopicPartition, CommittedOffset | None] = {}
-        if self._group is not None:
-            found = self._group.committed(places, self._positions.limit_s(None))
-        starts: dict[TopicPartition, FetchPosition] = {}
-        for place in places:
-            at = found.get(place)
-            if at is None and not reset:
-                raise ConfigError("auto.offset.reset is none: say where to begin, with position= or timestamp_ms=")
-            starts[place] = AtTime(reset) if at is None else AtOffset(at.offset, at.leader_epoch)
-        return starts
 
     def _offsets_of(self, what: Any, group: GroupSide) -> dict[TopicPartition, CommittedOffset]:
         with self._lock:

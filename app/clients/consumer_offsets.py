@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...core.client.consumer.fetch_state import AssignedPartition, AtTime
+from ...core.client.consumer.fetch_state import AssignedPartition, AtOffset, AtTime, FetchPosition
 from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.errors import ClientTimeout
 from ...core.client.group.events import CommittedOffset
@@ -143,3 +143,16 @@ def _committed(position: Any) -> CommittedOffset:
     if made.offset < 0:
         raise ConfigError(f"offset {made.offset} cannot be committed: it is 0 or more")
     return made
+
+
+def committed_or_reset(
+    places: Sequence[TopicPartition], committed: Mapping[TopicPartition, CommittedOffset | None], reset: int
+) -> dict[TopicPartition, FetchPosition]:
+    """Where to begin: where the group has got to, else at that time. Raises `ConfigError` if that is 0 (none)."""
+    starts: dict[TopicPartition, FetchPosition] = {}
+    for place in places:
+        at = committed.get(place)
+        if at is None and not reset:
+            raise ConfigError("auto.offset.reset is none: say where to begin, with position= or timestamp_ms=")
+        starts[place] = AtTime(reset) if at is None else AtOffset(at.offset, at.leader_epoch)
+    return starts

@@ -14,13 +14,14 @@ from ...core.message.batch_header import BatchHeader
 from ...core.message.damage import CorruptRecord, Damage, is_damage
 from ...core.message.message import Message
 from ...plugins.builtin.encoders import BytesSerde
-from ...ports.errors import ApiError, BarnabasError
+from ...ports.errors import ApiError
 from ...ports.words import TopicPartition
 from .waiting import logger
 
 if TYPE_CHECKING:
     from ...core.client.consumer.fetcher import Fetcher
     from ...core.client.serde import Decoder
+    from .arrow.tables import GatheredRows
     from .shell import ClientShell
 
 NO_END = 2**63
@@ -94,13 +95,27 @@ class Reading:
                 if self._hand is not hand:  # the user has gone elsewhere meanwhile, or is wanted
                     return
         except ApiError as error:
-            told = CorruptRecord(*state.place, state.read_offset, error.message) if is_damage(error) else error
-            self._stop_at(state, told)
+            told = self._cannot_read(state, error)
             raise told from error
-        state.read_offset = max(state.read_offset, chunk.next_offset)
-        state.read_epoch = chunk.messages.leader_epoch
-        with self._shell.lock:
-            self.drop([chunk.place])
+        self._finish(hand)
+
+    def rest_as_arrow(self, into: GatheredRows) -> None:
+        """All that is left of the chunk in hand; as it stands, not decoded by the decoders."""
+        from .arrow.decode import decode_set
+
+        hand = self._hand
+        if hand is None:
+            return
+        chunk, state = hand.chunk, hand.state
+        start = max(chunk.messages.from_offset, state.read_offset)
+        try:
+            for piece in decode_set(chunk.messages, from_offset=start, with_headers=into.with_headers):
+                into.add(chunk.place, piece)
+                state.read_offset = piece.next_offset
+        except ApiError as error:
+            told = self._cannot_read(state, error)
+            raise told from error
+        self._finish(hand)
 
     def take(self) -> bool:
         """Have a chunk in hand if there is one. Lock held; raises a chunk's error."""
@@ -156,13 +171,22 @@ class Reading:
     def _cannot_decode(self, place: TopicPartition, header: BatchHeader, error: ApiError) -> None:
         self._left_out(Damage(*place, header.base_offset, header.next_offset, error.message))
 
-    def _stop_at(self, state: AssignedPartition, error: BarnabasError) -> None:
+    def _finish(self, hand: _Hand) -> None:
+        """All of a chunk was handed out."""
+        hand.state.read_offset = max(hand.state.read_offset, hand.chunk.next_offset)
+        hand.state.read_epoch = hand.chunk.messages.leader_epoch
+        with self._shell.lock:
+            self.drop([hand.chunk.place])
+
+    def _cannot_read(self, state: AssignedPartition, error: ApiError) -> ApiError:
         """A batch cannot be read: nothing is skipped in silence, `resume` tries it again, `seek` goes past it."""
+        told = CorruptRecord(*state.place, state.read_offset, error.message) if is_damage(error) else error
         with self._shell.lock:
             state.jump(None, state.read_offset)
-            state.last_error = error
+            state.last_error = told
             state.stopped = True
             self.drop([state.place])
+        return told
 
     def _decoded(self, message: Message) -> Message:
         try:

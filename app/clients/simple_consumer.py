@@ -22,6 +22,7 @@ from ...ports.broker_api import (
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.words import TopicPartition
+from .arrow import gather
 from .classic.choice import is_classic_address
 from .faces import SimpleConsumerFace
 from .opening import first_error, open_shell, plugin_host
@@ -29,6 +30,8 @@ from .settings import FetchSettings, read_settings
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from pyarrow import Table
 
 _PAUSE_MS = 100
 
@@ -144,6 +147,32 @@ class SimpleConsumer(SimpleConsumerFace):
             elif course.at_end and self.offset_at(topic, partition, LATEST) < end:  # else it leads only since now
                 text = f"{topic}-{partition} ends at {outcome.high_watermark}, before offset {end}"
                 raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+
+    def fetch_arrow(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int | None = None,
+        *,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+        headers: bool = False,
+    ) -> tuple[Table, int]:
+        """As `fetch`: the messages as a `pyarrow.Table` (see `Consumer.fetch_arrow`), and the offset to go on at."""
+        gathered = gather(headers)
+        found = self.fetch(topic, partition, offset, max_bytes, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+        gathered.add_set(found, skip_damaged=self.settings.skip_damaged)
+        return gathered.table(), found.next_offset
+
+    def read_arrow(
+        self, topic: str, partition: int, start: int, end: int | None = None, *, headers: bool = False
+    ) -> Iterator[Table]:
+        """As `read`, without what is behind `end`: a `pyarrow.Table` for each piece."""
+        for found in self.read(topic, partition, start, end):
+            gathered = gather(headers)
+            gathered.add_set(found, upto=end, skip_damaged=self.settings.skip_damaged)
+            yield gathered.table()
 
     def offset_at(self, topic: str, partition: int, time: int) -> int:
         """The first offset whose record is of that time (ms) or later; or of LATEST (-1), EARLIEST (-2). -1: none."""

@@ -23,9 +23,9 @@ class MessageSet:
 
     __slots__ = (
         "_batches",
-        "_codecs",
         "_end",
         "check_crc",
+        "codecs",
         "from_offset",
         "leader_epoch",
         "max_bytes",
@@ -58,7 +58,7 @@ class MessageSet:
         self.check_crc = check_crc
         self.leader_epoch = -1
         """That of the batch which is being iterated over."""
-        self._codecs = codecs
+        self.codecs = codecs
         self._batches = batches
         self._end: tuple[int, int] | None = None if next_offset is None else (size_of(records), next_offset)
         self.on_damage: Callable[[BatchHeader, ApiError], object] | None = None
@@ -123,7 +123,7 @@ class MessageSet:
         try:
             return decode_batch(
                 self._read(position, header.size),
-                self._codecs,
+                self.codecs,
                 topic=self.topic,
                 partition=self.partition,
                 from_offset=self.from_offset,

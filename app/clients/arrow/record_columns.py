@@ -1,0 +1,210 @@
+"""Where the fields of many records stand, found for all of them at once (facts B1).
+
+One short loop goes from record to record; the rest is done per column. What is not plainly right is `OddError`, and is
+judged by the reader of `core.message`: so both say the same of every batch.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from attrs import define
+
+from ....core.message.batch_header import BatchHeader
+from ....core.message.varint import read_raw
+from ....ports.errors import ApiError
+from .varints import LONG_BYTES_MAX, Bytes, Flags, Numbers, OddError, read_varints, undo_zigzags
+
+RECORD_SIZE_MIN = 7
+HEADERS_MAX = 64
+"""Per record; a round of the columns each."""
+_SURE = 1 << 61
+"""Sums of two numbers below it need no care."""
+
+HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+"""As Spark's Kafka source has them."""
+
+
+@define(eq=False)
+class RecordRun:
+    """The records of one batch: data[start:end]."""
+
+    header: BatchHeader
+    start: int
+    end: int
+
+
+@define(eq=False)
+class RecordColumns:
+    """Records column by column. `headers` is None unless asked for."""
+
+    keys: pa.Array
+    values: pa.Array
+    offsets: Numbers
+    timestamps_ms: Numbers
+    log_append_time: Flags
+    headers: pa.Array | None = None
+
+
+def columns_of(
+    data: bytes, runs: Sequence[RecordRun], from_offset: int, upto: int | None, *, with_headers: bool
+) -> RecordColumns:
+    """The records of batches that follow each other in `data`, with offsets in [from_offset, upto).
+
+    Raises `OddError`; not only for what is damaged.
+    """
+    if len(data) >= 1 << 31:
+        raise OddError
+    begins, ends = _bounds(data, runs)
+    octets = np.frombuffer(data, dtype=np.uint8)
+    size, at = read_varints(octets, begins)
+    if (size & 1).any() or (at + (size >> 1) != ends).any():
+        raise OddError
+    times, at = read_varints(octets, at + 1, LONG_BYTES_MAX)
+    deltas, at = read_varints(octets, at)
+    key_size, key_at = read_varints(octets, at)
+    key_end = key_at + _sizes(key_size)
+    value_size, value_at = read_varints(octets, key_end)
+    value_end = value_at + _sizes(value_size)
+    if (value_end >= ends).any():  # positions only grow, so all that was read is within its record
+        raise OddError
+    offsets, timestamps, log_append_time = _stamps(runs, undo_zigzags(deltas), undo_zigzags(times))
+    keep = None
+    if offsets.size and (int(offsets.min()) < from_offset or (upto is not None and int(offsets.max()) >= upto)):
+        keep = offsets >= from_offset
+        if upto is not None:
+            keep &= offsets < upto
+    buffer = pa.py_buffer(data)
+    headers = _headers(octets, buffer, value_end, ends) if with_headers else None
+    if not with_headers:
+        _step_over_headers(octets, value_end, ends)
+    found = RecordColumns(
+        slices(buffer, key_at, key_end, key_size == 1, keep),
+        slices(buffer, value_at, value_end, value_size == 1, keep),
+        offsets if keep is None else offsets[keep],
+        timestamps if keep is None else timestamps[keep],
+        log_append_time if keep is None else log_append_time[keep],
+    )
+    if headers is not None:
+        found.headers = headers if keep is None else headers.filter(pa.array(keep))
+    return found
+
+
+def slices(buffer: pa.Buffer, begins: Numbers, ends: Numbers, null: Flags, keep: Flags | None = None) -> pa.Array:
+    """The bytes between these places, which only grow, as a binary column; of the rows to keep."""
+    count = len(begins)
+    if null.all():
+        return pa.nulls(count if keep is None else int(keep.sum()), pa.binary())
+    bounds = np.empty(2 * count, dtype=np.int32)
+    bounds[::2], bounds[1::2] = begins, ends
+    with_gaps = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), buffer])
+    rows = np.arange(0, 2 * count, 2, dtype=np.int32)
+    if keep is not None:
+        rows, null = rows[keep], null[keep]
+    return with_gaps.take(pa.array(rows, mask=null if null.any() else None))
+
+
+def _bounds(data: bytes, runs: Sequence[RecordRun]) -> tuple[Numbers, Numbers]:
+    """Where each record begins and ends."""
+    ends: list[int] = []
+    firsts, starts = [], []
+    for run in runs:
+        count = run.header.count
+        if count * RECORD_SIZE_MIN > run.end - run.start:
+            raise OddError
+        firsts.append(len(ends))
+        starts.append(run.start)
+        ends += _find_ends(data, run.start, count)
+        if ends[-1] != run.end:
+            raise OddError
+    behind = np.array(ends, dtype=np.int64)
+    begins = np.empty_like(behind)
+    begins[1:] = behind[:-1]
+    begins[firsts] = starts
+    return begins, behind
+
+
+def _find_ends(data: bytes, position: int, count: int) -> list[int]:
+    """Where the records from `position` on end. The one loop over records: its lengths' varints are read in place."""
+    try:
+        return [
+            position := position + 1 + (low >> 1)
+            if (low := data[position]) < 0x80
+            else position + 2 + (low >> 1 & 0x3F | high << 6)
+            if (high := data[position + 1]) < 0x80
+            else _far_end(data, position)
+            for _ in range(count)
+        ]
+    except (IndexError, ApiError):
+        raise OddError from None
+
+
+def _far_end(data: bytes, position: int) -> int:
+    raw, behind = read_raw(data, position)
+    return behind + (raw >> 1)
+
+
+def _sizes(raw: Numbers) -> Numbers:
+    """The sizes that these lengths say; a null takes nothing."""
+    if ((raw & 1 == 1) & (raw != 1)).any():
+        raise OddError
+    return raw >> 1
+
+
+def _stamps(runs: Sequence[RecordRun], deltas: Numbers, times: Numbers) -> tuple[Numbers, Numbers, Flags]:
+    """Offsets, timestamps, and whether those are log-append times: a batch's largest for all of it, then."""
+    counts = [run.header.count for run in runs]
+
+    def spread(of_each: list[int]) -> Numbers:
+        return np.repeat(np.array(of_each, dtype=np.int64), counts)
+
+    if (deltas < 0).any() or (deltas > spread([run.header.last_offset_delta for run in runs])).any():
+        raise OddError
+    bases = [run.header.base_timestamp for run in runs]
+    if any(abs(base) > _SURE for base in bases) or (times.size and np.abs(times).max() > _SURE):
+        raise OddError
+    timestamps = spread(bases) + times
+    log_append_time = np.repeat(np.array([run.header.log_append_time for run in runs], dtype=np.bool_), counts)
+    if log_append_time.any():
+        timestamps = np.where(log_append_time, spread([run.header.max_timestamp for run in runs]), timestamps)
+    return spread([run.header.base_offset for run in runs]) + deltas, timestamps, log_append_time
+
+
+def _step_over_headers(octets: Bytes, at: Numbers, ends: Numbers) -> None:
+    """As the other reader does: a record may end anywhere behind a header count that is not 0."""
+    if ((octets.take(at) == 0) & (at + 1 != ends)).any():
+        raise OddError
+
+
+def _headers(octets: Bytes, buffer: pa.Buffer, at: Numbers, ends: Numbers) -> pa.Array:
+    """The headers, null where a record has none."""
+    raw, at = read_varints(octets, at)
+    counts = raw >> 1
+    most = int(counts.max()) if counts.size else 0
+    if (raw & 1).any() or most > HEADERS_MAX:
+        raise OddError
+    firsts = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=firsts[1:])
+    places = np.zeros((5, int(firsts[-1])), dtype=np.int64)  # key from and to, value from and to, the value's length
+    for number in range(most):
+        rows = np.flatnonzero(counts > number)
+        key_size, key_at = read_varints(octets, at[rows])
+        if (key_size & 1).any():
+            raise OddError
+        key_end = key_at + (key_size >> 1)
+        value_size, value_at = read_varints(octets, key_end)
+        at[rows] = value_end = value_at + _sizes(value_size)
+        if (value_end > ends[rows]).any():
+            raise OddError
+        places[:, firsts[rows] + number] = key_at, key_end, value_at, value_end, value_size
+    if (at != ends).any():
+        raise OddError
+    key_at, key_end, value_at, value_end, value_size = places
+    names = slices(buffer, key_at, key_end, np.zeros(len(key_at), dtype=np.bool_))
+    try:
+        names = names.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise OddError from None  # a name that is no UTF-8
+    contents = slices(buffer, value_at, value_end, value_size == 1)
+    pairs = pa.StructArray.from_arrays([names, contents], fields=list(HEADERS_TYPE.value_type))
+    return pa.ListArray.from_arrays(pa.array(firsts, pa.int32()), pairs, type=HEADERS_TYPE, mask=pa.array(counts == 0))

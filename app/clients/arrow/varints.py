@@ -1,0 +1,51 @@
+"""Zig-zag varints (facts B1) at many places at once: what `core.message.varint` is for one."""
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Numbers: TypeAlias = npt.NDArray[np.int64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+INT_BYTES_MAX = 5
+LONG_BYTES_MAX = 9
+"""One less than the format has: all that these say fits into a signed number before zig-zag is undone."""
+
+
+class OddError(Exception):
+    """Something that only the reader record by record can judge."""
+
+
+def read_varints(data: Bytes, at: Numbers, bytes_max: int = INT_BYTES_MAX) -> tuple[Numbers, Numbers]:
+    """(the numbers at these places before zig-zag is undone, the places behind them).
+
+    A place beyond `data` reads its last byte: check what comes out. Raises `OddError` for more than `bytes_max` bytes,
+    or more than 32 bits where that is 5.
+    """
+    byte = data.take(at, mode="clip")
+    raw, behind = byte.astype(np.int64), at + 1
+    rows = np.flatnonzero(byte > 0x7F)
+    shift = 7
+    while rows.size:
+        if shift == 7 * bytes_max:
+            raise OddError
+        if rows.size == raw.size:  # as lengths of values of one size do: without the picking
+            byte = data.take(behind, mode="clip")
+            raw = raw & ((1 << shift) - 1) | byte.astype(np.int64) << shift
+            behind += 1
+        else:
+            byte = data.take(behind[rows], mode="clip")
+            raw[rows] = raw[rows] & ((1 << shift) - 1) | byte.astype(np.int64) << shift
+            behind[rows] += 1
+        rows = rows[byte > 0x7F]
+        shift += 7
+    if bytes_max == INT_BYTES_MAX and shift == 7 * bytes_max and raw.max() >> 32:
+        raise OddError
+    return raw, behind
+
+
+def undo_zigzags(raw: Numbers) -> Numbers:
+    """The signed numbers."""
+    return raw >> 1 ^ -(raw & 1)

@@ -153,7 +153,7 @@ def demo(
         raise typer.Exit(1)
 
 
-def parse_time(text: str) -> int:
+def parse_time(text: str, option: str = "--since") -> int:
     """Milliseconds since the epoch of an ISO time (UTC unless it says so) or of a number. Raises `ConfigError`."""
     if re.fullmatch(r"\d{9,}", text):
         return int(text)
@@ -161,7 +161,7 @@ def parse_time(text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigError(
-            f"--since {text!r} is no time; write 2026-01-31, 2026-01-31T12:00, or milliseconds"
+            f"{option} {text!r} is no time; write 2026-01-31, 2026-01-31T12:00, or milliseconds"
         ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

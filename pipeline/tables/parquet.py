@@ -70,6 +70,11 @@ class ParquetTable:
                     if time.monotonic() >= deadline:
                         raise
 
+    def vacuum(self, before_ms: int, *, dry_run: bool) -> Sequence[str]:
+        """There are no versions: what a commit removes is gone at once."""
+        del before_ms, dry_run
+        return ()
+
     def begin(self) -> Staging:
         number, folder = self._log.begin()
         return Staging(folder=folder, number=number)

@@ -60,6 +60,11 @@ class TableStore(Protocol):
         what a dead one left. Raises `TableError` where there is no table, `TableLocked`."""
         ...
 
+    def vacuum(self, before_ms: int, *, dry_run: bool) -> Sequence[str]:
+        """Remove the files, and return their names, that no version since this time needs; with `dry_run` only tell
+        which. Readers of older versions fail afterwards. Needs the lock."""
+        ...
+
     def begin(self) -> Staging:
         """An empty staging folder for the next commit. Needs the lock."""
         ...

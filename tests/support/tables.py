@@ -85,7 +85,7 @@ def commit_rows(store: TableStore, *several: Rows, removed: Sequence[str] = (), 
 
 
 def read_foreign(folder: Path) -> pa.Table:
-    """The newest version, by the library of its format alone."""
+    """The newest version, by the library of its format alone; a Parquet folder without files has no columns."""
     columns = ["topic", "partition", "offset"]
     if (folder / "_barnabas" / "iceberg.json").exists():
         from pyiceberg.catalog.sql import SqlCatalog
@@ -103,9 +103,10 @@ def read_foreign(folder: Path) -> pa.Table:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return DeltaTable(str(folder)).to_pyarrow_table(columns=columns)
-    return ds.dataset(folder, format="parquet", partitioning="hive").to_table(columns=columns)
+    found = ds.dataset(folder, format="parquet", partitioning="hive")
+    return found.to_table(columns=columns if found.files else [])
 
 
 def seen(table: pa.Table) -> Seen:
-    columns = (table[name].to_pylist() for name in ("topic", "partition", "offset"))
-    return Counter(zip(*columns, strict=True))
+    names = ("topic", "partition", "offset") if table.num_columns else ()
+    return Counter(zip(*(table[name].to_pylist() for name in names), strict=True))

@@ -21,6 +21,7 @@ from ..state import Commit, DataFile, Staging, TableChange, TableError
 from ..store import Checkpoint, no_checkpoint
 from .catalog import Place, keep_place, kept_place, opened
 from .durable import local_path, sync
+from .expiry import expired, needed, remove_empty, strays
 from .files import StagedFile, data_file, partition_texts
 from .layout import create_table, take_in
 
@@ -124,6 +125,22 @@ class IcebergTable:
         shutil.rmtree(staging.folder)
         fields = {field.name: getattr(change, field.name) for field in attrs.fields(TableChange)}
         return Commit(**fields, number=staging.number, created_ms=created_ms)
+
+    def vacuum(self, before_ms: int, *, dry_run: bool) -> Sequence[str]:
+        folder = self.folder.absolute()
+        with self.table() as table:
+            old = expired(table, before_ms)
+            if old and not dry_run:
+                self._checkpoint("expire snapshots")
+                table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
+                old = []
+            found = list(strays(folder, needed(table, old), before_ms))
+        if not dry_run:
+            for path in found:
+                self._checkpoint("remove file")
+                path.unlink()
+            remove_empty(folder, {path.parent for path in found})
+        return [path.relative_to(folder).as_posix() for path in found]
 
     @contextmanager
     def table(self) -> Iterator[Table]:

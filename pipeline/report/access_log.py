@@ -20,11 +20,11 @@ LINE = (
 
 _TIME = "dd/MMM/yyyy:HH:mm:ss Z"
 _MARK = "\x01"
-_CRAWLER = (
+CRAWLER = (
     r"(?i)bot\b|bot[/_ -]|spider|crawl|slurp|archiver|mediapartners|facebookexternalhit|feedfetcher|preview"
     r"|^(curl|wget|python|java|go-http|libwww|ruby|perl|php)\b"
 )
-_ASSET = r"(?i)\.(css|js|mjs|map|json|xml|txt|png|jpe?g|gif|svg|ico|webp|avif|woff2?|ttf|eot|mp[34]|webm|pdf|zip|gz)$"
+ASSET = r"(?i)\.(css|js|mjs|map|json|xml|txt|png|jpe?g|gif|svg|ico|webp|avif|woff2?|ttf|eot|mp[34]|webm|pdf|zip|gz)$"
 TOP = 15
 SAMPLES = 10
 
@@ -128,9 +128,9 @@ def _marked(good: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as f
 
     asked = good.where(f.col("path") == "/robots.txt").select("address").distinct().withColumn("asked", f.lit(True))
-    crawler = f.coalesce(f.col("asked"), f.lit(False)) | f.coalesce(f.col("agent").rlike(_CRAWLER), f.lit(False))
+    crawler = f.coalesce(f.col("asked"), f.lit(False)) | f.coalesce(f.col("agent").rlike(CRAWLER), f.lit(False))
     delivered = f.col("status").between(200, 299) | (f.col("status") == 304)
-    page = (f.col("method") == "GET") & delivered & ~f.col("path").rlike(_ASSET)
+    page = (f.col("method") == "GET") & delivered & ~f.col("path").rlike(ASSET)
     rows = good.join(f.broadcast(asked), "address", "left").withColumn("crawler", crawler)
     return rows.withColumn("view", f.coalesce(page & ~f.col("crawler"), f.lit(False))).drop("asked", "line")
 

@@ -65,8 +65,17 @@ def stacked(series: TimeSeries, *, unit: str = "", title: str = "") -> Markup:
     return _svg(parts, title)
 
 
-def line(times: Sequence[float], values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> Markup:
-    """One numeric series: a line of averages in a band from lowest to highest. `times` are seconds since 1970."""
+def line(
+    times: Sequence[float],
+    values: Sequence[float],
+    low: Sequence[float],
+    high: Sequence[float],
+    *,
+    spans: Sequence[tuple[float, float]] = (),
+    marks: Sequence[float] = (),
+) -> Markup:
+    """One numeric series: a line of averages in a band from lowest to highest. `times` are seconds since 1970; `spans`
+    of time are shaded, `marks` are dots at the top."""
     if not times:
         return Markup('<p class="none">nothing to show</p>')
     least, largest = min(low), max(high)
@@ -82,9 +91,18 @@ def line(times: Sequence[float], values: Sequence[float], low: Sequence[float], 
             f"{x:.1f},{_TOP + scale * (top - value) / (top - bottom):.1f}" for x, value in zip(xs, values, strict=True)
         ]
 
+    def place(time: float) -> float:
+        return _LEFT + (WIDTH - _LEFT - _RIGHT) * min(1.0, max(0.0, (time - first) / span))
+
     parts = [_frame(top, "", bottom)]
+    parts += [
+        f'<rect class="span" x="{place(start):.1f}" y="{_TOP}" width="{max(2.0, place(end) - place(start)):.1f}" '
+        f'height="{HEIGHT - _TOP - _BOTTOM}"/>'
+        for start, end in spans
+    ]
     parts.append(f'<polygon class="band" points="{" ".join(path(high) + path(low)[::-1])}"/>')
     parts.append(f'<polyline class="line" points="{" ".join(path(values))}"/>')
+    parts += [f'<circle class="mark" cx="{place(mark):.1f}" cy="{_TOP + 6}" r="4"/>' for mark in marks]
     for x, time, anchor in ((_LEFT, times[0], "start"), (WIDTH - _RIGHT, times[-1], "end")):
         parts.append(f'<text x="{x}" y="{HEIGHT - 6}" text-anchor="{anchor}">{_utc(time):%Y-%m-%d %H:%M:%S}</text>')
     return _svg(parts, "")

@@ -16,6 +16,8 @@ from ..table import read_table
 from ..tables.formats import open_store
 from ..topics.damage import DamagedRange
 from . import access_log, charts, metrics
+from .panels import write_whole
+from .rendering import render_template
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,10 +68,7 @@ def report(
     for section in sections:
         section["damaged"] = [str(each) for each in damaged if each.topic == section["topic"]]
     html = render(Path(folder), sections, datetime.now(UTC))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(html, encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, html)
     return ReportResult(
         page=path,
         kinds={section["topic"]: section["kind"] for section in sections},
@@ -82,18 +81,7 @@ def report(
 
 def render(folder: Path, sections: Sequence[Mapping[str, Any]], now: datetime) -> str:
     """The page as text. Everything that comes from the data is escaped."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters["compact"] = charts.compact
-    template = environment.get_template("page.html.j2")
-    return template.render(folder=folder.name, sections=sections, made=f"{now:%Y-%m-%d %H:%M} UTC")
+    return render_template("page.html.j2", folder=folder.name, sections=sections, made=f"{now:%Y-%m-%d %H:%M} UTC")
 
 
 def access_section(topic: str, found: access_log.AccessFigures) -> dict[str, Any]:

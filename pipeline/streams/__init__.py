@@ -1,6 +1,40 @@
-"""Streams over topics: what a job needs beside `spark.readStream.format("barnabas")`."""
+"""Streams over topics: small functions over DataFrames, for `rows.transform(...)`, and sinks for their results.
 
+All of them take and return DataFrames of Spark, batches and streams unless they say otherwise; arguments have Spark's
+names. docs/streams.md shows each of them.
+"""
+
+from .anomalies import anomaly_scores
+from .co_occurrence import co_occurrence, item_pairs
+from .counts import windowed_counts
+from .duplicates import deduplicated
+from .joins import join_latest, join_within, latest
+from .messages import as_messages, json_fields
+from .page_sinks import page_batches
 from .progress import offsets_behind_latest
+from .rates import over_limit, rate_limited
 from .sinks import append_batches
+from .table_sinks import table_batches
+from .top import top_k
+from .visits import sessions
 
-__all__ = ["append_batches", "offsets_behind_latest"]
+__all__ = [
+    "anomaly_scores",
+    "append_batches",
+    "as_messages",
+    "co_occurrence",
+    "deduplicated",
+    "item_pairs",
+    "join_latest",
+    "join_within",
+    "json_fields",
+    "latest",
+    "offsets_behind_latest",
+    "over_limit",
+    "page_batches",
+    "rate_limited",
+    "sessions",
+    "table_batches",
+    "top_k",
+    "windowed_counts",
+]

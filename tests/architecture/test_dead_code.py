@@ -18,7 +18,9 @@ CALLED_FROM_OUTSIDE = {
         *("streamReader", "streamWriter"),
     },
     "http.server": {"do_GET", "log_message"},
-    "Python, by entry points": {"register_demo", "register_load", "register_report", "register_table"},
+    "Python, by entry points": {
+        *("register_demo", "register_examples", "register_load", "register_report", "register_table"),
+    },
     "kazoo": {"serialize"},
     "pyiceberg": {"to_input_file"},
     "pytest": {"pytest_addoption", "pytest_configure"},

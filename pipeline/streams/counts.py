@@ -1,0 +1,34 @@
+"""Counts, and any other aggregates, per window of event time."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .event_time import watermarked
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def windowed_counts(
+    rows: "DataFrame",
+    *by: str,
+    windowDuration: str,
+    slideDuration: str | None = None,
+    timeColumn: str = "timestamp",
+    delayThreshold: str | None = None,
+    exprs: "Sequence[Column]" = (),
+) -> "DataFrame":
+    """How many rows fall into each window of time, for each value of the columns `by`.
+
+    `timeColumn` is a timestamp; durations are Spark's ("1 hour", "10 minutes"), windows overlap with `slideDuration`.
+    Result: `window` (struct of start and end, end exclusive), `by`, `count` (bigint), and `exprs`, aggregates with a
+    name, for instance `sum("bytes").alias("bytes")`. Rows without a time are left out.
+
+    Streams: append (a window comes once, when the watermark has passed its end: needs `delayThreshold`, or a watermark
+    before), update (each change), complete (needs no watermark, keeps everything in memory).
+    """
+    from pyspark.sql import functions as f
+
+    windows = f.window(timeColumn, windowDuration, slideDuration)
+    timed = watermarked(rows, timeColumn, delayThreshold).where(f.col(timeColumn).isNotNull())
+    return timed.groupBy(windows.alias("window"), *by).agg(f.count("*").alias("count"), *exprs)

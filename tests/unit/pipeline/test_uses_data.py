@@ -1,0 +1,50 @@
+"""The data of the examples: what is there is found, what is not is named with its origin."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.real_data import read_order_lines
+
+from barnabas.pipeline.uses.catalog import USES
+from barnabas.pipeline.uses.data import ACCESS_LOG, ORDERS, access_messages, order_messages
+from barnabas.ports.errors import ConfigError
+
+
+def test_a_file_is_found_packed_or_not_and_missed_with_its_origin(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no apache_access_10k.log.gz in .*elastic/examples.*--data DIR"):
+        ACCESS_LOG.find(tmp_path)
+    plain = tmp_path / "apache_access_10k.log"
+    plain.write_text("a line\n")
+    assert ACCESS_LOG.find(tmp_path) == plain
+
+
+def test_each_example_has_a_name_of_its_own_and_says_what_it_needs() -> None:
+    assert USES
+    for name, use in USES.items():
+        assert use.name == name == name.lower()
+        assert use.files
+
+
+def test_lines_without_a_time_take_that_of_the_line_before(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b'1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1"\nwhat\n5.6.7.8 - - [no time] -\n')
+    messages = list(access_messages(log))
+    assert [message.key for message in messages] == [b"1.2.3.4", b"what", b"5.6.7.8"]
+    assert {message.timestamp_ms for message in messages} == {1431857103000}
+
+
+@pytest.mark.data
+def test_orders_hold_all_their_lines(data_dir: Path) -> None:
+    expected: Counter[str] = Counter()
+    quantity = 0
+    for row in read_order_lines(data_dir):
+        expected[row["InvoiceNo"]] += 1
+        quantity += int(row["Quantity"])
+    orders = [json.loads(message.value or b"") for message in order_messages(ORDERS.find(data_dir))]
+    found: Counter[str] = Counter()
+    for order in orders:
+        found[order["invoice"]] += len(order["lines"])
+    assert found == expected
+    assert sum(line["quantity"] for order in orders for line in order["lines"]) == quantity

@@ -1,0 +1,38 @@
+"""What the API says of a schema, a version, a setting."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..formats.parsed import AVRO
+from .words import Config, Content, Version
+
+
+def content_members(content: Content) -> dict[str, Any]:
+    """Type and references are there only where they say something, as Confluent's registry has it."""
+    out: dict[str, Any] = {}
+    if content.format != AVRO:
+        out["schemaType"] = content.format
+    if content.references:
+        out["references"] = [
+            {"name": each.name, "subject": each.subject, "version": each.version} for each in content.references
+        ]
+    if content.metadata:
+        out["metadata"] = json.loads(content.metadata)
+    if content.rule_set:
+        out["ruleSet"] = json.loads(content.rule_set)
+    return {**out, "schema": content.text}
+
+
+def version_members(version: Version) -> dict[str, Any]:
+    """A version of a subject with its schema."""
+    place = {"subject": version.subject, "version": version.version, "id": version.id}
+    deleted = {"deleted": True} if version.deleted else {}
+    return {**place, **content_members(version.content), **deleted}
+
+
+def config_members(config: Config, level_name: str) -> dict[str, Any]:
+    """Answers call the level otherwise than requests do."""
+    out: dict[str, Any] = {} if config.level is None else {level_name: config.level.value}
+    return out if config.normalize is None else {**out, "normalize": config.normalize}

@@ -1,0 +1,64 @@
+"""`barnabas registry`: serve schemas over HTTP."""
+
+import signal
+import sys
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from ...app.cli.log_setup import set_up
+from ...app.cli.options import Bootstrap
+from ...app.extras import require
+from ...ports.errors import BarnabasError, ConfigError
+
+PACKAGES = ("starlette", "uvicorn")
+_LOOK_S = 1.0
+
+
+def register_registry(app: typer.Typer) -> None:
+    app.command("registry")(registry)
+
+
+def registry(
+    bootstrap: Bootstrap = "",
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where to serve HTTP; port 0: any free one.")
+    ] = "127.0.0.1:8081",
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Where the schemas are kept.")] = "_schemas",
+    log_level: Annotated[
+        list[str] | None, typer.Option(metavar="LEVEL", help="As of barnabas serve; repeatable.")
+    ] = None,
+    log_format: Annotated[str, typer.Option(metavar="FORM", help="text or json.")] = "text",
+) -> None:
+    """Serve schemas by the Confluent REST API, kept in a compacted topic, until told to stop (Ctrl-C or SIGTERM).
+
+    Prints "barnabas registry ready http://HOST:PORT" on standard output. Several may serve the same topic.
+    """
+    if not bootstrap:
+        raise ConfigError("--bootstrap HOST:PORT: give a broker of the cluster")
+    require("the schema registry", PACKAGES, "registry")
+    from .server import RegistryServer
+
+    set_up(log_level or [], log_format)
+    stopping = Event()
+    server = RegistryServer(bootstrap, parse_listen(listen, "--listen"), topic=topic)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        url = server.start()
+        sys.stdout.write(f"barnabas registry ready {url}\n")
+        sys.stdout.flush()
+        while not stopping.wait(_LOOK_S):
+            if server.wait(0):
+                raise BarnabasError("the registry serves no more; the lines above say why")
+    finally:
+        server.stop()
+
+
+def parse_listen(text: str, key: str) -> tuple[str, int]:
+    """HOST:PORT, also http://HOST:PORT. Raises `ConfigError`."""
+    host, colon, port = text.strip().removeprefix("http://").rstrip("/").rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdigit() and int(port) < 65_536):
+        raise ConfigError(f"{key}={text!r:.200} is not HOST:PORT")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,52 @@
+"""Refusals, with the numbers that Confluent's clients know."""
+
+from __future__ import annotations
+
+from ...ports.errors import BarnabasError
+
+
+class RegistryError(BarnabasError):
+    """An answer that is a refusal. The number's first three digits are the status of HTTP."""
+
+    def __init__(self, code: int, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = int(str(code)[:3]) if status is None else status
+
+
+def subject_not_found(subject: str) -> RegistryError:
+    return RegistryError(40401, f"Subject '{subject}' not found.")
+
+
+def version_not_found(number: int) -> RegistryError:
+    return RegistryError(40402, f"Version {number} not found.")
+
+
+def schema_not_found(number: int | None = None) -> RegistryError:
+    return RegistryError(40403, "Schema not found" if number is None else f"Schema {number} not found")
+
+
+def invalid_schema(why: object) -> RegistryError:
+    return RegistryError(42201, f"Invalid schema: {why}")
+
+
+def invalid_version(given: str) -> RegistryError:
+    text = f"The version '{given:.100}' is none: a whole number from 1 to 2^31-1, or \"latest\""
+    return RegistryError(42202, text)
+
+
+def not_permitted(why: str) -> RegistryError:
+    return RegistryError(42205, why)
+
+
+def incompatible(subject: str, why: list[str]) -> RegistryError:
+    text = f'The schema is incompatible with an earlier schema of subject "{subject}", details: [{", ".join(why)}]'
+    return RegistryError(409, text)
+
+
+def unavailable(why: object) -> RegistryError:
+    return RegistryError(50003, f"The brokers cannot be reached, and nothing was changed: {why}", 503)
+
+
+def timed_out(why: object) -> RegistryError:
+    return RegistryError(50002, f"The operation timed out, and may still take effect: {why}", 500)

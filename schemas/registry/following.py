@@ -1,0 +1,181 @@
+"""Reads the topic for ever, and so knows the subjects: whatever registry wrote, all of them see the same."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from threading import Condition, Event, Thread
+
+from ...app.clients.admin import Admin
+from ...app.clients.simple_consumer import SimpleConsumer
+from ...core.message.message import Message
+from ...ports.broker_api import LATEST
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError, ClosedError
+from .errors import unavailable
+from .records import UnknownRecord, decode
+from .state import Subjects
+from .topic import prepare_topic
+
+logger = logging.getLogger("barnabas.schemas.registry")
+
+_POLL_MS = 500
+_PAUSE_S = 0.5
+_REMEMBERED = 20_000
+
+
+class SchemaReader:
+    """The reading thread. Everything else may be called from any thread."""
+
+    def __init__(self, bootstrap: str, topic: str, *, attempt_ms: int) -> None:
+        """`attempt_ms`: how long one question to the brokers may take."""
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._attempt_ms = attempt_ms
+        self._changed = Condition()
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="registry-reader", daemon=True)
+        # Below: with `_changed`.
+        self._subjects = Subjects()
+        self._snapshot: Subjects | None = None
+        self._snapshot_mark = (-1, -1)
+        self._position = 0
+        self._life = 0
+        """Grows when the topic turns out to be another one than what was read, and is read anew."""
+        self._lately: deque[int] = deque(maxlen=_REMEMBERED)
+        self._loaded_upto: int | None = None
+        self._trouble: BarnabasError | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when the thread has ended."""
+        self._stopping.set()
+        with self._changed:
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def wait_loaded(self, timeout: float) -> bool:
+        """True once everything that was in the topic at the start is read."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._loaded or self._stopping.is_set(), timeout) and self._loaded
+
+    @property
+    def trouble(self) -> BarnabasError | None:
+        """What keeps the topic from being read now."""
+        with self._changed:
+            return self._trouble
+
+    def snapshot(self) -> Subjects:
+        """What is known; nobody changes it any more. Raises `RegistryError` before everything was read once."""
+        with self._changed:
+            mark = (self._life, self._subjects.applied)
+            if self._loaded and mark != self._snapshot_mark:
+                self._snapshot, self._snapshot_mark = self._subjects.copy(), mark
+            if self._snapshot is None:
+                raise unavailable(self._trouble or "the schemas are still being read")
+            return self._snapshot
+
+    def read_upto(self, end: int, timeout: float) -> tuple[tuple[int, int], Subjects]:
+        """(mark, the subjects) when everything before the offset is read; another mark for other subjects.
+
+        Raises `RegistryError`, `ClosedError`.
+        """
+        with self._changed:
+            self.wait_for(end, timeout)
+            if not self._loaded:
+                raise unavailable("the schemas are being read anew")
+            return (self._life, self._subjects.applied), self.snapshot()
+
+    def wait_for(self, offset: int, timeout: float) -> None:
+        """Wait until everything before the offset is read. Raises `RegistryError`."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._position >= offset or self._stopping.is_set(), timeout):
+                raise unavailable(
+                    self._trouble or f"offset {offset} of {self._topic} was not read within {timeout:g} s"
+                )
+            if self._stopping.is_set():
+                raise ClosedError("the registry stops")
+
+    def has_read(self, offset: int) -> bool:
+        """True if a committed record at that offset was read lately."""
+        with self._changed:
+            return offset in self._lately
+
+    @property
+    def _loaded(self) -> bool:
+        return self._loaded_upto is not None and self._position >= self._loaded_upto
+
+    # --- the thread
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                with committed_reader(self._bootstrap, self._attempt_ms) as consumer:
+                    self._follow(consumer)
+            except BarnabasError as error:
+                self._failed(error)
+                self._stopping.wait(_PAUSE_S)
+            except Exception as error:
+                logger.exception("reading %s failed", self._topic)
+                self._failed(BarnabasError(f"{type(error).__name__}: {error}"))
+                self._stopping.wait(_PAUSE_S)
+
+    def _follow(self, consumer: SimpleConsumer) -> None:
+        with Admin(self._bootstrap, client_id="barnabas-registry", default_api_timeout_ms=self._attempt_ms) as admin:
+            prepare_topic(admin, self._topic)
+        end = consumer.offset_at(self._topic, 0, LATEST)
+        with self._changed:
+            if self._loaded_upto is None:
+                self._loaded_upto = end
+        while not self._stopping.is_set():
+            fetched = consumer.fetch(self._topic, 0, self._position, max_wait_ms=_POLL_MS)
+            messages = list(fetched)
+            with self._changed:
+                self._take(messages, fetched.next_offset)
+
+    def _take(self, messages: list[Message], next_offset: int) -> None:
+        for message in messages:
+            self._lately.append(message.offset)
+            try:
+                self._subjects.apply(decode(message.key, message.value))
+            except UnknownRecord as error:
+                logger.warning("%s, offset %d is left out: %s", self._topic, message.offset, error)
+        if self._trouble is not None:
+            logger.warning("%s is read again", self._topic)
+        self._trouble = None
+        if next_offset != self._position:
+            self._position = next_offset
+        self._changed.notify_all()
+
+    def _failed(self, error: BarnabasError) -> None:
+        with self._changed:
+            if isinstance(error, ApiError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                logger.warning("%s is not the topic it was, or lost records: it is read anew", self._topic)
+                self._subjects, self._position, self._loaded_upto = Subjects(), 0, None
+                self._lately.clear()
+                self._life += 1
+            if str(error) != str(self._trouble):
+                logger.warning("%s cannot be read: %s", self._topic, error)
+            self._trouble = error
+            self._changed.notify_all()
+
+
+def committed_reader(bootstrap: str, attempt_ms: int) -> SimpleConsumer:
+    """A client for what is committed, and for where that ends."""
+    return SimpleConsumer(
+        bootstrap,
+        client_id="barnabas-registry",
+        isolation_level="read_committed",
+        request_timeout_ms=attempt_ms,
+        socket_connection_setup_timeout_ms=attempt_ms,
+        default_api_timeout_ms=attempt_ms,
+    )
+
+
+def seconds_left(deadline: float) -> float:
+    """Until then by the monotonic clock; at least a little."""
+    return max(0.001, deadline - time.monotonic())

@@ -1,0 +1,68 @@
+"""Schemas as their formats understand them, with what they refer to; those asked for lately are kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+
+from ..formats.parsed import InvalidSchema, ParsedSchema, Referenced
+from ..formats.parsing import parse
+from .state import Subjects
+from .words import Content
+
+_KEPT = 500
+_KEPT_CHARS = 16 * 1024 * 1024
+REFERENCES_MAX = 1000
+_Key = tuple[str, str, tuple[Referenced, ...]]
+
+
+class Library:
+    """Callable from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: OrderedDict[_Key, ParsedSchema] = OrderedDict()
+        self._chars = 0
+
+    def parse(self, content: Content, subjects: Subjects, *, fresh: bool = False) -> ParsedSchema:
+        """Raises `InvalidSchema`, `UnsupportedFormat`. `fresh`: it may refer only to what is not deleted."""
+        key = (content.format, content.text, resolve(content, subjects, fresh=fresh))
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+                return found
+        parsed = parse(*key)
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = parsed
+                self._chars += len(content.text)
+            while len(self._kept) > _KEPT or self._chars > _KEPT_CHARS:
+                gone, _ = self._kept.popitem(last=False)
+                self._chars -= len(gone[1])
+        return parsed
+
+
+def resolve(content: Content, subjects: Subjects, *, fresh: bool = False) -> tuple[Referenced, ...]:
+    """What the schema needs, those first that others need. Raises `InvalidSchema` for what is not there."""
+    found: dict[str, str] = {}
+    under_way: set[str] = set()
+
+    def visit(schema: Content) -> None:
+        for each in schema.references:
+            if each.name in found or each.name in under_way:
+                continue
+            if len(under_way) + len(found) >= REFERENCES_MAX:
+                raise InvalidSchema(f"more than {REFERENCES_MAX} references")
+            version = subjects.version(each.subject, each.version, deleted=not fresh)
+            if version is None:
+                raise InvalidSchema(f"reference {each.name}: subject {each.subject} has no version {each.version}")
+            under_way.add(each.name)
+            visit(version.content)
+            found[each.name] = version.content.text
+
+    try:
+        visit(content)
+    except RecursionError:
+        raise InvalidSchema("references nest too deep") from None
+    return tuple(Referenced(name, text) for name, text in found.items())

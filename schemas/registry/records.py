@@ -1,0 +1,198 @@
+"""The records of the topic `_schemas`, in the form of Confluent's registry, so that either reads what the other wrote.
+
+Keys and values are JSON. A key names its kind; a value of null takes back what the key said before. For a schema of
+Avro and for what is not set there are no members, as there: old registries do not know them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ...ports.errors import BarnabasError
+from ...ports.values import frozen
+from ..formats.compatibility import Compatibility
+from ..formats.parsed import AVRO
+from .words import ID_MAX, VERSION_MAX, Config, Content, Mode, Reference, Version
+
+_KEY_VERSIONS = {"SCHEMA": 1}
+
+
+class UnknownRecord(BarnabasError):
+    """A record that says nothing which this registry understands."""
+
+
+@frozen
+class SchemaRecord:
+    """A version as it is now; None: it is gone for good."""
+
+    subject: str
+    version: int
+    value: Version | None
+
+
+@frozen
+class SubjectDeleted:
+    """All versions up to this one are softly deleted."""
+
+    subject: str
+    version: int
+
+
+@frozen
+class SubjectCleared:
+    """All softly deleted versions are gone for good."""
+
+    subject: str
+
+
+@frozen
+class ConfigRecord:
+    """Of a subject, or (None) of all."""
+
+    subject: str | None
+    value: Config | None
+
+
+@frozen
+class ModeRecord:
+    """Of a subject, or (None) of all."""
+
+    subject: str | None
+    value: Mode | None
+
+
+@frozen
+class Noop:
+    """Nothing; ours may say which ids were given, so that one that is gone for good is not given again."""
+
+    last_id: int = 0
+
+
+Record = SchemaRecord | SubjectDeleted | SubjectCleared | ConfigRecord | ModeRecord | Noop
+
+
+def encode(record: Record) -> tuple[bytes, bytes | None]:
+    """Key and value of a record."""
+    if isinstance(record, SchemaRecord):
+        value = None if record.value is None else _schema_value(record.value)
+        return _key("SCHEMA", {"subject": record.subject, "version": record.version}), _json(value)
+    if isinstance(record, SubjectDeleted):
+        said = {"subject": record.subject, "version": record.version}
+        return _key("DELETE_SUBJECT", {"subject": record.subject}), _json(said)
+    if isinstance(record, SubjectCleared):
+        return _key("CLEAR_SUBJECT", {"subject": record.subject}), _json({"subject": record.subject})
+    if isinstance(record, ConfigRecord):
+        config = None if record.value is None else _config_value(record.subject, record.value)
+        return _key("CONFIG", {"subject": record.subject}), _json(config)
+    if isinstance(record, ModeRecord):
+        mode = None if record.value is None else _of_subject(record.subject) | {"mode": record.value.value}
+        return _key("MODE", {"subject": record.subject}), _json(mode)
+    return _key("NOOP", {}), _json({"lastId": record.last_id} if record.last_id else None)
+
+
+def decode(key: bytes | None, value: bytes | None) -> Record:
+    """The record. Raises `UnknownRecord`."""
+    try:
+        return _decode(json.loads(key or b"null"), json.loads(value) if value is not None else None)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UnknownRecord(f"key {key!r:.200}: {type(error).__name__}: {error}") from error
+
+
+def _decode(key: Any, value: Any) -> Record:
+    kind = key["keytype"]
+    if kind == "SCHEMA":
+        subject, version = _text(key["subject"]), _number(key["version"], VERSION_MAX)
+        return SchemaRecord(subject, version, None if value is None else _version(subject, version, value))
+    if kind == "DELETE_SUBJECT":
+        return (
+            Noop() if value is None else SubjectDeleted(_text(key["subject"]), _number(value["version"], VERSION_MAX))
+        )
+    if kind == "CLEAR_SUBJECT":
+        return Noop() if value is None else SubjectCleared(_text(key["subject"]))
+    if kind == "CONFIG":
+        return ConfigRecord(_maybe_text(key.get("subject")), None if value is None else _config(value))
+    if kind == "MODE":
+        return ModeRecord(_maybe_text(key.get("subject")), None if value is None else Mode(value["mode"]))
+    if kind == "NOOP":
+        return Noop(_number(value.get("lastId", 0), ID_MAX) if isinstance(value, dict) else 0)
+    raise ValueError(f"keytype {kind!r:.50}")
+
+
+def _key(kind: str, members: dict[str, Any]) -> bytes:
+    return _json({"keytype": kind, **members, "magic": _KEY_VERSIONS.get(kind, 0)}) or b""
+
+
+def _json(value: Any) -> bytes | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _schema_value(version: Version) -> dict[str, Any]:
+    content = version.content
+    out: dict[str, Any] = {"subject": version.subject, "version": version.version, "id": version.id}
+    if content.references:
+        out["references"] = [
+            {"name": each.name, "subject": each.subject, "version": each.version} for each in content.references
+        ]
+    if content.metadata:
+        out["metadata"] = json.loads(content.metadata)
+    if content.rule_set:
+        out["ruleSet"] = json.loads(content.rule_set)
+    if content.format != AVRO:
+        out["schemaType"] = content.format
+    return out | {"schema": content.text, "deleted": version.deleted}
+
+
+def _version(subject: str, number: int, value: Any) -> Version:
+    content = Content(
+        _text(value.get("schemaType") or AVRO),
+        _text(value["schema"]),
+        tuple(
+            Reference(_text(each["name"]), _text(each["subject"]), _number(each["version"], VERSION_MAX))
+            for each in value.get("references") or ()
+        ),
+        metadata=packed(value.get("metadata")),
+        rule_set=packed(value.get("ruleSet")),
+    )
+    own_id = _number(value["id"], ID_MAX)
+    return Version(subject=subject, version=number, id=own_id, content=content, deleted=value.get("deleted") is True)
+
+
+def packed(value: Any) -> str:
+    """JSON that is kept as it is, in one form; empty for null."""
+    return "" if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _config_value(subject: str | None, config: Config) -> dict[str, Any]:
+    out: dict[str, Any] = _of_subject(subject)
+    if config.level is not None:
+        out["compatibilityLevel"] = config.level.value
+    return out if config.normalize is None else {**out, "normalize": config.normalize}
+
+
+def _of_subject(subject: str | None) -> dict[str, Any]:
+    return {} if subject is None else {"subject": subject}
+
+
+def _config(value: Any) -> Config:
+    level, normalize = value.get("compatibilityLevel"), value.get("normalize")
+    return Config(
+        level=None if level is None else Compatibility(level),
+        normalize=normalize if normalize is None else normalize is True,
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.100} is not a text")
+    return value
+
+
+def _maybe_text(value: Any) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _number(value: Any, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{value!r:.100} is not a whole number from 0 to {most}")
+    return value

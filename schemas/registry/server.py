@@ -1,0 +1,94 @@
+"""A registry that serves HTTP, in threads of its own: for a command, and beside a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from threading import Event, Thread
+
+import uvicorn
+
+from ...ports.errors import ConfigError
+from .http import make_app
+from .registry import Registry
+
+logger = logging.getLogger("barnabas.schemas.registry")
+
+_LOADING_S = 10.0
+_DRAIN_S = 5
+_CONNECTIONS_MAX = 1000
+_BACKLOG = 256
+
+
+class RegistryServer:
+    """Begins in `start`, ends in `stop`."""
+
+    def __init__(self, bootstrap: str, listen: tuple[str, int], *, topic: str) -> None:
+        self._registry = Registry(bootstrap, topic)
+        self._listen = listen
+        self._bootstrap = bootstrap
+        self._server: uvicorn.Server | None = None
+        self._thread: Thread | None = None
+        self._ended = Event()
+
+    def start(self) -> str:
+        """The URL; returns when all schemas are read, or after a while without brokers. Raises `ConfigError`."""
+        bound = _bind(self._listen)
+        self._registry.start()
+        config = uvicorn.Config(
+            make_app(self._registry),
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            limit_concurrency=_CONNECTIONS_MAX,
+            timeout_graceful_shutdown=_DRAIN_S,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = Thread(target=self._serve, args=(self._server, bound), name="registry-http", daemon=True)
+        self._thread.start()
+        if not self._registry.following.wait_loaded(_LOADING_S):
+            trouble = self._registry.following.trouble or "the schemas are still being read"
+            logger.warning("serving without schemas until %s can be read: %s", self._bootstrap, trouble)
+        host, port = bound.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def stop(self) -> None:
+        """Requests that came are answered, then the threads end."""
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join()
+        self._registry.stop()
+
+    def wait(self, timeout: float) -> bool:
+        """True once it serves no more."""
+        return self._ended.wait(timeout)
+
+    def _serve(self, server: uvicorn.Server, bound: socket.socket) -> None:
+        try:
+            asyncio.run(server.serve(sockets=[bound]))
+        except Exception:
+            logger.exception("the registry serves no more")
+        finally:
+            bound.close()
+            self._ended.set()
+
+
+def _bind(address: tuple[str, int]) -> socket.socket:
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named since asyncio only then sends small answers at once (TCP_NODELAY).
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise ConfigError(f"cannot listen on {host}:{port}: {error}") from error
+    return bound

@@ -1,0 +1,302 @@
+"""The one that writes: of all registries on a topic, the one that began last.
+
+Every registry writes in transactions under the same transactional id. To become the writer is to begin under that id,
+which fences whoever wrote before; then everything that is there is read, and from then on what is decided here is
+decided on what the topic says, for a commit succeeds only while nobody else has begun. Who is fenced reads, begins
+again after a while, and decides again. So numbers are given once, and no registry has to know another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import Any
+
+from attrs import define, field
+
+from ...app.clients.handle import DeliveryHandle
+from ...app.clients.producer import Producer
+from ...app.clients.simple_consumer import SimpleConsumer
+from ...ports.broker_api import LATEST
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, BarnabasError, ClosedError
+from .errors import RegistryError, invalid_schema, timed_out, unavailable
+from .following import SchemaReader, committed_reader, seconds_left
+from .records import Record, decode, encode
+from .state import Subjects
+
+logger = logging.getLogger("barnabas.schemas.registry")
+
+Decide = Callable[[Subjects], tuple[Any, list[Record]]]
+"""Answer and records to write, or a `RegistryError` raised."""
+
+_AT_ONCE = 200
+_RECORD_BYTES_MAX = 1_000_000
+"""What brokers take by default, with room for the batch around it."""
+_REFUSALS = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD)
+_TRANSACTION_MS = 15_000
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+
+
+@define(eq=False)
+class _Wish:
+    decide: Decide
+    deadline: float
+    answer: Future[Any] = field(factory=Future)
+
+
+@define(eq=False)
+class _Written:
+    """What a transaction holds, which may be committed or not."""
+
+    outcomes: list[tuple[_Wish, Any, RegistryError | None]]
+    handles: list[DeliveryHandle]
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last record. All are acknowledged."""
+        return max(handle.result(0).offset for handle in self.handles) + 1
+
+
+class SchemaWriter:
+    """The writing thread. `submit` may be called from any thread."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, following: SchemaReader, *, attempt_ms: int, timeout_s: float
+    ) -> None:
+        """`timeout_s`: how long a wish may wait for brokers that are away."""
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._following = following
+        self._attempt_ms = attempt_ms
+        self._timeout_s = timeout_s
+        self._wishes: SimpleQueue[_Wish | None] = SimpleQueue()
+        self._stopping = Event()
+        self._producer: Producer | None = None
+        self._reader: SimpleConsumer | None = None
+        self._mark = (-1, -1)
+        self._subjects = Subjects()
+        """What is read, and behind it what is being written."""
+        self._thread = Thread(target=self._run, name="registry-writer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """What is under way is finished or refused. Returns when the thread has ended."""
+        self._stopping.set()
+        self._wishes.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def submit(self, decide: Decide) -> Future[Any]:
+        """Have it decided on everything that was written before, and what it decides written.
+
+        The answer comes when it can be read here; or a `RegistryError`.
+        """
+        wish = _Wish(decide, time.monotonic() + self._timeout_s)
+        if self._stopping.is_set():
+            wish.answer.set_exception(unavailable("the registry stops"))
+        else:
+            self._wishes.put(wish)
+        return wish.answer
+
+    # --- the thread
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            wishes = self._next()
+            if wishes:
+                self._fulfil(wishes)
+        self._let_go()
+        for wish in self._rest():
+            wish.answer.set_exception(unavailable("the registry stops"))
+
+    def _next(self) -> list[_Wish]:
+        first = self._wishes.get()
+        return [] if first is None else [first, *self._rest(_AT_ONCE - 1)]
+
+    def _rest(self, most: int = 2**31) -> list[_Wish]:
+        found: list[_Wish] = []
+        while len(found) < most:
+            try:
+                wish = self._wishes.get_nowait()
+            except Empty:
+                break
+            if wish is not None:
+                found.append(wish)
+        return found
+
+    def _fulfil(self, wishes: list[_Wish]) -> None:
+        pause = _FIRST_PAUSE_S
+        unsure: _Written | None = None
+        while wishes:
+            deadline = max(wish.deadline for wish in wishes)
+            try:
+                written = self._attempt(unsure, wishes, deadline)
+            except _Unsure as error:
+                unsure, cause = error.written, error.cause
+            except BarnabasError as error:
+                cause = error
+            except Exception as error:
+                logger.exception("a change of schemas failed")
+                _refuse(wishes, RegistryError(50001, f"The registry failed: {type(error).__name__}: {error}", 500))
+                self._let_go()
+                return
+            else:
+                _answer(written)
+                return
+            self._let_go()
+            logger.info("writing begins again: %s", cause)
+            if _refused_for_good(cause):
+                self._one_by_one(wishes, cause)
+                return
+            wishes = _in_time(wishes, cause, sure=unsure is None, stopping=self._stopping.is_set())
+            self._stopping.wait(random.uniform(pause / 2, pause))
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    def _one_by_one(self, wishes: list[_Wish], cause: BarnabasError) -> None:
+        """One of them is what the brokers refuse."""
+        if len(wishes) == 1:
+            _refuse(wishes, RegistryError(50001, f"The brokers refuse the record: {cause}", 500))
+            return
+        for wish in wishes:
+            self._fulfil([wish])
+
+    def _attempt(self, unsure: _Written | None, wishes: list[_Wish], deadline: float) -> _Written:
+        """Become the writer if need be, decide, write, commit, read it back. Raises `BarnabasError`, `_Unsure`."""
+        try:
+            producer, reader = self._begin()
+            end = reader.offset_at(self._topic, 0, LATEST)
+            mark, read = self._following.read_upto(end, seconds_left(deadline))
+        except BarnabasError as error:
+            if unsure is not None:
+                raise _Unsure(unsure, error) from error
+            raise
+        if unsure is not None and self._following.has_read(unsure.handles[0].result(0).offset):
+            return unsure
+        if mark != (self._mark[0], self._subjects.applied) or self._mark[0] < 0:
+            self._mark, self._subjects = mark, read.copy()
+        outcomes: list[tuple[_Wish, Any, RegistryError | None]] = []
+        records: list[tuple[bytes, bytes | None]] = []
+        for wish in wishes:
+            try:
+                answer, wanted = _decided(wish, self._subjects)
+            except RegistryError as error:
+                outcomes.append((wish, None, error))
+                continue
+            outcomes.append((wish, answer, None))
+            for key, value in wanted:
+                self._subjects.apply(decode(key, value))
+            records += wanted
+        if not records:
+            return _Written(outcomes, [])
+        return self._commit(producer, records, outcomes, deadline)
+
+    def _commit(
+        self, producer: Producer, records: list[tuple[bytes, bytes | None]], outcomes: Any, deadline: float
+    ) -> _Written:
+        producer.begin_transaction()
+        written = _Written(outcomes, [producer.send(self._topic, value, key, partition=0) for key, value in records])
+        try:
+            producer.commit_transaction()
+            self._following.wait_for(written.end, seconds_left(deadline))
+        except BarnabasError as error:
+            if all(handle.done for handle in written.handles) and _all_there(written.handles):
+                raise _Unsure(written, error) from error
+            raise
+        return written
+
+    def _begin(self) -> tuple[Producer, SimpleConsumer]:
+        if self._reader is None:
+            self._reader = committed_reader(self._bootstrap, self._attempt_ms)
+        if self._producer is None:
+            self._producer = Producer(
+                self._bootstrap,
+                transactional_id=f"barnabas-registry-{self._topic}",
+                transaction_timeout_ms=_TRANSACTION_MS,
+                client_id="barnabas-registry",
+                linger_ms=0,
+                allow_auto_create_topics=False,
+                request_timeout_ms=self._attempt_ms,
+                delivery_timeout_ms=self._attempt_ms,
+                default_api_timeout_ms=self._attempt_ms,
+                max_block_ms=self._attempt_ms,
+                socket_connection_setup_timeout_ms=self._attempt_ms,
+            )
+            self._producer.init_transactions()
+        return self._producer, self._reader
+
+    def _let_go(self) -> None:
+        """The next attempt begins from what the topic says."""
+        self._mark = (-1, -1)
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            try:
+                producer.close(timeout=0.1)
+            except BarnabasError as error:
+                logger.debug("closing the producer: %s", error)
+
+
+class _Unsure(Exception):
+    """Whether the transaction was committed is not known."""
+
+    def __init__(self, written: _Written, cause: BarnabasError) -> None:
+        super().__init__(str(cause))
+        self.written = written
+        self.cause = cause
+
+
+def _decided(wish: _Wish, subjects: Subjects) -> tuple[Any, list[tuple[bytes, bytes | None]]]:
+    answer, records = wish.decide(subjects)
+    encoded = [encode(record) for record in records]
+    for key, value in encoded:
+        if len(key) + len(value or b"") > _RECORD_BYTES_MAX:
+            raise invalid_schema(f"with its references it is larger than {_RECORD_BYTES_MAX} bytes")
+    return answer, encoded
+
+
+def _all_there(handles: list[DeliveryHandle]) -> bool:
+    try:
+        return all(handle.result(0).offset >= 0 for handle in handles)
+    except BarnabasError:
+        return False
+
+
+def _refused_for_good(cause: BaseException | None) -> bool:
+    while cause is not None:
+        if isinstance(cause, ApiError) and cause.code in _REFUSALS:
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def _answer(written: _Written) -> None:
+    for wish, answer, error in written.outcomes:
+        if wish.answer.done():  # it was told that this is not known
+            continue
+        if error is not None:
+            wish.answer.set_exception(error)
+        else:
+            wish.answer.set_result(answer)
+
+
+def _refuse(wishes: list[_Wish], error: RegistryError) -> None:
+    for wish in wishes:
+        wish.answer.set_exception(error)
+
+
+def _in_time(wishes: list[_Wish], cause: BarnabasError, *, sure: bool, stopping: bool) -> list[_Wish]:
+    """Those that can wait for another attempt; the others are refused."""
+    now = time.monotonic()
+    late = [wish for wish in wishes if stopping or wish.deadline <= now or isinstance(cause, ClosedError)]
+    _refuse(late, unavailable(cause) if sure else timed_out(cause))
+    return [wish for wish in wishes if wish not in late]

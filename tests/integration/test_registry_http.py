@@ -1,0 +1,184 @@
+"""What the registry answers, to the number."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from support.schema_registry import Asking, serving
+
+from barnabas.testing import TestBroker
+
+ONE = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
+TWO = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}'
+OTHER = '{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}'
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[TestBroker]:
+    with TestBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def ask(broker: TestBroker, request: pytest.FixtureRequest) -> Iterator[Asking]:
+    with serving(broker.bootstrap, f"_schemas-{request.node.name[:100]}") as url:
+        yield Asking(url)
+
+
+def test_deleting_has_two_steps(ask: Asking) -> None:
+    assert ask.register("s", ONE) == 1
+    assert ask.register("s", TWO) == 2
+    assert ask.code("DELETE", "/subjects/s?permanent=true") == (404, 40405)
+    assert ask.code("DELETE", "/subjects/s/versions/2?permanent=true") == (404, 40407)
+    assert ask("DELETE", "/subjects/s/versions/latest") == (200, 2)
+    assert ask.code("DELETE", "/subjects/s/versions/2") == (404, 40406)
+    assert ask("GET", "/subjects/s/versions") == (200, [1])
+    assert ask("GET", "/subjects/s/versions?deleted=true") == (200, [1, 2])
+    assert ask.code("GET", "/subjects/s/versions/2") == (404, 40402)
+    assert ask("GET", "/schemas/ids/2") == (200, {"schema": TWO})  # readers of old messages go on
+    assert ask.register("s", TWO) == 2
+    assert ask("GET", "/subjects/s/versions") == (200, [1, 3])  # no number is given twice
+    assert ask("DELETE", "/subjects/s") == (200, [1, 3])
+    assert ask.code("DELETE", "/subjects/s") == (404, 40404)
+    assert ask.code("GET", "/subjects/s/versions") == (404, 40401)
+    assert ask("GET", "/subjects") == (200, [])
+    assert ask("GET", "/subjects?deleted=true") == (200, ["s"])
+    assert ask("DELETE", "/subjects/s?permanent=true") == (200, [1, 2, 3])
+    assert ask.code("GET", "/schemas/ids/2") == (404, 40403)
+    assert ask.register("s", OTHER) == 3  # nor is an id
+    assert ask("GET", "/subjects/s/versions") == (200, [1])
+
+
+def test_what_is_not_there(ask: Asking) -> None:
+    ask.register("s", ONE)
+    for method, path, body, expected in (
+        ("GET", "/subjects/x/versions", None, (404, 40401)),
+        ("GET", "/subjects/x/versions/1", None, (404, 40401)),
+        ("GET", "/subjects/s/versions/9", None, (404, 40402)),
+        ("GET", "/subjects/s/versions/0", None, (422, 42202)),
+        ("GET", "/subjects/s/versions/new", None, (422, 42202)),
+        ("GET", "/subjects/s/versions/99999999999999999999", None, (422, 42202)),
+        ("GET", "/schemas/ids/7", None, (404, 40403)),
+        ("GET", "/schemas/ids/x", None, (404, 404)),
+        ("DELETE", "/subjects/x", None, (404, 40401)),
+        ("DELETE", "/subjects/s/versions/9", None, (404, 40402)),
+        ("POST", "/subjects/x", {"schema": ONE}, (404, 40401)),
+        ("POST", "/subjects/s", {"schema": TWO}, (404, 40403)),
+        ("POST", "/subjects/s/versions", {"schema": '{"type":"recor"}'}, (422, 42201)),
+        ("POST", "/subjects/s/versions", {"schema": ONE, "schemaType": "XML"}, (422, 42201)),
+        ("POST", "/subjects/s/versions", {"schema": 1}, (422, 422)),
+        ("POST", "/subjects/s/versions", {}, (422, 42201)),
+        ("POST", "/subjects/s/versions", [], (422, 422)),
+        ("POST", "/subjects/s/versions", b"{", (400, 400)),
+        ("POST", "/subjects/s/versions", b"[" * 100_000, (400, 400)),
+        ("POST", "/subjects/s/versions", {"schema": OTHER}, (409, 409)),
+        ("POST", "/subjects/s/versions", {"schema": TWO, "id": 9}, (422, 42205)),
+        ("POST", "/subjects/:.other:s/versions", {"schema": ONE}, (422, 42205)),
+        ("GET", "/config/s", None, (404, 40408)),
+        ("PUT", "/config", {"compatibility": "SIDEWAYS"}, (422, 42203)),
+        ("DELETE", "/config/s", None, (404, 40401)),
+        ("GET", "/mode/s", None, (404, 40409)),
+        ("PUT", "/mode", {"mode": "OFF"}, (422, 42204)),
+        ("PUT", "/mode", {"mode": "IMPORT"}, (422, 42205)),
+        ("GET", "/nowhere", None, (404, 404)),
+        ("PUT", "/subjects", {}, (405, 405)),
+    ):
+        assert ask.code(method, path, body) == expected, (method, path, body)
+    assert ask("POST", "/subjects/s/versions", b"x", Content_Type="text/plain")[0] == 415
+    assert ask("GET", "/subjects", Accept="text/html")[0] == 406
+    deep = '{"type":"array","items":' * 2000 + '"int"' + "}" * 2000
+    assert ask.code("POST", "/subjects/s/versions", {"schema": deep}) == (422, 42201)
+    assert ask.code("POST", "/subjects/t/versions", {"schema": '"int"' + " " * 5_000_000}) == (422, 42201)
+    assert ask("GET", "/subjects") == (200, ["s"])
+
+
+def test_lists(ask: Asking) -> None:
+    ask.register("a/b", ONE)
+    ask.register("a/b", TWO)
+    ask.register("c d", ONE)
+    assert ask("GET", "/") == (200, {})
+    assert ask("GET", "/subjects?subjectPrefix=a") == (200, ["a/b"])
+    assert ask("GET", "/subjects/a%2Fb/versions/1") == (200, {"subject": "a/b", "version": 1, "id": 1, "schema": ONE})
+    assert ask("GET", "/subjects/c%20d/versions/latest/schema")[1] == json.loads(ONE)
+    assert ask("GET", "/schemas/ids/1/subjects") == (200, ["a/b", "c d"])
+    assert ask("GET", "/schemas/ids/1/versions") == (
+        200,
+        [{"subject": "a/b", "version": 1}, {"subject": "c d", "version": 1}],
+    )
+    assert [each["id"] for each in ask("GET", "/schemas")[1]] == [1, 2, 1]
+    assert [each["id"] for each in ask("GET", "/schemas?latestOnly=true")[1]] == [2, 1]
+    assert [each["id"] for each in ask("GET", "/schemas?offset=1&limit=1")[1]] == [2]
+    assert set(ask("GET", "/schemas/types")[1]) == {"AVRO", "JSON", "PROTOBUF"}
+
+
+def test_levels_and_modes(ask: Asking) -> None:
+    ask.register("s", ONE)
+    assert ask("GET", "/config") == (200, {"compatibilityLevel": "BACKWARD"})
+    assert ask("GET", "/config/s?defaultToGlobal=true") == (200, {"compatibilityLevel": "BACKWARD"})
+    assert ask("PUT", "/config/s", {"compatibility": "NONE"}) == (200, {"compatibility": "NONE"})
+    assert ask("GET", "/config/s") == (200, {"compatibilityLevel": "NONE"})
+    assert ask("DELETE", "/config/s") == (200, {"compatibilityLevel": "NONE"})
+    assert ask("PUT", "/mode", {"mode": "READONLY"}) == (200, {"mode": "READONLY"})
+    assert ask.code("POST", "/subjects/s/versions", {"schema": TWO}) == (422, 42205)
+    assert ask.code("DELETE", "/subjects/s") == (422, 42205)
+    assert ask("PUT", "/mode/s", {"mode": "READWRITE"}) == (200, {"mode": "READWRITE"})
+    assert ask.register("s", TWO) == 2
+    assert ask("DELETE", "/mode/s") == (200, {"mode": "READWRITE"})
+    assert ask("PUT", "/mode?force=true", {"mode": "IMPORT"}) == (200, {"mode": "IMPORT"})
+    assert ask.code("POST", "/subjects/t/versions", {"schema": OTHER}) == (422, 42205)
+    assert ask.register("t", OTHER, id=70, version=7) == 70
+    assert ask.code("POST", "/subjects/u/versions", {"schema": ONE, "id": 70}) == (422, 42205)
+    assert ask("PUT", "/mode", {"mode": "READWRITE"}) == (200, {"mode": "READWRITE"})
+    ask("PUT", "/config/t", {"compatibility": "NONE"})
+    assert ask.register("t", '"string"') == 71
+    assert ask("GET", "/subjects/t/versions") == (200, [7, 8])
+
+
+def test_compatibility_is_checked_without_registering(ask: Asking) -> None:
+    def check(path: str, schema: str) -> Any:
+        return ask("POST", f"/compatibility/subjects/{path}", {"schema": schema})[1]
+
+    ask.register("s", ONE)
+    ask.register("s", TWO)
+    assert check("s/versions/latest", ONE) == {"is_compatible": False}
+    assert check("s/versions/1", ONE) == {"is_compatible": True}
+    assert check("s/versions/latest?verbose=true", TWO) == {"is_compatible": True, "messages": []}
+    verbose = check("s/versions?verbose=true", OTHER)
+    assert verbose["is_compatible"] is False
+    assert "At /fields/0/type: the new schema has STRING, the old schema has LONG" in verbose["messages"][0]
+    assert check("new/versions/latest", ONE) == {"is_compatible": True}
+    assert ask.code("POST", "/compatibility/subjects/s/versions/5", {"schema": ONE}) == (404, 40402)
+
+
+def test_normalized(ask: Asking) -> None:
+    """The same, said in another way."""
+    said = '{"type":"record","name":"a.R","x":1,"y":2,"fields":[{"name":"e","type":"a.R"}]}'
+    again = '{"y":2,"x":1,"name":"R","namespace":"a","type":"record","fields":[{"name":"e","type":"R"}]}'
+    assert ask.register("s", said) == 1
+    assert ask("POST", "/subjects/s", {"schema": again})[0] == 404
+    assert ask("POST", "/subjects/s?normalize=true", {"schema": again})[1]["version"] == 1
+    assert ask("POST", "/subjects/s/versions?normalize=true", {"schema": again})[1]["id"] == 1
+    assert ask("GET", "/subjects/s/versions") == (200, [1])
+
+
+def test_two_registries_at_once_never_give_an_id_twice(broker: TestBroker) -> None:
+    topic = "_schemas-two"
+    with serving(broker.bootstrap, topic) as one, serving(broker.bootstrap, topic) as two:
+        asking = [Asking(one), Asking(two)]
+
+        def register(number: int) -> tuple[int, int]:
+            schema = f'{{"type":"fixed","name":"F{number % 50}","size":1}}'
+            return number % 50, asking[number % 2].register(f"s{number % 25}", schema)
+
+        asking[0]("PUT", "/config", {"compatibility": "NONE"})
+        with ThreadPoolExecutor(20) as pool:
+            given = list(pool.map(register, range(100)))
+        ids: dict[int, int] = {}
+        for schema, number in given:
+            assert ids.setdefault(schema, number) == number
+        assert sorted(ids.values()) == list(range(1, 51))
+        assert asking[0]("GET", "/schemas") == asking[1]("GET", "/schemas")
+        with serving(broker.bootstrap, topic) as third:
+            assert Asking(third)("GET", "/schemas") == asking[0]("GET", "/schemas")

@@ -1,0 +1,60 @@
+"""Schema registries for tests."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import quote
+
+from confluent_kafka.schema_registry import SchemaRegistryClient
+
+from barnabas.schemas.registry.server import RegistryServer
+
+
+@contextmanager
+def serving(bootstrap: str, topic: str = "_schemas") -> Iterator[str]:
+    """A registry in this process; gives its URL."""
+    server = RegistryServer(bootstrap, ("127.0.0.1", 0), topic=topic)
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+def client_of(url: str) -> SchemaRegistryClient:
+    """Confluent's own client, which does not try again: a test wants to see what it is told."""
+    return SchemaRegistryClient({"url": url, "max.retries": 0})
+
+
+class Asking:
+    """Bare HTTP."""
+
+    def __init__(self, url: str) -> None:
+        self._address = url.removeprefix("http://")
+
+    def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        """Status and body. `body`: a value, or bytes as they are."""
+        sent = body if body is None or isinstance(body, bytes) else json.dumps(body)
+        given = {"Content-Type": "application/vnd.schemaregistry.v1+json"} if body is not None else {}
+        connection = HTTPConnection(self._address, timeout=30)
+        try:
+            connection.request(method, path, sent, given | {key.replace("_", "-"): headers[key] for key in headers})
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        return answer.status, json.loads(text) if text.startswith((b"{", b"[", b'"')) or text.isdigit() else text
+
+    def code(self, method: str, path: str, body: Any = None) -> tuple[int, int]:
+        """Status and error code of a refusal, which has a message."""
+        status, answer = self(method, path, body)
+        assert answer["message"], answer
+        return status, answer["error_code"]
+
+    def register(self, subject: str, schema: str, **members: Any) -> int:
+        """The id. Fails where it is refused."""
+        status, answer = self("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema, **members})
+        assert status == 200, answer
+        number: int = answer["id"]
+        return number

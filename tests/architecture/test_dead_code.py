@@ -19,7 +19,14 @@ CALLED_FROM_OUTSIDE = {
     },
     "http.server": {"do_GET", "log_message"},
     "Python, by entry points": {
-        *("register_demo", "register_examples", "register_load", "register_registry", "register_report", "register_table"),
+        *(
+            "register_demo",
+            "register_examples",
+            "register_load",
+            "register_registry",
+            "register_report",
+            "register_table",
+        ),
     },
     "kazoo": {"serialize"},
     "pyiceberg": {"to_input_file"},

@@ -9,7 +9,7 @@ from typing import Any
 from ...ports.scheduler import Outcome
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, TransportError
 from .connection import Shared, TcpConnection, address_text
-from .reactor import WRITE
+from .polling import WRITE
 from .reporting import one_line
 
 Opened = Callable[[Connection | TransportError], ConnectionHandler | None]

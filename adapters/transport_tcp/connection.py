@@ -12,7 +12,8 @@ from ...ports.errors import BarnabasError
 from ...ports.transport import Address, ConnectionHandler, Limits, Piece, TransportError
 from .inbound import Inbound, ReceiveBuffers
 from .outbound import Outbound
-from .reactor import READ, WRITE, Reactor
+from .polling import READ, WRITE
+from .reactor import Reactor
 from .reporting import one_line
 from .timers import HeapTimer
 
@@ -272,14 +273,17 @@ class TcpConnection:
         if handler is None:
             return
         self._delivering = True
-        until = min(monotonic() + _SLICE_SECONDS, self._reactor.turn_time + _TURN_SECONDS)
+        began = monotonic()
         try:
             while not self._held:
                 content = inbound.next_frame()
                 if content is None:
                     break
                 handler.frame(content)
-                if monotonic() >= until:
+                if not inbound.pending_bytes:
+                    break
+                now = monotonic()
+                if now - began >= _SLICE_SECONDS or now - self._reactor.turn_time >= _TURN_SECONDS:
                     self._go_on_later()
         except Exception as error:  # noqa: BLE001  # reported; it costs this connection only
             self._fail(error)
@@ -323,13 +327,15 @@ class TcpConnection:
         if done and self._held & _CLOSING:
             self._close_in_order()
             return
-        self._set_interest(self._interest & ~WRITE if done else self._interest | WRITE)
+        interest = self._interest & ~WRITE if done else self._interest | WRITE
+        if interest != self._interest:
+            self._set_interest(interest)
         self._count_memory()
 
     def _count_memory(self) -> None:
         """Hold frames back while too much is in memory."""
         outbound, limits, account = self._outbound, self._limits, self._account
-        held = outbound.memory_bytes + self._kept_bytes
+        held = outbound.unsent_bytes - outbound.region_bytes + self._kept_bytes
         if held > limits.held_bytes_max or outbound.regions > limits.unsent_regions_max:
             self._held |= _HELD_BYTES
         elif self._held & _HELD_BYTES:
@@ -337,8 +343,11 @@ class TcpConnection:
         if not account.bytes_max:
             return
         long_frame = self._inbound.long_frame_bytes
-        if held + long_frame != account.held:
-            account.set(held + long_frame)
+        held += long_frame
+        if held != account.held:
+            account.set(held)
+        elif not held:
+            return  # as before: nobody waits for it
         led = account.leads
         if (account.held or led) and not self._held & _SHORT:
             if account.must_wait(in_a_request=long_frame > 0):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ...core.traffic.flood import Flood
 from ...ports.transport import Address, Connection, ConnectionHandler, Limits, TransportError
 from .connection import Shared, TcpConnection, address_text
-from .reactor import READ
+from .polling import READ
 from .reporting import one_line
 
 _BACKLOG = 1024

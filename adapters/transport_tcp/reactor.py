@@ -1,6 +1,5 @@
 """The one thread that owns the state: sockets, timers and callbacks in one loop."""
 
-import selectors
 import socket
 import sys
 import threading
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ...ports.errors import ClosedError
 from ...ports.scheduler import Outcome
+from .polling import READ, Ready, make_poller
 from .reporting import one_line, to_the_log
 from .timers import Callback, HeapTimer, Timers
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:  # loaded with the first work: it brings 20 modules
     from concurrent.futures import Executor
 
 T = TypeVar("T")
-
-READ = selectors.EVENT_READ
-WRITE = selectors.EVENT_WRITE
 
 _LAST_TURNS_MAX = 1000
 """Callbacks that go on adding callbacks while the reactor stops are cut off after so many turns."""
@@ -41,7 +38,7 @@ class Reactor:
         """`report` gets a line for each callback that raises; `workers` is how many threads `offload` uses at most."""
         self._report = report
         self._workers = workers
-        self._selector = selectors.DefaultSelector()
+        self._poller = make_poller()
         self._timers = Timers()
         self._ready: deque[Callback] = deque()
         self._at_stop: list[Callback] = []
@@ -55,7 +52,7 @@ class Reactor:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
-        self._selector.register(self._wake_in, READ, self._drain_wake_ups)
+        self._poller.watch(self._wake_in.fileno(), READ, self._drain_wake_ups)
         self.turn_time = monotonic()
         """Seconds of the monotonic clock when the present turn began, for those who need it cheap and not exact."""
         self.load = 0
@@ -64,7 +61,7 @@ class Reactor:
     @property
     def watched(self) -> int:
         """How many sockets are watched."""
-        return 0 if self._closed else len(self._selector.get_map()) - 1
+        return 0 if self._closed else len(self._poller) - 1
 
     @property
     def timers(self) -> int:
@@ -119,19 +116,12 @@ class Reactor:
 
     # --- sockets
 
-    def watch(self, sock: socket.socket, interest: int, ready: Callable[[int], None]) -> None:
+    def watch(self, sock: socket.socket, interest: int, ready: Ready) -> None:
         """Call `ready(events)` whenever `sock` is ready for what `interest` asks (READ, WRITE, both; 0 = no more).
 
         Events found in one turn are told even if an earlier callback of the turn ended the interest: `ready` checks.
         """
-        known = sock.fileno() in self._selector.get_map()
-        if not interest:
-            if known:
-                self._selector.unregister(sock)
-        elif known:
-            self._selector.modify(sock, interest, ready)
-        else:
-            self._selector.register(sock, interest, ready)
+        self._poller.watch(sock.fileno(), interest, ready)
 
     # --- life
 
@@ -227,13 +217,13 @@ class Reactor:
             self._sleeping = True
             if self._ready:  # it came before `_sleeping` could be seen
                 wait = 0.0
-        events = self._selector.select(wait)
+        events = self._poller.poll(wait)
         self._sleeping = False
         self.turn_time = monotonic()
         self.load = len(events) + len(self._ready)
-        for key, mask in events:
+        for ready, found in events:
             try:
-                key.data(mask)
+                ready(found)
             except Exception as error:  # noqa: BLE001  # reported; the loop lives on
                 self._report(f"a socket callback raised {one_line(error)}")
 
@@ -266,7 +256,7 @@ class Reactor:
         if self._abandoned:
             self._ready.clear()
         self._run_ready()
-        self._selector.close()
+        self._poller.close()
         self._wake_in.close()
         self._wake_out.close()
 

@@ -155,7 +155,10 @@ class FetchRequest:
         topics = grouped(value.partitions, _TOPIC_ID if version >= WITH_IDS else _TOPIC)
         writer.count(len(topics))
         for topic, partitions in topics.items():
-            _write_topic(writer, topic)
+            if isinstance(topic, bytes):
+                writer.raw(topic)
+            else:
+                writer.text(topic)
             writer.count(len(partitions))
             for part in partitions:
                 self._write_partition(writer, version, part)
@@ -284,7 +287,10 @@ class FetchResponse:
         topics = grouped(value.partitions, _TOPIC_ID if version >= WITH_IDS else _TOPIC)
         writer.count(len(topics))
         for topic, partitions in topics.items():
-            _write_topic(writer, topic)
+            if isinstance(topic, bytes):
+                writer.raw(topic)
+            else:
+                writer.text(topic)
             writer.count(len(partitions))
             for part in partitions:
                 error = part.error if part.topic or version < WITH_IDS else _of_nameless(part)
@@ -303,7 +309,10 @@ class FetchResponse:
                 else:
                     self._end_partition(writer, version, part)
             writer.end()
-        end_with_nodes(writer, version, value.nodes if version >= WITH_NODES else ())
+        if value.nodes and version >= WITH_NODES:
+            end_with_nodes(writer, version, value.nodes)
+        else:
+            writer.end()
 
     def _write_aborted(self, writer: Writer, version: int, part: FetchResultPartition) -> None:
         aborted = part.aborted
@@ -329,13 +338,6 @@ class FetchResponse:
 def _of_nameless(part: FetchResultPartition) -> ErrorCode:
     """A topic without a name is unknown; what its reader said, and should be told, is its id."""
     return ErrorCode.UNKNOWN_TOPIC_ID if part.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else part.error
-
-
-def _write_topic(writer: Writer, topic: str | bytes) -> None:
-    if isinstance(topic, bytes):
-        writer.raw(topic)
-    else:
-        writer.text(topic)
 
 
 def _least(request: Fetch) -> int:

@@ -392,12 +392,15 @@ class Struct(Generic[T]):
         self.has_steps = any(getattr(part.codec, "has_steps", False) for part in fields if not isinstance(part, Flag))
 
     def read(self, reader: Reader, version: int) -> T:
-        return self.read_with(reader, version, {})
+        plan = self._plans.get(version) or self._plan(version)
+        return self._read(reader, version, plan, plan.absent.copy())
 
     def read_with(self, reader: Reader, version: int, given: dict[str, Any]) -> T:
         """The value, with attributes that are `given` from elsewhere."""
         plan = self._plans.get(version) or self._plan(version)
-        values = {**plan.absent, **given}
+        return self._read(reader, version, plan, {**plan.absent, **given})
+
+    def _read(self, reader: Reader, version: int, plan: _Plan, values: dict[str, Any]) -> T:
         for name, read in plan.readers:
             value = read(reader, version)
             if name:

@@ -113,7 +113,7 @@ class _ServerConnection:
         self._long: _InFlight | None = None
         """The request whose answer is being made; the others are not read meanwhile."""
         self._open = True
-        self._client = b""
+        self._client: bytes | None = b""
         self._refused: set[int] = set()
         self._caller = Caller(
             client_id="", host=connection.peer[0], listener=server.listener, connection=next(_numbers)
@@ -141,7 +141,8 @@ class _ServerConnection:
             if size > _SMALL_BYTES and slot.pieces is None and self._open and type(request) is not Produce:
                 self._keep(slot, _DECODED * size)  # of a Produce no records are kept
         else:
-            self._was_answered(slot)
+            if watch is not None:
+                self._was_answered(slot, watch)
             self._flush()
         self._long = slot if slot.is_long and slot.pieces is None else None
         if not self._paused and self._open and (self._long or len(self._in_flight) >= self._max_in_flight):
@@ -220,19 +221,19 @@ class _ServerConnection:
         end = _HEADER.size + max(size, 0)
         if size < -1 or end > len(content):
             raise Malformed(f"a client id of {size} bytes is claimed")
-        client = content[_HEADER.size : end]
-        if client != self._client or size < 1:
-            self._client = bytes(client)
-            client_id = None if size < 0 else str(client, "utf-8")
-            if client_id != self._caller.client_id:
-                self._caller = evolve(self._caller, client_id=client_id)
+        client = None if size < 0 else content[_HEADER.size : end]
+        if client != self._client:
+            self._client = None if client is None else bytes(client)
+            client_id = None if client is None else str(client, "utf-8")
+            self._caller = evolve(self._caller, client_id=client_id)
         return end
 
     def answered(self, slot: "_InFlight", result: object) -> None:
         """The broker has answered; ignored when the connection has gone meanwhile."""
         if not self._open or slot.pieces is not None:
             return
-        self._was_answered(slot)
+        if self._watch is not None:
+            self._was_answered(slot, self._watch)
         if isinstance(result, BarnabasError):
             self._hang_up(f"{slot.name} failed: {result}")
         elif slot.silent:
@@ -276,14 +277,12 @@ class _ServerConnection:
         if not slot.is_sent:
             self._keep(slot, memory_bytes(pieces))
 
-    def _was_answered(self, slot: "_InFlight") -> None:
-        watch = self._watch
-        if watch is not None:
-            took_ms = watch.now_ms() - slot.began_ms
-            if took_ms > watch.looks_from_ms:
-                patience = 0.0 if slot.request is None else patience_ms(slot.request)
-                watch.answered(took_ms, patience, slot.told)
-            slot.request = None
+    def _was_answered(self, slot: "_InFlight", watch: RequestWatch) -> None:
+        took_ms = watch.now_ms() - slot.began_ms
+        if took_ms > watch.looks_from_ms:
+            patience = 0.0 if slot.request is None else patience_ms(slot.request)
+            watch.answered(took_ms, patience, slot.told)
+        slot.request = None
 
     def _keep(self, slot: "_InFlight", size: int) -> None:
         """What waits in this place takes so many bytes now."""
@@ -369,10 +368,10 @@ class _InFlight:
         self._connection.answered(self, result)
 
     def encode(self, result: object) -> Sequence[Piece]:
-        api = self._api
+        api, version = self._api, self._version
         assert api is not None
         writer = self._writer(api)
-        api.result.write(writer, self._version, result)
+        api.result.write(writer, version, result)
         return writer.pieces()
 
     def encode_in_steps(self, result: object) -> Steps[Sequence[Piece]]:

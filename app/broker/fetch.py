@@ -52,7 +52,7 @@ class FetchService:
             allows_zstd=request.allows_zstd,
             reader=caller.connection,
             anywhere=request.allows_follower,
-            nearest=self._nearest(request, caller),
+            nearest=None if self._near is None else self._nearest(self._near, request, caller),
         )
 
     def _answer_follower(self, request: Fetch, caller: Caller, reply: Reply[FetchResult], max_bytes: int) -> None:
@@ -70,8 +70,6 @@ class FetchService:
 
         self._state.replicas.read_in_session(request, done, max_bytes=max_bytes, reader=caller.connection)
 
-    def _nearest(self, request: Fetch, caller: Caller) -> Callable[[Partition, int], int] | None:
-        if self._near is None:
-            return None
-        reader = self._near.reader(request, caller)
-        return None if reader is None else partial(self._near.nearest, reader)
+    def _nearest(self, near: NearReplicas, request: Fetch, caller: Caller) -> Callable[[Partition, int], int] | None:
+        reader = near.reader(request, caller)
+        return None if reader is None else partial(near.nearest, reader)

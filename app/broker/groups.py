@@ -33,7 +33,7 @@ from ...ports.report import in_room
 from ...ports.words import TopicPartition
 from ..config import BrokerConfig
 from .internal_topics import OFFSETS_TOPIC
-from .led_partitions import follow_leaders, leads
+from .led_partitions import follow_leaders
 from .state import BrokerState
 
 MINUTE_MS = 60_000
@@ -65,7 +65,7 @@ class GroupService:
             entropy=state.entropy,
             append=self._log.append,
             knows=self._knows,
-            leads=leads(state, OFFSETS_TOPIC),
+            leads=state.replicas.leading(OFFSETS_TOPIC),
             report=in_room(state.report, "core.coordinator"),
             counters=_counters(state.metrics),
             steps=state.steps,

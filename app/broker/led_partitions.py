@@ -1,12 +1,10 @@
 """Partitions of an internal topic come and go with their leaders, and with them what their coordinator knows."""
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...core.coordinator.log import CoordinatorLog
 from ...core.coordinator.log_loader import LogLoader
 from ...core.replica.partition import Partition
-from ...ports.errors import ApiError
 from .state import BrokerState
 
 
@@ -19,20 +17,6 @@ class Coordinating(Protocol):
     def partition_count(self, count: int, /) -> None: ...
 
     def unload(self, partition: int, /) -> None: ...
-
-
-def leads(state: BrokerState, topic: str) -> Callable[[int], bool]:
-    """Tells if this broker may speak for a partition: what it keeps of one may be old news once it leads it no more,
-    heard of it or not."""
-
-    def told(number: int) -> bool:
-        try:
-            state.replicas.led(topic, number)
-        except ApiError:
-            return False
-        return True
-
-    return told
 
 
 def follow_leaders(

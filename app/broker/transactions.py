@@ -28,7 +28,7 @@ from ...ports.words import TopicPartition
 from ..config import BrokerConfig
 from .internal_creation import InternalTopics
 from .internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from .led_partitions import follow_leaders, leads
+from .led_partitions import follow_leaders
 from .producer_ids import ProducerIds
 from .state import BrokerState
 
@@ -75,7 +75,7 @@ class TransactionService:
             fresh_id=ids.take,
             refusal=self._refusal,
             offsets_partition=self._offsets_partition,
-            leads=leads(state, TRANSACTIONS_TOPIC),
+            leads=state.replicas.leading(TRANSACTIONS_TOPIC),
             steps=state.steps,
             report=report,
         )

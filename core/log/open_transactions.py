@@ -30,6 +30,9 @@ class _Ended:
             ended.popleft()
         return ended[0][1] if ended else None
 
+    def __bool__(self) -> bool:
+        return bool(self._ended)
+
     def clear(self) -> None:
         self._ended.clear()
 
@@ -81,7 +84,8 @@ class OpenTransactions:
 
         The high watermark does not go back but with `clear`.
         """
-        return self._first(self._not_replicated.first(high_watermark))
+        not_replicated = self._not_replicated
+        return self._first(not_replicated.first(high_watermark)) if self._open or not_replicated else None
 
     def first_not_durable(self, recovery_point: int) -> int | None:
         """The first offset of a transaction that is under way, or whose marker a power cut may take away.
@@ -91,10 +95,10 @@ class OpenTransactions:
         return self._first(self._not_durable.first(recovery_point))
 
     def _first(self, ended: int | None) -> int | None:
-        first = self.first_offset
-        if first is None or ended is None:
-            return ended if first is None else first
-        return min(first, ended)
+        if not self._open:
+            return ended
+        first = next(iter(self._open))
+        return first if ended is None else min(first, ended)
 
     def clear(self) -> None:
         self._open.clear()

@@ -41,6 +41,18 @@ class LocalPartitions:
             self.check_led(partition, current_leader_epoch)
         return partition
 
+    def leads(self, topic: str, number: int) -> bool:
+        """True where `led` finds it."""
+        partition = self.by_key.get((topic, number))
+        if partition is None or partition.leader != partition.broker_id:
+            return False
+        if self.has_lease:
+            try:
+                self.check_led(partition)
+            except ApiError:
+                return False
+        return True
+
     def check_led(self, partition: Partition, current_leader_epoch: int = -1) -> None:
         """Raises `ApiError` as `Partition.check_leader`, and NOT_LEADER_OR_FOLLOWER when the lease is over."""
         partition.check_leader(current_leader_epoch)

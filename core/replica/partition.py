@@ -293,9 +293,9 @@ class Partition:
         Empty at that end. With `whole_first_batch` the first batch comes whole even if larger. Raises
         `ApiError` OFFSET_OUT_OF_RANGE below the log start and above the log end.
         """
-        self._check_range(offset)
-        end = self.end_for(isolation)
+        end = self.high_watermark if isolation is _HIGH_WATERMARK else self.end_for(isolation)
         if offset >= end:
+            self._check_range(offset)
             return b""
         return self.log.read(offset, max_bytes=max_bytes, limit=end, whole_first_batch=whole_first_batch).records
 
@@ -303,9 +303,9 @@ class Partition:
         self, offset: int, max_bytes: int, *, whole_first_batch: bool
     ) -> tuple[Buffer | Region, Sequence[AbortedTransaction]]:
         """Record batches up to the last stable offset, and the transactions that were aborted among them. As `read`."""
-        self._check_range(offset)
         end = self.last_stable_offset
         if offset >= end:
+            self._check_range(offset)
             return b"", ()
         found = self.log.read(offset, max_bytes=max_bytes, limit=end, whole_first_batch=whole_first_batch)
         aborted = self.log.aborted_in(offset, found) if found.size else ()

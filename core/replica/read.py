@@ -28,7 +28,7 @@ ReadResults = Callable[[Sequence[FetchResultPartition] | ApiError], None]
 _LOG_END, _COMMITTED = FetchIsolation.LOG_END, FetchIsolation.TXN_COMMITTED
 
 _COMMON = [
-    {isolation: FetchReader(isolation, allows_zstd=True, anywhere=anywhere) for isolation in FetchIsolation}
+    [FetchReader(isolation, allows_zstd=True, anywhere=anywhere) for isolation in sorted(FetchIsolation)]
     for anywhere in (False, True)
 ]
 """Readers that count nothing, by `anywhere` and isolation: one of each is enough."""
@@ -181,8 +181,9 @@ class Reads:
         for entry in entries:
             result = self.read_one(entry, left, reading, first=total == 0)
             size = size_of(result.records)
-            left = max(0, left - size)
-            total += size
+            if size:
+                left = max(0, left - size)
+                total += size
             results.append(result)
         return results, total
 

@@ -1,6 +1,7 @@
 """All partitions of a broker: they come and go, are appended to and read, and others hear of it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from ...ports.clock import Clock
 from ...ports.errors import ApiError, BarnabasError
@@ -143,6 +144,10 @@ class Replicas:
     def led(self, topic: str, number: int, current_leader_epoch: int = -1) -> Partition:
         """A partition that this broker leads. Raises `ApiError`: why it is not here, or as `Partition.check_leader`."""
         return self._local.led(topic, number, current_leader_epoch)
+
+    def leading(self, topic: str) -> Callable[[int], bool]:
+        """Tells of a partition of this topic if this broker leads it now."""
+        return partial(self._local.leads, topic)
 
     def is_beginning(self, key: TopicPartition) -> bool:
         """True while the log of a new partition is being made."""

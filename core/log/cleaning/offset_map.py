@@ -6,7 +6,6 @@ that meet would cost the older one's message, and nobody can make keys that do.
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
 from itertools import chain
 from struct import Struct
 
@@ -24,6 +23,8 @@ class OffsetMap:
 
     def __init__(self, limit: int, secret: bytes, *, load_factor: float = 0.9) -> None:
         """`limit`: how many keys it takes, at least 1; the table is larger by the load factor."""
+        from hashlib import blake2b  # with the first map: OpenSSL comes with it, 3.5 MB
+
         slots = max(int(limit / load_factor) + 1, limit + 1)
         self._table = array("Q", bytes(SLOT_BYTES)) * slots
         self._limit = limit

@@ -1,0 +1,107 @@
+"""Which sockets are ready: epoll itself on Linux, elsewhere what `selectors` has.
+
+`selectors` makes a key, a mask and a list of them in Python for each call: a thirtieth of what a small request costs.
+"""
+
+import select
+import selectors
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+Ready = Callable[[int], None]
+"""Told READ, WRITE, or both."""
+
+_EVENTS_MAX = 1024
+"""Of one call; the others come with the next."""
+
+
+class Poller(Protocol):
+    """Descriptors, what is awaited of each, and whom to tell."""
+
+    def __len__(self) -> int: ...
+
+    def watch(self, descriptor: int, interest: int, ready: Ready) -> None:
+        """From now on; 0 = no more."""
+        ...
+
+    def poll(self, seconds: float | None) -> list[tuple[Ready, int]]:
+        """Wait for the first events, None: as long as it takes. Whom to tell is looked up now: while they are told, a
+        descriptor may come to belong to another socket."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class _EpollPoller:
+    """Fulfils `Poller`."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._watched: dict[int, tuple[int, Ready]] = {}
+
+    def __len__(self) -> int:
+        return len(self._watched)
+
+    def watch(self, descriptor: int, interest: int, ready: Ready) -> None:
+        wanted = (select.EPOLLIN if interest & READ else 0) | (select.EPOLLOUT if interest & WRITE else 0)
+        if not interest:
+            if self._watched.pop(descriptor, None) is not None:
+                with suppress(OSError):  # the socket is closed, which has ended it
+                    self._epoll.unregister(descriptor)
+            return
+        if descriptor in self._watched:
+            self._epoll.modify(descriptor, wanted)
+        else:
+            self._epoll.register(descriptor, wanted)
+        self._watched[descriptor] = (interest, ready)
+
+    def poll(self, seconds: float | None) -> list[tuple[Ready, int]]:
+        told = []
+        for descriptor, event in self._epoll.poll(-1 if seconds is None else seconds, _EVENTS_MAX):
+            watched = self._watched.get(descriptor)
+            if watched is not None:
+                interest, ready = watched
+                # An error or a hang-up is told to whoever waits for anything.
+                found = (READ if event & ~select.EPOLLOUT else 0) | (WRITE if event & ~select.EPOLLIN else 0)
+                told.append((ready, found & interest))
+        return told
+
+    def close(self) -> None:
+        self._watched.clear()
+        self._epoll.close()
+
+
+class _SelectorPoller:
+    """Fulfils `Poller`."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+
+    def __len__(self) -> int:
+        return len(self._selector.get_map() or ())
+
+    def watch(self, descriptor: int, interest: int, ready: Ready) -> None:
+        known = descriptor in self._selector.get_map()
+        if not interest:
+            if known:
+                self._selector.unregister(descriptor)
+        elif known:
+            self._selector.modify(descriptor, interest, ready)
+        else:
+            self._selector.register(descriptor, interest, ready)
+
+    def poll(self, seconds: float | None) -> list[tuple[Ready, int]]:
+        return [(key.data, events) for key, events in self._selector.select(seconds)]
+
+    def close(self) -> None:
+        self._selector.close()
+
+
+def make_poller(platform: str = sys.platform) -> Poller:
+    """The quickest one there is."""
+    return _EpollPoller() if platform == "linux" else _SelectorPoller()

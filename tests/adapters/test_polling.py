@@ -1,0 +1,64 @@
+"""What finds sockets that are ready: epoll itself, and what other systems have."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.adapters.transport_tcp.polling import READ, WRITE, Poller, make_poller
+
+
+@pytest.fixture(params=["linux", "darwin"])
+def poller(request: pytest.FixtureRequest) -> Iterator[Poller]:
+    made = make_poller(request.param)
+    yield made
+    made.close()
+
+
+def told(poller: Poller) -> list[int]:
+    seen: list[int] = []
+    for ready, events in poller.poll(0):
+        ready(events)
+        seen.append(events)
+    return seen
+
+
+def test_tells_what_is_asked_for(poller: Poller) -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        seen: list[int] = []
+        poller.watch(left.fileno(), READ, seen.append)
+        assert len(poller) == 1
+        assert told(poller) == []
+        right.send(b"x")
+        assert told(poller) == [READ]
+        poller.watch(left.fileno(), READ | WRITE, seen.append)
+        assert told(poller) == [READ | WRITE]
+        poller.watch(left.fileno(), WRITE, seen.append)
+        assert told(poller) == [WRITE]
+        poller.watch(left.fileno(), 0, seen.append)
+        poller.watch(left.fileno(), 0, seen.append)
+        assert told(poller) == []
+        assert len(poller) == 0
+        assert seen == [READ, READ | WRITE, WRITE]
+
+
+def test_a_peer_that_has_gone_is_told_to_whoever_waits(poller: Poller) -> None:
+    left, right = socket.socketpair()
+    with left:
+        poller.watch(left.fileno(), READ, lambda events: None)
+        right.close()
+        assert told(poller) == [READ]
+
+
+def test_who_is_told_is_known_when_it_is_found(poller: Poller) -> None:
+    """While events are told, a descriptor may come to belong to another socket."""
+    left, right = socket.socketpair()
+    with right:
+        poller.watch(left.fileno(), READ, lambda events: None)
+        right.send(b"x")
+        found = poller.poll(0)
+        poller.watch(left.fileno(), 0, lambda events: None)
+        left.close()
+        assert [events for _, events in found] == [READ]
+        assert poller.poll(0) == []

@@ -32,6 +32,8 @@ BENCHMARKS = (
     "classic_consume",
     "transport_echo",
     "spark_read",
+    "spark_streams",
+    "spark_write",
     "compaction",
     "cluster_produce",
     "cluster_replication",

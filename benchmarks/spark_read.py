@@ -1,52 +1,28 @@
-"""Reading a topic into Spark: rows per second of 200-byte values on two cores, all columns, after a warm-up."""
+"""Reading a topic into Spark: 200-byte values on two cores, all columns, beside Spark's connector."""
 
-import os
-import tempfile
-import time
-from pathlib import Path
-
-from harness import MESSAGE_BYTES, BareClient, Result, broker, produce_frame
-
-from barnabas import Admin, Message
-from barnabas.core.message.batch_writer import encode_batch
-from barnabas.pipeline.session import local_session
+from harness import Result
+from spark_pair import Bench, bench, rounds, seconds
 
 TOPIC = "bench"
 PARTITIONS = 4
-BATCH_ROWS = 500
 ROWS = 1_600_000
-RUNS = 3
+ROUNDS = 5
 
 
-def _fill(host: str, port: int) -> None:
-    batch = bytes(
-        encode_batch([Message(value=os.urandom(MESSAGE_BYTES))] * BATCH_ROWS, now_ms=time.time_ns() // 1_000_000)
-    )
-    client = BareClient(host, port)
-    for number in range(ROWS // BATCH_ROWS):
-        client.exchange(produce_frame(TOPIC, number % PARTITIONS, batch))
-    client.close()
+def _rate(found: Bench, side: str, **options: str) -> float:
+    frame = found.spark.read.format(side).options(**found.server, subscribe=TOPIC, **options)
+    return ROWS / seconds(lambda: frame.load().write.format("noop").mode("overwrite").save())
 
 
 def measure() -> list[Result]:
-    with broker() as running, tempfile.TemporaryDirectory() as scratch:
-        with Admin(running.bootstrap) as admin:
-            admin.create_topic(TOPIC, partitions=PARTITIONS)
-        _fill(running.host, running.port)
-        with local_session(cores=2, quick=False, log_file=Path(scratch) / "java.log") as spark:
-            frame = spark.read.format("barnabas").options(
-                **{"kafka.bootstrap.servers": running.bootstrap, "subscribe": TOPIC}
-            )
-            rows = frame.load().count()
-            rates = []
-            before = running.cpu_seconds()
-            for _ in range(RUNS):
-                started = time.perf_counter()
-                frame.load().write.format("noop").mode("overwrite").save()
-                rates.append(rows / (time.perf_counter() - started))
-            broker_cpu = (running.cpu_seconds() - before) / RUNS
-    details = {"rows": float(rows), "worst": min(rates), "broker CPU s": broker_cpu}
-    return [Result("Spark batch read", max(rates), "rows/s", 300_000, details=details)]
+    with bench() as found:
+        found.fill(TOPIC, PARTITIONS, ROWS)
+        rates = rounds(found, ROUNDS, lambda side: _rate(found, side))
+        before = found.running.cpu_seconds()
+        _rate(found, "barnabas")
+        broker_cpu = found.running.cpu_seconds() - before
+    details = {**rates.details(), "broker CPU s": broker_cpu}
+    return [Result("Spark batch read, beside the connector", rates.ratio(), "", 1.2, details=details)]
 
 
 if __name__ == "__main__":

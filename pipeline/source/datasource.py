@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -41,12 +41,14 @@ from ...core.message.damage import CorruptRecord
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ..spark.errors import plain_worker_errors
+from ..spark.garbage import settle_worker
 from ..topics.damage import DamagedRange, write_damage
 from ..topics.group_offsets import GroupProgress, commit_to_group
+from ..topics.kept import Kept
 from ..topics.model import EARLIEST, LATEST, Cluster, ClusterPartition, PartitionColumns, Where
 from .arrow import arrow_batches
 from .options import ReadOptions, read_options, write_options
-from .ranges import OffsetRange, data_loss, plan_ranges, resolve, selected, slices
+from .ranges import OffsetRange, data_loss, plan_ranges, resolve, selected, slices, together
 from .stream_plan import Pace, StreamOffsets, batch_ranges, falls_short, limited, log_ends, next_step
 from .writer import ArrowWriter, StreamArrowWriter
 
@@ -68,7 +70,9 @@ _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("
 
 _CLASSIC_COLUMNS = (("broker", IntegerType()), ("wrapperIndex", IntegerType()))
 
+
 Connect = Callable[[Where, Mapping[str, str]], Cluster]
+_CLUSTERS: Kept[Cluster] = Kept()
 
 
 def source_schema(*, include_headers: bool, classic: bool = False) -> StructType:
@@ -83,11 +87,11 @@ def source_schema(*, include_headers: bool, classic: bool = False) -> StructType
 
 
 class Slice(InputPartition):
-    """What one task reads."""
+    """What one task reads: one range, or several small ones of the same cluster."""
 
-    def __init__(self, part: OffsetRange, where: Where) -> None:
-        super().__init__(part)
-        self.part = part
+    def __init__(self, parts: Sequence[OffsetRange], where: Where) -> None:
+        super().__init__(parts)
+        self.parts = parts
         self.where = where
 
 
@@ -145,29 +149,31 @@ class _SliceReader:
         self.options = options
         self.connect = connect
 
-    @contextmanager
-    def opened(self, where: Where | None = None) -> Iterator[Cluster]:
+    def opened(self, where: Where | None = None) -> AbstractContextManager[Cluster]:
         """A connection to where the options say, or to there."""
-        cluster = self.connect(where or self.options.where, self.options.client)
-        try:
-            yield cluster
-        finally:
-            cluster.close()
+        place, client = where or self.options.where, self.options.client
+        return _CLUSTERS.opened((self.connect, place, frozenset(client.items())), partial(self.connect, place, client))
 
     def split(self, cluster: Cluster, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
-        """One slice per range, or more of one that counts records; the registries are not for the tasks."""
+        """A slice per range, or several of a large one, or one of several small ones; the registries are not for the
+        tasks."""
         options = self.options
         cut = slices(ranges, at_least=options.min_partitions, at_most_records=options.max_records_per_partition)
-        return [Slice(part, cluster.where(part.place)) for part in cut]
+        if options.where.classic or options.min_partitions is not None:
+            return [Slice([part], cluster.where(part.place)) for part in cut]
+        return [
+            Slice(parts, cluster.where(parts[0].place)) for parts in together(cut, options.max_records_per_partition)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Slice):
             return
         schema = to_arrow_schema(_schema(self.options), timezone="UTC")
         with plain_worker_errors(), self.opened(partition.where) as cluster:
-            pieces = _read_range(cluster, partition.part, self.options)
-            yield from arrow_batches(partition.part.place, pieces, schema)
-            _check_same_topic(cluster, partition.part, self.options)
+            for part in partition.parts:
+                yield from arrow_batches(part.place, _read_range(cluster, part, self.options), schema)
+            _check_same_topics(cluster, partition.parts, self.options)
+        settle_worker()
 
 
 class BatchReader(_SliceReader, DataSourceReader):
@@ -333,14 +339,17 @@ def _note(damage: DamagedRange, options: ReadOptions) -> None:
         write_damage(Path(options.damage_report), damage)
 
 
-def _check_same_topic(cluster: Cluster, part: OffsetRange, options: ReadOptions) -> None:
-    """A topic that was created anew while its slice was read may have given rows of both."""
-    if not part.topic_id:
-        return
-    info = cluster.topics([part.topic]).get(part.topic)
-    if info is None or info.topic_id != part.topic_id:
-        text = f"topic {part.topic!r} was deleted or created again while offsets {part.start} to {part.end} were read"
-        data_loss(f"{text} of {part.place}", fail_on_data_loss=options.fail_on_data_loss, report=_log.warning)
+def _check_same_topics(cluster: Cluster, parts: Sequence[OffsetRange], options: ReadOptions) -> None:
+    """A topic that was created anew while a slice was read may have given rows of both."""
+    names = {part.topic for part in parts if part.topic_id}
+    found = cluster.topics(names) if names else {}
+    for part in parts:
+        info = found.get(part.topic)
+        if part.topic_id and (info is None or info.topic_id != part.topic_id):
+            text = (
+                f"topic {part.topic!r} was deleted or created again while offsets {part.start} to {part.end} were read"
+            )
+            data_loss(f"{text} of {part.place}", fail_on_data_loss=options.fail_on_data_loss, report=_log.warning)
 
 
 def _schema(options: ReadOptions) -> StructType:

@@ -14,6 +14,9 @@ from .options import Bound, ReadOptions, Selection
 
 Report = Callable[[str], None]
 
+TASK_RECORDS = 10_000
+"""Smaller ranges share a task: what Spark and its worker do for one weighs as much as reading so many records."""
+
 
 @frozen
 class OffsetRange:
@@ -154,6 +157,20 @@ def slices(ranges: Sequence[OffsetRange], *, at_least: int | None, at_most_recor
         pieces = min(pieces, part.size)
         cuts = [part.start + part.size * i // pieces for i in range(pieces + 1)]
         result += [evolve(part, start=a, end=b) for a, b in pairwise(cuts)]
+    return result
+
+
+def together(ranges: Sequence[OffsetRange], at_most_records: int | None = None) -> list[list[OffsetRange]]:
+    """Neighbours that are small in groups, each for one task, of at most `at_most_records`; large ones alone."""
+    limit = min(TASK_RECORDS, at_most_records or TASK_RECORDS)
+    result: list[list[OffsetRange]] = []
+    room = 0
+    for part in ranges:
+        if part.size > room:
+            result.append([])
+            room = limit
+        result[-1].append(part)
+        room -= part.size
     return result
 
 

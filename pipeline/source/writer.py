@@ -16,6 +16,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Long
 from ...core.message.message import Message
 from ...ports.errors import ConfigError
 from ..spark.errors import plain_worker_errors
+from ..spark.garbage import settle_worker
 from .options import WriteOptions
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ class ArrowWriter(DataSourceArrowWriter):
 
     @plain_worker_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _write(self.options, self.columns, iterator)
+        written = _write(self.options, self.columns, iterator)
+        settle_worker()
+        return written
 
     @plain_worker_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -73,7 +76,9 @@ class StreamArrowWriter(DataSourceStreamArrowWriter):
 
     @plain_worker_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _write(self.options, self.columns, iterator)
+        written = _write(self.options, self.columns, iterator)
+        settle_worker()
+        return written
 
     @plain_worker_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:

@@ -50,11 +50,12 @@ def plain_worker_errors() -> Iterator[None]:
     try:
         yield
     except BarnabasError:
-        if _in_worker():
+        if in_worker():
             os.environ[_HIDE_TRACEBACK] = "1"
         raise
 
 
-def _in_worker() -> bool:
+def in_worker() -> bool:
+    """True in a process that Spark started to run Python."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and str(spec.name).startswith("pyspark.")

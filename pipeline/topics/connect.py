@@ -22,6 +22,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import Buffer, TopicPartition
 from .damage import DamagedRange
+from .kept import Kept
 from .model import Cluster, ClusterPartition, PartitionColumns, TopicInfo, Where
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -163,10 +164,15 @@ class RowProducer:
             self._unsettled.popleft().result()
 
 
+_PRODUCERS: Kept[Producer] = Kept()
+
+
 @contextmanager
 def open_producer(bootstrap: str, settings: Mapping[str, str]) -> Iterator[RowProducer]:
-    """A producer with settings by their dotted names; on leaving without an error all rows are acknowledged."""
-    with Producer(bootstrap, config=settings) as producer:
+    """A producer with settings by their dotted names, perhaps that of a task before; on leaving without an error all
+    rows are acknowledged."""
+    key = (bootstrap, frozenset(settings.items()))
+    with _PRODUCERS.opened(key, lambda: Producer(bootstrap, config=settings)) as producer:
         rows = RowProducer(producer)
         yield rows
         rows.finish()

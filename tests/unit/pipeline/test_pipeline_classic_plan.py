@@ -198,7 +198,7 @@ def test_a_stream_with_a_limit_ends_between_messages() -> None:
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     assert end == {"offsets": '{"t": {"0-0": 30, "1-0": 0}}'}
     (slice_,) = reader.partitions(start, end)
-    assert slice_.value == OffsetRange("t", 0, 0, 30, 0)
+    assert slice_.value == [OffsetRange("t", 0, 0, 30, 0)]
     assert slice_.where == Where(broker_list="0:h:1")  # type: ignore[attr-defined]  # a Slice
     cluster.logs = {ClusterPartition("t", 0, 0): (50, 100)}
     end = reader.latestOffset(end, reader.getDefaultReadLimit())

@@ -4,7 +4,7 @@ import pytest
 from support.memory_cluster import MemoryCluster
 
 from barnabas.pipeline.source.options import read_options
-from barnabas.pipeline.source.ranges import OffsetRange, plan_ranges, slices
+from barnabas.pipeline.source.ranges import TASK_RECORDS, OffsetRange, plan_ranges, slices, together
 from barnabas.ports.errors import ApiError, ConfigError
 
 
@@ -108,3 +108,12 @@ def test_slices_are_bounded_and_never_empty() -> None:
     assert [s.size for s in cut] == [2, 2, 3]
     assert len(slices([OffsetRange("a", 0, 0, 3)], at_least=50, at_most_records=None)) == 3
     assert slices([], at_least=5, at_most_records=5) == []
+
+
+def test_small_ranges_share_a_task() -> None:
+    small = [OffsetRange("a", partition, 0, 50) for partition in range(8)]
+    assert together(small) == [small]
+    large = OffsetRange("a", 8, 0, TASK_RECORDS + 1)
+    assert together([*small[:2], large, *small[2:]]) == [small[:2], [large], small[2:]]
+    assert together(small, 100) == [small[at : at + 2] for at in range(0, 8, 2)]
+    assert together([]) == []

@@ -43,7 +43,8 @@ def _next(reader: TopicStreamReader, start: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ranges(reader: TopicStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int, int]]:
-    parts = [slice_.part for slice_ in reader.partitions(start, end)]  # type: ignore[attr-defined]  # slices
+    planned = reader.partitions(start, end)
+    parts = [part for slice_ in planned for part in slice_.parts]  # type: ignore[attr-defined]  # slices
     assert all(isinstance(part, OffsetRange) for part in parts)
     return [(part.partition, part.start, part.end) for part in parts]
 

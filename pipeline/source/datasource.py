@@ -44,7 +44,7 @@ from ..spark.errors import plain_worker_errors
 from ..spark.garbage import settle_worker
 from ..topics.damage import DamagedRange, write_damage
 from ..topics.group_offsets import GroupProgress, commit_to_group
-from ..topics.kept import Kept
+from ..topics.kept import KeptClients
 from ..topics.model import EARLIEST, LATEST, Cluster, ClusterPartition, PartitionColumns, Where
 from .arrow import arrow_batches
 from .options import ReadOptions, read_options, write_options
@@ -72,7 +72,7 @@ _CLASSIC_COLUMNS = (("broker", IntegerType()), ("wrapperIndex", IntegerType()))
 
 
 Connect = Callable[[Where, Mapping[str, str]], Cluster]
-_CLUSTERS: Kept[Cluster] = Kept()
+_CLUSTERS: KeptClients[Cluster] = KeptClients()
 
 
 def source_schema(*, include_headers: bool, classic: bool = False) -> StructType:

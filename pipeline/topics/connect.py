@@ -22,7 +22,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import Buffer, TopicPartition
 from .damage import DamagedRange
-from .kept import Kept
+from .kept import KeptClients
 from .model import Cluster, ClusterPartition, PartitionColumns, TopicInfo, Where
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -164,7 +164,7 @@ class RowProducer:
             self._unsettled.popleft().result()
 
 
-_PRODUCERS: Kept[Producer] = Kept()
+_PRODUCERS: KeptClients[Producer] = KeptClients()
 
 
 @contextmanager

@@ -27,7 +27,7 @@ class _Idle(NamedTuple, Generic[T]):
     client: T
 
 
-class Kept(Generic[T]):
+class KeptClients(Generic[T]):
     """Clients that nobody uses now, the one that was used last at the end. Callable from any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

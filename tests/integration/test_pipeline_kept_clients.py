@@ -10,7 +10,7 @@ from barnabas import Admin, Broker, Message
 from barnabas.pipeline.source.datasource import BatchReader
 from barnabas.pipeline.source.options import read_options
 from barnabas.pipeline.topics import connect
-from barnabas.pipeline.topics.kept import Kept
+from barnabas.pipeline.topics.kept import KeptClients
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
@@ -37,7 +37,7 @@ def _read(bootstrap: str) -> list[bytes]:
 
 @pytest.fixture
 def producers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    kept: Kept[object] = Kept()  # type: ignore[type-var]
+    kept: KeptClients[object] = KeptClients()  # type: ignore[type-var]
     monkeypatch.setattr(connect, "_PRODUCERS", kept)
     yield
     kept.close()

@@ -119,7 +119,8 @@ def test_consumers_hand_out_what_was_committed(kafka: KafkaServer | TestBroker, 
 
 def test_where_all_is_aborted_a_reader_gets_on(kafka: KafkaServer | TestBroker, expected: list[bytes]) -> None:
     """From within an aborted transaction that began before."""
-    with Consumer(kafka.bootstrap, config=COMMITTED) as consumer:
+    # A seek waits for the fetch under way, which waits at the end of the log.
+    with Consumer(kafka.bootstrap, config={**COMMITTED, "fetch.max.wait.ms": "20"}) as consumer:
         consumer.assign("tx", position=0)
         for start in range(_stable(kafka)):
             consumer.seek(("tx", 0), start)

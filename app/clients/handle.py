@@ -153,3 +153,17 @@ class ManyHandle:
         with self._shell.lock:
             if not self._shell.wait(lambda: self.done, timeout):
                 raise ClientTimeout(f"not everything was delivered within {timeout} s; the rest is still on its way")
+
+
+def all_done(homes: list[Home], handles: list[DeliveryHandle]) -> bool:
+    """True when all of them have ended; those that have are taken out."""
+    while homes:
+        last = homes[-1]
+        if not last.done_all():
+            return False
+        homes.pop()
+    while handles:
+        if not handles[-1].done:
+            return False
+        handles.pop()
+    return True

@@ -14,11 +14,12 @@ from ...core.client.producer.sender import Sender
 from ...core.client.producer.unplaced import UnplacedMessage
 from ...core.message.message import Message
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
+from .arrow import require_arrow
 from .classic.choice import is_classic
 from .encoding import by_name, checked_headers, checked_timestamp, encoding_of
 from .faces import ProducerFace
 from .guarded import Guarded, GuardedSender
-from .handle import DeliveryHandle, ManyHandle
+from .handle import DeliveryHandle, ManyHandle, all_done
 from .hooks import BatchHooks, Handlers, HookPath, ProducerHooks, needs_queue
 from .intake import Intake
 from .machine_settings import sending, transacting
@@ -244,6 +245,21 @@ class Producer(ProducerFace):
             handle.result()
         return handle
 
+    def send_arrow(self, table: object, topic: str, *, partition: int | None = None) -> ManyHandle:
+        """Take the rows of a table as messages: pyarrow's, or what has Arrow's interface (polars, pandas, DuckDB).
+
+        Columns: `value`, and if there are any `key`, `headers`, `timestamp` (else now) and `partition`; others are
+        ignored. Keys and values are bytes or text, and go as they are: no encoder sees them. Waits for the topic's
+        metadata, and for room. Raises as `send_many`; what was taken until then is sent.
+        """
+        require_arrow("send_arrow")
+        from .arrow.sending import send_arrow
+
+        handle = send_arrow(self._intake, self._hooks, table, topic, partition)
+        if self._sync:
+            handle.result()
+        return handle
+
     @property
     def would_block(self) -> bool:
         """True if `send` may wait now: for room, or (sync) for the delivery."""
@@ -261,7 +277,7 @@ class Producer(ProducerFace):
                 homes: list[Home] = list(self._accumulator.unsettled)
                 unplaced = [m.token for m in self._intake.unplaced.waiting() if isinstance(m.token, DeliveryHandle)]
                 self._shell.wake()
-                if not self._shell.wait(lambda: _all_done(homes, unplaced), timeout):
+                if not self._shell.wait(lambda: all_done(homes, unplaced), timeout):
                     left = self._accumulator.messages
                     raise ClientTimeout(f"flush: {left} messages are still on their way after {timeout} s")
             finally:
@@ -479,16 +495,3 @@ class Producer(ProducerFace):
         if self._hooks is not None:
             self._hooks.close(closed)
         self._batch_hooks.close()
-
-
-def _all_done(homes: list[Home], handles: list[DeliveryHandle]) -> bool:
-    while homes:
-        last = homes[-1]
-        if not last.done_all():
-            return False
-        homes.pop()
-    while handles:
-        if not handles[-1].done:
-            return False
-        handles.pop()
-    return True

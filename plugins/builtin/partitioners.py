@@ -76,28 +76,28 @@ class KeyedPartitioner(Partitioner):
         self, hashed: Callable[[bytes, int], int], without_key: Partitioner | None, *, empty_is_none: bool = False
     ) -> None:
         """`without_key` None hashes a missing key like an empty one; `empty_is_none` treats an empty key as missing."""
-        self._hashed = hashed
-        self._without_key = without_key
-        self._empty_is_none = empty_is_none
+        self.hashed = hashed
+        self.without_key = without_key
+        self.empty_is_none = empty_is_none
 
     @property
     def sticky(self) -> bool:
-        return self._without_key is not None and self._without_key.sticky
+        return self.without_key is not None and self.without_key.sticky
 
     def start(self, entropy: Entropy) -> None:
-        if self._without_key is not None:
-            self._without_key.start(entropy)
+        if self.without_key is not None:
+            self.without_key.start(entropy)
 
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
     ) -> int:
-        if self._without_key is not None and (key is None or (self._empty_is_none and not key)):
-            return self._without_key.partition(topic, key, value, partitions, available)
-        return self._hashed(key or b"", partitions)
+        if self.without_key is not None and (key is None or (self.empty_is_none and not key)):
+            return self.without_key.partition(topic, key, value, partitions, available)
+        return self.hashed(key or b"", partitions)
 
     def next_batch(self, topic: str, partition: int) -> None:
-        if self._without_key is not None:
-            self._without_key.next_batch(topic, partition)
+        if self.without_key is not None:
+            self.without_key.next_batch(topic, partition)
 
 
 _MAKERS: dict[str, Callable[[], Partitioner]] = {

@@ -3,14 +3,22 @@
 from collections.abc import Iterator
 from typing import Any
 
+import pandas
+import polars
 import pyarrow as pa
 import pytest
 from support.plain_cluster import PlainCluster, PlainConnector
 
-from barnabas import Broker, Consumer, Message, Producer, SimpleConsumer
+from barnabas import Admin, Broker, Consumer, Message, Producer, SimpleConsumer
+from barnabas.app.clients.arrow.record_columns import HEADERS_TYPE
+from barnabas.app.clients.handle import ManyHandle
+from barnabas.core.client.errors import EncodeError
+from barnabas.core.client.producer.handlers import CallbackHandler, ProducerItem
 from barnabas.core.message.batch_header import write_crc
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.damage import CorruptRecord
+from barnabas.core.message.numbered_header import NumberedHeader
+from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.ports.words import TopicPartition
 
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
@@ -21,6 +29,10 @@ T0 = TopicPartition("t", 0)
 def broker() -> Iterator[Broker]:
     with Broker(storage="memory", config={"num.partitions": 2}) as broker:
         yield broker
+
+
+def offsets(handle: ManyHandle) -> list[int]:
+    return [-1 if isinstance(found, BarnabasError) else found.offset for found in handle.deliveries()]
 
 
 def test_a_table_of_what_is_there(broker: Broker) -> None:
@@ -88,6 +100,108 @@ def test_aborted_messages_are_for_nobody_who_reads_committed_ones(broker: Broker
     with SimpleConsumer(broker, isolation_level="read_committed") as consumer:
         table, after = consumer.fetch_arrow("decided", 0, 0)
         assert (table["value"].to_pylist(), after) == ([b"kept"], 4)
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_tables_that_are_sent_are_read_again(broker: Broker, codec: str) -> None:
+    topic = f"sent-{codec}"
+    rows = 3000
+    table = pa.table(
+        {
+            "value": [None if n % 100 == 0 else f"v{n}" for n in range(rows)],
+            "key": pa.array([b"k%d" % (n % 50) for n in range(rows)]),
+            "timestamp": pa.array(range(rows), pa.timestamp("ms", "UTC")),
+            "headers": pa.array([[{"key": "n", "value": b"%d" % n}] for n in range(rows)], HEADERS_TYPE),
+            "of no interest": [0] * rows,
+        }
+    )
+    with Producer(broker, compression_type=codec, batch_size=10_000) as producer:
+        producer.send(topic, b"before", b"k1")
+        assert producer.send_arrow(table, topic).result(30) == rows
+        producer.send(topic, b"after", b"k1")
+    with Consumer(broker) as consumer:
+        consumer.assign(topic, position="earliest")
+        found = list(consumer.messages(stop_at_end=True))
+    assert len(found) == rows + 2
+    own = [b"v%d" % n for n in range(1, rows, 50)]
+    assert [m.value for m in found if m.key == b"k1"] == [b"before", *own, b"after"]
+    by_time = {m.timestamp_ms or 0: m for m in found if m.headers}
+    assert all(m.headers == (("n", b"%d" % time),) and m.key == b"k%d" % (time % 50) for time, m in by_time.items())
+    assert (len(by_time), by_time[100].value) == (rows, None)
+    with Producer(broker) as producer:
+        partition = producer.send(topic, b"as its key says", b"k7").result().partition
+    assert {m.partition for m in found if m.key == b"k7"} == {partition}
+
+
+def test_what_has_arrows_interface_can_be_sent(broker: Broker) -> None:
+    columns = {"key": ["a", "b"], "value": ["1", "2"], "partition": [0, 1]}
+    tables = [polars.DataFrame(columns), pandas.DataFrame(columns), pa.record_batch(columns)]
+    with Producer(broker) as producer:
+        handles = [producer.send_arrow(table, "frames") for table in tables]
+        assert [offsets(handle) for handle in handles] == [[0, 0], [1, 1], [2, 2]]
+        with pytest.raises(ApiError, match="frames has 2 partitions, no 2"):
+            producer.send_arrow(tables[0], "frames", partition=2)
+        with pytest.raises(EncodeError, match="column 'value' must be binary or text, not int64"):
+            producer.send_arrow(pa.table({"value": [1]}), "frames")
+        with pytest.raises(EncodeError, match="a column 'value' is needed"):
+            producer.send_arrow(pa.table({"key": [b""]}), "frames")
+        with pytest.raises(ApiError, match=r"max\.request\.size"):
+            producer.send_arrow(pa.table({"value": [b"x" * 2_000_000]}), "frames")
+        assert producer.send_arrow(pa.table({"value": pa.array([], pa.string())}), "frames").result() == 0
+
+
+def test_a_batch_that_a_broker_finds_too_large_is_sent_in_halves(broker: Broker) -> None:
+    with Admin(broker) as admin:
+        admin.create_topic("narrow", partitions=1, configs={"max.message.bytes": "2000"})
+    table = pa.table({"value": [b"v%03d" % n for n in range(1000)]})
+    with Producer(broker, batch_size=16_000) as producer:
+        assert offsets(producer.send_arrow(table, "narrow")) == list(range(1000))
+    with SimpleConsumer(broker) as consumer:
+        read = pa.concat_tables(list(consumer.read_arrow("narrow", 0, 0)))
+    assert read["value"].to_pylist() == table["value"].to_pylist()
+
+
+def test_tables_in_transactions(broker: Broker) -> None:
+    table = pa.table({"value": [b"a", b"b"], "partition": [0, 1]})
+    with Producer(broker, transactional_id="tables") as producer:
+        with producer.transaction():
+            producer.send_arrow(table, "decided-tables")
+        with pytest.raises(ZeroDivisionError), producer.transaction():
+            producer.send_arrow(table, "decided-tables")
+            producer.flush()
+            raise ZeroDivisionError
+        with pytest.raises(BarnabasError):
+            producer.send_arrow(table, "decided-tables")
+    with Consumer(broker, isolation_level="read_committed") as consumer:
+        consumer.assign("decided-tables", position="earliest")
+        assert sorted(m.value or b"" for m in consumer.messages(stop_at_end=True)) == [b"a", b"b"]
+
+
+def test_hooks_see_the_messages_of_a_table(broker: Broker) -> None:
+    seen: list[object] = []
+
+    class Notes(CallbackHandler):
+        def before_enqueue(self, item: ProducerItem) -> ProducerItem:
+            seen.append(item.value)
+            return item
+
+    class Headers(CallbackHandler):
+        def before_batch(self, topic: str, count: int, time_ms: int) -> NumberedHeader | None:
+            return NumberedHeader("no", b"h", 7)
+
+    table = pa.table({"value": [b"a", b"b"]})
+    with Producer(broker, callback_handler=Notes()) as producer:
+        assert producer.send_arrow(table, "hooked").result(10) == 2
+    assert seen == [b"a", b"b"]
+    with Producer(broker, callback_handler=Headers()) as producer:
+        assert producer.send_arrow(table, "hooked", partition=1).result(10) == 2
+    with Consumer(broker) as consumer:
+        consumer.assign(("hooked", 1), position="earliest")
+        found = [m for m in consumer.messages(stop_at_end=True) if m.headers]
+    assert [(m.value, m.headers[0][0], (m.headers[0][1] or b"")[-1]) for m in found] == [
+        (b"a", "no", 7),
+        (b"b", "no", 8),
+    ]
 
 
 @pytest.fixture

@@ -49,3 +49,38 @@ def read_varints(data: Bytes, at: Numbers, bytes_max: int = INT_BYTES_MAX) -> tu
 def undo_zigzags(raw: Numbers) -> Numbers:
     """The signed numbers."""
     return raw >> 1 ^ -(raw & 1)
+
+
+def zigzags(numbers: Numbers) -> Numbers:
+    """As they are written; numbers beyond 62 bits do not fit."""
+    return numbers << 1 ^ numbers >> 63
+
+
+def write_varints(columns: list[Numbers]) -> tuple[Bytes, Numbers]:
+    """Rows of non-negative numbers (zig-zag done), their varints one behind the other: (all bytes, bytes per row)."""
+    count = len(columns[0])
+    widths = [max(1, -(-int(column.max()).bit_length() // 7)) for column in columns]
+    block = np.empty((count, sum(widths)), dtype=np.uint8)
+    there = np.ones(block.shape, dtype=np.bool_)
+    place = 0
+    for column, width in zip(columns, widths, strict=True):
+        rest = column
+        for number in range(width):
+            more = rest > 0x7F
+            block[:, place] = rest & 0x7F | more << 7
+            if number + 1 < width:
+                rest = rest >> 7
+                there[:, place + 1] = more if number == 0 else more & there[:, place]
+            place += 1
+    return (block.reshape(-1), np.full(count, place)) if there.all() else (block[there], there.sum(axis=1))
+
+
+def varint_sizes(numbers: Numbers) -> Numbers:
+    """The bytes of each as a varint."""
+    sizes = np.ones(len(numbers), dtype=np.int64)
+    limit = 0x7F
+    most = int(numbers.max()) if len(numbers) else 0
+    while most > limit:
+        sizes += numbers > limit
+        limit = limit << 7 | 0x7F
+    return sizes

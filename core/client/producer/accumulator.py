@@ -138,6 +138,17 @@ class Accumulator:
         self.messages += end - start
         return batch, end - start
 
+    def put(self, batch: Batch) -> None:
+        """Put a batch that takes no more messages last in its partition."""
+        queue = self._queues.setdefault(batch.place, _Queue())
+        if queue.batches:
+            self._close(queue.batches[-1])
+        batch.bytes += HEADER_SIZE
+        self.unsettled.add(batch)
+        queue.batches.append(batch)
+        self.bytes += batch.bytes
+        self.messages += batch.count
+
     def take_ready(
         self,
         now_ms: float,

@@ -110,21 +110,30 @@ class BarnabasDataSource(DataSource):
 
     @plain_worker_errors()
     def schema(self) -> StructType:
-        return _schema(read_options(self.options, streaming=None))
+        return _schema(self._settled(read_options(self.options, streaming=None)))
 
     @plain_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = read_options(self.options)
+        options = self._settled(read_options(self.options), schema)
         _check_schema(schema, options)
         return BatchReader(options, self.connect())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         try:
-            options = read_options(self.options, streaming=True)
+            options = self._settled(read_options(self.options, streaming=True), schema)
             _check_schema(schema, options)
             return TopicStreamReader(options, self.connect())
         except BarnabasError as error:
             return RefusedStream(error)
+
+    def _settled(self, options: ReadOptions, schema: StructType | None = None) -> ReadOptions:
+        """With the schemas of columns that are decoded, chosen once for all tasks."""
+        if options.decoding is None:
+            return options
+        from .decoding import settled_by
+
+        connect = partial(self.connect(), options.where, options.client)
+        return evolve(options, decoding=settled_by(connect, options.decoding, options.selection, schema))
 
     @plain_worker_errors()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -168,12 +177,21 @@ class _SliceReader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Slice):
             return
-        schema = to_arrow_schema(_schema(self.options), timezone="UTC")
+        raw = to_arrow_schema(_raw_schema(self.options), timezone="UTC")
         with plain_worker_errors(), self.opened(partition.where) as cluster:
             for part in partition.parts:
-                yield from arrow_batches(part.place, _read_range(cluster, part, self.options), schema)
+                batches = arrow_batches(part.place, _read_range(cluster, part, self.options), raw)
+                yield from self.typed(batches)
             _check_same_topics(cluster, partition.parts, self.options)
         settle_worker()
+
+    def typed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoding = self.options.decoding
+        if decoding is None:
+            return batches
+        from .decoding import decoded_batches
+
+        return decoded_batches(batches, decoding, to_arrow_schema(_schema(self.options), timezone="UTC"))
 
 
 class BatchReader(_SliceReader, DataSourceReader):
@@ -352,8 +370,18 @@ def _check_same_topics(cluster: Cluster, parts: Sequence[OffsetRange], options: 
             data_loss(f"{text} of {part.place}", fail_on_data_loss=options.fail_on_data_loss, report=_log.warning)
 
 
-def _schema(options: ReadOptions) -> StructType:
+def _raw_schema(options: ReadOptions) -> StructType:
     return source_schema(include_headers=options.include_headers, classic=options.where.classic)
+
+
+def _schema(options: ReadOptions) -> StructType:
+    """`options` are settled."""
+    raw = _raw_schema(options)
+    if options.decoding is None:
+        return raw
+    from .decoding import typed_schema
+
+    return typed_schema(raw, options.decoding)
 
 
 def _check_schema(schema: StructType, options: ReadOptions) -> None:

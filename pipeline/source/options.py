@@ -11,6 +11,14 @@ from attrs import frozen
 from ...ports.errors import ConfigError
 from ..topics.client_options import reader_settings, writer_settings
 from ..topics.model import EARLIEST, LATEST, PLACE_SETTINGS, ClusterPartition, Where
+from .decoding_options import (
+    DECODING_OPTIONS,
+    ENCODING_OPTIONS,
+    ColumnDecoding,
+    ColumnEncoding,
+    decoding_of,
+    encoding_of,
+)
 
 Offsets = Mapping[ClusterPartition, int]
 
@@ -38,6 +46,7 @@ _READ = (
     "damageReport",
     "includeHeaders",
     COMMIT_TO_GROUP,
+    *DECODING_OPTIONS,
 )
 _NOT_CLASSIC = {
     "endingTimestamp": "its messages have no times; say endingOffsets",
@@ -47,7 +56,7 @@ _NOT_CLASSIC = {
     COMMIT_TO_GROUP: "its brokers keep no offsets of groups",
 }
 """Why an option cannot be had with a classic cluster."""
-_WRITE = (*_BOOTSTRAP, *PLACE_SETTINGS, "topic", "includeHeaders", "txnAppId", "txnVersion")
+_WRITE = (*_BOOTSTRAP, *PLACE_SETTINGS, "topic", "includeHeaders", "txnAppId", "txnVersion", *ENCODING_OPTIONS)
 """`includeHeaders` is for the table's columns in Spark's Kafka sink, too: a column `headers` is written with it or
 without."""
 _CLIENT = "kafka."
@@ -113,6 +122,8 @@ class ReadOptions:
     damage_report: str | None = None
     """A folder for notes about what was left out since it is damaged."""
     include_headers: bool = False
+    decoding: ColumnDecoding | None = None
+    """Key and value as typed columns; None: as bytes."""
     commit_to_group: str | None = None
     """The consumer group that is told how far a stream has got."""
     client: Mapping[str, str] = {}
@@ -131,6 +142,8 @@ class WriteOptions:
     topic: str | None = None
     txn_app_id: str | None = None
     txn_version: int | None = None
+    encoding: ColumnEncoding | None = None
+    """How key and value are written where they are no bytes."""
     producer: Mapping[str, str] = {}
 
 
@@ -160,6 +173,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = False) 
         fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
         damage_report=given.get("damageReport"),
         include_headers=_boolean(given, "includeHeaders", default=False),
+        decoding=decoding_of(given),
         commit_to_group=_group(given, batch=streaming is False),
         client=reader_settings({**_client(given), **_skipping(given)}, prefix=_CLIENT, classic=where.classic),
     )
@@ -183,6 +197,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         topic=topic or None,
         txn_app_id=app_id,
         txn_version=_whole(given["txnVersion"], "txnVersion") if "txnVersion" in given else None,
+        encoding=encoding_of(given),
         producer=writer_settings(_client(given), prefix=_CLIENT),
     )
 

@@ -115,6 +115,11 @@ def rows_of(batch: pa.RecordBatch, columns: Sequence[str], topic: str | None) ->
 def _write(options: WriteOptions, columns: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Written:
     from ..topics.connect import RowProducer, open_producer
 
+    if options.encoding is not None:
+        from .encoding import encoded_batches
+
+        batches = encoded_batches(batches, options.encoding, options.topic)
+
     def send(producer: RowProducer) -> int:
         written = 0
         for batch in batches:
@@ -172,13 +177,20 @@ def _bytes(column: pa.Array) -> list[bytes | None]:
     return values
 
 
+def _mend(column: str) -> str:
+    if column not in ("key", "value"):
+        return "cast it"
+    return f"cast it, or say how it is to be encoded: {column}.format = avro, json or protobuf"
+
+
 def _checked(options: WriteOptions, schema: StructType) -> list[str]:
     """The columns to write. Raises `ConfigError` for a missing column or a wrong type."""
     present = {field.name: field.dataType for field in schema}
+    encoded = {each.column for each in options.encoding.columns} if options.encoding is not None else set()
     for name, kinds in _COLUMNS.items():
-        if name in present and not isinstance(present[name], kinds):
+        if name in present and name not in encoded and not isinstance(present[name], kinds):
             allowed = " or ".join(kind.typeName() for kind in kinds)
-            raise ConfigError(f"column {name!r} must be {allowed}, not {present[name].simpleString()}; cast it")
+            raise ConfigError(f"column {name!r} must be {allowed}, not {present[name].simpleString()}; {_mend(name)}")
     if "value" not in present:
         raise ConfigError(f"a column 'value' is needed (there is {', '.join(present) or 'none'})")
     if options.topic is None and "topic" not in present:

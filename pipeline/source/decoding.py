@@ -1,0 +1,208 @@
+"""`value.format` and `key.format`: bytes of topics as typed columns, decoded batch by batch in the tasks."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import evolve
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    StringType,
+    StructField,
+    StructType,
+    _parse_datatype_json_value,
+)
+
+from ...ports.errors import BarnabasError, ConfigError
+from ...schemas.client import RegisteredSchema, RegistryClient
+from ...schemas.columns.avro import AvroColumns
+from ...schemas.columns.decoded import ColumnDecoder
+from ...schemas.columns.json import JsonColumns, inferred_type
+from ...schemas.columns.json_types import json_type
+from ...schemas.loaded_avro import load_avro, registered_avro
+from ..topics.model import EARLIEST, LATEST, Cluster
+from .ddl import parse_ddl
+from .decoding_options import PERMISSIVE, ColumnDecoding, ColumnFormat
+from .options import Selection
+from .ranges import selected
+
+_SAMPLE_ROWS = 1000
+Sample = Callable[[str], Sequence[bytes]]
+"""Some values of a column ("key", "value"), to infer a type from."""
+
+
+class Undecodable(BarnabasError):
+    """A row is not of its schema, and the mode is FAILFAST."""
+
+
+def settled(
+    decoding: ColumnDecoding, topics: Sequence[str], sample: Sample, given: StructType | None = None
+) -> ColumnDecoding:
+    """With a schema for each column: the newest of the subject where none was chosen, or what a sample tells.
+
+    `given` is what the query was planned with: what was inferred then is not inferred again.
+    """
+    return evolve(decoding, columns=tuple(_settled(each, topics, sample, given) for each in decoding.columns))
+
+
+def _settled(each: ColumnFormat, topics: Sequence[str], sample: Sample, given: StructType | None) -> ColumnFormat:
+    if each.schema or each.schema_id is not None:
+        return each
+    if each.registry:
+        return evolve(each, schema_id=_newest(each, topics).id)
+    if given is not None and each.column in given.names:
+        return evolve(each, schema=given[each.column].dataType.json())
+    texts = sample(each.column)
+    if not texts:
+        text = f"there is nothing to infer the type of {each.column} from: give {each.column}.schema"
+        raise ConfigError(f"{text}, as in: id BIGINT, name STRING")
+    try:
+        return evolve(each, schema=from_arrow_type(inferred_type(texts), prefer_timestamp_ntz=True).json())
+    except ValueError as error:
+        raise ConfigError(f"no type can be inferred of {each.column}: {error}; give {each.column}.schema") from error
+
+
+def _newest(each: ColumnFormat, topics: Sequence[str]) -> RegisteredSchema:
+    subjects = [each.subject] if each.subject else [f"{topic}-{each.column}" for topic in topics]
+    if not subjects:
+        raise ConfigError(f"topics by a pattern have no common subject: give {each.column}.subject or .schema.id")
+    client = _client(each.registry)
+    found = {subject: client.latest(subject) for subject in subjects}
+    if len({schema.id for schema in found.values()}) > 1:
+        told = ", ".join(f"{subject} has {schema.id}" for subject, schema in found.items())
+        raise ConfigError(
+            f"these topics have several schemas ({told}): read them one by one, or give {each.column}.subject or "
+            f"{each.column}.schema.id"
+        )
+    return next(iter(found.values()))
+
+
+def sampled(cluster: Cluster, selection: Selection, column: str) -> Sequence[bytes]:
+    """Values of the first records of each partition."""
+    places = [place for info in selected(cluster, selection) for place in info.places]
+    starts, ends = cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
+    found: list[bytes] = []
+    for place in places:
+        end = min(ends[place], starts[place] + _SAMPLE_ROWS)
+        if end <= starts[place]:
+            continue
+        for piece in cluster.read(place, starts[place], end):
+            values = piece.values if column == "value" else piece.keys
+            found += [value for value in values if value is not None]
+        if len(found) >= _SAMPLE_ROWS:
+            break
+    return found[:_SAMPLE_ROWS]
+
+
+def typed_schema(raw: StructType, decoding: ColumnDecoding) -> StructType:
+    """The columns of a read: those of `raw` with types, and in mode PERMISSIVE two more for each that is decoded."""
+    types = {each.column: from_arrow_type(decoder_of(each).type, True) for each in decoding.columns}
+    fields = [StructField(field.name, types.get(field.name, field.dataType)) for field in raw]
+    if decoding.permissive:
+        for each in decoding.columns:
+            fields.append(StructField(f"{each.column}_raw", BinaryType()))
+            fields.append(StructField(f"{each.column}_error", StringType()))
+    return StructType(fields)
+
+
+def decoded_batches(
+    batches: Iterable[pa.RecordBatch], decoding: ColumnDecoding, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The batches with typed columns; `schema` is that of `typed_schema` in Arrow. Raises `Undecodable`."""
+    for batch in batches:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for each in decoding.columns:
+            encoded = columns[each.column]
+            found = decoder_of(each).decode(encoded)
+            if found.errors and not decoding.permissive:
+                raise Undecodable(_told(each.column, batch, found.errors))
+            columns[each.column] = found.values
+            wrong = np.zeros(batch.num_rows, dtype=np.bool_)
+            wrong[list(found.errors)] = True
+            columns[f"{each.column}_raw"] = pc.if_else(pa.array(wrong), encoded, pa.scalar(None, pa.binary()))
+            texts = [found.errors.get(row) for row in range(batch.num_rows)] if found.errors else None
+            columns[f"{each.column}_error"] = pa.array(texts or [None] * batch.num_rows, pa.string())
+        arrays = [columns[field.name] for field in schema]
+        fitting = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(fitting, schema=schema)
+
+
+def _told(column: str, batch: pa.RecordBatch, errors: Mapping[int, str]) -> str:
+    row = min(errors)
+    place = f"{batch.column('topic')[row]}-{batch.column('partition')[row]} offset {batch.column('offset')[row]}"
+    return (
+        f"{place}: {column} does not decode: {errors[row]}; with mode={PERMISSIVE} such rows are kept, with {column} "
+        f"null, {column}_raw and {column}_error"
+    )
+
+
+@lru_cache(maxsize=64)
+def _client(registry: str) -> RegistryClient:
+    """One for all reads of this process: what it knows, it knows for all of them."""
+    return RegistryClient(registry)
+
+
+@lru_cache(maxsize=64)
+def decoder_of(each: ColumnFormat) -> ColumnDecoder:
+    """The decoder of a settled format; a worker of Spark keeps it from task to task. Raises `ConfigError`."""
+    return _MAKERS[each.format](each)
+
+
+def _avro(each: ColumnFormat) -> ColumnDecoder:
+    client = _client(each.registry)
+    if each.schema_id is None:
+        return AvroColumns(client, load_avro(each.schema))
+    return AvroColumns(client, registered_avro(client, client.by_id(each.schema_id)))
+
+
+def _json(each: ColumnFormat) -> ColumnDecoder:
+    if each.schema_id is not None:
+        schema = _client(each.registry).by_id(each.schema_id)
+        if schema.kind != "JSON":
+            raise ConfigError(f"schema {schema.id} is of {schema.kind}, not of JSON")
+        return JsonColumns(json_type(schema.text))
+    return JsonColumns(_json_column(each))
+
+
+def _json_column(each: ColumnFormat) -> pa.DataType:
+    text = each.schema.strip()
+    if text[:1] not in ("{", '"'):
+        return arrow_type_of(parse_ddl(text))
+    try:
+        found: Any = json.loads(text)
+        if isinstance(found, str) or found.keys() & {"fields", "elementType", "keyType"}:
+            return arrow_type_of(_parse_datatype_json_value(found))
+    except (ValueError, KeyError, TypeError, PySparkException) as error:
+        raise ConfigError(f"{each.column}.schema is no schema: {error!r}") from error
+    return json_type(text)
+
+
+def arrow_type_of(kind: DataType) -> pa.DataType:
+    """As Spark has it in Arrow, with times in UTC."""
+    return to_arrow_type(kind, timezone="UTC")
+
+
+_MAKERS: Mapping[str, Callable[[ColumnFormat], ColumnDecoder]] = {"avro": _avro, "json": _json}
+
+
+def settled_by(
+    cluster: Callable[[], Cluster], decoding: ColumnDecoding, selection: Selection, given: StructType | None
+) -> ColumnDecoding:
+    """`settled`, with samples from the topics that are read."""
+
+    def sample(column: str) -> Sequence[bytes]:
+        opened = cluster()
+        try:
+            return sampled(opened, selection, column)
+        finally:
+            opened.close()
+
+    names = selection.topics or tuple(dict.fromkeys(place.topic for place in selection.partitions or ()))
+    return settled(decoding, names, sample, given)

@@ -1,0 +1,329 @@
+"""A client of a schema registry with Confluent's REST API: ours, Confluent's, Karapace, Apicurio and others.
+
+What a registry says about an id never changes, so each id is asked for once and kept. One client may be used by many
+threads.
+"""
+
+import base64
+import http.client
+import json
+import ssl
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+import attrs
+from attrs import field, frozen
+
+from ..ports.errors import BarnabasError, ConfigError
+
+_CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+_ANSWER_BYTES_MAX = 16 * 1024 * 1024
+_SCHEMAS_KEPT = 10_000
+_UNKNOWN_KEPT_S = 30.0
+"""So long an id that the registry does not know is not asked for again: garbage may claim a new one with each byte."""
+_LATEST_KEPT_S = 60.0
+_PAUSE_S = 0.2
+_NO_SUCH = {40401, 40402, 40403}
+_T = TypeVar("_T")
+
+
+class RegistryUnreachable(BarnabasError):
+    """No registry of those given has answered, or only with a failure of its own."""
+
+
+class RegistryRefused(BarnabasError):
+    """The registry has answered that it will not; `error_code` is its own number (40403: no such schema)."""
+
+    def __init__(self, message: str, error_code: int) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+@frozen
+class SchemaReference:
+    """`name` as the schema that refers says it, and where that stands in the registry."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@frozen(kw_only=True)
+class RegisteredSchema:
+    """A schema as it stands in a registry. `kind` is AVRO, JSON or PROTOBUF."""
+
+    id: int
+    kind: str
+    text: str
+    references: tuple[SchemaReference, ...] = ()
+    subject: str = ""
+    """Empty, as is the version, where it was asked for by its id."""
+    version: int = 0
+
+
+@frozen
+class _Place:
+    """One address, without what must not be shown."""
+
+    host: str
+    port: int
+    secure: bool
+    path: str
+    authorization: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"{'https' if self.secure else 'http'}://{self.host}:{self.port}{self.path}"
+
+
+class RegistryClient:
+    """Asks the registries at `urls` (one text, several separated by commas; or a sequence), the first that answers.
+
+    `http://USER:PASSWORD@HOST:PORT/PATH`: name and password may stand in the address. An address that does not answer
+    within `timeout_s`, or fails (5xx), is passed over; all are tried `tries` times.
+    Raises `RegistryUnreachable`, `RegistryRefused`, and `ConfigError` for an address that is none.
+    """
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        *,
+        timeout_s: float = 10.0,
+        tries: int = 3,
+        ssl_context: ssl.SSLContext | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        given = urls.split(",") if isinstance(urls, str) else list(urls)
+        self._places = [_place(url.strip()) for url in given if url.strip()]
+        if not self._places:
+            raise ConfigError("give the address of a schema registry, as in http://127.0.0.1:8081")
+        self.urls = tuple(dict.fromkeys(url.strip() for url in given if url.strip()))
+        self._timeout_s = timeout_s
+        self._tries = tries
+        self._ssl = ssl_context
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._asking: dict[object, threading.Lock] = {}
+        self._kept: OrderedDict[object, Any] = OrderedDict()
+        self._unknown: OrderedDict[object, tuple[float, RegistryRefused]] = OrderedDict()
+
+    def by_id(self, schema_id: int, *, serialized: bool = False) -> RegisteredSchema:
+        """The schema of an id, looked up once. `serialized`: of protobuf the descriptor in base64, not the text."""
+        query = "?format=serialized" if serialized else ""
+
+        def ask() -> RegisteredSchema:
+            return _schema(self._ask("GET", f"/schemas/ids/{schema_id}{query}"), schema_id)
+
+        return self._once(("id", schema_id, serialized), ask)
+
+    def version(self, subject: str, version: int, *, serialized: bool = False) -> RegisteredSchema:
+        """A version of a subject, looked up once: it does not change either."""
+        query = "?format=serialized" if serialized else ""
+
+        def ask() -> RegisteredSchema:
+            return _schema(self._ask("GET", f"/subjects/{_name(subject)}/versions/{version}{query}"))
+
+        return self._once(("version", subject, version, serialized), ask)
+
+    def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
+        """The newest version of a subject; it may be a minute old."""
+        query = "?format=serialized" if serialized else ""
+
+        def ask() -> RegisteredSchema:
+            return _schema(self._ask("GET", f"/subjects/{_name(subject)}/versions/latest{query}"))
+
+        minute = int(self._clock() // _LATEST_KEPT_S)
+        return self._once(("latest", subject, minute, serialized), ask)
+
+    def register(self, subject: str, kind: str, text: str, references: Sequence[SchemaReference] = ()) -> int:
+        """The id of a schema, which becomes the subject's newest version if it is none of its versions yet."""
+        return self._id_of("register", f"/subjects/{_name(subject)}/versions", kind, text, references)
+
+    def look_up(self, subject: str, kind: str, text: str, references: Sequence[SchemaReference] = ()) -> int:
+        """The id of a schema that must be a version of the subject already."""
+        return self._id_of("look up", f"/subjects/{_name(subject)}", kind, text, references)
+
+    def version_of(self, subject: str, kind: str, text: str, references: Sequence[SchemaReference] = ()) -> int:
+        """Which version of the subject a schema is."""
+
+        def ask() -> int:
+            return int(self._ask("POST", f"/subjects/{_name(subject)}", _body(kind, text, references))["version"])
+
+        return self._once(("version of", subject, kind, text, tuple(references)), ask)
+
+    def referred(self, schema: RegisteredSchema, *, serialized: bool = False) -> Mapping[str, str]:
+        """Name → text of all that a schema refers to, directly or not; what is referred to comes first."""
+        found: dict[str, str] = {}
+        self._gather(schema, found, serialized=serialized, around=())
+        return found
+
+    def _gather(
+        self, schema: RegisteredSchema, found: dict[str, str], *, serialized: bool, around: tuple[str, ...]
+    ) -> None:
+        for reference in schema.references:
+            if reference.name in found or reference.name in around:
+                continue
+            there = self.version(reference.subject, reference.version, serialized=serialized)
+            self._gather(there, found, serialized=serialized, around=(*around, reference.name))
+            found[reference.name] = there.text
+
+    def _id_of(self, verb: str, path: str, kind: str, text: str, references: Sequence[SchemaReference]) -> int:
+        def ask() -> int:
+            return int(self._ask("POST", path, _body(kind, text, references))["id"])
+
+        return self._once((verb, path, kind, text, tuple(references)), ask)
+
+    def _once(self, key: object, ask: Callable[[], _T]) -> _T:
+        """Of several threads that want the same, one asks and the others wait for it."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]  # type: ignore[no-any-return]  # kept under its own key
+            gone = self._unknown.get(key)
+            if gone is not None and self._clock() < gone[0]:
+                raise gone[1]
+            mine = self._asking.setdefault(key, threading.Lock())
+        with mine:
+            with self._lock:
+                if key in self._kept:
+                    return self._kept[key]  # type: ignore[no-any-return]
+            try:
+                found = ask()
+            except RegistryRefused as error:
+                if error.error_code in _NO_SUCH:
+                    self._keep(self._unknown, key, (self._clock() + _UNKNOWN_KEPT_S, error))
+                raise
+            finally:
+                with self._lock:
+                    self._asking.pop(key, None)
+            self._keep(self._kept, key, found)
+            return found
+
+    def _keep(self, where: OrderedDict[object, Any], key: object, value: object) -> None:
+        with self._lock:
+            where[key] = value
+            while len(where) > _SCHEMAS_KEPT:
+                where.popitem(last=False)
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        faults: dict[str, str] = {}
+        for attempt in range(self._tries):
+            if attempt:
+                time.sleep(_PAUSE_S * attempt)
+            for place in self._places:
+                try:
+                    status, answer = self._exchange(place, method, path, body)
+                except (OSError, http.client.HTTPException, ValueError) as error:
+                    faults[str(place)] = str(error) or type(error).__name__
+                    continue
+                if status < 300:
+                    return answer
+                code = int(answer.get("error_code", status))
+                text = f"schema registry {place}: {answer.get('message') or http.client.responses.get(status, status)}"
+                if status < 500:
+                    raise RegistryRefused(f"{text}{_hint(status, path)}", code)
+                faults[str(place)] = text
+        told = "; ".join(f"{where}: {fault}" for where, fault in faults.items())
+        raise RegistryUnreachable(f"no schema registry answers ({told}); start one, or mend the address")
+
+    def _exchange(
+        self, place: _Place, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> tuple[int, dict[str, Any]]:
+        headers = {"Accept": f"{_CONTENT_TYPE}, application/json"}
+        if place.authorization is not None:
+            headers["Authorization"] = place.authorization
+        content = None
+        if body is not None:
+            content = json.dumps(body).encode()
+            headers["Content-Type"] = _CONTENT_TYPE
+        connection = self._connection(place)
+        try:
+            connection.request(method, place.path + path, body=content, headers=headers)
+            response = connection.getresponse()
+            data = response.read(_ANSWER_BYTES_MAX + 1)
+        finally:
+            connection.close()
+        if len(data) > _ANSWER_BYTES_MAX:
+            raise ValueError(f"an answer of more than {_ANSWER_BYTES_MAX} bytes")
+        return response.status, _object(data, response.status)
+
+    def _connection(self, place: _Place) -> http.client.HTTPConnection:
+        if not place.secure:
+            return http.client.HTTPConnection(place.host, place.port, timeout=self._timeout_s)
+        context = self._ssl or ssl.create_default_context()
+        return http.client.HTTPSConnection(place.host, place.port, timeout=self._timeout_s, context=context)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A client goes to another process (a worker of Spark) by its addresses; what it keeps stays behind."""
+        return RegistryClient, (self.urls,)
+
+
+def _place(url: str) -> _Place:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"schema registry {url!r}: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"schema registry {url!r}: expected an address like http://127.0.0.1:8081")
+    secure = parts.scheme == "https"
+    authorization = None
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = "Basic " + base64.b64encode(pair.encode()).decode()
+    return _Place(parts.hostname, port or (443 if secure else 80), secure, parts.path.rstrip("/"), authorization)
+
+
+def _name(subject: str) -> str:
+    return quote(subject, safe="")
+
+
+def _body(kind: str, text: str, references: Sequence[SchemaReference]) -> dict[str, Any]:
+    body: dict[str, Any] = {"schema": text}
+    if kind != "AVRO":
+        body["schemaType"] = kind
+    if references:
+        body["references"] = [attrs.asdict(each) for each in references]
+    return body
+
+
+def _object(data: bytes, status: int) -> dict[str, Any]:
+    try:
+        answer = json.loads(data)
+    except ValueError:
+        if status < 300:
+            raise
+        answer = {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _schema(answer: Mapping[str, Any], schema_id: int | None = None) -> RegisteredSchema:
+    try:
+        return RegisteredSchema(
+            id=int(answer["id"]) if schema_id is None else schema_id,
+            kind=str(answer.get("schemaType") or "AVRO"),
+            text=str(answer["schema"]),
+            references=tuple(
+                SchemaReference(str(each["name"]), str(each["subject"]), int(each["version"]))
+                for each in answer.get("references") or ()
+            ),
+            subject=str(answer.get("subject", "")),
+            version=int(answer.get("version", 0)),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RegistryUnreachable(f"what answers at the registry's address is no schema registry: {error!r}") from error
+
+
+def _hint(status: int, path: str) -> str:
+    if status in (401, 403):
+        return "; give name and password in the address: http://NAME:PASSWORD@HOST:PORT"
+    if status == 404 and path.startswith("/schemas/ids"):
+        return "; was the message written with another registry?"
+    if status == 404:
+        return "; register the schema, or let the encoder do it (auto_register=True)"
+    if status == 409:
+        return "; change the schema so that it is compatible, or the subject's compatibility"
+    return ""

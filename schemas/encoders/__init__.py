@@ -1,0 +1,1 @@
+"""Encoders and decoders of values with a schema in a registry."""

@@ -1,0 +1,152 @@
+"""Avro with the schema's id before each value."""
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from ...ports.errors import ConfigError, Malformed
+from ..client import RegistryClient, SchemaReference
+from ..loaded_avro import LoadedAvro, load_avro, registered_avro
+from ..subjects import SchemaSettings, SubjectNaming, client_of
+from ..wire import HEADER_BYTES, frame, unframe
+from .typed import Typed, avro_of, is_typed
+
+_KIND = "AVRO"
+
+
+@frozen(eq=False)
+class _Own:
+    """A schema as the encoder was given it."""
+
+    loaded: LoadedAvro
+    text: str
+    references: tuple[SchemaReference, ...] = ()
+
+
+class AvroEncoder:
+    """Encoder and decoder of values with an Avro schema; give it to `Producer(encoder=...)`, `Consumer(decoder=...)`.
+
+    registry:       addresses of the schema registry, or a `RegistryClient`.
+    schema:         what is written: a class of attrs, or a schema as text, a file (`Path`) or what JSON makes of it.
+                    None: an object of attrs has the schema of its class; other values the newest of the subject.
+    reader:         what is read, given in the same ways; None: the class, or as it was written.
+    subject_naming: TopicName, RecordName, TopicRecordName, or a function of topic, is_key and the record's full name.
+    auto_register:  register a schema that the subject does not have; False: it must be there.
+    use_latest:     write and read with the newest version of the subject.
+    references:     what the schema refers to, as it stands in the registry.
+
+    Objects come out where a class was given, else dicts; times are aware of their zone.
+    """
+
+    def __init__(
+        self,
+        registry: str | Sequence[str] | RegistryClient,
+        schema: Any = None,
+        *,
+        reader: Any = None,
+        is_key: bool = False,
+        subject_naming: str | SubjectNaming = "TopicName",
+        auto_register: bool = True,
+        use_latest: bool = False,
+        references: Sequence[SchemaReference] = (),
+    ) -> None:
+        self._settings = SchemaSettings(
+            client=client_of(registry),
+            is_key=is_key,
+            naming=subject_naming,
+            auto_register=auto_register,
+            use_latest=use_latest,
+        )
+        self._references = tuple(references)
+        self._own = None if schema is None else self._read(schema)
+        wanted = reader if reader is not None else schema if is_typed(schema) else None
+        self._typed = Typed(wanted, for_json=False) if wanted is not None and is_typed(wanted) else None
+        self._reader = None if wanted is None else self._read(wanted).loaded
+        self._classes: dict[type, tuple[Typed, _Own]] = {}
+        self._loaded: dict[int, LoadedAvro] = {}
+
+    def encode(self, topic: str, value: Any) -> bytes | None:
+        """None stays None. Raises `ConfigError`, `Malformed` for a value that is not of the schema, and what the client
+        does."""
+        if value is None:
+            return None
+        own = self._own
+        if is_typed(type(value)):
+            typed, of_class = self._of_class(type(value))
+            own = own or of_class
+            value = typed.plain(value)
+        schema_id, schema = self._chosen(topic, own)
+        out = io.BytesIO()
+        from fastavro import schemaless_writer
+
+        try:
+            schemaless_writer(out, schema.parsed, value, strict_allow_default=True)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            raise Malformed(f"not of the Avro schema {schema.name} ({schema_id}): {error!r}") from error
+        return frame(schema_id, out.getvalue())
+
+    def decode(self, topic: str, data: bytes | None) -> Any:
+        """None stays None. Raises `Malformed` for what is not of its schema, and what the client does."""
+        if data is None:
+            return None
+        schema_id = unframe(data)
+        writer = self._by_id(schema_id)
+        reader = self._reader
+        if reader is None and self._settings.use_latest:
+            reader = self._by_id(self._settings.latest(topic, writer.name).id)
+        from fastavro import schemaless_reader
+
+        try:
+            wanted = None if reader is None else reader.parsed
+            value = schemaless_reader(io.BytesIO(data[HEADER_BYTES:]), writer.parsed, wanted)
+        except Exception as error:  # fastavro raises anything for bytes that are not Avro
+            raise Malformed(f"not of the Avro schema {writer.name} ({schema_id}): {error!r}") from error
+        return value if self._typed is None else self._typed.made(value)
+
+    def _chosen(self, topic: str, own: _Own | None) -> tuple[int, LoadedAvro]:
+        if own is None or self._settings.use_latest:
+            found = self._settings.latest(topic, own.loaded.name if own else "")
+            return found.id, self._by_id(found.id)
+        subject = self._settings.subject(topic, own.loaded.name)
+        return self._settings.id_of(subject, _KIND, own.text, own.references), own.loaded
+
+    def _by_id(self, schema_id: int) -> LoadedAvro:
+        known = self._loaded.get(schema_id)
+        if known is None:
+            client = self._settings.client
+            known = self._loaded[schema_id] = registered_avro(client, client.by_id(schema_id))
+        return known
+
+    def _of_class(self, cls: type) -> tuple[Typed, _Own]:
+        known = self._classes.get(cls)
+        if known is None:
+            known = self._classes[cls] = Typed(cls, for_json=False), self._read(cls)
+        return known
+
+    def _read(self, schema: Any) -> _Own:
+        if is_typed(schema):
+            schema = avro_of(schema)
+        text = schema_text(schema)
+        client = self._settings.client
+        referred: dict[str, str] = {}
+        for each in self._references:
+            there = client.version(each.subject, each.version)
+            referred |= {**client.referred(there), each.name: there.text}
+        loaded = load_avro(text, referred)
+        return _Own(loaded, text if text.strip()[:1] in ("{", "[", '"') else json.dumps(text.strip()), self._references)
+
+
+def schema_text(schema: Any) -> str:
+    """The text of a schema that was given as text, as a file, or as what JSON makes of it. Raises `ConfigError`."""
+    if isinstance(schema, str):
+        return schema
+    if not isinstance(schema, Path):
+        return json.dumps(schema)
+    try:
+        return schema.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"the schema cannot be read: {error}") from error

@@ -1,0 +1,145 @@
+"""JSON that is checked by a JSON Schema, with the schema's id before each value."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from ...app.extras import require
+from ...ports.errors import ConfigError, Malformed
+from ..client import RegisteredSchema, RegistryClient, SchemaReference
+from ..subjects import SchemaSettings, SubjectNaming, client_of
+from ..wire import HEADER_BYTES, frame, unframe
+from .avro import schema_text
+from .typed import Typed, is_typed, json_schema_of
+
+KIND = "JSON"
+
+
+@frozen(eq=False)
+class _Checked:
+    text: str
+    name: str
+    validator: Any
+
+    def check(self, value: Any, schema_id: int) -> None:
+        from jsonschema.exceptions import best_match
+
+        error = best_match(self.validator.iter_errors(value))
+        if error is not None:
+            raise Malformed(f"not of the JSON schema {self.name} ({schema_id}): {error.json_path}: {error.message}")
+
+
+class JsonSchemaEncoder:
+    """Encoder and decoder of JSON with a schema. As `AvroEncoder`; besides:
+
+    schema:   a class of attrs, or a JSON Schema as text, as a file (`Path`) or as what JSON makes of it.
+    validate: check each value by its schema, when it is written and when it is read.
+    """
+
+    def __init__(
+        self,
+        registry: str | Sequence[str] | RegistryClient,
+        schema: Any = None,
+        *,
+        validate: bool = True,
+        is_key: bool = False,
+        subject_naming: str | SubjectNaming = "TopicName",
+        auto_register: bool = True,
+        use_latest: bool = False,
+        references: Sequence[SchemaReference] = (),
+    ) -> None:
+        require("JSON Schema", ("jsonschema",), "schemas")
+        self._settings = SchemaSettings(
+            client=client_of(registry),
+            is_key=is_key,
+            naming=subject_naming,
+            auto_register=auto_register,
+            use_latest=use_latest,
+        )
+        self._validate = validate
+        self._references = tuple(references)
+        self._own = None if schema is None else self._read(schema)
+        self._typed = Typed(schema, for_json=True) if is_typed(schema) else None
+        self._classes: dict[type, tuple[Typed, _Checked]] = {}
+        self._known: dict[int, _Checked] = {}
+
+    def encode(self, topic: str, value: Any) -> bytes | None:
+        """None stays None. Raises `ConfigError`, `Malformed` for a value that is not of the schema, and what the client
+        does."""
+        if value is None:
+            return None
+        own = self._own
+        if is_typed(type(value)):
+            typed, of_class = self._of_class(type(value))
+            own = own or of_class
+            value = typed.plain(value)
+        if own is None or self._settings.use_latest:
+            found = self._settings.latest(topic, own.name if own else "")
+            schema_id, checked = found.id, self._of(found)
+        else:
+            subject = self._settings.subject(topic, own.name)
+            schema_id, checked = self._settings.id_of(subject, KIND, own.text, self._references), own
+        if self._validate:
+            checked.check(value, schema_id)
+        return frame(schema_id, json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+
+    def decode(self, topic: str, data: bytes | None) -> Any:  # noqa: ARG002  # the id says it all
+        """None stays None. Raises `Malformed` for what is not of its schema, and what the client does."""
+        if data is None:
+            return None
+        schema_id = unframe(data)
+        try:
+            value = json.loads(data[HEADER_BYTES:])
+        except ValueError as error:
+            raise Malformed(f"no JSON behind the id {schema_id} of its schema: {error}") from error
+        if self._validate:
+            self._of(self._settings.client.by_id(schema_id)).check(value, schema_id)
+        return value if self._typed is None else self._typed.made(value)
+
+    def _of(self, schema: RegisteredSchema) -> _Checked:
+        known = self._known.get(schema.id)
+        if known is None:
+            if schema.kind != KIND:
+                raise ConfigError(f"schema {schema.id} is of {schema.kind}, not of JSON")
+            known = self._known[schema.id] = _checked(schema.text, self._settings.client.referred(schema))
+        return known
+
+    def _of_class(self, cls: type) -> tuple[Typed, _Checked]:
+        known = self._classes.get(cls)
+        if known is None:
+            known = self._classes[cls] = Typed(cls, for_json=True), self._read(cls)
+        return known
+
+    def _read(self, schema: Any) -> _Checked:
+        if is_typed(schema):
+            schema = json_schema_of(schema)
+        text = schema_text(schema)
+        client = self._settings.client
+        referred: dict[str, str] = {}
+        for each in self._references:
+            there = client.version(each.subject, each.version)
+            referred |= {**client.referred(there), each.name: there.text}
+        return _checked(text, referred)
+
+
+def _checked(text: str, referred: Mapping[str, str]) -> _Checked:
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import Draft7Validator, validator_for
+    from referencing import Registry, Resource
+    from referencing.jsonschema import DRAFT7
+
+    try:
+        schema = json.loads(text)
+        kind = validator_for(schema, default=Draft7Validator)
+        kind.check_schema(schema)
+        resources = [
+            (name, Resource.from_contents(json.loads(each), default_specification=DRAFT7))
+            for name, each in referred.items()
+        ]
+    except (ValueError, SchemaError) as error:
+        raise ConfigError(f"this is no JSON Schema: {getattr(error, 'message', error)}") from error
+    registry: Any = Registry().with_resources(resources)
+    name = str(schema.get("title", "")) if isinstance(schema, dict) else ""
+    return _Checked(text, name, kind(schema, registry=registry))

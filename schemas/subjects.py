@@ -1,0 +1,75 @@
+"""Under which subject a schema stands, and which id its messages get."""
+
+from collections.abc import Callable, Sequence
+
+from attrs import field, frozen
+
+from ..ports.errors import ConfigError
+from .client import RegisteredSchema, RegistryClient, SchemaReference
+
+SubjectNaming = Callable[[str, bool, str], str]
+"""From topic, whether it is the key's schema, and the full name of the record, to the subject."""
+
+
+def _by_topic(topic: str, is_key: bool, record: str) -> str:  # noqa: ARG001
+    return f"{topic}-{'key' if is_key else 'value'}"
+
+
+def _by_record(topic: str, is_key: bool, record: str) -> str:  # noqa: ARG001
+    return _known(record)
+
+
+def _by_topic_and_record(topic: str, is_key: bool, record: str) -> str:  # noqa: ARG001
+    return f"{topic}-{_known(record)}"
+
+
+def _known(record: str) -> str:
+    if not record:
+        raise ConfigError("this subject is named by the record: give the encoder a schema that has a name")
+    return record
+
+
+_NAMINGS: dict[str, SubjectNaming] = {
+    "TopicName": _by_topic,
+    "RecordName": _by_record,
+    "TopicRecordName": _by_topic_and_record,
+}
+
+
+def naming_of(given: str | SubjectNaming) -> SubjectNaming:
+    """The naming of that name; Confluent's names of its classes are known, too. Raises `ConfigError`."""
+    if not isinstance(given, str):
+        return given
+    found = _NAMINGS.get(given.rpartition(".")[2].removesuffix("Strategy"))
+    if found is None:
+        raise ConfigError(f"subject_naming {given!r}: expected {', '.join(_NAMINGS)}, or a function")
+    return found
+
+
+@frozen(kw_only=True)
+class SchemaSettings:
+    """What all encoders are told about the registry."""
+
+    client: RegistryClient
+    is_key: bool = False
+    naming: SubjectNaming = field(converter=naming_of)
+    auto_register: bool = True
+    """A schema that the registry does not have becomes a version of its subject; else it must be there."""
+    use_latest: bool = False
+    """Messages are written, and read, with the newest version of the subject, whatever the encoder's own schema is."""
+
+    def subject(self, topic: str, record: str) -> str:
+        return self.naming(topic, self.is_key, record)
+
+    def id_of(self, subject: str, kind: str, text: str, references: Sequence[SchemaReference] = ()) -> int:
+        """The id of a schema in its subject. Raises what the client does."""
+        ask = self.client.register if self.auto_register else self.client.look_up
+        return ask(subject, kind, text, references)
+
+    def latest(self, topic: str, record: str = "", *, serialized: bool = False) -> RegisteredSchema:
+        return self.client.latest(self.subject(topic, record), serialized=serialized)
+
+
+def client_of(registry: str | Sequence[str] | RegistryClient) -> RegistryClient:
+    """A client as it is, or one for these addresses."""
+    return registry if isinstance(registry, RegistryClient) else RegistryClient(registry)

@@ -27,6 +27,7 @@ BENCHMARKS = (
     "group_settle",
     "group_consume",
     "message_codec",
+    "arrow",
     "classic_codec",
     "classic_publish",
     "classic_consume",

@@ -55,7 +55,7 @@ def _other_send(running: RunningBroker, table: pa.Table, topic: str) -> float:
             producer.poll(0)
     if producer.flush(120):
         raise RuntimeError("not everything was sent")
-    return table.num_rows / (time.perf_counter() - started)
+    return float(table.num_rows / (time.perf_counter() - started))
 
 
 def _fetch(running: RunningBroker, topic: str) -> tuple[float, float]:
@@ -87,7 +87,7 @@ def _other_fetch(running: RunningBroker, topic: str, messages: int) -> float:
         found += len(rows)
     rate = pa.concat_tables(tables).num_rows / (time.perf_counter() - started)
     consumer.close()
-    return rate
+    return float(rate)
 
 
 def measure() -> list[Result]:
@@ -101,8 +101,8 @@ def measure() -> list[Result]:
             other_fetched.append(_other_fetch(running, other, OTHER_MESSAGES))
             fetched.append(_fetch(running, ours))
     results = []
-    for name, ours, others in (("fetch_arrow", fetched, other_fetched), ("send_arrow", sent, other_sent)):
-        rate, per_cpu = map(max, zip(*ours, strict=True))
+    for name, own, others in (("fetch_arrow", fetched, other_fetched), ("send_arrow", sent, other_sent)):
+        rate, per_cpu = map(max, zip(*own, strict=True))
         details = {"confluent-kafka/s": max(others), "per CPU s": per_cpu}
         results.append(Result(f"{name}, messages/s", rate, "/s", 1e6, details=details))
     return results

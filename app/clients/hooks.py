@@ -17,7 +17,7 @@ from ...core.client.producer.handlers import (
 )
 from ...core.client.producer.hook_queue import HookQueue
 from ...core.message.message import Headers, Message
-from ...ports.errors import BarnabasError
+from ...ports.errors import BarnabasError, ClosedError
 from ...ports.values import frozen
 from .encoding import checked_headers, checked_timestamp
 from .handle import DeliveryHandle, ManyHandle
@@ -275,13 +275,17 @@ def needs_queue(handlers: Handlers | None) -> bool:
 
 
 class BatchHooks:
-    """What a callback handler sees of whole batches, and of the transactions that they are in."""
+    """What a callback handler sees of whole batches."""
 
-    def __init__(self, handlers: Handlers | None, report: Callable[[str, BaseException], None]) -> None:
+    def __init__(
+        self, handlers: Handlers | None, report: Callable[[str, BaseException], None], *, transactional: bool
+    ) -> None:
         callbacks = handlers[1] if handlers is not None else None
         self._callbacks = callbacks if isinstance(callbacks, CallbackHandler) else CallbackHandler()
         self._closes = handlers is not None and not needs_queue(handlers)
         self._report = report
+        self._transactional = transactional
+        self._in_transaction: list[BatchOutcome] = []
 
     @property
     def stamp(self) -> Callable[[str, int, int], NumberedHeader | None] | None:
@@ -296,20 +300,27 @@ class BatchHooks:
         """The outcome of a batch is known. Reactor only, or when that has stopped."""
         if batch.numbered is None:
             return
+        outcome = BatchOutcome(batch.place.topic, batch.count, batch.wall_ms, batch.numbered, batch.error)
+        if self._transactional:
+            self._in_transaction.append(outcome)
+        else:
+            self._tell(outcome)
+
+    def transaction_ended(self, error: BarnabasError | None) -> None:
+        """What was sent in it has arrived, or has come to nothing."""
+        outcomes, self._in_transaction = self._in_transaction, []
+        for outcome in outcomes:
+            self._tell(outcome._replace(error=outcome.error or error))
+
+    def _tell(self, outcome: BatchOutcome) -> None:
         try:
-            outcome = BatchOutcome(batch.place.topic, batch.count, batch.wall_ms, batch.numbered, batch.error)
             self._callbacks.after_batch(outcome)
         except Exception as error:  # noqa: BLE001  # reported; the messages are where they are
             self._report("callback handler: after_batch failed", error)
 
-    def transaction_ended(self, committed: bool) -> None:
-        try:
-            self._callbacks.after_transaction(committed)
-        except Exception as error:  # noqa: BLE001  # reported; the transaction has ended
-            self._report("callback handler: after_transaction failed", error)
-
     def close(self) -> None:
         """Close a handler that nobody else closes."""
+        self.transaction_ended(ClosedError("the producer was closed before it knew of the end of the transaction"))
         if self._closes:
             try:
                 self._callbacks.close()

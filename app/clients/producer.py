@@ -125,7 +125,9 @@ class Producer(ProducerFace):
         try:
             partitioned.start(self._shell.connector.entropy)
             self._intake = Intake(self._shell, chosen, encoding, partitioned, runs=runs, not_placed=self._not_placed)
-            self._batch_hooks = BatchHooks(handlers, self._shell.report)
+            self._batch_hooks = BatchHooks(
+                handlers, self._shell.report, transactional=chosen.transactional_id is not None
+            )
             self._make_machines(codec, handlers)
             self._batch_hooks.start(bootstrap)
         except BaseException:

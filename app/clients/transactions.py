@@ -22,11 +22,15 @@ class Transactions:
     """What `Producer` says of transactions is explained there. Timeouts are in seconds."""
 
     def __init__(
-        self, intake: Intake, machine: Transaction, flush_hooks: FlushHooks, ended: Callable[[bool], None]
+        self,
+        intake: Intake,
+        machine: Transaction,
+        flush_hooks: FlushHooks,
+        ended: Callable[[BarnabasError | None], None],
     ) -> None:
         """`flush_hooks`, with the lock held: have everything handled that waits for an event handler.
 
-        `ended`, without it: told of a transaction that is committed, or aborted.
+        `ended`, without it: told of a transaction that is committed, or why it is not.
         """
         self.machine = machine
         self._intake = intake
@@ -58,7 +62,7 @@ class Transactions:
             finally:
                 accumulator.hurry -= 1
             self.machine.take_outcome()
-        self._ended(True)
+        self._ended(None)
 
     def prepare(self, timeout: float | None) -> PreparedTransaction:
         accumulator, machine = self._intake.accumulator, self.machine
@@ -91,7 +95,7 @@ class Transactions:
             self._flush_hooks(timeout)
             self._wait(lambda: self.machine.ended, "the abort", timeout)
             self.machine.take_outcome()
-        self._ended(False)
+        self._ended(TransactionAborted("the transaction was aborted"))
 
     def send_offsets(self, what: Any, group: Any, timeout: float | None) -> None:
         metadata, positions = _positions_of(what, group)

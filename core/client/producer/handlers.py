@@ -87,10 +87,10 @@ class CallbackHandler:
         return None
 
     def after_batch(self, outcome: BatchOutcome) -> None:
-        """A batch that `before_batch` gave a header to has arrived, or has failed; a split one is told in parts."""
+        """A batch that `before_batch` gave a header to has arrived, or has failed; a split one is told in parts.
 
-    def after_transaction(self, committed: bool) -> None:
-        """What was sent since the last one is committed, or aborted. On the thread that ends the transaction."""
+        One of a transaction has arrived when that is committed, which is told on the thread that commits.
+        """
 
     def close(self) -> None:
         """The producer is closed; nothing follows."""

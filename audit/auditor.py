@@ -1,0 +1,95 @@
+"""The tier of a broker, or of a cluster: reads the topics as a group, and counts what is in them.
+
+Beside the broker, so that its own way of a message stays as it is.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from ..app.clients.waiting import logger
+from ..ports.errors import BarnabasError
+from .consuming import INTERVAL_S, AuditedConsumer, passes
+from .publishing import wall_ms
+from .reports import BROKER, PRODUCER, TOPIC, WINDOW_MS
+
+ALL_TOPICS = rf"(?!__|{TOPIC}$).*"
+"""But internal ones."""
+_POLL_S = 0.5
+_AT_ONCE = 5000
+_METADATA_MS = 5000
+"""So soon a new topic is counted."""
+
+
+class Auditor:
+    """Counts the messages of a cluster's topics, exactly once, until it is told to stop.
+
+    topics:   only these; default: all but internal ones, also those that come up later.
+    instance: its name among the auditors of this tier, which share the partitions; one that comes back under its name
+              goes on at once. Raises `BarnabasError`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: object,
+        *,
+        tier: str = BROKER,
+        after: str = PRODUCER,
+        topics: Sequence[str] = (),
+        window_ms: int = WINDOW_MS,
+        interval_s: float = INTERVAL_S,
+        instance: str = "1",
+    ) -> None:
+        self._audited = AuditedConsumer(
+            bootstrap,
+            group_id=f"{TOPIC}-{tier}",
+            tier=tier,
+            after=after,
+            window_ms=window_ms,
+            interval_s=interval_s,
+            group_instance_id=f"{TOPIC}-{tier}-{instance}",
+            auto_offset_reset="earliest",
+            metadata_max_age_ms=_METADATA_MS,
+            skip_damaged=True,  # what cannot be read is lost, and shows so
+        )
+        self._stopping = threading.Event()
+        self.counted = 0
+        if topics:
+            self._audited.subscribe(list(topics))
+        else:
+            self._audited.subscribe(pattern=ALL_TOPICS)
+
+    def run(self, told: Callable[[int], object]) -> None:
+        """Until `stop`. `told` hears how many were counted. Raises what makes going on useless."""
+        while not self._stopping.is_set():
+            self.step()
+            told(self.counted)
+
+    def step(self) -> None:
+        """Count what is there, and commit when it is time."""
+        try:
+            self.counted += len(self._audited.poll_many(_AT_ONCE, _POLL_S))
+        except BarnabasError as error:
+            if not passes(error):
+                raise
+            logger.warning("audit of %s: %s", self._audited.tier, error)
+            self._stopping.wait(_POLL_S)
+        self._audited.commit_if_due()
+
+    def count_to_end(self) -> None:
+        """Count, and commit, all that is there now and falls to this auditor; others may have their share."""
+        begun_ms = wall_ms()
+        consumer = self._audited.consumer
+        while not self._stopping.is_set():
+            self.step()
+            if consumer.settled:
+                self._audited.commit_if_due(now=True)
+                if self._audited.upto_ms >= begun_ms:
+                    return
+
+    def stop(self) -> None:
+        """Let `run` end. Any thread; also a signal handler."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Commit and leave the group."""
+        self._audited.close()

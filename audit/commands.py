@@ -1,0 +1,160 @@
+"""`barnabas audit`: do all tiers agree; and `barnabas audit count`, the tier of a cluster."""
+
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..app.cli.options import AsJson, Bootstrap, print_json, progress
+from ..app.cli.tables import show
+from ..app.extras import require
+from ..ports.errors import ConfigError
+from .reports import BROKER, PRODUCER
+from .words import parse_duration, parse_moment
+
+if TYPE_CHECKING:
+    from .reading import AuditReader
+    from .reconcile import Reconciliation
+
+_DISAGREE = 1
+
+Topics = Annotated[
+    list[str] | None, typer.Option("--topics", metavar="TOPIC[,TOPIC...]", help="Only these; may be given again.")
+]
+
+
+def register_audit(app: typer.Typer) -> None:
+    group = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+    group.callback()(audit)
+    group.command("count")(count)
+    app.add_typer(group, name="audit")
+
+
+def audit(
+    context: typer.Context,
+    bootstrap: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bootstrap",
+            "-b",
+            metavar="HOST:PORT",
+            help="A cluster with an audit topic; again for each further one.",
+            envvar="BARNABAS_BOOTSTRAP",
+        ),
+    ] = None,
+    topics: Topics = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Windows from then on: 2026-01-31T12:00[Z], or 2h for so long ago."),
+    ] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page, too.")] = None,
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on, and show what changes, until Ctrl-C.")] = False,
+    every: Annotated[str, typer.Option(metavar="DURATION", help="How often, with --watch.")] = "5s",
+    grace: Annotated[
+        str, typer.Option(metavar="DURATION", help="By how much the clocks of the servers may differ.")
+    ] = "10s",
+) -> None:
+    """Compare what the tiers have counted: are all messages everywhere, once, and how late?
+
+    Exits 0 when all that can be judged agrees, 1 when messages were lost or doubled. A window is open while something
+    of it may still come; what a tier has not come to is pending, and not lost.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from .publishing import wall_ms
+    from .reading import AuditReader
+
+    if not bootstrap:
+        raise ConfigError("say which cluster: --bootstrap HOST:PORT")
+    if html is not None:
+        require("the audit's page", ["jinja2"], "audit")
+    every_s, grace_ms = parse_duration(every, "--every") / 1000, parse_duration(grace, "--grace")
+    since_ms = 0 if since is None else parse_moment(since, "--since", wall_ms())
+    reader = AuditReader(bootstrap, since_ms=since_ms)
+    agrees = True
+    try:
+        while True:
+            found = _reconciled(reader, names_of(topics), since_ms, grace_ms)
+            agrees = found.agrees
+            _tell(found, html, as_json=as_json)
+            if not watch:
+                break
+            time.sleep(every_s)
+    except KeyboardInterrupt:
+        if not watch:
+            raise
+    finally:
+        reader.close()
+    raise typer.Exit(0 if agrees else _DISAGREE)
+
+
+def _reconciled(reader: "AuditReader", topics: list[str], since_ms: int, grace_ms: int) -> "Reconciliation":
+    from .publishing import wall_ms
+    from .reconcile import reconcile
+
+    with progress("audit", None):
+        reader.read()
+    return reconcile(reader.ledger, now_ms=wall_ms(), topics=topics, since_ms=since_ms, grace_ms=grace_ms)
+
+
+def _tell(found: "Reconciliation", html: Path | None, *, as_json: bool) -> None:
+    from .publishing import wall_ms
+    from .view import as_tree, sections
+
+    if html is not None:
+        from .page import write_page
+
+        write_page(found, html, wall_ms())
+    if as_json:
+        print_json(as_tree(found))
+    else:
+        show(sections(found))
+
+
+def count(
+    bootstrap: Bootstrap,
+    tier: Annotated[str, typer.Option(metavar="NAME", help="What the cluster is called in the audit.")] = BROKER,
+    after: Annotated[str, typer.Option(metavar="TIER", help="The tier that its messages come from.")] = PRODUCER,
+    topics: Topics = None,
+    window: Annotated[str, typer.Option(metavar="DURATION", help="Count in windows of this length.")] = "10m",
+    interval: Annotated[str, typer.Option(metavar="DURATION", help="How often counts are published.")] = "10s",
+    instance: Annotated[
+        str, typer.Option(metavar="NAME", help="Of several that share the work, each needs a name of its own.")
+    ] = "1",
+    once: Annotated[bool, typer.Option("--once", help="Count what is there now, and end.")] = False,
+) -> None:
+    """Count the messages in a cluster's topics, each once whatever dies, until told to stop (Ctrl-C or SIGTERM).
+
+    Prints "barnabas auditing TIER" on standard output once it has joined.
+    """
+    from .auditor import Auditor
+
+    made = Auditor(
+        bootstrap,
+        tier=tier,
+        after=after,
+        topics=names_of(topics),
+        window_ms=parse_duration(window, "--window"),
+        interval_s=parse_duration(interval, "--interval") / 1000,
+        instance=instance,
+    )
+    before = {number: signal.signal(number, lambda *_: made.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        if once:
+            made.count_to_end()
+        else:
+            typer.echo(f"barnabas auditing {tier}")
+            with progress("counted", None) as advance:
+                made.run(advance)
+    finally:
+        made.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    typer.echo(f"{made.counted} messages counted", err=True)
+
+
+def names_of(topics: list[str] | None) -> list[str]:
+    return [name for group in topics or () for name in group.split(",") if name]

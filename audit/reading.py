@@ -1,0 +1,56 @@
+"""What the audit topics of some clusters say."""
+
+from collections.abc import Sequence
+
+from ..app.clients.consumer import Consumer
+from ..ports.error_codes import ErrorCode
+from ..ports.errors import ApiError, ConfigError
+from .ledger import Ledger
+from .reports import TOPIC, decode
+
+_EARLIER_MS = 3_600_000
+"""So much before a window the reports about it may seem to have been written, where clocks differ."""
+
+
+class AuditReader:
+    """Reads the reports of several clusters into one ledger, and goes on later. Raises `BarnabasError`."""
+
+    def __init__(self, bootstraps: Sequence[object], *, since_ms: int = 0) -> None:
+        self.ledger = Ledger()
+        self._consumers: list[Consumer] = []
+        start_ms = max(0, since_ms - _EARLIER_MS)
+        try:
+            for bootstrap in bootstraps:
+                consumer = Consumer(bootstrap, isolation_level="read_committed", allow_auto_create_topics=False)
+                self._consumers.append(consumer)
+                _assign(consumer, str(bootstrap), start_ms)
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self) -> None:
+        """Take in all that has been published until now."""
+        for consumer in self._consumers:
+            for message in consumer.messages(stop_at_end=True):
+                report = decode(message.value)
+                if report is not None:
+                    self.ledger.add(report)
+
+    def close(self) -> None:
+        for consumer in self._consumers:
+            consumer.close()
+
+
+def _assign(consumer: Consumer, bootstrap: str, start_ms: int) -> None:
+    try:
+        if start_ms:
+            consumer.assign(TOPIC, timestamp_ms=start_ms)
+        else:
+            consumer.assign(TOPIC, position="earliest")
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        raise ConfigError(
+            f"{bootstrap} has no topic {TOPIC}: nothing is audited there; "
+            'begin with Producer(..., callback_handler="audit") and barnabas audit count'
+        ) from error

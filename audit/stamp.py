@@ -1,0 +1,43 @@
+"""What an audited message carries: when it was made, by which instance of a producer, and as its how-manieth.
+
+One header, since each costs a name: `barnabas-audit` = version (1 byte, 1), time (8 bytes, ms since 1970), the name of
+the instance (UTF-8), sequence (8 bytes); numbers are big-endian. An instance is one producer from its start to its end;
+its name begins with the server's. The sequence counts from 0, per instance and topic, without gaps.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+HEADER = "barnabas-audit"
+SEQUENCE_SIZE = 8
+INSTANCE_BYTES_MAX = 200
+_VERSION = 1
+_HEAD = Struct(">Bq")
+
+
+class Head(NamedTuple):
+    """All of a stamp but the sequence: what the messages of a batch share."""
+
+    instance: str
+    time_ms: int
+
+
+def encode_head(instance: str, time_ms: int) -> bytes:
+    """The value of the header up to the sequence. Raises `ValueError` for an instance that is too long."""
+    name = instance.encode()
+    if not 0 < len(name) <= INSTANCE_BYTES_MAX:
+        raise ValueError(f"the name of an instance has 1 to {INSTANCE_BYTES_MAX} bytes, not {len(name)}: {instance!r}")
+    return _HEAD.pack(_VERSION, time_ms) + name
+
+
+def decode_head(head: bytes) -> Head | None:
+    """None for what is no head: anybody may give a message a header of that name."""
+    if not _HEAD.size < len(head) <= _HEAD.size + INSTANCE_BYTES_MAX:
+        return None
+    version, time_ms = _HEAD.unpack_from(head)
+    if version != _VERSION or not 0 <= time_ms < 2**53:
+        return None
+    try:
+        return Head(head[_HEAD.size :].decode(), time_ms)
+    except UnicodeDecodeError:
+        return None

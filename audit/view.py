@@ -1,0 +1,106 @@
+"""A reconciliation for the terminal, and for programs."""
+
+from typing import Any
+
+from ..app.cli.tables import Section
+from .reconcile import Reconciliation, TierFigures, Which, WindowFigures
+from .words import delay_text, moment_text, share_text
+
+_COLUMNS = (
+    *("topic", "window", "state", "tier", "count", "complete", "lost", "doubled", "unexpected", "pending"),
+    "unconfirmed",
+    "delay",
+    "p99",
+)
+_NAMED_MAX = 100
+KINDS = {"lost": "lost before", "doubled": "doubled before", "unexpected": "unexpected in"}
+
+
+def headline(found: Reconciliation) -> str:
+    """One line that says it all."""
+    windows = found.windows
+    if not windows:
+        return "nothing has been counted yet"
+    states = {state: sum(window.state == state for window in windows) for state in ("complete", "open", "wrong")}
+    parts = [f"{count} {state}" for state, count in states.items() if count]
+    faults = [f"{found.messages(kind)} {kind}" for kind in KINDS if found.messages(kind)]
+    verdict = "the tiers do not agree: messages " + ", ".join(faults) if faults else "all tiers agree"
+    return f"{verdict}; windows: {', '.join(parts)}"
+
+
+def faults(found: Reconciliation) -> list[tuple[str, WindowFigures, TierFigures, Which]]:
+    """What is wrong, and where: kind, window, tier, messages."""
+    return [
+        (kind, window, tier, which)
+        for window in found.windows
+        for tier in window.tiers
+        for kind in KINDS
+        for which in getattr(tier, kind)
+    ]
+
+
+def sections(found: Reconciliation) -> list[Section]:
+    rows = [_row(window, tier) for window in found.windows for tier in window.tiers]
+    made = [Section(headline(found), _COLUMNS, rows, alarm=not found.agrees)]
+    wrong = faults(found)
+    if wrong:
+        lines = [
+            (f"{KINDS[kind]} {tier.tier}", window.topic, moment_text(window.start_ms), which)
+            for kind, window, tier, which in wrong[:_NAMED_MAX]
+        ]
+        more = f" (the first {_NAMED_MAX} of {len(wrong)} ranges; --json has all)" if len(wrong) > _NAMED_MAX else ""
+        made.append(Section(f"which messages{more}", ("what", "topic", "window", "instance and numbers"), lines))
+    if found.unclosed:
+        some = ", ".join(found.unclosed[:10]) + (", ..." if len(found.unclosed) > 10 else "")
+        text = f"{len(found.unclosed)} producers live, or ended without telling their last counts: {some}"
+        made.append(Section(text))
+    return made
+
+
+def _row(window: WindowFigures, tier: TierFigures) -> tuple[object, ...]:
+    return (
+        window.topic,
+        moment_text(window.start_ms),
+        window.state,
+        tier.tier,
+        tier.count,
+        share_text(tier.completeness),
+        *(sum(which.messages for which in getattr(tier, kind)) for kind in KINDS),
+        tier.pending,
+        tier.unconfirmed,
+        delay_text(tier.delay_median_ms),
+        delay_text(tier.delay_p99_ms),
+    )
+
+
+def as_tree(found: Reconciliation) -> dict[str, Any]:
+    """For JSON; times in ms."""
+    return {
+        "agrees": found.agrees,
+        "lost": found.messages("lost"),
+        "doubled": found.messages("doubled"),
+        "unexpected": found.messages("unexpected"),
+        "unclosed": list(found.unclosed),
+        "windows": [
+            {
+                "topic": window.topic,
+                "start": window.start_ms,
+                "width": window.width_ms,
+                "state": window.state,
+                "tiers": [_tier_tree(tier) for tier in window.tiers],
+            }
+            for window in found.windows
+        ],
+    }
+
+
+def _tier_tree(tier: TierFigures) -> dict[str, Any]:
+    tree: dict[str, Any] = {"tier": tier.tier, "after": tier.after, "count": tier.count, "unstamped": tier.unstamped}
+    tree |= {"expected": tier.expected, "arrived": tier.arrived, "completeness": tier.completeness}
+    for kind in KINDS:
+        tree[kind] = [
+            {"instance": which.instance, "first": which.first, "last": which.last, "copies": which.copies}
+            for which in getattr(tier, kind)
+        ]
+    tree |= {"pending": tier.pending, "unconfirmed": tier.unconfirmed}
+    return tree | {"delay_median_ms": tier.delay_median_ms, "delay_p99_ms": tier.delay_p99_ms}

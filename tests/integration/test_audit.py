@@ -1,0 +1,219 @@
+"""The audit over a real broker: every tier counts exactly once, and what was lost or doubled is named."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.command import barnabas_here
+from support.waiting import wait_for
+
+from barnabas import Admin, Consumer, Producer
+from barnabas.audit.auditor import Auditor
+from barnabas.audit.consuming import AuditedConsumer
+from barnabas.audit.publishing import wall_ms
+from barnabas.audit.reading import AuditReader
+from barnabas.audit.reconcile import Reconciliation, TierFigures, reconcile
+from barnabas.audit.reports import TOPIC
+from barnabas.audit.stamp import HEADER
+from barnabas.ports.errors import ConfigError
+from barnabas.testing import TestBroker
+
+QUICK = {"interval.ms": 100, "window.ms": 60_000}
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with TestBroker() as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture
+def broker() -> Iterator[str]:
+    """One of its own, for tests that are about all topics."""
+    with TestBroker() as broker:
+        yield broker.bootstrap
+
+
+def audited(bootstrap: str, instance: str, **settings: Any) -> Producer:
+    props = {**QUICK, "instance": instance}
+    return Producer(bootstrap, callback_handler="audit", callback_handler_props=props, **settings)
+
+
+def count(bootstrap: str, **settings: Any) -> int:
+    """What an auditor counts up to the end."""
+    auditor = Auditor(bootstrap, window_ms=60_000, interval_s=0.1, **settings)
+    try:
+        auditor.count_to_end()
+        return auditor.counted
+    finally:
+        auditor.close()
+
+
+def reconciled(bootstrap: str, *topics: str) -> Reconciliation:
+    reader = AuditReader([bootstrap])
+    try:
+        reader.read()
+        return reconcile(reader.ledger, now_ms=wall_ms(), topics=topics, grace_ms=0)
+    finally:
+        reader.close()
+
+
+def tier(found: Reconciliation, name: str) -> TierFigures:
+    """Of all windows: a test may run over the end of one."""
+    figures = [each for window in found.windows for each in window.tiers if each.tier == name]
+    assert len(figures) == 1, "the test ran over the end of a window"
+    return figures[0]
+
+
+def named(found: Reconciliation, kind: str, name: str) -> set[str]:
+    return {str(w) for window in found.windows for t in window.tiers if t.tier == name for w in getattr(t, kind)}
+
+
+def test_producer_broker_and_consumer_agree_transactions_too(broker: str) -> None:
+    with Admin(broker) as admin:
+        admin.create_topic("views", partitions=3)
+    with audited(broker, "web-1/a") as plain, audited(broker, "web-2/b", transactional_id="t") as transactional:
+        plain.send_many("views", [b"x" * 10] * 5000)
+        for number in range(100):
+            plain.send("views", b"y", key=b"%d" % number)
+        with transactional.transaction():
+            transactional.send_many("views", [b"committed"] * 10)
+        with pytest.raises(KeyError), transactional.transaction():
+            transactional.send_many("views", [b"aborted"] * 10)
+            transactional.flush()
+            raise KeyError
+    assert count(broker) == 5110
+    with AuditedConsumer(broker, group_id="billing", auto_offset_reset="earliest", window_ms=60_000) as consumer:
+        consumer.subscribe("views")
+        for number, _ in enumerate(consumer, start=1):
+            if number == 5110:
+                break
+
+        def at_end() -> bool:
+            assert not consumer.poll_many(timeout=0.1)
+            consumer.commit()
+            return consumer.upto_ms > 0
+
+        wait_for(at_end)
+    found = reconciled(broker, "views")
+    assert found.agrees
+    assert not found.unclosed
+    for name in ("broker", "consumer:billing"):
+        figures = [t for window in found.windows for t in window.tiers if t.tier == name]
+        assert sum(t.arrived for t in figures) == sum(t.expected for t in figures) == 5110
+        assert not any(t.pending or t.unstamped or t.unconfirmed for t in figures)
+        assert all(t.delay_median_ms is not None for t in figures if t.count)
+
+
+def test_what_was_dropped_and_doubled_is_named_to_the_message(bootstrap: str) -> None:
+    with Admin(bootstrap) as admin:
+        admin.create_topic("orders", partitions=1)
+    with audited(bootstrap, "web-1/drop") as producer:
+        producer.send_many("orders", [b"%d" % number for number in range(100)])
+    with Consumer(bootstrap) as consumer, Producer(bootstrap) as copier:
+        consumer.assign("orders", position="earliest")
+        messages = list(consumer.messages(stop_at_end=True))
+        assert all(message.headers[-1][0] == HEADER for message in messages)
+        for message in (*messages[40:43], messages[42], *messages[70:71]):
+            copier.send("orders", message.value, headers=message.headers)
+        copier.send("orders", b"by somebody else")
+    with Admin(bootstrap) as admin:
+        admin.delete_records({("orders", 0): 7})
+    count(bootstrap, topics=["orders"], instance="drop")
+    found = reconciled(bootstrap, "orders")
+    assert not found.agrees
+    assert named(found, "lost", "broker") == {"web-1/drop 0-6"}
+    assert named(found, "doubled", "broker") == {"web-1/drop 40-41", "web-1/drop 42 x2", "web-1/drop 70"}
+    assert sum(t.unstamped for window in found.windows for t in window.tiers) == 1
+    assert found.messages("lost") == 7
+    assert found.messages("doubled") == 5
+
+
+def test_what_was_not_committed_is_counted_by_who_comes_next(bootstrap: str) -> None:
+    with audited(bootstrap, "web-1/again") as producer:
+        producer.send_many("again", [b"x"] * 50)
+    with pytest.raises(RuntimeError), AuditedConsumer(bootstrap, group_id="a", auto_offset_reset="earliest") as first:
+        first.subscribe("again")
+        assert len(first.poll_many(30, timeout=30)) == 30
+        raise RuntimeError
+    with AuditedConsumer(bootstrap, group_id="a", auto_offset_reset="earliest", window_ms=60_000) as second:
+        second.subscribe("again")
+        taken = len(second.poll_many(20, timeout=30))
+        with pytest.raises(KeyError), second.transaction():
+            raise KeyError
+        second.commit()
+        taken += len(second.poll_many(5, timeout=30))
+        second.rewind()
+        while taken < 55:
+            taken += len(second.poll_many(timeout=30))
+        second.commit()
+    found = reconciled(bootstrap, "again")
+    assert found.agrees
+    assert sum(t.count for window in found.windows for t in window.tiers if t.tier == "consumer:a") == 50
+
+
+def test_a_transaction_with_counts_takes_what_else_is_sent(bootstrap: str) -> None:
+    with audited(bootstrap, "web-1/work") as producer:
+        producer.send_many("work", [b"x"] * 5)
+    with AuditedConsumer(bootstrap, group_id="w", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe("work")
+        orders = consumer.poll_many(5, timeout=30)
+        with consumer.transaction() as producer:
+            producer.send_many("invoices", [message.value for message in orders])
+    with Consumer(bootstrap, isolation_level="read_committed") as reader:
+        reader.assign("invoices", position="earliest")
+        assert len(list(reader.messages(stop_at_end=True))) == 5
+    assert sum(t.count for w in reconciled(bootstrap, "work").windows for t in w.tiers if t.tier == "consumer:w") == 5
+
+
+def test_what_is_not_audited_says_so() -> None:
+    with TestBroker() as broker, pytest.raises(ConfigError, match="nothing is audited"):
+        AuditReader([broker.bootstrap])
+    with pytest.raises(ConfigError, match="unknown colour"):
+        Producer("127.0.0.1:1", callback_handler="audit", callback_handler_props={"colour": 1})
+    with pytest.raises(ConfigError, match="whole number"):
+        Producer("127.0.0.1:1", callback_handler="audit", callback_handler_props={"window.ms": 0})
+
+
+def test_an_audited_producer_works_where_the_reports_cannot_go(bootstrap: str) -> None:
+    props = {**QUICK, "bootstrap.servers": "127.0.0.1:1"}
+    producer = Producer(bootstrap, callback_handler="audit", callback_handler_props=props)
+    assert producer.send("lonely", b"x").result(30).offset == 0
+    producer.close(1)
+
+
+def test_the_audit_topic_is_not_audited(broker: str) -> None:
+    with audited(broker, "web-1/self") as producer:
+        producer.send(TOPIC, b"no report")
+        assert producer.send("t", b"x").result(30).offset == 0
+    with Consumer(broker) as consumer:
+        consumer.assign(TOPIC, position="earliest")
+        assert [m.headers for m in consumer.messages(stop_at_end=True) if m.value == b"no report"] == [()]
+    assert count(broker) == 1
+
+
+def test_the_commands_count_and_tell(broker: str, tmp_path: Path) -> None:
+    with audited(broker, "web-1/cli") as producer:
+        producer.send_many("views", [b"x"] * 20)
+    counted = barnabas_here("audit", "count", "--bootstrap", broker, "--once", "--window", "1m")
+    assert (counted.returncode, counted.stderr) == (0, b"20 messages counted\n")
+    page = tmp_path / "audit.html"
+    fine = barnabas_here("audit", "--bootstrap", broker, "--html", str(page), "--grace", "1ms", "--since", "1h")
+    assert fine.returncode == 0, fine.stderr
+    assert fine.stdout.startswith(b"all tiers agree; windows: 1 ")
+    assert "100 % of producer" in page.read_text(encoding="utf-8")
+    with Admin(broker) as admin:
+        admin.create_topic("gone", partitions=1)
+        with audited(broker, "web-2/cli") as producer:
+            producer.send_many("gone", [b"x"] * 5)
+        admin.delete_records({("gone", 0): 2})
+    barnabas_here("audit", "count", "--bootstrap", broker, "--once", "--window", "1m")
+    wrong = barnabas_here(
+        "audit", "--bootstrap", broker, "--json", "--grace", "1ms", "--topics", "gone,other", expect=1
+    )
+    tree = json.loads(wrong.stdout)
+    assert (tree["lost"], tree["doubled"], {w["topic"] for w in tree["windows"]}) == (2, 0, {"gone"})
+    other = barnabas_here("audit", "--since", "tomorrow", "--bootstrap", broker, expect=2)
+    assert b"no time" in other.stderr

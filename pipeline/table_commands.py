@@ -153,6 +153,30 @@ def vacuum(
     typer.echo(f"{len(names)} files, {in_all} bytes {what}", err=True)
 
 
+@table.command("convert")
+def convert(
+    folder: Folder,
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="iceberg.")],
+    catalog: Annotated[
+        str, typer.Option(metavar="URI", help="Of Iceberg: a REST or SQL catalog. Default: SQLite in the folder.")
+    ] = "",
+    name: Annotated[
+        str, typer.Option("--table", metavar="NAMESPACE.NAME", help="Of Iceberg. Default: barnabas.FOLDER.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make a table in another format of a Parquet table, in place: its files stay as they are."""
+    from .tables.state import plain_os_errors
+    from .tables.upkeep.convert import convert_table
+
+    with on_the_command_line(), plain_os_errors(folder), progress(f"convert {folder}", None):
+        done = convert_table(folder, to, catalog=catalog, table=name)
+    if as_json:
+        print_json({"format": to, "commit": done.number, "files": len(done.files)})
+    else:
+        typer.echo(f"{folder} is a table in format {to} now: {len(done.files)} files, commit {done.number}")
+
+
 @contextmanager
 def _opened(folder: Path) -> Iterator["TableStore"]:
     require("a table", SPARK_PACKAGES, "spark")

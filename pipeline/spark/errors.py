@@ -22,11 +22,14 @@ class SparkFailed(BarnabasError):
 @contextmanager
 def plain_spark_errors() -> Iterator[None]:
     """Turn what Spark raises inside into `SparkFailed`, its text the error that a task or the planning raised."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no type hints
+    from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # py4j has no type hints
     from pyspark.errors import PySparkException
 
     try:
         yield
+    except (Py4JNetworkError, ConnectionError) as error:
+        text = "Spark's Java has ended, killed or for want of memory; nothing is changed, do it once more"
+        raise SparkFailed(f"{text} with a new session") from error
     except (PySparkException, Py4JError) as error:
         raise SparkFailed(in_python(summary(str(error)))) from error
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -61,7 +62,7 @@ def write_rows(folder: Path, rows: Rows, number: int) -> None:
         "wrapperIndex": [None] * len(offsets),
         "headers": [[{"key": "h", "value": b"1"}]] * len(offsets),
     }
-    path = folder / f"topic={rows.topic}" / f"day={rows.day}" / f"part-{number:05d}-spark.parquet"
+    path = folder / f"topic={quote(rows.topic, safe=' ')}" / f"day={rows.day}" / f"part-{number:05d}-spark.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns, schema=COLUMNS), path, compression="zstd")
 

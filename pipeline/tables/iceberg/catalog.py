@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attrs import asdict, frozen
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException, RESTError
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, RESTError
 
 from ....ports.errors import ConfigError
 from ..state import TableError
@@ -17,6 +17,8 @@ from .durable import DurableFileIO
 CATALOG = "barnabas"
 """Its name, which a SQL catalog keeps with each table: other readers open it by this one."""
 NAMESPACE = "barnabas"
+_REST = re.compile(r"https?://")
+_SQL = re.compile(r"(sqlite|postgresql)(\+\w+)?:")
 _MARKER = Path("_barnabas", "iceberg.json")
 
 
@@ -33,6 +35,8 @@ def find_place(folder: Path, catalog: str = "", table: str = "") -> Place:
     folder's name. Raises `ConfigError` when it is registered elsewhere."""
     if table and not re.fullmatch(r"[^.]+(\.[^.]+)+", table):
         raise ConfigError(f"table {table!r} is not NAMESPACE.NAME")
+    if catalog and not _REST.match(catalog) and not _SQL.match(catalog):
+        raise ConfigError(f"catalog {catalog!r} is none of http(s)://... (REST), sqlite:///FILE, postgresql://...")
     kept = kept_place(folder)
     if kept is None:
         own = re.sub(r"\W+", "_", folder.absolute().name) or "table"
@@ -65,7 +69,7 @@ def keep_place(folder: Path, place: Place) -> None:
 
 @contextmanager
 def opened(folder: Path, place: Place) -> Iterator[Catalog]:
-    """Raises `TableError` when the catalog cannot be reached, and `ConfigError` for a kind that pyiceberg lacks."""
+    """Raises `TableError` when the catalog cannot be reached or does not do what it is asked."""
     from sqlalchemy.exc import SQLAlchemyError
 
     with _plain_errors(place, SQLAlchemyError):
@@ -86,11 +90,9 @@ def _properties(folder: Path, place: Place) -> Mapping[str, str]:
         file = folder.absolute() / "_barnabas" / "catalog.db"
         file.parent.mkdir(parents=True, exist_ok=True)
         return {"type": "sql", "uri": f"sqlite:///{file}", "warehouse": str(folder.absolute()), **durable}
-    if re.match(r"https?://", uri):
+    if _REST.match(uri):
         return {"type": "rest", "uri": uri, **durable}
-    if re.match(r"(sqlite|postgresql)(\+\w+)?:", uri):
-        return {"type": "sql", "uri": uri, "warehouse": str(folder.absolute()), **durable}
-    raise ConfigError(f"catalog {uri!r} is none of http(s)://... (REST), sqlite:///FILE, postgresql://...")
+    return {"type": "sql", "uri": uri, "warehouse": str(folder.absolute()), **durable}
 
 
 @contextmanager
@@ -101,6 +103,9 @@ def _plain_errors(place: Place, sql_error: type[Exception]) -> Iterator[None]:
         yield
     except CommitFailedException as error:
         text = f"table {place.table}: another program has changed it meanwhile; nothing is committed, do it once more"
+        raise TableError(f"{text} ({error})") from error
+    except CommitStateUnknownException as error:
+        text = f"table {place.table}: {place.catalog} does not say whether the change took effect; do it once more"
         raise TableError(f"{text} ({error})") from error
     except (RESTError, sql_error, requests.RequestException) as error:
         where = place.catalog or "its own catalog"

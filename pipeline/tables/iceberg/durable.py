@@ -52,10 +52,10 @@ class _LocalOutput(OutputFile):
 
     def create(self, overwrite: bool = False) -> OutputStream:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        return _SyncedStream(self._path, "wb" if overwrite else "xb")
+        return SyncedStream(self._path, "wb" if overwrite else "xb")
 
 
-class _SyncedStream:
+class SyncedStream:
     def __init__(self, path: Path, mode: str) -> None:
         self._path = path
         self._file: io.BufferedWriter = path.open(mode)  # type: ignore[assignment]  # both modes are buffered ones
@@ -74,7 +74,7 @@ class _SyncedStream:
             os.fsync(self._file.fileno())
         sync(self._path.parent)
 
-    def __enter__(self) -> "_SyncedStream":
+    def __enter__(self) -> "SyncedStream":
         return self
 
     def __exit__(

@@ -47,10 +47,15 @@ def needed(table: Table, without: Collection[Snapshot] = ()) -> set[str]:
     }
 
 
-def strays(folder: Path, needed_at: Collection[str], before_ms: int) -> Iterator[Path]:
+def metadata_folder(table: Table) -> Path:
+    path = local_path(table.location_provider().new_metadata_location("any"))
+    return Path(table.location(), "metadata") if path is None else path.parent
+
+
+def strays(folder: Path, metadata: Path, needed_at: Collection[str], before_ms: int) -> Iterator[Path]:
     """Files of the table's folder that are older than this and are not needed."""
     there = {path for path in map(local_path, needed_at) if path is not None}
-    for path in sorted(chain(folder.rglob("*.parquet"), folder.glob("metadata/*"))):
-        hidden = path.relative_to(folder).parts[0].startswith(("_", "."))
-        if not hidden and path not in there and path.is_file() and path.stat().st_mtime * 1000 < before_ms:
+    rows = (path for path in folder.rglob("*.parquet") if not path.relative_to(folder).parts[0].startswith(("_", ".")))
+    for path in sorted(chain(rows, metadata.glob("*"))):
+        if path not in there and path.is_file() and path.stat().st_mtime * 1000 < before_ms:
             yield path

@@ -16,8 +16,8 @@ from .files import StagedFile
 _KEPT_METADATA_FILES = "100"
 
 
-def create_table(catalog: Catalog, name: str, folder: Path) -> Table:
-    """An empty table, without columns."""
+def create_table(catalog: Catalog, name: str, folder: Path, *, metadata: Path | None = None) -> Table:
+    """An empty table, without columns. `metadata` None: its folder is DIR/metadata, as everywhere."""
     import pyarrow as pa
 
     with suppress(NamespaceAlreadyExistsError):
@@ -30,6 +30,7 @@ def create_table(catalog: Catalog, name: str, folder: Path) -> Table:
             TableProperties.FORMAT_VERSION: "2",
             TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
             TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: _KEPT_METADATA_FILES,
+            **({} if metadata is None else {TableProperties.WRITE_METADATA_PATH: metadata.absolute().as_posix()}),
         },
     )
 

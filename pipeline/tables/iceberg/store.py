@@ -21,7 +21,7 @@ from ..state import Commit, DataFile, Staging, TableChange, TableError
 from ..store import Checkpoint, no_checkpoint
 from .catalog import Place, keep_place, kept_place, opened
 from .durable import local_path, sync
-from .expiry import expired, needed, remove_empty, strays
+from .expiry import expired, metadata_folder, needed, remove_empty, strays
 from .files import StagedFile, data_file, partition_texts
 from .layout import create_table, take_in
 
@@ -95,8 +95,10 @@ class IcebergTable:
             shutil.rmtree(left, ignore_errors=True)
 
     def begin(self) -> Staging:
-        last = self.last()
-        number = 1 if last is None else last.number + 1
+        with opened(self.folder, self.place) as catalog:
+            table = self._load(catalog)
+            newest = None if table is None else next(_commits(table, self._name), None)
+        number = 1 if newest is None else newest.number + 1
         folder = self._staging / f"{number:06d}-{uuid.uuid4().hex[:8]}"
         self._checkpoint("staging")
         folder.mkdir(parents=True)
@@ -104,27 +106,47 @@ class IcebergTable:
 
     def commit(self, staging: Staging, change: TableChange) -> Commit:
         self._move(staging, change.files)
-        keep_place(self.folder, self.place)
         with opened(self.folder, self.place) as catalog:
             table = self._load(catalog)
+            newest = None if table is None else next(_commits(table, self._name), None)
+            if (0 if newest is None else newest.number) != staging.number - 1:
+                raise TableError(f"{self.folder} was changed meanwhile; nothing is committed, do it once more")
             if table is None:
                 self._checkpoint("create table")
                 table = create_table(catalog, self.place.table, self.folder)
-            # Nobody's commit may be repeated on top of another one: what was read belongs to the state before.
-            table.metadata.properties["commit.retry.num-retries"] = "0"
-            newest = next(_commits(table, self._name), None)
-            if (0 if newest is None else newest.number) != staging.number - 1:
-                raise TableError(f"{self.folder} was changed meanwhile; nothing is committed, do it once more")
-            transaction = table.transaction()
-            self._checkpoint("write manifests")
-            self._stage(transaction, table, change, staging.number)
-            self._checkpoint("commit")
-            transaction.commit_transaction()
-            created_ms = table.metadata.last_updated_ms
+            keep_place(self.folder, self.place)
+            commit = self._publish(table, change, staging.number)
         self._checkpoint("remove staging")
         shutil.rmtree(staging.folder)
+        return commit
+
+    def adopt(self, change: TableChange, number: int) -> Commit:
+        """Make the table of files that stand in their places already, of a table in another format. Needs the lock.
+
+        The folder is this table's from the last step on; what was begun before that, and not ended, begins anew.
+        """
+        with opened(self.folder, self.place) as catalog:
+            if self._load(catalog) is not None:
+                self._checkpoint("drop what was begun")
+                catalog.drop_table(self.place.table)
+            self._checkpoint("create table")
+            # Readers of Parquet, who come until this is done, pass over a folder of this name.
+            table = create_table(catalog, self.place.table, self.folder, metadata=self.folder / "_iceberg")
+            commit = self._publish(table, change, number)
+        self._checkpoint("change format")
+        keep_place(self.folder, self.place)
+        return commit
+
+    def _publish(self, table: Table, change: TableChange, number: int) -> Commit:
+        # Nobody's commit may be repeated on top of another one: what was read belongs to the state before.
+        table.metadata.properties["commit.retry.num-retries"] = "0"
+        transaction = table.transaction()
+        self._checkpoint("write manifests")
+        self._stage(transaction, table, change, number)
+        self._checkpoint("commit")
+        transaction.commit_transaction()
         fields = {field.name: getattr(change, field.name) for field in attrs.fields(TableChange)}
-        return Commit(**fields, number=staging.number, created_ms=created_ms)
+        return Commit(**fields, number=number, created_ms=table.metadata.last_updated_ms)
 
     def vacuum(self, before_ms: int, *, dry_run: bool) -> Sequence[str]:
         folder = self.folder.absolute()
@@ -134,7 +156,7 @@ class IcebergTable:
                 self._checkpoint("expire snapshots")
                 table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
                 old = []
-            found = list(strays(folder, needed(table, old), before_ms))
+            found = list(strays(folder, metadata_folder(table), needed(table, old), before_ms))
         if not dry_run:
             for path in found:
                 self._checkpoint("remove file")

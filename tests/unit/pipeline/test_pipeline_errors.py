@@ -1,4 +1,6 @@
-from barnabas.pipeline.spark.errors import summary
+import pytest
+
+from barnabas.pipeline.spark.errors import SparkFailed, plain_spark_errors, summary
 
 _PLANNING = """[PYTHON_DATA_SOURCE_ERROR] Failed to generate read partitions: Traceback (most recent call last):
   File "ranges.py", line 59, in select
@@ -17,3 +19,8 @@ def test_else_the_last_python_error() -> None:
 def test_else_the_first_line() -> None:
     assert summary("\n  [CODE] what happened\n  at java") == "[CODE] what happened"
     assert summary("") == "Spark failed without saying why"
+
+
+def test_a_java_that_is_gone_is_no_fault_of_the_table() -> None:
+    with pytest.raises(SparkFailed, match="Spark's Java has ended"), plain_spark_errors():
+        raise ConnectionRefusedError(111, "Connection refused")

@@ -1,0 +1,40 @@
+"""A Parquet table becomes one in another format, by its files as they are."""
+
+from pathlib import Path
+
+from ....ports.errors import ConfigError
+from ..formats import ICEBERG, open_store
+from ..parquet import PARQUET, ParquetTable
+from ..state import Commit, TableError
+from ..store import Checkpoint, no_checkpoint
+from .changes import change_files
+
+CONVERT = "convert"
+
+
+def convert_table(
+    folder: Path, to: str, *, catalog: str = "", table: str = "", checkpoint: Checkpoint = no_checkpoint
+) -> Commit:
+    """In place: no row is written anew, and offsets and damage go along. Afterwards the folder is a table in that
+    format; stopped before, it is as it was. Takes the lock.
+
+    Raises `ConfigError` for a table in another format than Parquet, `TableLocked`, `TableError`.
+    """
+    store = open_store(folder)
+    if store.format != PARQUET:
+        raise ConfigError(f"{folder} is a table in format {store.format}; only one in {PARQUET} is converted")
+    if to != ICEBERG:
+        raise ConfigError(f"a table is converted to {ICEBERG}, not to {to!r}")
+    source = ParquetTable(folder)
+    source.settle()
+    with source.locked():
+        source.recover()
+        last = source.last()
+        if last is None:
+            raise TableError(f"{folder} is not a loaded table")
+        change = change_files(last, CONVERT, files=[file.name for file in source.files()], removed=())
+        from ..iceberg.catalog import find_place
+        from ..iceberg.store import IcebergTable
+
+        target = IcebergTable(folder, find_place(folder, catalog, table), checkpoint=checkpoint)
+        return target.adopt(change, last.number + 1)

@@ -1,0 +1,43 @@
+"""`make table-kills ROUNDS=n`: kill -9 at every part of a load, so many times. Ends with 1 if anything was wrong."""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from table_kills.foreign import READERS
+from table_kills.run import play
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="table_kills", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--formats", default=",".join(READERS), help="with a comma between them")
+    parser.add_argument("--seed", type=int, default=None, help="of when it is killed; by chance")
+    given = parser.parse_args()
+    seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
+    print(f"{given.rounds} rounds over {given.formats}, seed {seed}", flush=True)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="barnabas-table-kills-", ignore_cleanup_errors=True) as scratch:
+        outcome = play(
+            Path(scratch),
+            rounds=given.rounds,
+            seed=seed,
+            formats=given.formats.split(","),
+            say=lambda line: print(f"  {line}, {time.monotonic() - began:.0f} s", flush=True),
+        )
+    for title, counts in (("killed", outcome.kills), ("at", outcome.steps), ("said", outcome.errors)):
+        for text, count in sorted(counts.items()):
+            print(f"  {title}: {text}: {count}")
+    print(f"  {outcome.rows} rows in the largest table, read {outcome.reads} times meanwhile")
+    for fault in outcome.faults[:50]:
+        print(f"  {fault}")
+    rest = "each offset is there once, and nobody saw anything else"
+    print(f"{len(outcome.faults)} faults" if outcome.faults else rest)
+    return 1 if outcome.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

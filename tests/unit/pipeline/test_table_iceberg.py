@@ -1,0 +1,177 @@
+"""What is Iceberg's own: its readers, its catalogs, other writers, folders that are moved."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from support.iceberg_rest import rest_catalog
+from support.tables import Rows, Seen, commit_rows, read_foreign, seen, write_rows
+
+from barnabas.app.cli.main import main
+from barnabas.pipeline.tables.formats import open_store
+from barnabas.pipeline.tables.iceberg.catalog import find_place
+from barnabas.pipeline.tables.iceberg.store import IcebergTable
+from barnabas.pipeline.tables.parquet import PARQUET
+from barnabas.pipeline.tables.state import TableChange, TableError, TopicState
+from barnabas.pipeline.tables.upkeep.convert import convert_table
+from barnabas.ports.errors import ConfigError
+
+ICEBERG = "iceberg"
+ROWS = (Rows("a", "2024-01-01", range(5)), Rows("a b/c=%", "2024-01-02", range(5, 8)))
+THERE = sum((each.seen for each in ROWS), Seen())
+
+
+def _iceberg(folder: Path) -> IcebergTable:
+    return IcebergTable(folder, find_place(folder))
+
+
+def test_readers_of_others(tmp_path: Path) -> None:
+    import polars as pl
+
+    folder = tmp_path / "we ird=50%"
+    commit_rows(open_store(folder, ICEBERG), *ROWS)
+    with _iceberg(folder).table() as table:
+        frame = table.scan(row_filter="topic = 'a b/c=%' and day = '2024-01-02' and offset >= 6").to_pandas()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+            lazy = pl.scan_iceberg(table).filter(pl.col("topic") == "a").select("offset", "day")
+            polared = lazy.collect().rows()
+        duck = table.scan().to_duckdb("rows")
+        counted = duck.sql("select topic, day, count(*) from rows group by all order by 1").fetchall()
+        duck.close()
+    assert frame["offset"].tolist() == [6, 7]
+    assert frame["headers"][0][0] == {"key": "h", "value": b"1"}
+    assert {(at, str(day)) for at, day in polared} == {(at, "2024-01-01") for at in range(5)}
+    assert [(topic, str(day), count) for topic, day, count in counted] == [
+        ("a", "2024-01-01", 5),
+        ("a b/c=%", "2024-01-02", 3),
+    ]
+
+
+def test_a_moved_folder_says_so(tmp_path: Path) -> None:
+    commit_rows(open_store(tmp_path / "here", ICEBERG), *ROWS)
+    shutil.move(tmp_path / "here", tmp_path / "there")
+    with pytest.raises(TableError, match=r"a table cannot be moved to .*there: put the folder back"):
+        open_store(tmp_path / "there").last()
+    (tmp_path / "here").symlink_to("there")
+    assert open_store(tmp_path / "here").exists()
+
+
+def test_two_writers_that_do_not_share_a_lock(tmp_path: Path) -> None:
+    commit_rows(open_store(tmp_path, ICEBERG), *ROWS)
+    one, other = _iceberg(tmp_path), _iceberg(tmp_path)
+    first, second = one.begin(), other.begin()
+    for number, staging in enumerate((first, second)):
+        write_rows(staging.folder, Rows("a", "2024-01-03", range(5, 9)), number)
+    change = TableChange(topics={"a": TopicState(next_offsets={"0": 9})}, rows=4)
+    one.commit(first, _with(change, first.name_files()))
+    with pytest.raises(TableError, match="was changed meanwhile; nothing is committed"):
+        other.commit(second, _with(change, second.name_files()))
+    with other.locked():
+        other.recover()
+    assert seen(read_foreign(tmp_path)) == THERE + Rows("a", "", range(5, 9)).seen
+    assert len(list(tmp_path.glob("topic=a/day=2024-01-03/*"))) == 1
+
+
+def test_a_writer_between_our_look_and_our_commit_is_not_overruled(tmp_path: Path) -> None:
+    commit_rows(open_store(tmp_path, ICEBERG), *ROWS)
+
+    def intrude(step: str) -> None:
+        if step == "commit":
+            with _iceberg(tmp_path).table() as table:
+                table.delete("topic = 'a'")
+
+    store = open_store(tmp_path, checkpoint=intrude)
+    with pytest.raises(TableError, match="another program has changed it meanwhile; nothing is committed"):
+        commit_rows(store, Rows("a", "2024-01-03", range(5, 9)))
+    assert seen(read_foreign(tmp_path)) == ROWS[1].seen
+
+
+def _with(change: TableChange, files: list[str]) -> TableChange:
+    return TableChange(topics=change.topics, rows=change.rows, files=files)
+
+
+def test_the_state_goes_back_with_the_rows(tmp_path: Path) -> None:
+    store = _iceberg(tmp_path)
+    commit_rows(store, *ROWS)
+    with store.table() as table:
+        first = table.current_snapshot()
+        assert first is not None
+        commit_rows(store, Rows("a", "2024-01-03", range(5, 9)))
+        table.refresh()
+        table.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    last = store.last()
+    assert last is not None
+    assert (last.number, last.topics["a"].next_offsets) == (1, {"0": 5})
+    commit_rows(store, Rows("a", "2024-01-03", range(5, 12)))
+    assert seen(read_foreign(tmp_path)) == THERE + Rows("a", "", range(5, 12)).seen
+
+
+def test_a_rest_catalog(tmp_path: Path) -> None:
+    folder = tmp_path / "table"
+    with rest_catalog(tmp_path) as uri:
+        store = open_store(folder, ICEBERG, catalog=uri, table="shared.events")
+        commit_rows(store, *ROWS)
+        commit_rows(open_store(folder), Rows("a", "2024-01-03", range(5, 9)))
+        again = open_store(folder)
+        assert [each.number for each in again.history()] == [2, 1]
+        assert sum(file.rows for file in again.files()) == THERE.total() + 4
+        with pytest.raises(ConfigError, match=r"is table shared\.events of http.*; a table has one place"):
+            open_store(folder, ICEBERG, table="shared.others")
+        with pytest.raises(TableError, match=r"shared\.events is the table in .*table\. "):
+            open_store(tmp_path / "other", ICEBERG, catalog=uri, table="shared.events").begin()
+    with pytest.raises(TableError, match=r"shared\.events: http.* does not answer as it should"):
+        open_store(folder).last()
+
+
+def test_catalogs_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"is none of http"):
+        open_store(tmp_path, ICEBERG, catalog="ftp://x", table="a.b")
+    with pytest.raises(ConfigError, match=r"is not NAMESPACE\.NAME"):
+        open_store(tmp_path, ICEBERG, table="events")
+    with pytest.raises(ConfigError, match="a catalog is for tables in format iceberg"):
+        open_store(tmp_path, PARQUET, catalog="http://x")
+
+
+class PowerCut(BaseException):
+    """Stops a conversion."""
+
+
+def test_a_parquet_table_is_converted_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commit_rows(open_store(tmp_path, PARQUET), *ROWS)
+    files = {path: path.stat().st_ino for path in tmp_path.glob("topic=*/day=*/*.parquet")}
+    steps: list[str] = []
+
+    def stop(step: str) -> None:
+        if step not in steps:
+            steps.append(step)
+            raise PowerCut
+
+    for _ in range(5):
+        with pytest.raises(PowerCut):
+            convert_table(tmp_path, ICEBERG, checkpoint=stop)
+        store = open_store(tmp_path)
+        assert store.format == PARQUET
+        assert seen(read_foreign(tmp_path)) == THERE
+        assert sum(file.rows for file in store.files()) == THERE.total()
+    assert steps[-1] == "change format"
+    with pytest.raises(SystemExit) as ended:
+        main(["table", "convert", str(tmp_path), "--to", ICEBERG, "--json"])
+    assert ended.value.code == 0
+    assert json.loads(capsys.readouterr().out)["format"] == ICEBERG
+    assert {path: path.stat().st_ino for path in tmp_path.glob("topic=*/day=*/*.parquet")} == files
+    store = open_store(tmp_path)
+    last = store.last()
+    assert last is not None
+    assert (store.format, last.number, last.operation, last.topics["a"].next_offsets) == (
+        ICEBERG,
+        2,
+        "convert",
+        {"0": 5},
+    )
+    assert seen(read_foreign(tmp_path)) == THERE
+    commit_rows(store, Rows("a", "2024-01-03", range(5, 9)))
+    assert seen(read_foreign(tmp_path)) == THERE + Rows("a", "", range(5, 9)).seen
+    with pytest.raises(ConfigError, match="is a table in format iceberg; only one in parquet"):
+        convert_table(tmp_path, ICEBERG)

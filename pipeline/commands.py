@@ -1,21 +1,23 @@
 """The commands that the pipeline adds to `barnabas`: load, report, demo."""
 
 import re
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from attrs import asdict
 
-from ..app.cli.options import AsJson, Settings, SkipDamaged, parse_settings, print_json, progress
+from ..app.cli.options import AsJson, Settings, SkipDamaged, parse_settings, progress
 from ..app.extras import require
 from ..ports.errors import ConfigError
 from .session import REPORT_PACKAGES
 from .wording import on_the_command_line
 
 if TYPE_CHECKING:
-    from .load import LoadResult
+    from pyspark.sql import SparkSession
+
+    from .load import LoadProgress, LoadResult
 
 Cluster = Annotated[
     str,
@@ -67,12 +69,32 @@ def load(
         str | None,
         typer.Option(metavar="GROUP", help="A consumer group to tell the offsets reached, for tools that show lag."),
     ] = None,
+    table_format: Annotated[
+        str | None, typer.Option("--format", help="Of a new table: delta, iceberg, or parquet. Default: delta.")
+    ] = None,
+    catalog: Annotated[
+        str, typer.Option(metavar="URI", help="Of a new Iceberg table: a REST or SQL catalog. Default: in its folder.")
+    ] = "",
+    table: Annotated[str, typer.Option(metavar="NAMESPACE.NAME", help="The name of a new Iceberg table there.")] = "",
+    partition_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LAYOUT",
+            help="Of a new table: hour, day, month, field:NAME, header:NAME, key, key-hash:N, several with a comma, "
+            "or none. Default: day.",
+        ),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Go on loading so often, such as 30s, 5m or 1h, until SIGTERM or Ctrl-C."),
+    ] = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring everything new since the last load into Parquet, each message exactly once."""
-    from .load import LoadProgress
+    """Bring everything new since the last load into a table, each message exactly once."""
+    from .load import TopicsFailed
     from .load import load as run
+    from .load_command import load_rounds, parse_period, tell
 
     names = [name for group in topics for name in group.split(",") if name]
     if not names:
@@ -81,12 +103,9 @@ def load(
     client = parse_settings(settings)
     if isolation_level is not None:
         client["isolation.level"] = isolation_level
-    with on_the_command_line(), progress(f"load {', '.join(names)}", None) as advance:
 
-        def tell(state: LoadProgress) -> None:
-            advance(state.done, state.total or None, f"load {', '.join(names)}: {state.step}")
-
-        done = run(
+    def once(spark: "SparkSession | None", advance: "Callable[[LoadProgress], None]") -> "LoadResult":
+        return run(
             bootstrap,
             names,
             into,
@@ -94,30 +113,31 @@ def load(
             recreated=recreated,
             fail_on_data_loss=not allow_data_loss,
             skip_damaged=skip_damaged,
-            progress=tell,
+            progress=advance,
             client=client,
             group=group,
+            format=table_format,
+            catalog=catalog,
+            table=table,
+            partition_by=partition_by,
+            spark=spark,
         )
-    _tell(done, into, group, as_json=as_json)
 
-
-def _tell(done: "LoadResult", into: Path, group: str | None, *, as_json: bool) -> None:
-    for lost in done.lost:
-        typer.echo(f"lost: {lost}", err=True)
-    for damaged in done.damaged:
-        typer.echo(f"left out, since it is damaged: {damaged}", err=True)
-    if done.absent:
-        typer.echo(f"not there now, to be loaded another time: {', '.join(done.absent)}", err=True)
-    if done.group_error is not None:
-        typer.echo(f"loaded, but group {group} is not told: {done.group_error}", err=True)
-    if as_json:
-        result = {"rows": done.rows, "replaced_rows": done.replaced_rows, "files": done.files}
-        lists = {"lost": list(done.lost), "absent": list(done.absent)}
-        damaged_ranges = [asdict(each) for each in done.damaged]
-        print_json({**result, **lists, "damaged": damaged_ranges, "group_error": done.group_error})
-    else:
-        replaced = f" in place of {done.replaced_rows}" if done.replaced_rows else ""
-        typer.echo(f"{done.rows} new rows{replaced} in {done.files} files in {into}")
+    if every is not None:
+        if since is not None:
+            raise ConfigError("--since goes with one load: leave --every out")
+        with on_the_command_line():
+            load_rounds(lambda spark: once(spark, lambda _: None), parse_period(every), as_json=as_json)
+        return
+    failed: Mapping[str, Exception] = {}
+    with on_the_command_line(), progress(f"load {', '.join(names)}", None) as advance:
+        try:
+            done = once(None, lambda at: advance(at.done, at.total or None, f"load {', '.join(names)}: {at.step}"))
+        except TopicsFailed as error:
+            done, failed = error.result, error.failed
+    tell(done, failed, into, group, as_json=as_json)
+    if failed:
+        raise typer.Exit(1)
 
 
 def report(

@@ -56,7 +56,7 @@ def run(log: Path | None, out: Path, seconds: float) -> bool:
     `log` None watches this machine for `seconds`. Table and page go to `out`, which must be empty, missing or the
     result of an earlier demo. Raises `BarnabasError`.
     """
-    require("the demo", REPORT_PACKAGES, "demo")
+    require("the demo", [*REPORT_PACKAGES, "deltalake"], "demo")
     find_java()
     console = Console(highlight=False)
     started = time.monotonic()
@@ -79,14 +79,14 @@ def run(log: Path | None, out: Path, seconds: float) -> bool:
 
         with local_session("barnabas demo") as spark:
             loaded = load(broker.bootstrap, [source.topic], table, spark=spark)
-            console.print(f"       {loaded.rows} rows in {loaded.files} Parquet files")
+            console.print(f"       {loaded.rows} rows in {loaded.files} Parquet files of a Delta table")
             again = load(broker.bootstrap, [source.topic], table, spark=spark)
             console.print(f"       a second load brings {again.rows} rows: nothing is loaded twice")
             report(table, page, topic=source.topic, spark=spark)
     arrived = _fingerprint(table)
     complete = arrived == sent and again.rows == 0
     verdict = "[green]exactly once[/]" if complete else "[red]NOT THE SAME LINES[/]"
-    console.print(f"[bold]check[/] {arrived.lines} of {sent.lines} lines in Parquet, {verdict}")
+    console.print(f"[bold]check[/] {arrived.lines} of {sent.lines} lines in the table, {verdict}")
     console.print(f"[bold]table[/] {table.resolve()}")
     console.print(f"[bold]page[/]  {page.resolve()}", soft_wrap=True)
     console.print(f"done in {time.monotonic() - started:.0f} s")
@@ -181,11 +181,11 @@ def _show_some(broker: Broker, topic: str, console: Console) -> None:
 
 
 def _fingerprint(table: Path) -> Fingerprint:
-    """What stands in the Parquet files, read without Spark and without our own reader."""
-    import pyarrow.dataset as ds
+    """What stands in the table, read without Spark and without our own reader."""
+    from deltalake import DeltaTable
 
     arrived = Fingerprint()
-    for batch in ds.dataset(table, format="parquet", partitioning="hive").to_batches(columns=["value"]):
+    for batch in DeltaTable(table).to_pyarrow_dataset().to_batches(columns=["value"]):
         for value in batch.column("value").to_pylist():
             arrived.add(value)
     return arrived

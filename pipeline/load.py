@@ -1,47 +1,27 @@
 """Bring topics into a table, exactly once: what is new since the last load, or everything since a time."""
 
-import json
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from functools import reduce
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from ..ports.errors import ConfigError
-from .session import local_session, register, require_spark, session_settings
-from .source.options import partitions_json
-from .spark.errors import plain_spark_errors
-from .table import AffectedFile, affected_files, spark_path, table_schema
-from .tables.formats import open_store
-from .tables.load_plan import LoadPlan, TopicRecreated, plan_load, task_count
-from .tables.parquet import parquet_rows
-from .tables.state import Commit, Range, Staging, TableChange, TableError, plain_os_errors
-from .tables.store import TableStore
+from ..ports.errors import BarnabasError, ConfigError
+from .session import require_spark
+from .tables.formats import open_store, require_format
+from .tables.loading import LoadProgress, LoadResult, Progress, TableLoad, no_progress
+from .tables.rows import LoadSource
+from .tables.state import Commit, plain_os_errors
 from .topics.client_options import reader_settings
-from .topics.damage import DamagedRange, read_damage, still_damaged
 from .topics.group_offsets import check_group, commit_to_group
-from .topics.model import PLACE_SETTINGS, Cluster, ClusterPartition, Where
+from .topics.model import PLACE_SETTINGS, ClusterPartition, Where
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+__all__ = ["LoadProgress", "LoadResult", "TopicsFailed", "load"]
 
 ROWS_PER_FILE = 2_000_000
-_POLL_S = 0.2
-_QUICK_ROWS = 500_000
-_DAMAGE = "damage"
-"""Where tasks leave notes, below staging."""
-_SETTINGS = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.maxConcurrentOutputFileWriters": "32",
-}
-"""Days are UTC days; timestamps have the type that all readers of Parquet know, not Spark's old INT96; and a task keeps
-files of several topics and days open, instead of sorting its rows by them first."""
-
-
 _REASONS = {
     "auto.offset.reset": "a load goes on where the table is; since_ms begins elsewhere",
     "enable.auto.commit": "the table keeps its offsets; group=... tells them to a group",
@@ -49,40 +29,14 @@ _REASONS = {
 """Why a client setting cannot be had, where the data source names options of its own."""
 
 
-@frozen(kw_only=True)
-class LoadProgress:
-    """Where a load is: `step` is plan, start, read or commit; `done` of `total` tasks; `rows` expected in all, of a
-    classic cluster a guess."""
+class TopicsFailed(BarnabasError):
+    """Some topics were not loaded, and why; `result` is what was loaded of the others, which is in the table."""
 
-    step: str
-    done: int = 0
-    total: int = 0
-    rows: int = 0
-
-
-@frozen(kw_only=True)
-class LoadResult:
-    """What a load did: `rows` added, `replaced_rows` that were there before. `commit` None = there was nothing new."""
-
-    rows: int
-    files: int
-    commit: int | None
-    ranges: Sequence[Range]
-    replaced_rows: int = 0
-    lost: Sequence[str] = ()
-    absent: Sequence[str] = ()
-    """Partitions loaded before whose classic brokers were not there; a later load goes on with them."""
-    damaged: Sequence[DamagedRange] = ()
-    """What was left out, with `skip_damaged`."""
-    group_error: str | None = None
-    """Why the group could not be told; rows and offsets are in the table nevertheless."""
-
-
-Progress = Callable[[LoadProgress], None]
-
-
-def _quiet(_progress: LoadProgress) -> None:
-    return None
+    def __init__(self, failed: Mapping[str, BarnabasError], result: LoadResult) -> None:
+        told = "; ".join(f"{topic}: {error}" for topic, error in failed.items())
+        super().__init__(f"not loaded, while the other topics are: {told}")
+        self.failed = failed
+        self.result = result
 
 
 def load(
@@ -96,10 +50,14 @@ def load(
     skip_damaged: bool = False,
     recreated: str = "fail",
     rows_per_file: int = ROWS_PER_FILE,
-    progress: Progress = _quiet,
+    progress: Progress = no_progress,
     client: Mapping[str, str] | None = None,
     log_file: Path | None = None,
     group: str | None = None,
+    format: str | None = None,
+    catalog: str = "",
+    table: str = "",
+    partition_by: str | None = None,
 ) -> LoadResult:
     """Load everything new of `topics` into the table in folder `into`; table and offsets change together or not at all.
 
@@ -122,6 +80,13 @@ def load(
     Damaged records stop a load with where and why; with `skip_damaged` it goes on behind them, and result and report
     tell which offsets the table lacks.
 
+    `format` of a new table is "delta" (default), "iceberg" (`catalog`: the URI of a REST or SQL catalog instead of one
+    in the folder; `table`: its NAMESPACE.NAME there), or "parquet"; `partition_by` says how its rows are shared out to
+    folders below those of the topics: "day" (of the record's time, default), "hour", "month", "field:NAME" of a JSON
+    value, "header:NAME", "key", "key-hash:BUCKETS", several with a comma, or "none". The table keeps both.
+
+    A topic that cannot be loaded does not stop the others: `TopicsFailed` tells of it when they are in the table.
+
     Raises `TableLocked`, `TopicRecreated`, `ApiError` (OFFSET_OUT_OF_RANGE: data was deleted before it was loaded;
     `fail_on_data_loss` False goes on and tells it in the result), and what else a `BarnabasError` can be.
     """
@@ -135,230 +100,35 @@ def load(
     if not where.classic:
         settings.setdefault("isolation.level", "read_committed")
     settings = reader_settings(settings, classic=where.classic, reasons=_REASONS)
-    source = _Source(where, settings, fail_on_data_loss, skip_damaged, rows_per_file)
-    store = open_store(Path(into))
+    store = open_store(Path(into), format, catalog=catalog, table=table)
+    require_format(store.format)
+    loading = TableLoad(
+        store=store,
+        source=LoadSource(where, settings, fail_on_data_loss, skip_damaged, rows_per_file),
+        partition_by=partition_by,
+        since_ms=since_ms,
+        recreated=recreated,
+        spark=spark,
+        progress=progress,
+        log_file=log_file,
+    )
     with plain_os_errors(store.folder), store.locked():
-        progress(LoadProgress(step="plan"))
         store.recover()
+        done, failed = loading.run_each(list(dict.fromkeys(topics)))
         last = store.last()
-        plan = _plan(source, last, topics, since_ms, recreated)
-        if plan.changes(last):
-            done = _carry_out(plan, last, source, store, spark, progress, log_file)
-        else:
-            done = LoadResult(rows=0, files=0, commit=None, ranges=(), lost=plan.lost, absent=_texts(plan))
-        return done if group is None else evolve(done, group_error=_tell(group, source, plan, topics))
+        if group is not None and last is not None:
+            loaded = [topic for topic in topics if topic not in failed]
+            done = evolve(done, group_error=_tell(group, loading.source, last, loaded))
+    if failed:
+        raise TopicsFailed(failed, done)
+    return done
 
 
-@frozen
-class _Source:
-    where: Where
-    client: Mapping[str, str]
-    fail_on_data_loss: bool
-    skip_damaged: bool
-    rows_per_file: int
-
-
-def _plan(
-    source: _Source, last: Commit | None, topics: Sequence[str], since_ms: int | None, recreated: str
-) -> LoadPlan:
-    from .topics.connect import connect_cluster
-
-    cluster: Cluster = connect_cluster(source.where, source.client)
-    try:
-        fail = source.fail_on_data_loss
-        return plan_load(cluster, last, topics, since_ms=since_ms, fail_on_data_loss=fail, recreated=recreated)
-    finally:
-        cluster.close()
-
-
-def _carry_out(
-    plan: LoadPlan,
-    last: Commit | None,
-    source: _Source,
-    store: TableStore,
-    spark: "SparkSession | None",
-    progress: Progress,
-    log_file: Path | None,
-) -> LoadResult:
-    progress(LoadProgress(step="start", rows=plan.rows))
-    affected = affected_files(store, plan.replaced_from, plan.replaced_topics)
-    if not plan.ranges and not affected:
-        return _commit(store, last, plan, affected, store.begin())
-    own = local_session(quick=plan.rows < _QUICK_ROWS, log_file=log_file)
-    with own if spark is None else nullcontext(spark) as session:
-        staging = store.begin()
-        with plain_spark_errors(), _watched(session, progress, plan.rows):
-            _write(session, plan, source, store.folder, affected, staging.folder)
-        _check_same_topics(plan, source)
-        progress(LoadProgress(step="commit", rows=plan.rows))
-        return _commit(store, last, plan, affected, staging)
-
-
-def _check_same_topics(plan: LoadPlan, source: _Source) -> None:
-    """What was read under a topic's name may be of another one, made since the plan. Raises `TopicRecreated`."""
-    from .topics.connect import connect_cluster
-
-    known = {part.topic: plan.topics[part.topic].topic_id for part in plan.ranges}
-    if not any(known.values()):
-        return
-    cluster: Cluster = connect_cluster(source.where, source.client)
-    try:
-        found = cluster.topics(list(known))
-    finally:
-        cluster.close()
-    for topic, topic_id in known.items():
-        if topic_id and (topic not in found or found[topic].topic_id != topic_id):
-            text = f"topic {topic!r} was deleted or created again during the load; nothing is committed, load once more"
-            raise TopicRecreated(text)
-
-
-def _tell(group: str, source: _Source, plan: LoadPlan, topics: Sequence[str]) -> str | None:
+def _tell(group: str, source: LoadSource, last: Commit, topics: Sequence[str]) -> str | None:
     """Also after a load that found nothing new: one before may not have reached the group."""
     from .topics.connect import common_settings
 
     offsets = {
-        ClusterPartition(name, int(key)): n for name in topics for key, n in plan.topics[name].next_offsets.items()
+        ClusterPartition(name, int(key)): n for name in topics for key, n in last.topics[name].next_offsets.items()
     }
     return commit_to_group(source.where.bootstrap, common_settings(source.client), group, offsets)
-
-
-def _write(
-    spark: "SparkSession",
-    plan: LoadPlan,
-    source: _Source,
-    folder: Path,
-    affected: Sequence[AffectedFile],
-    staging: Path,
-) -> None:
-    """Spark's part: new rows, and the rows to keep of files that are replaced, as Parquet below `staging`."""
-    partly = [file.name for file in affected if file.replaced_rows < file.rows]
-    with session_settings(spark, _SETTINGS):
-        parts = [_new_rows(register(spark), plan, source, staging)] if plan.ranges else []
-        if partly:
-            parts.append(_kept_rows(spark, plan, folder, partly))
-        if not parts:
-            return
-        writer = reduce(lambda a, b: a.unionByName(b), parts).write.mode("append").option("compression", "zstd")
-        if source.where.classic:  # a task is a partition, however many rows it has
-            writer = writer.option("maxRecordsPerFile", source.rows_per_file)
-        writer.partitionBy("topic", "day").parquet(spark_path(staging))
-
-
-def _new_rows(session: "SparkSession", plan: LoadPlan, source: _Source, staging: Path) -> "DataFrame":
-    from pyspark.sql import functions
-
-    assigned: dict[str, list[str]] = {}
-    for part in plan.ranges:
-        assigned.setdefault(part.topic, []).append(part.place.key)
-    reader = session.read.format("barnabas").options(
-        **{f"kafka.{key}": value for key, value in source.client.items()},
-        **source.where.options,
-        assign=json.dumps(assigned),
-        startingOffsets=partitions_json({part.place: part.start for part in plan.ranges}),
-        endingOffsets=partitions_json({part.place: part.end for part in plan.ranges}),
-        failOnDataLoss=str(source.fail_on_data_loss).lower(),
-        failOnDamage=str(not source.skip_damaged).lower(),
-        damageReport=str((staging / _DAMAGE).absolute()),
-        includeHeaders="true",
-    )
-    if source.where.classic:
-        rows, moment = reader.load(), functions.current_timestamp()
-    else:
-        cores = session.sparkContext.defaultParallelism
-        tasks = task_count([part.size for part in plan.ranges], cores=cores, rows_per_file=source.rows_per_file)
-        sliced = reader.option("minPartitions", str(tasks)).option("maxRecordsPerPartition", str(source.rows_per_file))
-        nothing = functions.lit(None).cast("int")
-        rows = sliced.load().coalesce(tasks).withColumn("broker", nothing).withColumn("wrapperIndex", nothing)
-        moment = functions.col("timestamp")
-    return rows.withColumn("day", functions.to_date(moment)).select(*table_schema().names)
-
-
-def _kept_rows(session: "SparkSession", plan: LoadPlan, folder: Path, names: Sequence[str]) -> "DataFrame":
-    from pyspark.sql import functions
-
-    pairs = [
-        functions.lit(value)
-        for place, start in plan.replaced_from.items()
-        for value in (f"{place.topic}/{place.key}", start)
-    ]
-    position = functions.concat_ws("/", "topic", functions.concat_ws("-", "broker", "partition"))
-    replaced_from = functions.try_element_at(functions.create_map(*pairs), position)
-    files = [spark_path(folder / name, to_read=True) for name in names]
-    frame = session.read.schema(table_schema()).option("basePath", spark_path(folder)).parquet(*files)
-    return frame.where(replaced_from.isNull() | (functions.col("offset") < replaced_from))
-
-
-def _commit(
-    store: TableStore,
-    last: Commit | None,
-    plan: LoadPlan,
-    affected: Sequence[AffectedFile],
-    staging: Staging,
-) -> LoadResult:
-    damaged = read_damage(staging.folder / _DAMAGE)
-    before = last.damaged if last is not None else ()
-    files = staging.name_files()
-    kept = sum(file.rows - file.replaced_rows for file in affected)
-    rows = sum(parquet_rows(staging.folder / name) for name in files) - kept
-    replaced = sum(file.replaced_rows for file in affected)
-    if rows < 0 or (plan.rows_max is not None and rows > plan.rows_max):
-        text = f"{rows} rows were written for {plan.rows_max} offsets; nothing is committed, please report this"
-        raise TableError(text)
-    ranges = [
-        Range(topic=r.topic, partition=r.partition, start=r.start, end=r.end, broker=r.broker) for r in plan.ranges
-    ]
-    commit = store.commit(
-        staging,
-        TableChange(
-            topics=plan.topics,
-            ranges=ranges,
-            rows=rows,
-            replaced_rows=replaced,
-            files=files,
-            removed=[file.name for file in affected],
-            lost=plan.lost,
-            damaged=still_damaged(before, plan.replaced_from.items(), plan.replaced_topics, damaged),
-        ),
-    )
-    return LoadResult(
-        rows=rows,
-        files=len(files),
-        commit=commit.number,
-        ranges=ranges,
-        replaced_rows=replaced,
-        lost=plan.lost,
-        absent=_texts(plan),
-        damaged=damaged,
-    )
-
-
-def _texts(plan: LoadPlan) -> list[str]:
-    return [str(place) for place in plan.absent]
-
-
-@contextmanager
-def _watched(spark: "SparkSession", progress: Progress, rows: int) -> Iterator[None]:
-    """Report finished tasks of the Spark job that runs inside, while it runs."""
-    if progress is _quiet:
-        yield
-        return
-    done = threading.Event()
-    tracker = spark.sparkContext.statusTracker()
-
-    def watch() -> None:
-        told = (-1, -1)
-        while not done.wait(_POLL_S):
-            infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            counts = [(info.numCompletedTasks, info.numTasks) for info in infos if info is not None]
-            now = (sum(c for c, _ in counts), sum(n for _, n in counts))
-            if counts and now != told:
-                progress(LoadProgress(step="read", done=now[0], total=now[1], rows=rows))
-                told = now
-
-    thread = threading.Thread(target=watch, name="barnabas-load-progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()

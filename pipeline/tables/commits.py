@@ -12,7 +12,6 @@ to repeat, so it does not matter where a process dies. Spark and other readers s
 """
 
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from pathlib import Path
 import attrs
 from attrs import frozen
 
+from .files import sync, sync_down_to
 from .lock import exclusive
 from .state import Commit, TableError
 from .store import Checkpoint, no_checkpoint
@@ -108,18 +108,17 @@ class CommitLog:
         staging = self._staging / commit.staging
         for name in commit.files:
             self._checkpoint("sync staged file")
-            _sync(staging / name)
+            sync(staging / name)
         self._commits.mkdir(parents=True, exist_ok=True)
-        # Where a file system keeps no order between folders, each on the way down has to know the next one.
         for folder in {self._commits, *((staging / name).parent for name in commit.files)}:
-            self._sync_down_to(folder)
+            sync_down_to(folder, self.folder)
         self._checkpoint("write commit")
         temporary = self._commits / f".{commit.number:06d}.json.tmp"
         temporary.write_text(json.dumps(attrs.asdict(commit), indent=1))
-        _sync(temporary)
+        sync(temporary)
         self._checkpoint("rename commit")
         temporary.rename(self._path(commit.number))
-        _sync(self._commits)
+        sync(self._commits)
         self._apply(commit)
 
     def _apply(self, commit: LoggedCommit) -> None:
@@ -127,7 +126,7 @@ class CommitLog:
         changed = {(self.folder / name).parent for name in commit.files}
         for folder in changed:
             folder.mkdir(parents=True, exist_ok=True)
-            self._sync_down_to(folder)
+            sync_down_to(folder, self.folder)
         for name in commit.files:
             staged, final = staging / name, self.folder / name
             self._checkpoint("move file")
@@ -141,15 +140,9 @@ class CommitLog:
             changed.add((self.folder / name).parent)
         for folder in sorted(changed):
             if folder.is_dir():
-                _sync(folder)
+                sync(folder)
         self._checkpoint("remove staging")
         shutil.rmtree(staging)
-
-    def _sync_down_to(self, folder: Path) -> None:
-        for each in (folder, *folder.parents):
-            _sync(each)
-            if each == self.folder:
-                return
 
     def _path(self, number: int) -> Path:
         return self._commits / f"{number:06d}.json"
@@ -159,12 +152,3 @@ class CommitLog:
             for path in self._commits.glob("*.json"):
                 if path.stem.isdigit():
                     yield int(path.stem)
-
-
-def _sync(path: Path) -> None:
-    """Make a file's content, or a folder's entries, durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

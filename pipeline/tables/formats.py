@@ -4,13 +4,17 @@ from pathlib import Path
 
 from ...app.extras import require
 from ...ports.errors import ConfigError
+from .commits import CommitLog
+from .delta import DELTA, DeltaLakeTable
+from .delta_log import DeltaLog
 from .parquet import PARQUET, ParquetTable
 from .store import Checkpoint, TableStore, no_checkpoint
 
 ICEBERG = "iceberg"
-FORMATS = (PARQUET, ICEBERG)
-_PACKAGES = {ICEBERG: ("pyiceberg", "sqlalchemy")}
-_MARKERS = {ICEBERG: Path("_barnabas", "iceberg.json")}
+FORMATS = (DELTA, ICEBERG, PARQUET)
+DEFAULT_FORMAT = DELTA
+_PACKAGES = {DELTA: ("deltalake", "pyarrow"), ICEBERG: ("pyiceberg", "sqlalchemy"), PARQUET: ("pyarrow",)}
+_ICEBERG_MARKER = Path("_barnabas", "iceberg.json")
 
 
 def open_store(
@@ -30,20 +34,35 @@ def open_store(
     """
     if named is not None and named not in FORMATS:
         raise ConfigError(f"a table's format is one of {', '.join(FORMATS)}, not {named!r}")
-    found = next((name for name, marker in _MARKERS.items() if (folder / marker).exists()), None)
-    if found is None and ParquetTable(folder).exists():
-        found = PARQUET
+    found = _format_of(folder)
     if named is not None and found is not None and named != found:
-        text = f"{folder} is a table in format {found}, not {named}; 'barnabas table convert' makes another of it"
-        raise ConfigError(text)
-    format_ = named or found or PARQUET
+        how = f"barnabas table convert {folder} --to {named}"
+        raise ConfigError(f"{folder} is a table in format {found}, not {named}; to make it one: {how}")
+    format_ = named or found or DEFAULT_FORMAT
     if format_ != ICEBERG and (catalog or table):
         raise ConfigError(f"a catalog is for tables in format {ICEBERG}, not {format_}")
-    if format_ in _PACKAGES:
-        require(f"a table in format {format_}", _PACKAGES[format_], "tables")
+    if named is not None or found is not None:
+        require_format(format_)
     if format_ == ICEBERG:
         from .iceberg.catalog import find_place
         from .iceberg.store import IcebergTable
 
         return IcebergTable(folder, find_place(folder, catalog, table), checkpoint=checkpoint)
+    if format_ == DELTA:
+        return DeltaLakeTable(folder, checkpoint=checkpoint)
     return ParquetTable(folder, checkpoint=checkpoint)
+
+
+def require_format(name: str) -> None:
+    """Raises `ConfigError` when a package is missing that tables of this format need."""
+    hint = "" if name == PARQUET else f" (or take --format {PARQUET})"
+    require(f"a table in format {name}{hint}", _PACKAGES[name], "tables")
+
+
+def _format_of(folder: Path) -> str | None:
+    """None: there is no table."""
+    if DeltaLog(folder).version() is not None:
+        return DELTA
+    if (folder / _ICEBERG_MARKER).exists():
+        return ICEBERG
+    return PARQUET if CommitLog(folder).exists() else None

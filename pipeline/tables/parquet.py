@@ -4,19 +4,21 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from urllib.parse import unquote
-
-import attrs
+from typing import TYPE_CHECKING
 
 from .commits import CommitLog, LoggedCommit
+from .files import parquet_rows, partition_values, table_columns
+from .layout import DEFAULT_LAYOUT, Layout
 from .lock import TableLocked
-from .state import Commit, DataFile, Staging, TableChange, TableError, plain_os_errors
+from .state import Commit, DataFile, Staging, TableChange, commit_of, fields_of, no_table, plain_os_errors
 from .store import Checkpoint, no_checkpoint
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PARQUET = "parquet"
 RECOVERY_WAIT_S = 30.0
 _LOCK_WAIT_S = 0.2
-_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 class ParquetTable:
@@ -51,6 +53,13 @@ class ParquetTable:
             if not name.parts[0].startswith("_")
         ]
 
+    def columns(self) -> "pa.Schema":
+        last = self.last()
+        return table_columns([], Layout.parse(DEFAULT_LAYOUT if last is None else last.layout))
+
+    def paths(self) -> Sequence[Path]:
+        return [self.folder]
+
     def locked(self, *, wait_s: float = 0.0) -> AbstractContextManager[None]:
         return self._log.locked(wait_s=wait_s)
 
@@ -80,25 +89,7 @@ class ParquetTable:
         return Staging(folder=folder, number=number)
 
     def commit(self, staging: Staging, change: TableChange) -> Commit:
-        fields = {field.name: getattr(change, field.name) for field in attrs.fields(TableChange)}
         now_ms = time.time_ns() // 1_000_000
-        commit = LoggedCommit(number=staging.number, created_ms=now_ms, staging=staging.folder.name, **fields)
-        self._log.commit(commit)
+        commit = commit_of(change, number=staging.number, created_ms=now_ms)
+        self._log.commit(LoggedCommit(staging=staging.folder.name, **fields_of(commit)))
         return commit
-
-
-def no_table(folder: Path) -> TableError:
-    return TableError(f"{folder} is not a loaded table: it has no commits; run 'barnabas load' into it first")
-
-
-def parquet_rows(path: Path) -> int:
-    """The number of rows, from the file's footer."""
-    import pyarrow.parquet as pq
-
-    return int(pq.read_metadata(path).num_rows)
-
-
-def partition_values(name: Path) -> dict[str, str | None]:
-    """From the folders `column=value` of a path, as Spark writes them."""
-    pairs = (part.split("=", 1) for part in name.parts[:-1] if "=" in part)
-    return {column: None if value == _NULL else unquote(value) for column, value in pairs}

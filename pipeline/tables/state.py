@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import attrs
 from attrs import frozen
@@ -10,8 +11,11 @@ from attrs import frozen
 from ...ports.errors import BarnabasError
 from ..topics.damage import DamagedRange
 from ..topics.model import NO_BROKER
+from .gather import gather_small_files
+from .layout import DEFAULT_LAYOUT
 
 LOAD = "load"
+COMPACT = "compact"
 
 
 class TableError(BarnabasError):
@@ -43,7 +47,10 @@ class TableChange:
     """What is to take effect all at once. `topics` and `damaged` are the whole state afterwards."""
 
     topics: Mapping[str, TopicState]
+    layout: str = DEFAULT_LAYOUT
+    """The table's, see `Layout`."""
     operation: str = LOAD
+    """LOAD, COMPACT or what else a command calls it; only a load brings new rows."""
     ranges: Sequence[Range] = ()
     """What a load read. Rows of `files` outside of these ranges were in the table before, in files that are removed."""
     rows: int = 0
@@ -57,6 +64,8 @@ class TableChange:
     """Data loss that was accepted, one text each."""
     damaged: Sequence[DamagedRange] = ()
     """All that the table lacks because it was damaged when it was read."""
+    newest_ms: Mapping[str, int] = attrs.field(factory=dict)
+    """Per topic the time of the newest record that was ever loaded, where records have one."""
 
 
 @frozen(kw_only=True)
@@ -65,6 +74,21 @@ class Commit(TableChange):
 
     number: int
     created_ms: int
+
+
+def fields_of(change: TableChange) -> dict[str, Any]:
+    """By name, as for making another one."""
+    return {field.name: getattr(change, field.name) for field in attrs.fields(type(change))}
+
+
+def commit_of(change: TableChange, *, number: int, created_ms: int) -> Commit:
+    """A change that took effect."""
+    return Commit(number=number, created_ms=created_ms, **fields_of(change))
+
+
+def no_table(folder: Path) -> TableError:
+    """What readers are told where nothing was loaded."""
+    return TableError(f"{folder} is not a loaded table: it has no commits; run 'barnabas load' into it first")
 
 
 @frozen(kw_only=True)
@@ -87,9 +111,10 @@ class Staging:
     """That the commit will probably have."""
 
     def name_files(self) -> list[str]:
-        """Give the Parquet files that Spark wrote there names that no other load uses; returns them relative to the
-        folder."""
+        """Gather small ones of the Parquet files that Spark wrote there, and give all names that no other load uses;
+        returns them relative to the folder."""
         names = []
+        gather_small_files(self._written())
         for index, path in enumerate(sorted(self._written())):
             named = path.with_name(f"part-{self.folder.name}-{index:05d}.parquet")
             path.rename(named)

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .state import Commit, DataFile, Staging, TableChange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Checkpoint = Callable[[str], None]
 """Called with the name of each step of a commit just before it: the tests stop the protocol there."""
@@ -45,6 +48,14 @@ class TableStore(Protocol):
 
     def files(self) -> Sequence[DataFile]:
         """What the newest version consists of."""
+        ...
+
+    def columns(self) -> "pa.Schema":
+        """Of the newest version, the partition columns last."""
+        ...
+
+    def paths(self) -> Sequence[Path]:
+        """The same as paths for Spark: files, or a folder in which nothing else is."""
         ...
 
     def locked(self, *, wait_s: float = 0.0) -> AbstractContextManager[None]:

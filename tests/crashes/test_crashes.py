@@ -90,6 +90,6 @@ def test_what_breaks_a_promise_is_found(
 
 
 def test_a_table_that_does_not_flush_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "_sync", _nothing)
+    monkeypatch.setattr(commits, "sync", _nothing)
     with pytest.raises((AssertionError, TableError)):
         try_table_crashes(1, folder, TABLE_POINTS)

@@ -155,7 +155,7 @@ def test_loads_killed_and_repeated_bring_each_message_once(
     assert (again.rows, again.commit) == (0, None)
     assert _in_table(table) == Counter(cluster.written["load"])
     cluster.write("load", 4)
-    killed_at(cluster.where, "load", table, "move file")
+    killed_at(cluster.where, "load", table, "sync version")
     cluster.write("load", 2)
     third = load("", ["load"], table, spark=spark, client={"coordination": cluster.where})
     assert third.rows == 2 * 5 * 4

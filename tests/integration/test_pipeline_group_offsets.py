@@ -69,7 +69,7 @@ def test_a_load_that_fails_tells_nothing(
     spark: "SparkSession", broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(step: str) -> None:
-        if step == "rename commit":
+        if step == "commit version":
             raise RuntimeError("stopped")
 
     _create(broker, "unsafe", 10)

@@ -16,7 +16,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IntegerType, LongType, StringType, TimestampType, TimestamptzType
 
-from ..parquet import partition_values
+from ..files import partition_values
 from ..state import TableError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

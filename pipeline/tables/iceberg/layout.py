@@ -1,6 +1,6 @@
 """Columns and partitions of an Iceberg table, as the Parquet files of its commits have them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.transforms import IdentityTransform
 
+from ..files import arrow_types
 from ..state import TableError
 from .files import StagedFile
 
@@ -35,8 +36,9 @@ def create_table(catalog: Catalog, name: str, folder: Path, *, metadata: Path | 
     )
 
 
-def take_in(transaction: Transaction, files: Sequence[StagedFile]) -> None:
-    """Give the table the columns of these files that it has not, and if it is empty, their layout.
+def take_in(transaction: Transaction, files: Sequence[StagedFile], types: Mapping[str, str]) -> None:
+    """Give the table the columns of these files that it has not, and if it is empty, their layout; `types` are those of
+    the columns that are folders.
 
     Raises `TableError` for files of another layout than the table's.
     """
@@ -46,9 +48,9 @@ def take_in(transaction: Transaction, files: Sequence[StagedFile]) -> None:
     if not folders:
         return
     layout = next(iter(folders))
-    columns = pa.unify_schemas([file.schema for file in files])
+    columns, kinds = pa.unify_schemas([file.schema for file in files]), arrow_types()
     for column in layout:
-        columns = columns.append(pa.field(column, _folder_type(column)))
+        columns = columns.append(pa.field(column, kinds[types.get(column, "string")]))
     _add_columns(transaction, columns)
     there = tuple(field.name for field in transaction.table_metadata.spec().fields)
     if not there:
@@ -70,9 +72,3 @@ def _add_columns(transaction: Transaction, schema: Any) -> None:
     # Spark's files have no field ids: readers find the columns by their names.
     mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
     transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
-
-
-def _folder_type(column: str) -> Any:
-    import pyarrow as pa
-
-    return pa.date32() if column == "day" else pa.string()

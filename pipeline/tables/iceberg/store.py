@@ -16,6 +16,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStat
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
+from ..layout import Layout
 from ..lock import exclusive
 from ..state import Commit, DataFile, Staging, TableChange, TableError
 from ..store import Checkpoint, no_checkpoint
@@ -75,6 +76,13 @@ class IcebergTable:
                 )
                 for file in data_files(table, table.current_snapshot())
             ]
+
+    def columns(self) -> Any:
+        with self.table() as table:
+            return table.schema().as_arrow()
+
+    def paths(self) -> Sequence[Path]:
+        return [self.folder / file.name for file in self.files()]
 
     def locked(self, *, wait_s: float = 0.0) -> AbstractContextManager[None]:
         return exclusive(self.folder / "_barnabas" / "lock", wait_s=wait_s)
@@ -174,7 +182,7 @@ class IcebergTable:
 
     def _stage(self, transaction: Transaction, table: Table, change: TableChange, number: int) -> None:
         added = [StagedFile.of(self.folder.absolute(), name) for name in change.files]
-        take_in(transaction, added)
+        take_in(transaction, added, Layout.parse(change.layout).types)
         before = data_files(table, table.current_snapshot()) if change.removed else []
         there = {self._name(file.file_path): file for file in before}
         unknown = next((name for name in change.removed if name not in there), None)

@@ -10,10 +10,10 @@ import pytest
 from barnabas.pipeline.source.datasource import TopicStreamReader
 from barnabas.pipeline.source.options import parse_partitions_json, partitions_json, read_options, write_options
 from barnabas.pipeline.source.ranges import OffsetRange, plan_ranges
-from barnabas.pipeline.table import AffectedFile, affected_files
 from barnabas.pipeline.tables.commits import CommitLog, LoggedCommit
 from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.load_plan import LoadPlan, TopicRecreated, plan_load
+from barnabas.pipeline.tables.reading import AffectedFile, affected_files
 from barnabas.pipeline.tables.state import Commit, TopicState
 from barnabas.pipeline.topics.model import LATEST, ClusterPartition, PartitionColumns, TopicInfo, Where
 from barnabas.ports.errors import ApiError, ConfigError

@@ -1,0 +1,117 @@
+"""What `barnabas load` says: of one load, and of one round after the other."""
+
+import re
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+
+import typer
+from attrs import asdict
+
+from ..app.cli.options import print_json
+from ..ports.errors import ConfigError
+from .load import LoadResult, TopicsFailed
+from .tables.rounds import Round, Run, Sessions, lasting_session, rounds
+
+
+def load_rounds(run: Run, every_s: float, *, as_json: bool, sessions: Sessions = lasting_session) -> None:
+    """A line for each round on standard output; the first SIGTERM or Ctrl-C ends it after the present round."""
+    stop = Event()
+
+    def stop_soon(number: int, _frame: object) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    def heed_signals() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop_soon)
+
+    def say(done: Round) -> None:
+        if as_json:
+            print_json(_round_facts(done))
+        else:
+            typer.echo(f"{done.began:%Y-%m-%d %H:%M:%S} {_round_text(done)}")
+        sys.stdout.flush()
+
+    heed_signals()
+    rounds(run, every_s, stop, say, sessions=sessions, started=heed_signals)
+
+
+def _round_text(done: Round) -> str:
+    result = done.error.result if isinstance(done.error, TopicsFailed) else done.result
+    told = []
+    if result is not None:
+        told.append(f"{result.rows} new rows in {result.files} files")
+        told.append(_age_text(result))
+        told += [f"lost: {each}" for each in result.lost]
+    if done.error is not None:
+        told.append(f"failed: {done.error}")
+    return "; ".join(text for text in told if text)
+
+
+def _round_facts(done: Round) -> dict[str, object]:
+    partly = done.error if isinstance(done.error, TopicsFailed) else None
+    result = partly.result if partly is not None else done.result
+    facts = {} if result is None else _facts(result, {} if partly is None else partly.failed)
+    return {"began": done.began.isoformat(), **facts, "error": None if done.error is None else str(done.error)}
+
+
+def _facts(done: LoadResult, failed: Mapping[str, Exception]) -> dict[str, object]:
+    now_ms = time.time() * 1000
+    return {
+        "rows": done.rows,
+        "replaced_rows": done.replaced_rows,
+        "files": done.files,
+        "version": done.commit,
+        "lost": list(done.lost),
+        "absent": list(done.absent),
+        "damaged": [asdict(each) for each in done.damaged],
+        "failed": {topic: str(error) for topic, error in failed.items()},
+        "newest": {topic: _iso(ms) for topic, ms in done.newest_ms.items()},
+        "newest_age_s": {topic: round((now_ms - ms) / 1000, 3) for topic, ms in done.newest_ms.items()},
+        "group_error": done.group_error,
+    }
+
+
+def _iso(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _age_text(done: LoadResult) -> str:
+    if not done.newest_ms:
+        return ""
+    seconds = int(time.time() - max(done.newest_ms.values()) / 1000)
+    return f"newest row {timedelta(seconds=seconds)} old" if seconds >= 0 else "newest row is of the future"
+
+
+def tell(done: LoadResult, failed: Mapping[str, Exception], into: Path, group: str | None, *, as_json: bool) -> None:
+    for topic, error in failed.items():
+        typer.echo(f"not loaded: {topic}: {error}", err=True)
+    for lost in done.lost:
+        typer.echo(f"lost: {lost}", err=True)
+    for damaged in done.damaged:
+        typer.echo(f"left out, since it is damaged: {damaged}", err=True)
+    if done.absent:
+        typer.echo(f"not there now, to be loaded another time: {', '.join(done.absent)}", err=True)
+    if done.group_error is not None:
+        typer.echo(f"loaded, but group {group} is not told: {done.group_error}", err=True)
+    if as_json:
+        print_json(_facts(done, failed))
+    else:
+        replaced = f" in place of {done.replaced_rows}" if done.replaced_rows else ""
+        age = _age_text(done)
+        typer.echo(f"{done.rows} new rows{replaced} in {done.files} files in {into}{age and '; '}{age}")
+
+
+def parse_period(text: str) -> float:
+    """Seconds, of 30s, 5m, 1h, or several of them. Raises `ConfigError`."""
+    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    found = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
+    total = sum(float(number) * seconds[unit] for number, unit in found)
+    if "".join(number + unit for number, unit in found) != text or not total:
+        raise ConfigError(f"--every {text!r} is no time; write 30s, 5m or 1h")
+    return total

@@ -1,0 +1,71 @@
+"""Small files of one folder become one: each task of Spark's writes its own file into every folder it has rows for."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+SMALL_BYTES = 16 * 1024 * 1024
+_ROW_GROUP_BYTES = 128 * 1024 * 1024
+_THREADS = 2
+
+
+def gather_small_files(paths: Iterable[Path], *, small_bytes: int = SMALL_BYTES) -> None:
+    """Of these Parquet files put those below `small_bytes` together that are in the same folder, up to eight times that
+    size in a file. The first one of them stays, with all the rows; the others are gone."""
+    small = sorted(path for path in paths if path.stat().st_size < small_bytes)
+    groups: list[list[Path]] = []
+    for _, of_folder in groupby(small, key=lambda path: path.parent):
+        groups += _filled(list(of_folder), 8 * small_bytes)
+    with ThreadPoolExecutor(_THREADS, "barnabas-gather") as threads:
+        for _ in threads.map(_merge, (group for group in groups if len(group) > 1)):
+            pass
+
+
+def _filled(paths: Sequence[Path], most_bytes: int) -> list[list[Path]]:
+    groups: list[list[Path]] = [[]]
+    size = 0
+    for path in paths:
+        here = path.stat().st_size
+        if groups[-1] and size + here > most_bytes:
+            groups.append([])
+            size = 0
+        groups[-1].append(path)
+        size += here
+    return groups
+
+
+def _merge(paths: Sequence[Path]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    target = paths[0].with_suffix(".gathering")
+    writer: pq.ParquetWriter | None = None
+    waiting: list[pa.Table] = []
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            if writer is None:
+                writer = pq.ParquetWriter(target, file.schema_arrow, compression="zstd")
+            for index in range(file.num_row_groups):
+                waiting.append(file.read_row_group(index))
+                if sum(table.nbytes for table in waiting) > _ROW_GROUP_BYTES:
+                    _write(writer, waiting)
+    if writer is not None:
+        _write(writer, waiting)
+        writer.close()
+    target.rename(paths[0])
+    for path in paths[1:]:
+        path.unlink()
+
+
+def _write(writer: "pq.ParquetWriter", waiting: "list[pa.Table]") -> None:
+    import pyarrow as pa
+
+    if waiting:
+        writer.write_table(pa.concat_tables(waiting))
+        waiting.clear()

@@ -1,0 +1,294 @@
+"""One load into a table whose lock is held: plan, rows written by Spark, commit."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import evolve, field, frozen
+
+from ...ports.errors import ApiError, BarnabasError
+from ..session import local_session
+from ..spark.errors import SparkFailed, plain_spark_errors
+from ..topics.damage import DamagedRange, read_damage, still_damaged
+from ..topics.model import Cluster
+from .files import FileFacts, file_facts
+from .layout import Layout, agreed_layout
+from .load_plan import LoadPlan, TopicRecreated, plan_load
+from .reading import AffectedFile, affected_files
+from .rows import DAMAGE_NOTES, LoadSource, write_rows
+from .state import Commit, Range, Staging, TableChange, TableError
+from .store import TableStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILES_MAX = 10_000
+"""Of one load: more come of a partitioning that is finer than anybody wants it."""
+_POLL_S = 0.2
+_QUICK_ROWS = 500_000
+_FAULTS_OF_A_TOPIC = (ApiError, TopicRecreated, SparkFailed)
+
+
+@frozen(kw_only=True)
+class LoadProgress:
+    """Where a load is: `step` is plan, start, read or commit; `done` of `total` tasks; `rows` expected in all, of a
+    classic cluster a guess."""
+
+    step: str
+    done: int = 0
+    total: int = 0
+    rows: int = 0
+
+
+@frozen(kw_only=True)
+class LoadResult:
+    """What a load did: `rows` added, `replaced_rows` that were there before. `commit` None = there was nothing new."""
+
+    rows: int
+    files: int
+    commit: int | None
+    ranges: Sequence[Range]
+    replaced_rows: int = 0
+    lost: Sequence[str] = ()
+    absent: Sequence[str] = ()
+    """Partitions loaded before whose classic brokers were not there; a later load goes on with them."""
+    damaged: Sequence[DamagedRange] = ()
+    """What was left out, with `skip_damaged`."""
+    newest_ms: Mapping[str, int] = field(factory=dict)
+    """Per topic of this load the time of the newest record in the table, where records have one."""
+    group_error: str | None = None
+    """Why the group could not be told; rows and offsets are in the table nevertheless."""
+
+    def joined(self, other: "LoadResult") -> "LoadResult":
+        """Of two loads one after the other."""
+        return LoadResult(
+            rows=self.rows + other.rows,
+            files=self.files + other.files,
+            commit=self.commit if other.commit is None else other.commit,
+            ranges=[*self.ranges, *other.ranges],
+            replaced_rows=self.replaced_rows + other.replaced_rows,
+            lost=[*self.lost, *other.lost],
+            absent=[*self.absent, *other.absent],
+            damaged=[*self.damaged, *other.damaged],
+            newest_ms={**self.newest_ms, **other.newest_ms},
+        )
+
+
+NOTHING = LoadResult(rows=0, files=0, commit=None, ranges=())
+Progress = Callable[[LoadProgress], None]
+
+
+def no_progress(_progress: LoadProgress) -> None:
+    return None
+
+
+@frozen(kw_only=True)
+class TableLoad:
+    """`run` may be called again and again, each time it begins where the table is."""
+
+    store: TableStore
+    source: LoadSource
+    partition_by: str | None
+    since_ms: int | None
+    recreated: str
+    spark: "SparkSession | None"
+    progress: Progress
+    log_file: Path | None
+
+    def run(self, topics: Sequence[str]) -> LoadResult:
+        """All of them, in one commit, or none."""
+        self.progress(LoadProgress(step="plan"))
+        last = self.store.last()
+        layout = agreed_layout(None if last is None else last.layout, self.partition_by)
+        with self._connected() as cluster:
+            plan = self.plan(cluster, last, topics)
+        if plan.changes(last):
+            done = self._carry_out(plan, last, layout)
+        else:
+            newest = {} if last is None else last.newest_ms
+            done = LoadResult(
+                rows=0, files=0, commit=None, ranges=(), lost=plan.lost, absent=_texts(plan), newest_ms=newest
+            )
+        return evolve(done, newest_ms={name: ms for name, ms in done.newest_ms.items() if name in topics})
+
+    def run_each(self, topics: Sequence[str]) -> tuple[LoadResult, Mapping[str, BarnabasError]]:
+        """As many of them as can be, and the faults of the others. At once if there is none. Raises what is the fault
+        of no topic, and the first fault when no topic is left."""
+        try:
+            return self.run(topics), {}
+        except _FAULTS_OF_A_TOPIC as error:
+            if len(topics) == 1:
+                raise
+            first = error
+        failed: dict[str, BarnabasError] = {}
+        good = self._without_faults(topics, failed)
+        done = NOTHING
+        if failed and good:  # the plan has told whose fault it was
+            try:
+                return self.run(good), failed
+            except _FAULTS_OF_A_TOPIC:
+                pass
+        for topic in good:
+            try:
+                done = done.joined(self.run([topic]))
+            except _FAULTS_OF_A_TOPIC as error:
+                failed[topic] = error
+        if len(failed) == len(topics):
+            raise first
+        return done, failed
+
+    def plan(self, cluster: Cluster, last: Commit | None, topics: Sequence[str]) -> LoadPlan:
+        return plan_load(
+            cluster,
+            last,
+            topics,
+            since_ms=self.since_ms,
+            fail_on_data_loss=self.source.fail_on_data_loss,
+            recreated=self.recreated,
+        )
+
+    def _without_faults(self, topics: Sequence[str], failed: dict[str, BarnabasError]) -> list[str]:
+        """Those that can be planned; why the others cannot is noted in `failed`."""
+        last = self.store.last()
+        with self._connected() as cluster:
+            for topic in topics:
+                try:
+                    self.plan(cluster, last, [topic])
+                except _FAULTS_OF_A_TOPIC as error:
+                    failed[topic] = error
+        return [topic for topic in topics if topic not in failed]
+
+    @contextmanager
+    def _connected(self) -> Iterator[Cluster]:
+        from ..topics.connect import connect_cluster
+
+        cluster: Cluster = connect_cluster(self.source.where, self.source.client)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+
+    def _carry_out(self, plan: LoadPlan, last: Commit | None, layout: Layout) -> LoadResult:
+        self.progress(LoadProgress(step="start", rows=plan.rows))
+        affected = affected_files(self.store, plan.replaced_from, plan.replaced_topics)
+        if not plan.ranges and not affected:
+            return self._commit(plan, last, layout, affected, self.store.begin())
+        own = local_session(quick=plan.rows < _QUICK_ROWS, log_file=self.log_file)
+        with own if self.spark is None else nullcontext(self.spark) as session:
+            staging = self.store.begin()
+            with plain_spark_errors(), _watched(session, self.progress, plan.rows):
+                write_rows(session, plan, self.source, self.store, layout, affected, staging.folder)
+            self._check_same_topics(plan)
+            self.progress(LoadProgress(step="commit", rows=plan.rows))
+            return self._commit(plan, last, layout, affected, staging)
+
+    def _check_same_topics(self, plan: LoadPlan) -> None:
+        """What was read under a topic's name may be of another one, made since the plan. Raises `TopicRecreated`."""
+        known = {part.topic: plan.topics[part.topic].topic_id for part in plan.ranges}
+        if not any(known.values()):
+            return
+        with self._connected() as cluster:
+            found = cluster.topics(list(known))
+        for topic, topic_id in known.items():
+            if topic_id and (topic not in found or found[topic].topic_id != topic_id):
+                text = f"topic {topic!r} was deleted or created again during the load"
+                raise TopicRecreated(f"{text}; nothing is committed, load once more")
+
+    def _commit(
+        self,
+        plan: LoadPlan,
+        last: Commit | None,
+        layout: Layout,
+        affected: Sequence[AffectedFile],
+        staging: Staging,
+    ) -> LoadResult:
+        damaged = read_damage(staging.folder / DAMAGE_NOTES)
+        facts = [file_facts(staging.folder, name) for name in staging.name_files()]
+        kept = sum(file.rows - file.replaced_rows for file in affected)
+        rows = sum(each.rows for each in facts) - kept
+        _check(plan, rows, len(facts))
+        change = TableChange(
+            layout=str(layout),
+            topics=plan.topics,
+            ranges=_ranges(plan),
+            rows=rows,
+            replaced_rows=sum(file.replaced_rows for file in affected),
+            files=[each.name for each in facts],
+            removed=[file.name for file in affected],
+            lost=plan.lost,
+            damaged=still_damaged(
+                () if last is None else last.damaged, plan.replaced_from.items(), plan.replaced_topics, damaged
+            ),
+            newest_ms=_newest(last, plan, facts),
+        )
+        commit = self.store.commit(staging, change)
+        return LoadResult(
+            rows=rows,
+            files=len(facts),
+            commit=commit.number,
+            ranges=change.ranges,
+            replaced_rows=change.replaced_rows,
+            lost=plan.lost,
+            absent=_texts(plan),
+            damaged=damaged,
+            newest_ms=change.newest_ms,
+        )
+
+
+def _check(plan: LoadPlan, rows: int, files: int) -> None:
+    if rows < 0 or (plan.rows_max is not None and rows > plan.rows_max):
+        text = f"{rows} rows were written for {plan.rows_max} offsets; nothing is committed, please report this"
+        raise TableError(text)
+    if files > FILES_MAX:
+        text = f"{rows} rows went into {files} files, more than {FILES_MAX}; nothing is committed"
+        raise TableError(f"{text}; partition by something coarser, such as month or key-hash:16")
+
+
+def _ranges(plan: LoadPlan) -> list[Range]:
+    return [
+        Range(topic=each.topic, partition=each.partition, start=each.start, end=each.end, broker=each.broker)
+        for each in plan.ranges
+    ]
+
+
+def _newest(last: Commit | None, plan: LoadPlan, facts: Sequence[FileFacts]) -> dict[str, int]:
+    newest = {} if last is None else {t: ms for t, ms in last.newest_ms.items() if t not in plan.replaced_topics}
+    for each in facts:
+        topic = each.partition["topic"]
+        if topic is not None and each.newest_ms is not None:
+            newest[topic] = max(newest.get(topic, each.newest_ms), each.newest_ms)
+    return newest
+
+
+def _texts(plan: LoadPlan) -> list[str]:
+    return [str(place) for place in plan.absent]
+
+
+@contextmanager
+def _watched(spark: "SparkSession", progress: Progress, rows: int) -> Iterator[None]:
+    """Report finished tasks of the Spark job that runs inside, while it runs."""
+    if progress is no_progress:
+        yield
+        return
+    done = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+
+    def watch() -> None:
+        told = (-1, -1)
+        while not done.wait(_POLL_S):
+            infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            counts = [(info.numCompletedTasks, info.numTasks) for info in infos if info is not None]
+            now = (sum(c for c, _ in counts), sum(n for _, n in counts))
+            if counts and now != told:
+                progress(LoadProgress(step="read", done=now[0], total=now[1], rows=rows))
+                told = now
+
+    thread = threading.Thread(target=watch, name="barnabas-load-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

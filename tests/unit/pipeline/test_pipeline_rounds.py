@@ -1,0 +1,93 @@
+"""Loading again and again: what goes wrong in a round, and the orderly end."""
+
+import os
+import signal
+from contextlib import nullcontext
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.pipeline.load_command import load_rounds, parse_period
+from barnabas.pipeline.tables.loading import LoadResult
+from barnabas.pipeline.tables.rounds import Round, rounds
+from barnabas.ports.errors import BarnabasError, ConfigError
+
+DONE = LoadResult(rows=3, files=1, commit=1, ranges=(), newest_ms={"t": 1})
+
+
+class Java:
+    """Of a session; it may die."""
+
+    def __init__(self) -> None:
+        self.dead = False
+
+    def sc(self) -> "Java":
+        return self
+
+    def isStopped(self) -> bool:  # Java's name
+        return self.dead
+
+
+def _session() -> Any:
+    return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=Java()))
+
+
+def test_a_round_that_fails_is_told_and_the_next_one_comes() -> None:
+    stop, told, sessions = Event(), list[Round](), list[Any]()
+
+    def open_session() -> Any:
+        sessions.append(_session())
+        return nullcontext(sessions[-1])
+
+    def run(spark: Any) -> LoadResult:
+        if len(told) == 1:
+            spark.sparkContext._jsc.dead = True
+            raise BarnabasError("the broker is away")
+        if len(told) == 2:
+            stop.set()
+        return DONE
+
+    rounds(run, 0.0, stop, told.append, sessions=open_session)
+    assert [(str(each.error), each.result) for each in told] == [
+        ("None", DONE),
+        ("the broker is away", None),
+        ("None", DONE),
+    ]
+    assert len(sessions) == 2, "the one whose Java was dead is replaced"
+
+
+def test_what_no_round_can_mend_is_raised() -> None:
+    def run(_spark: Any) -> LoadResult:
+        raise ConfigError("no such setting")
+
+    with pytest.raises(ConfigError, match="no such setting"):
+        rounds(run, 0.0, Event(), lambda _: None, sessions=lambda: nullcontext(_session()))
+
+
+def test_a_signal_ends_it_after_the_round(capsys: pytest.CaptureFixture[str]) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def run(_spark: Any) -> LoadResult:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return DONE
+
+    try:
+        load_rounds(run, 3600.0, as_json=False, sessions=lambda: nullcontext(_session()))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "3 new rows in 1 files; newest row " in line
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("5m", 300), ("1h30m", 5400), ("0.5s", 0.5)])
+def test_periods(text: str, seconds: float) -> None:
+    assert parse_period(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "0s", "5 m", "5x"])
+def test_what_is_no_period(text: str) -> None:
+    with pytest.raises(ConfigError, match="write 30s, 5m or 1h"):
+        parse_period(text)

@@ -42,6 +42,11 @@ class AvroSchema:
     def normalized(self) -> str:
         return normalized_text(self.root, self._known)
 
+    @property
+    def resolved(self) -> str:
+        """The text with the types of its references in it."""
+        return canonical_text(self.root)
+
     def cannot_read(self, writer: AvroSchema) -> list[Difference]:
         return cannot_read(self.root, writer.root)
 

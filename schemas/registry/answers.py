@@ -9,8 +9,11 @@ from ..formats.parsed import AVRO
 from .words import Config, Content, Version
 
 
-def content_members(content: Content) -> dict[str, Any]:
-    """Type and references are there only where they say something, as Confluent's registry has it."""
+def content_members(content: Content, text: str | None = None) -> dict[str, Any]:
+    """Type and references are there only where they say something, as Confluent's registry has it.
+
+    `text`: in the place of the one that is kept.
+    """
     out: dict[str, Any] = {}
     if content.format != AVRO:
         out["schemaType"] = content.format
@@ -22,14 +25,14 @@ def content_members(content: Content) -> dict[str, Any]:
         out["metadata"] = json.loads(content.metadata)
     if content.rule_set:
         out["ruleSet"] = json.loads(content.rule_set)
-    return {**out, "schema": content.text}
+    return {**out, "schema": content.text if text is None else text}
 
 
-def version_members(version: Version) -> dict[str, Any]:
+def version_members(version: Version, text: str | None = None) -> dict[str, Any]:
     """A version of a subject with its schema."""
     place = {"subject": version.subject, "version": version.version, "id": version.id}
     deleted = {"deleted": True} if version.deleted else {}
-    return {**place, **content_members(version.content), **deleted}
+    return {**place, **content_members(version.content, text), **deleted}
 
 
 def config_members(config: Config, level_name: str) -> dict[str, Any]:

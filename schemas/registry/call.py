@@ -8,8 +8,8 @@ from typing import Any
 
 from ...ports.values import frozen
 from ..formats.compatibility import Compatibility
-from ..formats.parsed import AVRO
-from .errors import RegistryError, invalid_version, not_permitted
+from ..formats.parsed import AVRO, PROTOBUF, InvalidSchema, UnsupportedFormat
+from .errors import RegistryError, invalid_schema, invalid_version, not_permitted
 from .records import packed
 from .registering import Given
 from .registry import Registry
@@ -62,6 +62,17 @@ class Call:
     def flag(self, name: str) -> bool:
         """True if the query says so."""
         return self.query.get(name, "").lower() == "true"
+
+    def formatted(self, content: Content) -> str:
+        """The text as the query wants it: `resolved` of Avro, `serialized` of Protobuf. Raises `RegistryError`."""
+        wanted = self.query.get("format", "")
+        if (content.format, wanted) not in ((AVRO, "resolved"), (PROTOBUF, "serialized")):
+            return content.text
+        try:
+            text: str = getattr(self.registry.library.parse(content, self.subjects), wanted)
+        except (InvalidSchema, UnsupportedFormat) as error:
+            raise invalid_schema(error) from error
+        return text
 
     def window(self, found: list[Any]) -> list[Any]:
         """What the query's offset and limit leave."""

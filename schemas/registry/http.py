@@ -100,7 +100,7 @@ def _endpoint(registry: Registry, handles: dict[str, Handle]) -> Callable[[Reque
             body = await _body(request)
             call = Call(registry=registry, path=path, query=request.query_params, body=body)
             # Looking something up is quick; what parses schemas is not done on the loop.
-            answer = await run_in_threadpool(handle, call) if body else handle(call)
+            answer = await run_in_threadpool(handle, call) if body or "format" in call.query else handle(call)
             if isinstance(answer, Future):
                 answer = await wrap_future(answer)
         except RegistryError as error:

@@ -17,11 +17,11 @@ from .words import DEFAULT_LEVEL, Config, Content, Mode, Version
 def get_schema(call: Call) -> dict[str, Any]:
     content = _content(call)
     most = {"maxId": call.subjects.last_id} if call.flag("fetchMaxId") else {}
-    return {**content_members(content), **most}
+    return {**content_members(content, call.formatted(content)), **most}
 
 
 def get_schema_text(call: Call) -> str:
-    return _content(call).text
+    return call.formatted(_content(call))
 
 
 def get_subjects_of_schema(call: Call) -> list[str]:

@@ -35,11 +35,11 @@ def list_versions(call: Call) -> list[int]:
 
 def get_version(call: Call) -> dict[str, Any]:
     version = _version(call, call.subjects, deleted=call.flag("deleted"))
-    return version_members(version)
+    return version_members(version, call.formatted(version.content))
 
 
 def get_version_schema(call: Call) -> str:
-    return _version(call, call.subjects, deleted=call.flag("deleted")).content.text
+    return call.formatted(_version(call, call.subjects, deleted=call.flag("deleted")).content)
 
 
 def referenced_by(call: Call) -> list[int]:

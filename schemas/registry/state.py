@@ -13,7 +13,7 @@ from .words import DEFAULT_LEVEL, Config, Content, Mode, Version
 
 K = TypeVar("K")
 T = TypeVar("T")
-Place = tuple[str, int]
+VersionPlace = tuple[str, int]
 """Subject and version."""
 
 
@@ -23,7 +23,7 @@ class Subjects:
     def __init__(self) -> None:
         self.versions: dict[str, Mapping[int, Version]] = {}
         self.contents: dict[int, Content] = {}
-        self.uses: dict[int, frozenset[Place]] = {}
+        self.uses: dict[int, frozenset[VersionPlace]] = {}
         """Id → where it is."""
         self.configs: dict[str | None, Config] = {}
         self.modes: dict[str | None, Mode] = {}
@@ -31,7 +31,7 @@ class Subjects:
         self.applied = 0
         """How many records made this state."""
         self._ids: dict[Content, int] = {}
-        self._referrers: dict[Place, frozenset[Place]] = {}
+        self._referrers: dict[VersionPlace, frozenset[VersionPlace]] = {}
 
     def copy(self) -> Subjects:
         """Another one that goes its own way from here. What is within the tables is replaced, never changed."""
@@ -123,7 +123,7 @@ class Subjects:
             target = (each.subject, each.version)
             self._referrers[target] = self._referrers.get(target, frozenset()) | {place}
 
-    def _remove(self, place: Place) -> None:
+    def _remove(self, place: VersionPlace) -> None:
         subject, number = place
         versions = self.versions.get(subject, {})
         version = versions.get(number)

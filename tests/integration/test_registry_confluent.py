@@ -1,5 +1,6 @@
 """Confluent's client of schema registries, unchanged, against ours."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -7,7 +8,12 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 from support.schema_registry import client_of, serving
 
 from barnabas.testing import TestBroker
@@ -27,9 +33,15 @@ def broker() -> Iterator[TestBroker]:
 
 
 @pytest.fixture
-def client(broker: TestBroker, request: pytest.FixtureRequest) -> Iterator[SchemaRegistryClient]:
+def url(broker: TestBroker, request: pytest.FixtureRequest) -> Iterator[str]:
     """Each test has a topic of schemas of its own."""
-    with serving(broker.bootstrap, f"_schemas-{request.node.name[:100]}") as url, client_of(url) as client:
+    with serving(broker.bootstrap, f"_schemas-{request.node.name[:100]}") as url:
+        yield url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[SchemaRegistryClient]:
+    with client_of(url) as client:
         yield client
 
 
@@ -111,3 +123,56 @@ def test_references(client: SchemaRegistryClient) -> None:
     assert refused(missing) == (422, 42201)
     assert "web.Page" in str(missing.value)
     assert AvroSerializer(client, needs)({"page": {"path": "/"}}, SerializationContext("v", MessageField.VALUE))
+
+
+def test_json_schema_through_its_serializer(client: SchemaRegistryClient) -> None:
+    member = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    closed = {"title": "Visit", "type": "object", "additionalProperties": False}
+    visit = closed | {"properties": {"by": {"$ref": "member.json"}}}
+    visit_2 = closed | {"properties": {"by": {"$ref": "member.json"}, "page": {"type": "string"}}}
+    client.register_schema("member", Schema(json.dumps(member), "JSON"))
+    needs = [SchemaReference("member.json", "member", 1)]
+    context = SerializationContext("visits", MessageField.VALUE)
+    serialize = JSONSerializer(Schema(json.dumps(visit), "JSON", needs), client)
+    data = serialize({"by": {"id": 4}}, context)
+    deserialize = JSONDeserializer(Schema(json.dumps(visit_2), "JSON", needs), schema_registry_client=client)
+    assert deserialize(data, context) == {"by": {"id": 4}}
+    assert client.test_compatibility("visits-value", Schema(json.dumps(visit_2), "JSON", needs)) is True
+    client.register_schema("visits-value", Schema(json.dumps(visit_2), "JSON", needs))
+    assert client.test_compatibility("visits-value", Schema(json.dumps(visit), "JSON", needs)) is False
+    with pytest.raises(SchemaRegistryError) as invalid:
+        client.register_schema("other", Schema('{"type":"objekt"}', "JSON"))
+    assert refused(invalid) == (422, 42201)
+
+
+def test_protobuf_through_its_serializer(client: SchemaRegistryClient, url: str) -> None:
+    """Registered as a descriptor by Confluent's serializer, with what it imports; then looked up as text."""
+    pool = DescriptorPool()
+    for name, package, number, imports in (
+        ("web/page.proto", "web", 0, []),
+        ("visit.proto", "log", 1, ["web/page.proto"]),
+    ):
+        file = FileDescriptorProto(name=name, package=package, syntax="proto3", dependency=imports)
+        message = file.message_type.add(name=("Page", "Visit")[number])
+        field = message.field.add(name=("path", "page")[number], number=1, label=1, type=(9, 11)[number])
+        if number:
+            field.type_name = ".web.Page"
+        pool.Add(file)
+    visit = GetMessageClass(pool.FindMessageTypeByName("log.Visit"))
+    context = SerializationContext("visits", MessageField.VALUE)
+    serialize = ProtobufSerializer(visit, client, {"use.deprecated.format": False})
+    data = serialize(visit(page={"path": "/"}), context)
+    deserialize = ProtobufDeserializer(visit, {"use.deprecated.format": False}, client)
+    assert deserialize(data, context).page.path == "/"
+    assert client.get_subjects() == ["visits-value", "web/page.proto"]
+    text = 'syntax = "proto3";\npackage log;\nimport "web/page.proto";\nmessage Visit { web.Page page = 1; }'
+    needs = [SchemaReference("web/page.proto", "web/page.proto", 1)]
+    assert client.lookup_schema("visits-value", Schema(text, "PROTOBUF", needs), True).version == 1
+    other = text.replace("web.Page", "string")
+    assert client.test_compatibility("visits-value", Schema(other, "PROTOBUF", needs)) is False
+    more = text.replace("page = 1;", "page = 1; int64 at = 2;")
+    second = client.register_schema("visits-value", Schema(more, "PROTOBUF", needs))
+    assert client.get_schema(second, fmt="serialized").schema_str != more
+    with client_of(url) as fresh:
+        deserialize = ProtobufDeserializer(visit, {"use.deprecated.format": False}, fresh)
+        assert deserialize(b"\0" + second.to_bytes(4, "big") + data[5:], context).page.path == "/"

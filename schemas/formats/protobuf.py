@@ -1,0 +1,161 @@
+"""Protobuf: a `.proto` file as text, or its descriptor in base64, as some clients register it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from .parsed import PROTOBUF, Difference, InvalidSchema, Referenced
+from .protobuf_compatibility import cannot_read
+from .protoc import compile_texts
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
+_OWN_NAME = "default.proto"
+_WITH_PROTOBUF = ("google/protobuf/", "google/type/")
+"""Files under these paths come with their Python packages, and need no reference."""
+
+
+class ProtobufSchema:
+    """Fulfils `ParsedSchema`."""
+
+    format = PROTOBUF
+
+    def __init__(self, canonical: str, file: FileDescriptorProto, imported: Sequence[FileDescriptorProto]) -> None:
+        """`imported`: what the file needs, those first that others need."""
+        self.canonical = canonical
+        self.file = file
+        self.imported = imported
+
+    @property
+    def normalized(self) -> str:
+        """The descriptor, which knows neither comments nor blanks."""
+        return self.serialized
+
+    @property
+    def serialized(self) -> str:
+        """The file's descriptor in base64."""
+        return _in_base64(self.file)
+
+    def cannot_read(self, writer: ProtobufSchema) -> list[Difference]:
+        return cannot_read((self.file, *self.imported), (writer.file, *writer.imported))
+
+
+def parse_protobuf(text: str, references: Sequence[Referenced] = ()) -> ProtobufSchema:
+    """Raises `InvalidSchema`, `UnsupportedFormat`."""
+    own_name = _OWN_NAME
+    while own_name in {each.name for each in references}:
+        own_name = f"_{own_name}"
+    given = {each.name: each.text for each in references} | {own_name: text}
+    descriptors = {name: found for name, each in given.items() if (found := _descriptor(name, each)) is not None}
+    texts = {name: each for name, each in given.items() if name not in descriptors}
+    files = dict(descriptors)
+    for name in [own_name, *given]:  # mostly the first one needs all of the others
+        if name not in files:
+            files |= compile_texts(texts, [*_with_packages(descriptors.values()), *descriptors.values()], name)
+    own = files.pop(own_name)
+    imported = _in_order(own, files)
+    _check(own, imported)
+    return ProtobufSchema(_in_base64(own) if own_name in descriptors else text.strip(), own, imported)
+
+
+def _descriptor(name: str, text: str) -> FileDescriptorProto | None:
+    """The descriptor that the text is in base64; None: it is something else."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    if not _BASE64.fullmatch(text):
+        return None
+    try:
+        found = FileDescriptorProto.FromString(base64.b64decode(text, validate=False))
+    except (binascii.Error, DecodeError, ValueError):
+        return None
+    found.name = name
+    found.ClearField("source_code_info")
+    return found
+
+
+def _in_base64(file: FileDescriptorProto) -> str:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    bare = FileDescriptorProto()
+    bare.CopyFrom(file)
+    bare.name = _OWN_NAME
+    for message in bare.message_type:
+        _without_json_names(message)
+    return base64.standard_b64encode(bare.SerializeToString(deterministic=True)).decode("ascii")
+
+
+def _without_json_names(message: object) -> None:
+    """The compiler writes them out, others leave them to be made from the names."""
+    for each in message.field:  # type: ignore[attr-defined]  # a DescriptorProto, which has no type of Python's own
+        if each.json_name == _json_name(each.name):
+            each.ClearField("json_name")
+    for nested in message.nested_type:  # type: ignore[attr-defined]
+        _without_json_names(nested)
+
+
+def _json_name(name: str) -> str:
+    first, *rest = re.split("_+", name) if "_" in name else [name]
+    return first + "".join(each[:1].upper() + each[1:] for each in rest)
+
+
+def _in_order(own: FileDescriptorProto, files: dict[str, FileDescriptorProto]) -> list[FileDescriptorProto]:
+    """What the file imports, directly or not. Raises `InvalidSchema` for what is not there."""
+    found: dict[str, FileDescriptorProto] = {}
+
+    def visit(importing: FileDescriptorProto) -> None:
+        for name in importing.dependency:
+            if name in found:
+                continue
+            file = files.get(name) or _from_package(name)
+            if file is None:
+                raise InvalidSchema(f"{importing.name} imports {name}, for which there is no reference")
+            if name == own.name:
+                raise InvalidSchema(f"{name} imports itself")
+            visit(file)
+            found[name] = file
+
+    try:
+        visit(own)
+    except RecursionError:
+        raise InvalidSchema("the files import each other, or nest too deep") from None
+    return list(found.values())
+
+
+def _with_packages(files: Iterable[FileDescriptorProto]) -> list[FileDescriptorProto]:
+    """The files of packages that these import."""
+    names = {name for file in files for name in file.dependency}
+    return [found for name in sorted(names) if (found := _from_package(name)) is not None]
+
+
+def _from_package(name: str) -> FileDescriptorProto | None:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    if not name.startswith(_WITH_PROTOBUF) or not re.fullmatch(r"[a-z_/]+\.proto", name):
+        return None
+    try:
+        module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+    except ImportError:
+        return None
+    return FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+
+
+def _check(own: FileDescriptorProto, imported: Iterable[FileDescriptorProto]) -> None:
+    """A descriptor that came as such has not been looked at by the compiler."""
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    pool = DescriptorPool()
+    try:
+        for file in imported:
+            pool.Add(file)
+        pool.Add(own)
+        pool.FindFileByName(own.name)
+    except (TypeError, KeyError, ValueError) as error:
+        raise InvalidSchema(f"the descriptor makes no file: {error}") from error

@@ -109,14 +109,31 @@ class DeltaLakeTable:
         facts = [file_facts(staging.folder, name) for name in change.files]
         columns = table_columns([staging.folder / name for name in change.files], Layout.parse(change.layout))
         self._place(staging, change.files)
+        done = self._publish(staging.folder.name, staging.number, change, facts, columns)
+        self._checkpoint("remove staging")
+        shutil.rmtree(staging.folder)
+        return done
+
+    def adopt(self, change: TableChange) -> Commit:
+        """Make the table of files that stand in their places already, of a table in another format. Needs the lock.
+
+        The folder is this table's when its first version is written.
+        """
+        facts = [file_facts(self.folder, name) for name in change.files]
+        columns = table_columns([self.folder / name for name in change.files], Layout.parse(change.layout))
+        return self._publish("", 0, change, facts, columns)
+
+    def _publish(
+        self, staging: str, number: int, change: TableChange, facts: Sequence[FileFacts], columns: "pa.Schema"
+    ) -> Commit:
+        """Staging is the name of the folder, and stands in the version."""
+        number = self._widen(number, columns)
         self._checkpoint("commit version")
-        number = self._write_version(staging, change, facts, columns)
+        self._write_version(staging, number, change, facts, columns)
         self._checkpoint("sync version")
         self._log.sync(number)
         self._checkpoint("keep copy")
         self._log.keep_copy()
-        self._checkpoint("remove staging")
-        shutil.rmtree(staging.folder)
         return commit_of(change, number=number, created_ms=time.time_ns() // 1_000_000)
 
     def _place(self, staging: Staging, names: Sequence[str]) -> None:
@@ -145,41 +162,64 @@ class DeltaLakeTable:
             for name in note["files"]:
                 (self.folder / name).unlink(missing_ok=True)
 
-    def _write_version(self, staging: Staging, change: TableChange, facts: Sequence[FileFacts], columns: Any) -> int:
+    def _widen(self, number: int, columns: "pa.Schema") -> int:
+        """See that the table has these columns. New ones are a version of their own, without rows; returns the number
+        that comes then. Raises `TableError` for columns of another type."""
+        from deltalake import CommitProperties, Schema, write_deltalake
+        from deltalake.exceptions import DeltaError
+
+        if number == 0:
+            return number
+        table = self._table()
+        if _has_columns(json.loads(table.schema().to_json()), json.loads(Schema.from_arrow(columns).to_json())):
+            return number
+        self._checkpoint("widen")
+        properties = CommitProperties(max_commit_retries=0)
+        try:
+            write_deltalake(
+                table, columns.empty_table(), mode="append", schema_mode="merge", commit_properties=properties
+            )
+        except DeltaError as error:
+            raise TableError(f"{self.folder}: columns of the new rows do not go with the table's: {error}") from error
+        return number + 1
+
+    def _write_version(
+        self, staging: str, number: int, change: TableChange, facts: Sequence[FileFacts], columns: "pa.Schema"
+    ) -> None:
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         adds = [_add_action(each, data_change=change.operation != COMPACT) for each in facts]
         nothing = "nothing of this change is in the table"
         try:
-            self._commit_actions(staging, change, adds, columns)
+            self._commit_actions(staging, number, change, adds, columns)
         except CommitFailedError as error:
             raise TableError(f"{self.folder} was changed by another program just now; {nothing}, try again") from error
         except DeltaError as error:
             # What comes behind a commit (a checkpoint of the log) may fail as well.
-            if not self._log.has_staging(staging.folder.name, staging.number):
+            if not self._log.has_staging(staging, number):
                 raise TableError(f"{self.folder}: {error}; {nothing}") from error
-        return staging.number
 
-    def _commit_actions(self, staging: Staging, change: TableChange, adds: "Sequence[AddAction]", columns: Any) -> None:
-        """As the version of the staging folder's number, or not at all: who was quicker has seen another state."""
+    def _commit_actions(
+        self, staging: str, number: int, change: TableChange, adds: "Sequence[AddAction]", columns: "pa.Schema"
+    ) -> None:
+        """As the version of this number, or not at all: who was quicker has seen another state."""
         from deltalake import CommitProperties, Schema, Transaction
         from deltalake.transaction import create_table_with_add_actions
 
-        before = self._log.last()
-        positions = _positions(change, before)
+        positions = _positions(change, self._log.last())
         properties = CommitProperties(
-            custom_metadata={METADATA_KEY: packed(change, staging.folder.name)},
+            custom_metadata={METADATA_KEY: packed(change, staging)},
             app_transactions=[Transaction(app_id, offset, None) for app_id, offset in positions.items()],
             max_commit_retries=0,
         )
         schema, parts = Schema.from_arrow(columns), list(Layout.parse(change.layout).types)
-        if before is None:
+        if number == 0:
             create_table_with_add_actions(
                 str(self.folder), schema, list(adds), partition_by=parts, commit_properties=properties
             )
             return
         table = self._table()
-        if table.version() + 1 != staging.number:
+        if table.version() + 1 != number:
             raise TableError(
                 f"{self.folder} was changed by another program meanwhile: it has version {table.version()}; "
                 "nothing of this change is in the table, try again"
@@ -216,6 +256,20 @@ def _offsets(change: TableChange) -> Mapping[str, int]:
         for topic, state in change.topics.items()
         for key, offset in state.next_offsets.items()
     }
+
+
+def _has_columns(have: Any, wanted: Any) -> bool:
+    """Of types in the JSON of Delta's schemas: whether whatever is wanted is there."""
+    if not (isinstance(have, dict) and isinstance(wanted, dict)):
+        return bool(have == wanted)
+    if wanted.get("type") == "struct":
+        there = {field["name"]: field["type"] for field in have.get("fields", ())}
+        return all(
+            field["name"] in there and _has_columns(there[field["name"]], field["type"]) for field in wanted["fields"]
+        )
+    if wanted.get("type") == "array":
+        return _has_columns(have.get("elementType"), wanted["elementType"])
+    return have == wanted
 
 
 def _active(table: "DeltaTable") -> list[dict[str, Any]]:

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from ....ports.errors import ConfigError
-from ..formats import ICEBERG, open_store
+from ..delta import DELTA, DeltaLakeTable
+from ..formats import ICEBERG, open_store, require_format
 from ..parquet import PARQUET, ParquetTable
 from ..state import Commit, TableError
 from ..store import Checkpoint, no_checkpoint
@@ -23,8 +24,11 @@ def convert_table(
     store = open_store(folder)
     if store.format != PARQUET:
         raise ConfigError(f"{folder} is a table in format {store.format}; only one in {PARQUET} is converted")
-    if to != ICEBERG:
-        raise ConfigError(f"a table is converted to {ICEBERG}, not to {to!r}")
+    if to not in (DELTA, ICEBERG):
+        raise ConfigError(f"a table is converted to {DELTA} or {ICEBERG}, not to {to!r}")
+    if to != ICEBERG and (catalog or table):
+        raise ConfigError(f"a catalog is for tables in format {ICEBERG}, not {to}")
+    require_format(to)
     source = ParquetTable(folder)
     source.settle()
     with source.locked():
@@ -33,6 +37,8 @@ def convert_table(
         if last is None:
             raise TableError(f"{folder} is not a loaded table")
         change = change_files(last, CONVERT, files=[file.name for file in source.files()], removed=())
+        if to == DELTA:
+            return DeltaLakeTable(folder, checkpoint=checkpoint).adopt(change)
         from ..iceberg.catalog import find_place
         from ..iceberg.store import IcebergTable
 

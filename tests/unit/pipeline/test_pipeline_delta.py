@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from support.tables import Rows, commit_rows
 
 from barnabas.pipeline.tables.delta import DeltaLakeTable
 from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.lock import TableLocked
 from barnabas.pipeline.tables.state import Commit, Range, TableChange, TableError, TopicState
 from barnabas.pipeline.tables.store import Checkpoint, no_checkpoint
+from barnabas.pipeline.tables.upkeep.convert import convert_table
 from barnabas.ports.errors import ConfigError
 
 DAY = datetime(2026, 11, 22, tzinfo=UTC)
@@ -201,6 +203,34 @@ def test_who_was_slower_changes_nothing(tmp_path: Path) -> None:
     assert not any(staging.folder.name in path.name for path in tmp_path.rglob("part-*.parquet"))
 
 
+def test_new_columns_widen_the_table(tmp_path: Path) -> None:
+    add(tmp_path, 0, 10)
+    typed = pa.array([{"country": "de"}], pa.struct([("country", pa.string())]))
+    _add_file(tmp_path, rows([10]).append_column("decoded", typed))
+    assert seen(tmp_path) == expected(11)
+    table = DeltaTable(tmp_path).to_pyarrow_table(columns=["offset", "decoded"]).sort_by("offset").to_pylist()
+    assert (table[9]["decoded"], table[10]["decoded"]) == (None, {"country": "de"})
+    wider = pa.array([{"country": "de", "n": 1}], pa.struct([("country", pa.string()), ("n", pa.int64())]))
+    _add_file(tmp_path, rows([11]).append_column("decoded", wider))
+    _add_file(tmp_path, rows([12]).append_column("decoded", typed))
+    assert seen(tmp_path) == expected(13)
+    with pytest.raises(TableError, match="do not go with the table's"):
+        _add_file(tmp_path, rows([13]).append_column("decoded", pa.array([3])))
+    assert seen(tmp_path) == expected(13)
+
+
+def _add_file(folder: Path, content: pa.Table) -> None:
+    store = open_store(folder)
+    with store.locked():
+        store.recover()
+        staging, last = store.begin(), store.last()
+        place = staging.folder / "topic=t/day=2026-11-22"
+        place.mkdir(parents=True)
+        pq.write_table(content, place / "part-0.parquet")
+        assert last is not None
+        store.commit(staging, TableChange(topics=last.topics, rows=1, files=staging.name_files()))
+
+
 def test_two_at_once_on_a_machine(tmp_path: Path) -> None:
     with open_store(tmp_path).locked(), pytest.raises(TableLocked, match="is being changed by process"):
         add(tmp_path, 0, 10)
@@ -258,6 +288,28 @@ def test_a_damaged_log_is_told(tmp_path: Path) -> None:
     path.write_text("\n".join([json.dumps(broken), *others]))
     with pytest.raises(TableError, match="version 0 of the Delta log is damaged"):
         open_store(tmp_path).last()
+
+
+def test_a_parquet_table_is_converted_as_it_is(tmp_path: Path) -> None:
+    commit_rows(open_store(tmp_path, "parquet"), Rows("t", "2026-11-22", range(10)))
+    for stop_at in ("commit version", "sync version"):
+
+        def stop(step: str, stop_at: str = stop_at) -> None:
+            if step == stop_at:
+                raise PowerCut
+
+        with pytest.raises(PowerCut):
+            convert_table(tmp_path, "delta", checkpoint=stop)
+        assert open_store(tmp_path).format == ("parquet" if stop_at == "commit version" else "delta")
+    assert seen(tmp_path) == expected(10)
+    last = open_store(tmp_path).last()
+    assert last is not None
+    assert (last.operation, last.topics["t"].next_offsets) == ("convert", {"0": 10})
+    add(tmp_path, 10, 20)
+    assert seen(tmp_path) == expected(20)
+    assert DeltaTable(tmp_path).transaction_version("barnabas/t/0") == 20
+    with pytest.raises(ConfigError, match="is a table in format delta; only one in parquet is converted"):
+        convert_table(tmp_path, "delta")
 
 
 def test_a_table_keeps_its_format(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ BENCHMARKS = (
     "spark_read",
     "spark_streams",
     "spark_write",
+    "avro_decode",
     "compaction",
     "cluster_produce",
     "cluster_replication",

@@ -14,7 +14,7 @@ from .client import RegisteredSchema, RegistryClient
 KIND = "PROTOBUF"
 _TIMESTAMP = "google.protobuf.Timestamp"
 _DURATION = "google.protobuf.Duration"
-_WRAPPERS = {
+WRAPPERS = {
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 }
@@ -121,7 +121,7 @@ def plain_message(message: Any) -> Any:
         return message.ToDatetime(tzinfo=datetime.UTC)
     if name == _DURATION:
         return message.ToTimedelta()
-    if name in _WRAPPERS:
+    if name in WRAPPERS:
         return message.value
     return {each.name: _plain_field(message, each) for each in message.DESCRIPTOR.fields}
 

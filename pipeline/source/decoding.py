@@ -189,7 +189,16 @@ def arrow_type_of(kind: DataType) -> pa.DataType:
     return to_arrow_type(kind, timezone="UTC")
 
 
-_MAKERS: Mapping[str, Callable[[ColumnFormat], ColumnDecoder]] = {"avro": _avro, "json": _json}
+def _protobuf(each: ColumnFormat) -> ColumnDecoder:
+    from ...schemas.columns.protobuf import ProtobufColumns
+
+    if each.schema_id is None:
+        raise ConfigError(f"{each.column}.schema cannot be had with protobuf: give {each.column}.schema.id or .subject")
+    client = _client(each.registry)
+    return ProtobufColumns(client, client.by_id(each.schema_id, serialized=True))
+
+
+_MAKERS: Mapping[str, Callable[[ColumnFormat], ColumnDecoder]] = {"avro": _avro, "json": _json, "protobuf": _protobuf}
 
 
 def settled_by(

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from attrs import evolve
-
 from ..app.clients.admin import Admin
 from ..app.clients.consumer import Consumer
 from ..app.clients.consumer_listener import RebalanceListener
@@ -18,9 +16,9 @@ from ..core.message.message import Message
 from ..ports.errors import ApiError, BarnabasError
 from ..ports.words import TopicPartition
 from .counting import MessageCounts
-from .publishing import ensure_topic, in_sizes, messages_of, wall_ms
-from .reaching import Reaching
-from .reports import BROKER, TOPIC, WINDOW_MS, ReachReport, Report, Reporter
+from .publishing import ensure_topic, wall_ms
+from .reports import BROKER, TOPIC, WINDOW_MS
+from .tier import TierReports
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -69,15 +67,13 @@ class AuditedConsumer:
         **settings: Any,
     ) -> None:
         self.tier = f"consumer:{group_id}" if tier is None else tier
-        self._after = after
+        self._reports = TierReports(self.tier, after)
+        self._reaching = self._reports.reaching
         self._width_ms = window_ms
         self._interval_s = interval_s
-        self._by = f"{self.tier}/{secrets.token_hex(6)}"
-        self._told = 0
         self._counts: dict[TopicPartition, MessageCounts] = {}
         self._in_doubt: dict[TopicPartition, MessageCounts] = {}
         """Of a transaction that is under way, or of which it is not known how it ended."""
-        self._reaching = Reaching()
         self._gone: set[TopicPartition] = set()
         """Partitions in doubt that are others' by now."""
         self._handed: list[Message] = []
@@ -166,7 +162,7 @@ class AuditedConsumer:
             yield self._producer
             self._count()
             self._in_doubt, self._counts = self._counts, {}
-            self._producer.send_many(TOPIC, messages_of(self._reports()))
+            self._producer.send_many(TOPIC, self._messages())
             if self.consumer.assignment:
                 self._producer.send_offsets(self.consumer)
         except BaseException:
@@ -263,20 +259,11 @@ class AuditedConsumer:
         except BarnabasError as error:
             logger.info("audit of %s: the ends of its partitions cannot be looked up now: %s", self.tier, error)
 
-    def _reports(self) -> list[Report]:
-        origin = Reporter(tier=self.tier, after=self._after, by=self._by, time_ms=wall_ms())
+    def _messages(self) -> list[Message]:
         together = MessageCounts(self._width_ms)
         for counts in self._in_doubt.values():
             together.absorb(counts)
-        reports: list[Report] = [*together.take(origin)]
-        reach = self._reaching.take()
-        if reach:
-            reports.append(ReachReport(origin=origin, topics=reach))
-        numbered = []
-        for report in in_sizes(reports):
-            numbered.append(evolve(report, origin=evolve(origin, number=self._told)))
-            self._told += 1
-        return numbered
+        return self._reports.messages(together)
 
     def _end_earlier(self) -> None:
         if self._committing:

@@ -62,6 +62,8 @@ class Ledger:
         self._extents: dict[tuple[str, str], _Extent] = {}
         self.after: dict[str, str] = {}
         """Tier → the tier before it."""
+        self.writers: set[str] = set()
+        """Tiers that count what they write as they write it."""
         self.instances: dict[str, InstanceState] = {}
 
     def add(self, report: Report) -> None:
@@ -71,6 +73,8 @@ class Ledger:
             return
         seen.add(origin.number)
         self.after[origin.tier] = origin.after
+        if origin.writes:
+            self.writers.add(origin.tier)
         if isinstance(report, CountReport):
             self._counts.append(report)
             if origin.tier == PRODUCER:

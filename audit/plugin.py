@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..plugins.specs import hookimpl
 
 if TYPE_CHECKING:
+    from ..core.client.message_counter import MessageCounter
     from ..core.client.producer.handlers import CallbackHandler
 
 NAME = "audit"
@@ -15,7 +16,7 @@ NAME = "audit"
 
 @hookimpl
 def barnabas_names(kind: str) -> Sequence[str]:
-    return [NAME] if kind == "callback_handler" else []
+    return [NAME] if kind in ("callback_handler", "message_counter") else []
 
 
 @hookimpl
@@ -25,3 +26,12 @@ def barnabas_callback_handler(name: str, config: Mapping[str, object]) -> Callba
     from .producing import ProducerAudit
 
     return ProducerAudit(config)
+
+
+@hookimpl
+def barnabas_message_counter(name: str, config: Mapping[str, object]) -> MessageCounter | None:
+    if name != NAME:
+        return None
+    from .tier import TierCounter
+
+    return TierCounter(config)

@@ -18,6 +18,7 @@ from .counting import MessageCounts
 from .publishing import Publisher, in_sizes, messages_of, wall_ms
 from .reports import PRODUCER, TOPIC, WINDOW_MS, CountReport, InstanceReport, Report, Reporter
 from .stamp import HEADER, encode_head
+from .words import positive
 
 INTERVAL_MS = 10_000
 _PROPS = ("bootstrap.servers", "server", "instance", "window.ms", "interval.ms")
@@ -137,14 +138,3 @@ class ProducerAudit(CallbackHandler):
             self._complains = True
         else:
             self._unsent, self._complains = [], False
-
-
-def positive(value: object, name: str) -> int:
-    """A whole number above 0. Raises `ConfigError`."""
-    try:
-        number = int(str(value))
-    except ValueError:
-        number = 0
-    if number <= 0:
-        raise ConfigError(f"{name}={value}: expected a whole number above 0")
-    return number

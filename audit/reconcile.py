@@ -125,7 +125,7 @@ def _window(
     over_ms = start_ms + ledger.width_ms + grace_ms
     is_open = now_ms < over_ms
     for tier in order:
-        compared = _Comparison(ledger, topic, tier, before[tier], grace_ms)
+        compared = _Comparison(ledger, topic, tier, before[tier], now_ms=now_ms, grace_ms=grace_ms)
         made = compared.of(passed.get(tier, Passed()), passed.get(before[tier], Passed()))
         is_open |= bool(made.pending) or (bool(before[tier]) and ledger.upto_ms(tier, topic) < over_ms)
         figures.append(made)
@@ -167,14 +167,16 @@ class _Found:
 class _Comparison:
     """One tier with the one before it, in one topic."""
 
-    def __init__(self, ledger: Ledger, topic: str, tier: str, before: str, grace_ms: int) -> None:
+    def __init__(self, ledger: Ledger, topic: str, tier: str, before: str, *, now_ms: int, grace_ms: int) -> None:
         self._ledger = ledger
         self._tier = tier
         self._before = before
         self._from_producer = before == PRODUCER
         self._due_from_ms = ledger.since_ms(tier, topic) + grace_ms if ledger.since_ms(tier, topic) else -1
         self._due_to_ms = ledger.upto_ms(tier, topic) - grace_ms
-        self._known_to_ms = ledger.upto_ms(before, topic) - grace_ms
+        known_ms = now_ms if before in ledger.writers else ledger.upto_ms(before, topic)
+        self._known_to_ms = known_ms - grace_ms
+        """What was counted here until then, the tier before has counted too."""
 
     def of(self, here: Passed, above: Passed) -> TierFigures:
         found = _Found()

@@ -32,6 +32,8 @@ class Reporter:
     tier: str
     after: str = ""
     """The tier that messages come from; "" where they are made."""
+    writes: bool = False
+    """It counts what it writes as it writes it; others count what they find, later."""
     by: str
     number: int = 0
     time_ms: int = 0
@@ -90,6 +92,7 @@ def encode(report: Report) -> bytes:
     origin = report.origin
     kind = _KINDS[type(report)]
     tree: dict[str, Any] = {"v": _VERSION, "kind": kind, "tier": origin.tier, "after": origin.after}
+    tree |= {"writes": True} if origin.writes else {}
     tree |= {"by": origin.by, "n": origin.number, "time": origin.time_ms}
     if isinstance(report, CountReport):
         tree |= {"topic": report.topic, "window": report.window_ms, "width": report.width_ms}
@@ -118,6 +121,7 @@ def _decode(tree: Mapping[str, Any]) -> Report | None:
     origin = Reporter(
         tier=str(tree["tier"]),
         after=str(tree["after"]),
+        writes=bool(tree.get("writes", False)),
         by=str(tree["by"]),
         number=_int(tree["n"]),
         time_ms=_int(tree["time"]),

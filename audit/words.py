@@ -48,3 +48,14 @@ def share_text(share: float | None) -> str:
     if share is None:
         return "-"
     return "100 %" if share == 1 else f"{min(share * 100, 99.99):.2f} %"
+
+
+def positive(value: object, name: str) -> int:
+    """A whole number above 0. Raises `ConfigError`."""
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = 0
+    if number <= 0:
+        raise ConfigError(f"{name}={value}: expected a whole number above 0")
+    return number

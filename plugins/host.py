@@ -14,6 +14,7 @@ from .specs import PROJECT, Specs
 if TYPE_CHECKING:
     from ..core.classic.rebalancer import Rebalancer
     from ..core.client.group.assignor import Assignor
+    from ..core.client.message_counter import MessageCounter
     from ..core.client.producer.handlers import CallbackHandler, EventHandler
     from ..core.client.producer.partitioner import Partitioner
     from ..core.client.serde import Decoder, Encoder
@@ -81,6 +82,10 @@ class PluginHost:
     def callback_handler(self, name: str, config: Mapping[str, object] | None = None) -> CallbackHandler:
         handler: CallbackHandler = self._require("callback_handler", name, config=config or {})
         return handler
+
+    def message_counter(self, name: str, config: Mapping[str, object] | None = None) -> MessageCounter:
+        counter: MessageCounter = self._require("message_counter", name, config=config or {})
+        return counter
 
     def deletion_policy(
         self, setting: str, partition: TopicPartition | None = None, committed: Committed | None = None

@@ -23,6 +23,7 @@ import pluggy
 if TYPE_CHECKING:
     from ..core.classic.rebalancer import Rebalancer
     from ..core.client.group.assignor import Assignor
+    from ..core.client.message_counter import MessageCounter
     from ..core.client.producer.handlers import CallbackHandler, EventHandler
     from ..core.client.producer.partitioner import Partitioner
     from ..core.client.serde import Decoder, Encoder
@@ -68,6 +69,11 @@ class Specs:
     @hookspec(firstresult=True)
     def barnabas_callback_handler(self, name: str, config: Mapping[str, object]) -> CallbackHandler | None:
         """`config` is what the user gave as `callback.handler.props`."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def barnabas_message_counter(self, name: str, config: Mapping[str, object]) -> MessageCounter | None:
+        """What counts the messages that a mirror's stream copies (`MirrorMaker`, `counter`); one for each stream."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)

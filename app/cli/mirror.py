@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...ports.errors import ConfigError
-from .options import progress
+from .options import parse_settings, progress
 
 if TYPE_CHECKING:
     from ..mirror import MirrorMaker
@@ -45,6 +45,16 @@ def mirror(
             "--exactly-once", help="Between current clusters: in transactions, with the positions kept by the target."
         ),
     ] = False,
+    audit: Annotated[
+        str | None,
+        typer.Option(metavar="TIER", help="Count what is copied, as this tier of the audit, such as mirror."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--audit-set", metavar="KEY=VALUE", help="Of the audit: after (the tier that is copied from), window.ms."
+        ),
+    ] = None,
 ) -> None:
     """Copy topics from other clusters, at least once, until told to stop (Ctrl-C or SIGTERM).
 
@@ -65,6 +75,8 @@ def mirror(
         streams=streams,
         producers=producers,
         exactly_once=exactly_once,
+        counter="" if audit is None else "audit",
+        counter_props={"tier": audit, **parse_settings(settings)} if audit is not None else None,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: made.stop())

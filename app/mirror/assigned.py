@@ -59,7 +59,7 @@ class AssignedReader:
         self._source = source
         self._number = number
         self._of = of
-        self._consumer = source.consumer()
+        self.consumer = self._consumer = source.consumer()
         self._looked_s = -TOPICS_REFRESH_S
         self.ended = False
 

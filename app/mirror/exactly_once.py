@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core.classic.registry.topic_filter import TopicFilter
 from ...core.client.errors import AbortNeeded, ClientTimeout
+from ...core.message.message import Message
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ...ports.words import TopicPartition
@@ -133,7 +134,7 @@ class TransactionalStream(AssignedReader):
         self._aborting = False
         """One has failed, and is to be aborted before the next."""
 
-    def deliver(self, batch: list[Taken]) -> None:
+    def deliver(self, batch: list[Taken], reports: Sequence[Message] = ()) -> None:
         """Returns when the target has the batch and the positions behind it. Raises `BarnabasError`: it has neither, or
         after `ClientTimeout` maybe both, which the next call, with the same batch, finds out."""
         if self._committing:
@@ -147,6 +148,8 @@ class TransactionalStream(AssignedReader):
         self._aborting = True
         for topic, run in groupby(batch, attrgetter("topic")):
             self._producer.send_many(topic, [current_message(taken.message) for taken in run])
+        for report in reports:
+            self._producer.send(report.topic, report)
         self._producer.send_offsets(offsets, group)
         self._aborting, self._committing = False, True
         self._commit()

@@ -48,7 +48,7 @@ class GroupSource:
 
 class _GroupReader:
     def __init__(self, consumer: Consumer, topics: TopicFilter) -> None:
-        self._consumer = consumer
+        self.consumer = self._consumer = consumer
         self._lock = threading.Lock()
         self._own: frozenset[TopicPartition] = frozenset()
         self.ended = False

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 from ...core.classic.registry.topic_filter import TopicFilter
 from ...core.client.errors import EncodeError, NoOffset
 from ...core.message.damage import is_damage
+from ...core.message.message import Message
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
+from ..clients.opening import plugin_host
 from ..clients.waiting import logger
+from .counting import StreamCount
 from .exactly_once import TransactionalSource, check_exactly_once
 from .sources import make_source
 from .taken import MirrorReader, MirrorSource, MirrorTarget, Taken
-from .targets import is_classic_target, make_target
+from .targets import bootstrap_of, check_counted, is_classic_target, make_target
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,11 +48,14 @@ class MirrorMaker:
                alone: a second one with that group fences the first. `transactional.id` of the target begins the names
                of the streams. Those who read committed messages see each once; topics get as many partitions.
 
-    Otherwise offsets are committed only after the target took the messages: what was under way at a crash is copied
-    again. A target that cannot be reached is tried again for ever. What it can never take (a message larger than it
-    allows, a null value for a classic one) stops the mirror; so does a damaged message of a source, unless
-    `skip.damaged` is true in its configuration (then the log tells what was left out). Raises `ConfigError`; `start`
-    also `BarnabasError`.
+    counter:   name of a plug-in that counts what is copied, and tells the target: "audit". `counter_props` are for it;
+               `plugins` may bring others. Both clusters have to be current ones.
+
+    Unless it is exactly once, offsets are committed only after the target took the messages: what was under way at a
+    crash is copied again. A target that cannot be reached is tried again for ever. What it can never take (a message
+    larger than it allows, a null value for a classic one) stops the mirror; so does a damaged message of a source,
+    unless `skip.damaged` is true in its configuration (then the log tells what was left out). Raises `ConfigError`;
+    `start` also `BarnabasError`.
     """
 
     def __init__(
@@ -63,6 +69,9 @@ class MirrorMaker:
         producers: int = 1,
         commit_interval_ms: float = 1000.0,
         exactly_once: bool = False,
+        counter: str = "",
+        counter_props: Mapping[str, object] | None = None,
+        plugins: Sequence[object] = (),
         report: Callable[[str], None] = logger.warning,
     ) -> None:
         if (whitelist is None) == (blacklist is None):
@@ -73,6 +82,12 @@ class MirrorMaker:
             raise ConfigError("a mirror needs at least one stream and one producer")
         if exactly_once:
             check_exactly_once(sources, target)
+        if counter:
+            check_counted(sources, target)
+        self._counter = counter
+        self._counter_props = dict(counter_props or {})
+        self._plugins = plugins
+        self._counts: list[StreamCount] = []
         allowed = TopicFilter.whitelist(whitelist) if whitelist is not None else TopicFilter.blacklist(blacklist or "")
         self.copied = 0
         """Messages that the target took; compressed wrappers that passed unopened count as one."""
@@ -115,9 +130,11 @@ class MirrorMaker:
             self._free.put(self._targets[-1])
         for config in self._source_configs:
             self._sources.append(make_source(config, self._filter, shallow=self._shallow))
-        for source in self._sources:
+        for config, source in zip(self._source_configs, self._sources, strict=True):
             book = _Book(source, self._commit_s, self.report)
-            self._carriers += [_Carrier(self, book, reader) for reader in source.open(self._streams)]
+            self._carriers += [
+                _Carrier(self, book, reader, count=self._count(config, reader)) for reader in source.open(self._streams)
+            ]
 
     def _join_exactly_once(self) -> None:
         for config in self._source_configs:
@@ -125,7 +142,17 @@ class MirrorMaker:
             self._sources.append(source)
             book = _Book(source, self._commit_s, self.report)
             source.open(self._streams)
-            self._carriers += [_Carrier(self, book, stream, stream) for stream in source.streams]
+            self._carriers += [
+                _Carrier(self, book, stream, stream, count=self._count(config, stream)) for stream in source.streams
+            ]
+
+    def _count(self, config: Mapping[str, Any], reader: MirrorReader) -> StreamCount | None:
+        if not self._counter or reader.consumer is None:
+            return None
+        counter = plugin_host(self._plugins).message_counter(self._counter, self._counter_props)
+        counter.start(bootstrap_of(self._target_config))
+        self._counts.append(StreamCount(counter, bootstrap_of(config), reader.consumer))
+        return self._counts[-1]
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the mirror has come to an end: closed, or for good. Raises why, in the second case."""
@@ -152,7 +179,8 @@ class MirrorMaker:
         for carrier in self._carriers:
             if carrier.thread.is_alive():
                 carrier.thread.join()
-        for close in [source.close for source in self._sources] + [target.close for target in self._targets]:
+        closing = [source.close for source in self._sources] + [target.close for target in self._targets]
+        for close in closing + [count.close for count in self._counts]:
             try:
                 close()
             except BarnabasError as error:
@@ -172,7 +200,7 @@ class MirrorMaker:
     def stopping(self) -> threading.Event:
         return self._stopping
 
-    def deliver(self, batch: list[Taken], own: MirrorTarget | None = None) -> bool:
+    def deliver(self, batch: list[Taken], own: MirrorTarget | None = None, reports: Sequence[Message] = ()) -> bool:
         """Have the target take the batch; False if it did not before the end. Raises what can never be taken.
 
         `own`: of the stream alone; else whichever is free.
@@ -181,7 +209,7 @@ class MirrorMaker:
         while True:
             target = own or self._free.get()
             try:
-                target.deliver(batch)
+                target.deliver(batch, reports)
             except BarnabasError as error:
                 if _is_final(error):
                     raise
@@ -242,12 +270,18 @@ class _Carrier:
     """One stream and its thread."""
 
     def __init__(
-        self, mirror: MirrorMaker, book: _Book, reader: MirrorReader, target: MirrorTarget | None = None
+        self,
+        mirror: MirrorMaker,
+        book: _Book,
+        reader: MirrorReader,
+        target: MirrorTarget | None = None,
+        count: StreamCount | None = None,
     ) -> None:
         self._mirror = mirror
         self._book = book
         self._reader = reader
         self._target = target
+        self._count = count
         self.thread = threading.Thread(target=self._run, name=f"mirror {book.source.name}", daemon=True)
 
     def _run(self) -> None:
@@ -255,8 +289,9 @@ class _Carrier:
         try:
             while not mirror.stopping.is_set() and not self._reader.ended:
                 batch = self._take()
-                if batch:
-                    if not mirror.deliver(batch, self._target):
+                reports = self._count.reports(batch) if self._count is not None else ()
+                if batch or reports:
+                    if not mirror.deliver(batch, self._target, reports):
                         break
                     self._book.note(batch)
                 self._book.commit()

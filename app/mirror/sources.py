@@ -83,6 +83,7 @@ class ClassicSource:
 class _ClassicReader:
     def __init__(self, stream: MessageStream) -> None:
         self._stream = stream
+        self.consumer = None
 
     @property
     def ended(self) -> bool:

@@ -1,10 +1,15 @@
 """What goes from a source to the target."""
 
-from collections.abc import Hashable
-from typing import NamedTuple, Protocol
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...core.message.classic.reader import ShallowMessage
 from ...core.message.message import Message
+
+if TYPE_CHECKING:
+    from ..clients.consumer import Consumer
 
 
 class Taken(NamedTuple):
@@ -19,6 +24,11 @@ class Taken(NamedTuple):
 
 class MirrorReader(Protocol):
     """One stream of a source; one thread at a time."""
+
+    @property
+    def consumer(self) -> Consumer | None:
+        """What it reads with; None: of a classic cluster."""
+        ...
 
     def take(self, max_messages: int, timeout: float) -> list[Taken]:
         """What is there, waiting up to `timeout` seconds for the first. Raises `BarnabasError`; then it can go on."""
@@ -49,8 +59,10 @@ class MirrorSource(Protocol):
 class MirrorTarget(Protocol):
     """Where to copy to. One thread at a time."""
 
-    def deliver(self, batch: list[Taken]) -> None:
-        """Returns when the target has all of it. Raises `BarnabasError`: some may be there, some not."""
+    def deliver(self, batch: list[Taken], reports: Sequence[Message] = ()) -> None:
+        """Returns when the target has all of it, and then these (their topics are set).
+
+        Raises `BarnabasError`: some may be there, some not."""
         ...
 
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
 """Where to copy to: a classic or a current cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from ...core.message.classic.reader import ShallowMessage
@@ -28,9 +28,24 @@ def is_classic_target(config: Mapping[str, Any]) -> bool:
     return bool(classic)
 
 
+def check_counted(sources: Sequence[Mapping[str, Any]], target: Mapping[str, Any]) -> None:
+    """Raises `ConfigError` where messages cannot be counted."""
+    if is_classic_target(target) or not all("bootstrap.servers" in _dotted(config) for config in sources):
+        raise ConfigError("counting what is copied needs bootstrap.servers (the current generation) at both ends")
+
+
+def bootstrap_of(config: Mapping[str, Any]) -> str:
+    """Of a configuration for a current cluster."""
+    return str(_dotted(config)["bootstrap.servers"])
+
+
+def _dotted(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(key).replace("_", "."): value for key, value in config.items()}
+
+
 def make_target(config: Mapping[str, Any]) -> MirrorTarget:
     """From a producer's configuration. Raises `ConfigError`, `BarnabasError`."""
-    dotted = {str(key).replace("_", "."): value for key, value in config.items()}
+    dotted = _dotted(config)
     return ClassicTarget(dotted) if is_classic_target(config) else CurrentTarget(dotted)
 
 
@@ -41,7 +56,7 @@ class ClassicTarget:
         settings = {key: value for key, value in config.items() if key not in ("coordination", "producer.type")}
         self._producer = ClassicProducer(coordination=config.get("coordination"), config=settings)
 
-    def deliver(self, batch: list[Taken]) -> None:
+    def deliver(self, batch: list[Taken], reports: Sequence[Message] = ()) -> None:  # noqa: ARG002  # none come here
         for topic, group in groupby(batch, attrgetter("topic")):
             self._producer.send_many(topic, [_classic(taken.message) for taken in group])
         self._producer.confirm()
@@ -61,12 +76,17 @@ class CurrentTarget:
         settings = {key: value for key, value in config.items() if key not in ("bootstrap.servers", "producer.type")}
         self._producer = Producer(config["bootstrap.servers"], config={"acks": "all", **settings})
 
-    def deliver(self, batch: list[Taken]) -> None:
+    def deliver(self, batch: list[Taken], reports: Sequence[Message] = ()) -> None:
+        self._send([(taken.topic, current_message(taken.message)) for taken in batch])
+        self._send([(report.topic, current_message(report)) for report in reports])
+
+    def _send(self, messages: list[tuple[str, Message]]) -> None:
         handles = [
-            self._producer.send_many(topic, [current_message(taken.message) for taken in group])
-            for topic, group in groupby(batch, attrgetter("topic"))
+            self._producer.send_many(topic, [message for _, message in group])
+            for topic, group in groupby(messages, itemgetter(0))
         ]
-        self._producer.flush()
+        if handles:
+            self._producer.flush()
         for handle in handles:
             handle.result()
 

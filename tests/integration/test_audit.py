@@ -10,6 +10,7 @@ from support.command import barnabas_here
 from support.waiting import wait_for
 
 from barnabas import Admin, Consumer, Producer
+from barnabas.app.mirror import MirrorMaker
 from barnabas.audit.auditor import Auditor
 from barnabas.audit.consuming import AuditedConsumer
 from barnabas.audit.publishing import wall_ms
@@ -52,7 +53,11 @@ def count(bootstrap: str, **settings: Any) -> int:
 
 
 def reconciled(bootstrap: str, *topics: str) -> Reconciliation:
-    reader = AuditReader([bootstrap])
+    return reconciled_of([bootstrap], *topics)
+
+
+def reconciled_of(bootstraps: list[str], *topics: str) -> Reconciliation:
+    reader = AuditReader(bootstraps)
     try:
         reader.read()
         return reconcile(reader.ledger, now_ms=wall_ms(), topics=topics, grace_ms=0)
@@ -217,3 +222,47 @@ def test_the_commands_count_and_tell(broker: str, tmp_path: Path) -> None:
     assert (tree["lost"], tree["doubled"], {w["topic"] for w in tree["windows"]}) == (2, 0, {"gone"})
     other = barnabas_here("audit", "--since", "tomorrow", "--bootstrap", broker, expect=2)
     assert b"no time" in other.stderr
+
+
+@pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly-once", "at-least-once"])
+def test_what_a_mirror_drops_and_doubles_is_found_between_its_clusters(exactly_once: bool) -> None:
+    with TestBroker() as one, TestBroker() as two:
+        with Admin(one.bootstrap) as admin:
+            admin.create_topic("views", partitions=2)
+        with audited(one.bootstrap, "web-1/m") as producer:
+            producer.send_many("views", [b"x"] * 500, partition=0)
+        source = {"bootstrap.servers": one.bootstrap, "group.id": "copy"}
+        target = {"bootstrap.servers": two.bootstrap}
+        props = {"tier": "mirror", "window.ms": 60_000}
+        with MirrorMaker(
+            [source], target, whitelist="views", exactly_once=exactly_once, counter="audit", counter_props=props
+        ) as mirror:
+            wait_for(lambda: mirror.copied >= 500 or mirror.wait(0))
+            wait_for(lambda: told_to_the_end(two.bootstrap, "mirror", "views"))
+        with Consumer(two.bootstrap) as consumer, Producer(two.bootstrap) as copier:
+            consumer.assign("views", position="earliest")
+            found_there = list(consumer.messages(stop_at_end=True))
+            messages = [m for m in found_there if m.partition == found_there[0].partition]
+            copier.send("views", messages[-1].value, headers=messages[-1].headers)
+        with Admin(two.bootstrap) as admin:
+            admin.delete_records({("views", messages[0].partition): messages[2].offset + 1})
+        dropped = sorted(int.from_bytes((m.headers[-1][1] or b"")[-8:]) for m in messages[:3])
+        copied = int.from_bytes((messages[-1].headers[-1][1] or b"")[-8:])
+        assert count(one.bootstrap) == 500
+        count(two.bootstrap, tier="broker-two", after="mirror", topics=["views"])
+        found = reconciled_of([one.bootstrap, two.bootstrap], "views")
+        assert [t.tier for t in found.windows[0].tiers] == ["producer", "broker", "mirror", "broker-two"]
+        assert named(found, "lost", "mirror") == named(found, "doubled", "mirror") == set()
+        assert sum(t.arrived for w in found.windows for t in w.tiers if t.tier == "mirror") == 500
+        assert named(found, "lost", "broker-two") == {f"web-1/m {dropped[0]}-{dropped[2]}"}
+        assert named(found, "doubled", "broker-two") == {f"web-1/m {copied}"}
+        assert not found.unclosed
+
+
+def told_to_the_end(bootstrap: str, tier_name: str, topic: str) -> bool:
+    reader = AuditReader([bootstrap])
+    try:
+        reader.read()
+        return reader.ledger.upto_ms(tier_name, topic) > 0
+    finally:
+        reader.close()

@@ -197,3 +197,14 @@ def test_delays_and_messages_without_a_stamp_are_told() -> None:
     found = judged([*counts("broker", ONE), plain])
     broker = tier_of(found, "broker")
     assert (broker.count, broker.unstamped, broker.delay_median_ms, broker.delay_p99_ms) == (13, 3, 5, 5)
+
+
+def test_a_tier_that_counts_as_it_writes_need_not_be_waited_for() -> None:
+    copies = {**ONE, ("web-1", 0, 3): 2}
+    table = counts("broker-b", {**copies, ("web-1", 0, 77): 1})
+    for writes, found_doubled in ((False, []), (True, ["web-1 3"])):
+        mirror = [evolve(each, origin=evolve(each.origin, writes=writes)) for each in counts("mirror", ONE)]
+        found = tier_of(judged([*mirror, *table]), "broker-b")
+        assert [str(which) for which in found.doubled] == found_doubled
+        assert found.pending == (0 if writes else 2)
+        assert len(found.unexpected) == int(writes)

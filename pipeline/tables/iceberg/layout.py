@@ -1,16 +1,17 @@
 """Columns and partitions of an Iceberg table, as the Parquet files of its commits have them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, ResolveError, ValidationError
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.transforms import IdentityTransform
 
-from ..files import arrow_types
+from ..files import table_columns
+from ..layout import Layout
 from ..state import TableError
 from .files import StagedFile
 
@@ -36,39 +37,34 @@ def create_table(catalog: Catalog, name: str, folder: Path, *, metadata: Path | 
     )
 
 
-def take_in(transaction: Transaction, files: Sequence[StagedFile], types: Mapping[str, str]) -> None:
-    """Give the table the columns of these files that it has not, and if it is empty, their layout; `types` are those of
-    the columns that are folders.
+def take_in(transaction: Transaction, files: Sequence[StagedFile], layout: Layout) -> None:
+    """Give the table the columns of these files that it has not, and if it has none, its layout.
 
     Raises `TableError` for files of another layout than the table's.
     """
-    import pyarrow as pa
-
-    folders = {tuple(file.values) for file in files}
-    if not folders:
-        return
-    layout = next(iter(folders))
-    columns, kinds = pa.unify_schemas([file.schema for file in files]), arrow_types()
-    for column in layout:
-        columns = columns.append(pa.field(column, kinds[types.get(column, "string")]))
-    _add_columns(transaction, columns)
+    wanted = tuple(layout.types)
+    if files or not transaction.table_metadata.schema().fields:
+        _add_columns(transaction, table_columns([file.path for file in files], layout))
     there = tuple(field.name for field in transaction.table_metadata.spec().fields)
     if not there:
         with transaction.update_spec() as update:
-            for column in layout:
+            for column in wanted:
                 update.add_field(column, IdentityTransform(), column)
-        there = layout
-    if len(folders) > 1 or layout != there:
-        written = " and by ".join(", ".join(each) for each in sorted(folders))
-        raise TableError(f"files laid out by {written} do not go into an Iceberg table laid out by {', '.join(there)}")
+        there = wanted
+    written = {tuple(file.values) for file in files} - {there}
+    if written:
+        text = " and by ".join(", ".join(each) for each in sorted(written))
+        raise TableError(f"files laid out by {text} do not go into an Iceberg table laid out by {', '.join(there)}")
 
 
 def _add_columns(transaction: Transaction, schema: Any) -> None:
-    known = {field.name for field in transaction.table_metadata.schema().fields}
-    if all(name in known for name in schema.names):
-        return
-    with transaction.update_schema() as update:
-        update.union_by_name(schema)
-    # Spark's files have no field ids: readers find the columns by their names.
-    mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
-    transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+    """Fields inside of columns, too. Raises `TableError` where the type of one is another."""
+    before = transaction.table_metadata.schema()
+    try:
+        with transaction.update_schema() as update:
+            update.union_by_name(schema)
+    except (ValidationError, ResolveError) as error:
+        raise TableError(f"these rows have columns of other types than the table: {error}") from error
+    after = transaction.table_metadata.schema()
+    if after != before:  # Spark's files have no field ids: readers find the columns by their names
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: after.name_mapping.model_dump_json()})

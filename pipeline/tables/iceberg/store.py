@@ -182,7 +182,7 @@ class IcebergTable:
 
     def _stage(self, transaction: Transaction, table: Table, change: TableChange, number: int) -> None:
         added = [StagedFile.of(self.folder.absolute(), name) for name in change.files]
-        take_in(transaction, added, Layout.parse(change.layout).types)
+        take_in(transaction, added, Layout.parse(change.layout))
         before = data_files(table, table.current_snapshot()) if change.removed else []
         there = {self._name(file.file_path): file for file in before}
         unknown = next((name for name in change.removed if name not in there), None)

@@ -4,6 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.iceberg_rest import rest_catalog
 from support.tables import Rows, Seen, commit_rows, read_foreign, seen, write_rows
@@ -123,6 +125,31 @@ def test_a_rest_catalog(tmp_path: Path) -> None:
             open_store(tmp_path / "other", ICEBERG, catalog=uri, table="shared.events").begin()
     with pytest.raises(TableError, match=r"shared\.events: http.* does not answer as it should"):
         open_store(folder).last()
+
+
+def _commit_typed(folder: Path, day: str, value: pa.StructScalar, offset: int) -> None:
+    store = open_store(folder, ICEBERG)
+    with store.locked():
+        staging = store.begin()
+        path = staging.folder / "topic=t" / f"day={day}" / "part-0.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"value": pa.array([value]), "partition": [0], "offset": [offset]}), path)
+        change = TableChange(
+            topics={"t": TopicState(next_offsets={"0": offset + 1})}, files=staging.name_files(), rows=1
+        )
+        store.commit(staging, change)
+
+
+def test_columns_that_grow(tmp_path: Path) -> None:
+    _commit_typed(tmp_path, "2024-01-01", pa.scalar({"a": 1}), 0)
+    _commit_typed(tmp_path, "2024-01-02", pa.scalar({"a": 2, "b": {"c": "x"}}), 1)
+    with _iceberg(tmp_path).table() as table:
+        rows = table.scan().to_arrow().sort_by("offset")
+    assert rows["value"].to_pylist() == [{"a": 1, "b": None}, {"a": 2, "b": {"c": "x"}}]
+    assert [str(day) for day in rows["day"].to_pylist()] == ["2024-01-01", "2024-01-02"]
+    with pytest.raises(TableError, match="columns of other types than the table"):
+        _commit_typed(tmp_path, "2024-01-03", pa.scalar({"a": "text"}), 2)
+    assert seen(read_foreign(tmp_path)).total() == 2
 
 
 def test_catalogs_that_are_none(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from .broker import build_broker, make_reactor
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig
+    from .services import Services
 
 
 _SWITCH_INTERVAL_MS = 0.5
@@ -32,6 +33,7 @@ def serve(
     import gc
     import signal
 
+    services = _services(config)
     reactor = make_reactor(config, report)
     failures: list[BarnabasError] = []
 
@@ -41,7 +43,11 @@ def serve(
 
     def tell(error: BarnabasError | None) -> None:
         if error is None:
-            ready([str(listener) for listener in node.listeners])
+            listeners = [str(listener) for listener in node.listeners]
+            if services is None:
+                ready(listeners)
+            else:
+                services.start(listeners, ready, lambda error: reactor.call_soon(lambda: failed(error)))
 
     try:
         node = build_broker(config, reactor, plugins=plugins, report=report)
@@ -51,8 +57,14 @@ def serve(
         reactor.stop()
         raise
 
-    def stop(*_: object) -> None:
+    def stop_node() -> None:
         reactor.call_soon(lambda: node.stop(reactor.stop))
+
+    def stop(*_: object) -> None:
+        if services is None:
+            stop_node()
+        else:
+            services.stop(stop_node)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     gc.collect()
@@ -65,3 +77,12 @@ def serve(
             signal.signal(number, handler)
     if failures:
         raise failures[0]
+
+
+def _services(config: BrokerConfig) -> Services | None:
+    """What is to run beside the broker; nothing of it is loaded when there is nothing."""
+    if not config.services:
+        return None
+    from .services import Services
+
+    return Services(config)

@@ -314,6 +314,9 @@ class BrokerConfig(TransactionKeys):
     metrics_listen: str | None = text_key(
         "metrics.listen", None, doc="Ours. HOST:PORT where Prometheus finds the metrics."
     )
+    schema_registry_listen: str | None = text_key(
+        "schema.registry.listen", None, doc="Ours. Of `barnabas serve`: HOST:PORT of a schema registry beside it."
+    )
     plugins_modules: tuple[str, ...] = list_key(
         "plugins.modules", (), doc="Ours. Python modules with plugins, besides installed ones."
     )
@@ -441,6 +444,11 @@ class BrokerConfig(TransactionKeys):
         if self.metrics_listen is None or not self.metrics_listen:
             return None
         return parse_address(self.metrics_listen.removeprefix("http://"), f"metrics.listen={self.metrics_listen}")
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """What is to run beside the broker in `barnabas serve`: NAME for each NAME.listen that is set."""
+        return ("schema.registry",) if self.schema_registry_listen else ()
 
     @property
     def flush_check_interval_ms(self) -> int:

@@ -9,10 +9,9 @@ import typer
 
 from ...app.cli.log_setup import set_up
 from ...app.cli.options import Bootstrap
-from ...app.extras import require
 from ...ports.errors import BarnabasError, ConfigError
+from .listening import parse_listen
 
-PACKAGES = ("starlette", "uvicorn")
 _LOOK_S = 1.0
 
 
@@ -37,12 +36,12 @@ def registry(
     """
     if not bootstrap:
         raise ConfigError("--bootstrap HOST:PORT: give a broker of the cluster")
-    require("the schema registry", PACKAGES, "registry")
+    address = parse_listen(listen, "--listen")
     from .server import RegistryServer
 
     set_up(log_level or [], log_format)
     stopping = Event()
-    server = RegistryServer(bootstrap, parse_listen(listen, "--listen"), topic=topic)
+    server = RegistryServer(bootstrap, address, topic=topic)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     try:
@@ -54,11 +53,3 @@ def registry(
                 raise BarnabasError("the registry serves no more; the lines above say why")
     finally:
         server.stop()
-
-
-def parse_listen(text: str, key: str) -> tuple[str, int]:
-    """HOST:PORT, also http://HOST:PORT. Raises `ConfigError`."""
-    host, colon, port = text.strip().removeprefix("http://").rstrip("/").rpartition(":")
-    if not colon or not host or not (port.isascii() and port.isdigit() and int(port) < 65_536):
-        raise ConfigError(f"{key}={text!r:.200} is not HOST:PORT")
-    return host.strip("[]"), int(port)

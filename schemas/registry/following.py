@@ -58,16 +58,11 @@ class SchemaReader:
         if self._thread.is_alive():
             self._thread.join()
 
-    def wait_loaded(self, timeout: float) -> bool:
-        """True once everything that was in the topic at the start is read."""
+    def wait_loaded(self) -> bool:
+        """True once everything that was in the topic at the start is read; False when that cannot be done now."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._loaded or self._stopping.is_set(), timeout) and self._loaded
-
-    @property
-    def trouble(self) -> BarnabasError | None:
-        """What keeps the topic from being read now."""
-        with self._changed:
-            return self._trouble
+            self._changed.wait_for(lambda: self._loaded or self._trouble or self._stopping.is_set())
+            return self._loaded
 
     def snapshot(self) -> Subjects:
         """What is known; nobody changes it any more. Raises `RegistryError` before everything was read once."""

@@ -15,7 +15,6 @@ from .registry import Registry
 
 logger = logging.getLogger("barnabas.schemas.registry")
 
-_LOADING_S = 10.0
 _DRAIN_S = 5
 _CONNECTIONS_MAX = 1000
 _BACKLOG = 256
@@ -31,9 +30,11 @@ class RegistryServer:
         self._server: uvicorn.Server | None = None
         self._thread: Thread | None = None
         self._ended = Event()
+        self.listener = ""
+        """The URL, once it serves."""
 
     def start(self) -> str:
-        """The URL; returns when all schemas are read, or after a while without brokers. Raises `ConfigError`."""
+        """The URL; returns when all schemas are read, or cannot be read now. Raises `ConfigError`."""
         bound = _bind(self._listen)
         self._registry.start()
         config = uvicorn.Config(
@@ -52,11 +53,11 @@ class RegistryServer:
         self._server = uvicorn.Server(config)
         self._thread = Thread(target=self._serve, args=(self._server, bound), name="registry-http", daemon=True)
         self._thread.start()
-        if not self._registry.following.wait_loaded(_LOADING_S):
-            trouble = self._registry.following.trouble or "the schemas are still being read"
-            logger.warning("serving without schemas until %s can be read: %s", self._bootstrap, trouble)
+        if not self._registry.following.wait_loaded():
+            logger.warning("serving without schemas until %s can be reached", self._bootstrap)
         host, port = bound.getsockname()[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self.listener = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return self.listener
 
     def stop(self) -> None:
         """Requests that came are answered, then the threads end."""

@@ -27,6 +27,7 @@ CALLED_FROM_OUTSIDE = {
             "register_registry",
             "register_report",
             "register_table",
+            "serve_beside",
         ),
     },
     "kazoo": {"serialize"},

@@ -1,0 +1,249 @@
+"""Which Avro schemas read what others wrote: cases by the specification, and what fastavro really decodes."""
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from barnabas.schemas.formats.avro import AvroSchema, parse_avro
+
+Json = Any
+
+
+def parsed(schema: Json) -> AvroSchema:
+    return parse_avro(json.dumps(schema))
+
+
+def record(*fields: Json, name: str = "R", **more: Json) -> Json:
+    return {"type": "record", "name": name, "fields": [_field(each) for each in fields], **more}
+
+
+def _field(given: Json) -> Json:
+    return {"name": given[0], "type": given[1], **(given[2] if len(given) > 2 else {})}
+
+
+def enum(*symbols: str, **more: Json) -> Json:
+    return {"type": "enum", "name": "E", "symbols": list(symbols), **more}
+
+
+def fixed(size: int, name: str = "F", **more: Json) -> Json:
+    return {"type": "fixed", "name": name, "size": size, **more}
+
+
+def decimal(precision: int, scale: int) -> Json:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+TREE = record(("kids", {"type": "array", "items": "R"}), ("v", "int"))
+TREE_LONG = record(("kids", {"type": "array", "items": "R"}), ("v", "long"))
+SAME = ["int", enum("A"), fixed(3), record(), {"type": "map", "values": "int"}, ["null", "int"], TREE]
+READS: list[tuple[str, Json, Json]] = [
+    *((f"same {number}", each, each) for number, each in enumerate(SAME)),
+    ("int to long", "long", "int"),
+    ("int to float", "float", "int"),
+    ("long to float", "float", "long"),
+    ("float to double", "double", "float"),
+    ("string to bytes", "bytes", "string"),
+    ("bytes to string", "string", "bytes"),
+    ("in arrays", {"type": "array", "items": "long"}, {"type": "array", "items": "int"}),
+    ("a field less", record(("a", "int")), record(("a", "int"), ("b", "int"))),
+    ("a field more, with a default", record(("a", "int"), ("b", "int", {"default": 0})), record(("a", "int"))),
+    ("a field by its alias", record(("b", "int", {"aliases": ["a"]})), record(("a", "int"))),
+    ("another namespace", record(namespace="x"), record(namespace="y")),
+    ("another name, by its alias", record(name="S", aliases=["R"]), record()),
+    ("a symbol more", enum("A", "B"), enum("A")),
+    ("a symbol less, with a default", enum("A", default="A"), enum("A", "B")),
+    ("into a union", ["null", "long"], "int"),
+    ("out of a union of one", "long", ["int"]),
+    ("out of a union, all fit", "double", ["int", "float"]),
+    ("a branch more", ["null", "int", "string"], ["null", "int"]),
+    ("a union without branches", "int", []),
+    ("recursive", TREE_LONG, TREE),
+    ("a decimal of more digits", decimal(9, 2), decimal(4, 2)),
+]
+DOES_NOT: list[tuple[str, Json, Json, str, str]] = [
+    ("long to int", "int", "long", "TYPE_MISMATCH", "/"),
+    ("double to float", "float", "double", "TYPE_MISMATCH", "/"),
+    ("int to string", "string", "int", "TYPE_MISMATCH", "/"),
+    ("int to boolean", "boolean", "int", "TYPE_MISMATCH", "/"),
+    ("array to map", {"type": "map", "values": "int"}, {"type": "array", "items": "int"}, "TYPE_MISMATCH", "/"),
+    ("fixed to bytes", "bytes", fixed(3), "TYPE_MISMATCH", "/"),
+    ("items", {"type": "array", "items": "int"}, {"type": "array", "items": "long"}, "TYPE_MISMATCH", "/items"),
+    ("values", {"type": "map", "values": "int"}, {"type": "map", "values": "long"}, "TYPE_MISMATCH", "/values"),
+    (
+        "a field more, without a default",
+        record(("a", "int"), ("b", "int")),
+        record(("a", "int")),
+        "READER_FIELD_MISSING_DEFAULT_VALUE",
+        "/fields/1",
+    ),
+    ("a field's type", record(("a", "int")), record(("a", "string")), "TYPE_MISMATCH", "/fields/0/type"),
+    ("another name", record(name="S"), record(), "NAME_MISMATCH", "/name"),
+    ("an alias of the writer's", record(name="S"), record(aliases=["S"]), "NAME_MISMATCH", "/name"),
+    ("a symbol less", enum("A"), enum("A", "B"), "MISSING_ENUM_SYMBOLS", "/symbols"),
+    ("a default of the writer's", enum("A"), enum("A", "B", default="A"), "MISSING_ENUM_SYMBOLS", "/symbols"),
+    ("another size", fixed(4), fixed(3), "FIXED_SIZE_MISMATCH", "/size"),
+    ("a branch less", ["null", "int"], ["null", "int", "string"], "MISSING_UNION_BRANCH", "/2"),
+    ("into a union without it", ["null", "int"], "long", "MISSING_UNION_BRANCH", "/"),
+    ("out of a union, one does not fit", "int", ["int", "null"], "TYPE_MISMATCH", "/"),
+    ("deep in a branch", ["null", record(("a", "int"))], record(("a", "long")), "TYPE_MISMATCH", "/fields/0/type"),
+    ("recursive", TREE, TREE_LONG, "TYPE_MISMATCH", "/fields/1/type"),
+    ("another scale", decimal(4, 1), decimal(4, 2), "TYPE_MISMATCH", "/scale"),
+    ("fewer digits", decimal(3, 2), decimal(4, 2), "TYPE_MISMATCH", "/precision"),
+]
+
+
+@pytest.mark.parametrize(("reader", "writer"), [case[1:] for case in READS], ids=[case[0] for case in READS])
+def test_it_reads(reader: Json, writer: Json) -> None:
+    assert parsed(reader).cannot_read(parsed(writer)) == []
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "kind", "path"), [case[1:] for case in DOES_NOT], ids=[case[0] for case in DOES_NOT]
+)
+def test_it_does_not_read(reader: Json, writer: Json, kind: str, path: str) -> None:
+    found = parsed(reader).cannot_read(parsed(writer))
+    assert [(each.kind, each.path) for each in found] == [(kind, path)]
+
+
+def test_every_difference_is_told() -> None:
+    found = parsed(record(("a", "int"), ("b", "int"), name="S")).cannot_read(parsed(record(("a", "string"))))
+    assert [each.kind for each in found] == ["NAME_MISMATCH", "TYPE_MISMATCH", "READER_FIELD_MISSING_DEFAULT_VALUE"]
+
+
+# --- what the rule promises, tried: data of the writer's schema is decoded with the reader's
+
+NAMES = ("a", "b", "c")
+PLAIN = st.sampled_from(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
+DEFAULTS = {
+    "null": None,
+    "boolean": True,
+    "int": 1,
+    "long": 2,
+    "float": 1.5,
+    "double": 2.5,
+    "bytes": "x",
+    "string": "y",
+}
+ENUMS = st.builds(
+    lambda symbols, default: enum(*symbols, **({"default": symbols[0]} if default else {})),
+    st.lists(st.sampled_from("ABC"), min_size=1, max_size=3, unique=True),
+    st.booleans(),
+)
+
+
+@st.composite
+def records(draw: st.DrawFn, inner: st.SearchStrategy[Json]) -> Json:
+    """Fields with and without defaults and aliases."""
+    names = draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=True))
+    fields = []
+    for name in names:
+        kind = draw(inner)
+        more: dict[str, Json] = {}
+        if isinstance(kind, str) and draw(st.booleans()):
+            more["default"] = DEFAULTS[kind]
+        if draw(st.integers(0, 3)) == 0:
+            more["aliases"] = [draw(st.sampled_from(NAMES))]
+        fields.append((name, kind, more))
+    return record(*fields)
+
+
+def _containers(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
+    return st.one_of(
+        st.builds(lambda each: {"type": "array", "items": each}, inner),
+        st.builds(lambda each: {"type": "map", "values": each}, inner),
+        records(inner),
+    )
+
+
+SCHEMAS = st.recursive(
+    st.one_of(
+        PLAIN, ENUMS, st.sampled_from((fixed(1), fixed(2))), st.lists(PLAIN, min_size=1, max_size=3, unique=True)
+    ),
+    _containers,
+    max_leaves=4,
+)
+
+
+def one_definition(schema: Json) -> bool:
+    """Named types are defined once each: the strategies use the same names again."""
+    text = json.dumps(schema)
+    return all(text.count(f'"name": "{name}"') <= 1 for name in ("R", "E", "F"))
+
+
+@st.composite
+def values_of(draw: st.DrawFn, schema: Json) -> Any:
+    """A value that the schema writes."""
+    if isinstance(schema, list):
+        return draw(values_of(draw(st.sampled_from(schema))))
+    kind = schema if isinstance(schema, str) else schema["type"]
+    if kind in ("record", "map"):
+        inner = (
+            {each["name"]: each["type"] for each in schema["fields"]} if kind == "record" else {"k": schema["values"]}
+        )
+        return {name: draw(values_of(each)) for name, each in inner.items()}
+    if kind == "array":
+        return [draw(values_of(schema["items"]))]
+    if kind == "enum":
+        return draw(st.sampled_from(schema["symbols"]))
+    plain: dict[str, st.SearchStrategy[Any]] = {
+        "null": st.none(),
+        "boolean": st.booleans(),
+        "int": st.integers(-(2**31), 2**31 - 1),
+        "long": st.integers(-(2**63), 2**63 - 1),
+        "float": st.floats(width=32, allow_nan=False),
+        "double": st.floats(allow_nan=False),
+        "bytes": st.text(max_size=3).map(str.encode),  # what is read as a string has to be one
+        "string": st.text(max_size=3),
+        "fixed": st.just(b"x" * (schema["size"] if kind == "fixed" else 0)),
+    }
+    return draw(plain[kind])
+
+
+WIDER = {
+    "int": ("long", "double"),
+    "long": ("float",),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+
+
+@st.composite
+def evolved(draw: st.DrawFn, schema: Json) -> Json:
+    """What somebody may make of a schema later on: mostly something that goes."""
+    if isinstance(schema, list):
+        return [*draw(st.permutations(schema)), *(["null"] if "null" not in schema else [])]
+    if isinstance(schema, str):
+        wider = draw(st.sampled_from((schema, *WIDER.get(schema, ()))))
+        return ["null", wider] if wider != "null" and draw(st.integers(0, 4)) == 0 else wider
+    if schema["type"] == "record":
+        fields = [{**each, "type": draw(evolved(each["type"]))} for each in draw(st.permutations(schema["fields"]))]
+        fields = [{key: each[key] for key in ("name", "type")} for each in fields[draw(st.integers(0, 1)) :]]
+        return {
+            **schema,
+            "fields": [*fields, {"name": "new", "type": "int", **draw(st.sampled_from(({}, {"default": 1})))}],
+        }
+    if schema["type"] == "enum":
+        return {**schema, "symbols": draw(st.permutations("ABCD"))}
+    inner = {key: draw(evolved(schema[key])) for key in ("items", "values") if key in schema}
+    return {**schema, **inner}
+
+
+@settings(max_examples=150)
+@given(st.data(), SCHEMAS.filter(one_definition), SCHEMAS.filter(one_definition))
+def test_what_the_rule_allows_can_be_decoded(data: st.DataObject, writer: Json, reader: Json) -> None:
+    """With one that was made of the other, and with two that have nothing to do with each other."""
+    changed = reader if data.draw(st.integers(0, 3)) == 0 else data.draw(evolved(writer))
+    value = data.draw(values_of(writer))
+    differences = parsed(changed).cannot_read(parsed(writer))
+    note(f"writer {writer}, reader {changed}: {differences}")
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, fastavro.parse_schema(writer), value)
+    written.seek(0)
+    if not differences:
+        fastavro.schemaless_reader(written, fastavro.parse_schema(writer), fastavro.parse_schema(changed))

@@ -1,0 +1,89 @@
+"""Avro: which texts are schemas, and what they are kept as."""
+
+import json
+from typing import Any
+
+import pytest
+
+from barnabas.schemas.formats.avro import parse_avro
+from barnabas.schemas.formats.parsed import InvalidSchema, Referenced
+
+KEPT = (
+    ('"string"', '"string"'),
+    ("string", '"string"'),
+    ('{ "type" : "string" }', '"string"'),
+    ('{"type":{"type":"string"}}', '"string"'),
+    ('{"logicalType":"date","type":"int"}', '{"type":"int","logicalType":"date"}'),
+    ('["null",{"items":"int","type":"array"}]', '["null",{"type":"array","items":"int"}]'),
+    (
+        '{"symbols":["A"],"name":"a.b.E","type":"enum","default":"A","doc":"d"}',
+        '{"type":"enum","name":"E","namespace":"a.b","doc":"d","symbols":["A"],"default":"A"}',
+    ),
+    (
+        '{"type":"record","name":"R","namespace":"a","fields":[{"type":"a.R","order":"ascending","name":"x","k":1},'
+        '{"name":"y","type":{"type":"fixed","name":"b.F","size":2},"aliases":["z"],"default":"\\u00ff\\u0001"},'
+        '{"name":"f","type":"b.F"}],"aliases":["O","c.P"]}',
+        '{"type":"record","name":"R","namespace":"a","fields":[{"name":"x","type":"R","k":1},'
+        '{"name":"y","type":{"type":"fixed","name":"F","namespace":"b","size":2},"default":"ÿ\\u0001","aliases":["z"]},'
+        '{"name":"f","type":"b.F"}],"aliases":["O","c.P"]}',
+    ),
+)
+
+
+@pytest.mark.parametrize(("given", "kept"), KEPT)
+def test_the_form_in_which_a_schema_is_kept(given: str, kept: str) -> None:
+    schema = parse_avro(given)
+    assert schema.canonical == kept
+    assert parse_avro(kept).canonical == kept
+    assert parse_avro(schema.normalized).canonical == kept
+
+
+def record(*fields: Any, **more: Any) -> str:
+    return json.dumps({"type": "record", "name": "R", "fields": list(fields), **more})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not JSON"),
+        ('{"type":"strin"}', "there is no type 'strin'"),
+        ("nothing", "there is no type 'nothing'"),
+        ("[]x", "not JSON"),
+        ("3", "is not a schema"),
+        ('{"type":"record","name":"R"}', "without a list of fields"),
+        (record({"name": "x", "type": "int"}, {"name": "x", "type": "int"}), "/fields/1: a second field x"),
+        (record({"name": "x"}), "a field has a name and a type"),
+        (record({"name": "2x", "type": "int"}), "is not a name"),
+        (record({"name": "x", "type": "int", "default": "1"}), "the default '1' of field x"),
+        (record({"name": "x", "type": "int", "default": 2**31}), "is not of type INT"),
+        (record({"name": "x", "type": ["null", "int"], "default": "n"}), "is not of type UNION"),
+        (record({"name": "x", "type": "int", "order": "up"}), "order 'up'"),
+        (record({"name": "x", "type": record()}), "there is no type"),
+        (record({"name": "x", "type": json.loads(record())}), "R is defined a second time"),
+        ('["int","int"]', "a second int in a union"),
+        ('["int",["null"]]', "a union directly within a union"),
+        ('{"type":"array"}', "array without items"),
+        ('{"type":"fixed","name":"F","size":-1}', "fixed F of size -1"),
+        ('{"type":"enum","name":"E","symbols":["A","A"]}', "is there twice"),
+        ('{"type":"enum","name":"E","symbols":["A"],"default":"B"}', "is not a symbol of E"),
+        ('{"type":"enum","name":"E","symbols":["a-b"]}', "is not a name"),
+        ('{"type":"fixed","name":"int","size":1}', "is a type of Avro's"),
+        ('{"type":"bytes","logicalType":"decimal","precision":2,"scale":3}', "a decimal of precision 2 and scale 3"),
+        ('{"type":"fixed","name":"F","size":1,"logicalType":"decimal","precision":3}', "does not fit into 1 bytes"),
+        ('{"type":"array","items":' * 200 + '"int"' + "}" * 200, "nested deeper than 100"),
+        (record({"name": "x", "type": "double", "default": float("nan")}), "NaN is not a value of JSON"),
+    ],
+)
+def test_what_is_no_schema(text: str, why: str) -> None:
+    with pytest.raises(InvalidSchema) as refused:
+        parse_avro(text)
+    assert why in str(refused.value)
+
+
+def test_types_of_other_schemas() -> None:
+    page = Referenced("page", '{"type":"record","name":"web.Page","fields":[{"name":"path","type":"string"}]}')
+    schema = parse_avro('{"type":"array","items":"web.Page"}', [page])
+    assert schema.canonical == '{"type":"array","items":"web.Page"}'
+    assert json.loads(schema.resolved)["items"]["name"] == "Page"
+    with pytest.raises(InvalidSchema, match="reference page"):
+        parse_avro('"int"', [Referenced("page", "{")])

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: help install demo test lint format bench bench-peers compatibility sim crashes fuzz chaos kills table-kills clean
+.PHONY: help install demo examples test lint format bench bench-peers compatibility sim crashes fuzz chaos kills table-kills clean
 .DEFAULT_GOAL := help
 
 help:  ## show the commands
@@ -19,6 +19,9 @@ $(STAMP): pyproject.toml tools/setup_venv.sh
 
 demo: $(STAMP)  ## a log line's way to a warehouse table; LOG=access.log[.gz] for your own
 	@$(BIN)/barnabas demo $(if $(LOG),--log "$(LOG)") $(if $(OUT),--out "$(OUT)")
+
+examples: $(STAMP)  ## what a log is for, on real data with Spark; NAME=activity for one; DATA=FOLDER
+	@$(BIN)/barnabas examples run $(or $(NAME),all) --data "$(or $(DATA),../shared/data)" --out "$(or $(OUT),examples-out)"
 
 test: $(STAMP)  ## run the tests
 	@$(BIN)/pytest -n $(JOBS) --dist loadgroup $(ARGS)

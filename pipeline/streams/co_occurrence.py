@@ -1,5 +1,6 @@
 """What goes together: pairs of items that stand in the same baskets."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,25 +24,34 @@ def item_pairs(baskets: "DataFrame", items: str, *, maxItems: int = 200) -> "Dat
     return firsts.select(*others, "item", f.explode(rest).alias("other"))
 
 
-def co_occurrence(baskets: "DataFrame", items: str, *, minCount: int = 5, maxItems: int = 200) -> "DataFrame":
+def co_occurrence(
+    baskets: "DataFrame", items: str, *, minCount: int = 5, maxItems: int = 200, others: Sequence[str] | None = None
+) -> "DataFrame":
     """How strongly items go together, each pair in both directions.
 
     Result: `item`, `other`, `together` (baskets with both), `count` and `other_count` (baskets with each), `score`: the
-    cosine, together / sqrt(count * other_count), between 0 and 1. Pairs in fewer than `minCount` baskets are left out.
-    Batch: a stream keeps `item_pairs` in a topic or a table, or calls this in `foreachBatch` on what was loaded.
+    cosine, together / sqrt(count * other_count), from 0 to 1. Pairs in fewer than `minCount` baskets, and baskets with
+    more than `maxItems` items, are left out. `others`: only pairs of which `other` is one of these (much quicker when
+    they are few). Batch: a stream keeps `item_pairs` in a topic or a table, or calls this in `foreachBatch` on what was
+    loaded.
     """
     from pyspark.sql import functions as f
 
     once = baskets.select(f.array_distinct(f.array_compact(items)).alias("items"))
     small = once.where(f.size("items").between(1, maxItems))
     counts = small.select(f.explode("items").alias("item")).groupBy("item").agg(f.count("*").alias("count"))
-    pairs = item_pairs(once, "items", maxItems=maxItems).groupBy("item", "other").agg(f.count("*").alias("together"))
-    frequent = pairs.where(f.col("together") >= minCount)
-    both = frequent.union(frequent.select("other", "item", "together"))
-    others = counts.withColumnsRenamed({"item": "other", "count": "other_count"})
+    if others is None:
+        pairs = item_pairs(once, "items", maxItems=maxItems)
+    else:
+        wanted = f.array_intersect("items", f.array(*map(f.lit, others)).cast("array<string>")).alias("_others")
+        firsts = small.select("items", wanted).select(f.explode("items").alias("item"), "_others")
+        pairs = firsts.select("item", f.explode("_others").alias("other")).where("item <> other")
+    together = pairs.groupBy("item", "other").agg(f.count("*").alias("together")).where(f.col("together") >= minCount)
+    both = together if others is not None else together.union(together.select("other", "item", "together"))
+    other_counts = counts.withColumnsRenamed({"item": "other", "count": "other_count"})
     score = f.col("together") / f.sqrt(f.col("count") * f.col("other_count"))
     return (
         both.join(counts, "item")
-        .join(others, "other")
+        .join(other_counts, "other")
         .select("item", "other", "together", "count", "other_count", score.alias("score"))
     )

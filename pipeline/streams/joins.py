@@ -70,10 +70,10 @@ def join_latest(
 ) -> "DataFrame":
     """Each row with what is known of its key at that moment: `rows` joined with the newest row per key of `changes`.
 
-    `changes` is a batch frame over a topic or a table (`spark.read.format("barnabas")`, `read_table`); its other
-    columns must not be among those of `rows`. A topic is read again by each micro-batch, so a change counts from the
-    next one on, and what was joined before stays as it was. `how`: left, inner, left_anti, left_semi. Streams: every
-    output mode, no watermark.
+    `changes` is a batch frame over a topic or a table (`spark.read.format("barnabas")`, `read_table`); those of its
+    columns that `rows` has too (`timestamp`, ...) are left out. `orderBy` as of `latest`. A topic is read again by each
+    micro-batch, so a change counts from the next one on, and what was joined before stays as it was. `how`: left,
+    inner, left_anti, left_semi. Streams: every output mode, no watermark.
     """
-    needed = [name for name in orderBy if name not in on]
-    return rows.join(latest(changes, *on, orderBy=orderBy).drop(*needed), [*on], how)
+    again = [name for name in changes.columns if name in rows.columns and name not in on]
+    return rows.join(latest(changes, *on, orderBy=orderBy).drop(*again), [*on], how)

@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING
 
 from ..report import charts
 from ..report.panels import BarList, Beside, Cards, ChartPanel, Heading, Panel, TablePanel
-from ..streams import json_fields, sessions, table_batches, top_k, windowed_counts
+from ..streams import sessions, table_batches, top_k, windowed_counts
 from .data import ACCESS_LOG, ORDERS, access_messages, order_messages
+from .shop import orders
 from .stage import Stage, Use
 from .web import page_views, requests
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ORDER_FIELDS = (
-    "invoice STRING, customer STRING, country STRING, "
-    "lines ARRAY<STRUCT<item: STRING, description: STRING, quantity: INT, price: DOUBLE>>"
-)
 TOP = 3
 HOME = "United Kingdom"
 
@@ -50,15 +47,11 @@ def visits(messages: "DataFrame") -> "DataFrame":
 
 
 def sales(messages: "DataFrame") -> "DataFrame":
-    """Orders and what they brought per country and day: `window`, `country`, `count`, `amount` (in pounds). Orders that
-    were cancelled (invoices that begin with C) and corrections without a country or price are not sales."""
+    """Paid orders and what they brought per country and day: `window`, `country`, `count`, `amount` (in pounds)."""
     from pyspark.sql import functions as f
 
-    orders = json_fields(messages, ORDER_FIELDS, "timestamp").where(~f.col("invoice").startswith("C"))
-    total = "aggregate(lines, 0D, (sum, line) -> sum + greatest(line.quantity, 0) * greatest(line.price, 0D))"
-    paid = orders.withColumn("amount", f.expr(total)).where("amount > 0")
     amount = f.round(f.sum("amount"), 2).alias("amount")
-    return windowed_counts(paid, "country", windowDuration="1 day", delayThreshold="1 day", exprs=[amount])
+    return windowed_counts(orders(messages), "country", windowDuration="1 day", delayThreshold="1 day", exprs=[amount])
 
 
 def _web(stage: Stage) -> tuple[list[Panel], list[str]]:
@@ -114,18 +107,18 @@ def _shop(stage: Stage) -> tuple[list[Panel], list[str]]:
         amounts[row.country] = amounts.get(row.country, 0.0) + row.amount
         series = days.get(row.country, days["other countries"])
         series[row.start] = series.get(row.start, 0.0) + row.amount
-    total, orders = sum(amounts.values()), sum(row["count"] for row in found)
+    total, paid = sum(amounts.values()), sum(row["count"] for row in found)
     abroad = f"{100 * (total - amounts.get(HOME, 0.0)) / total:.1f} %"
     others = sorted(((name, round(amount)) for name, amount in amounts.items() if name != HOME), key=lambda e: -e[1])
     chart = charts.stacked(charts.per_bucket(days), title="sales per day")
-    figures = [(f"{orders:,}", "orders"), (charts.compact(total), "pounds"), (abroad, f"from outside the {HOME}")]
+    figures = [(f"{paid:,}", "orders"), (charts.compact(total), "pounds"), (abroad, f"from outside the {HOME}")]
     return [
         Heading("Sales per country", f"{invoices:,} invoices of a web shop; the web log has addresses, no countries."),
         Cards([*figures, (f"{len(amounts)}", "countries")]),
         ChartPanel("Sales per day, in pounds", chart, legend=list(days)),
         BarList(f"Countries besides the {HOME}, in pounds", others[:15]),
     ], [
-        f"{orders:,} orders from {len(amounts)} countries, {total:,.0f} pounds, {abroad} from outside the {HOME}, "
+        f"{paid:,} orders from {len(amounts)} countries, {total:,.0f} pounds, {abroad} from outside the {HOME}, "
         f"most of that from {others[0][0]}"
     ]
 

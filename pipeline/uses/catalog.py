@@ -1,5 +1,7 @@
 """All examples, in the order in which they are listed."""
 
-from . import activity
+from . import activity, ads, monitoring, newsfeed, recommendations, search, security
 
-USES = {use.name: use for use in (activity.USE,)}
+USES = {
+    module.USE.name: module.USE for module in (activity, recommendations, search, newsfeed, security, monitoring, ads)
+}

@@ -4,11 +4,12 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Iterable, Iterator
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from attrs import frozen
 
@@ -38,6 +39,17 @@ ACCESS_LOG = RealData(
 ORDERS = RealData(
     "online_retail.csv.gz",
     "data/retail-data/by-day/*.csv of github.com/databricks/Spark-The-Definitive-Guide, joined under one header",
+)
+NETWORK = RealData(
+    "zeek_events.ndjson.gz",
+    "zeek-json/*.json.gz of github.com/brimdata/zed-sample-data, joined in the order of _write_ts",
+)
+SERIES = RealData(
+    "nab_real_metrics.tar.gz", "data/real* and labels/combined_windows.json of github.com/numenta/NAB, as a tar"
+)
+SERVER_STATUS = RealData(
+    "nginxplus_status.ndjson.gz",
+    "'Common Data Formats/nginx_json_plus_logs/nginxplus_json_logs' of github.com/elastic/examples, gzip or not",
 )
 
 
@@ -81,6 +93,54 @@ def order_messages(path: Path) -> Iterator[Message]:
 def _order(order: dict[str, Any]) -> Message:
     time_ms = _milliseconds(order["time"])
     return Message(value=json.dumps(order).encode(), key=order["customer"].encode() or None, timestamp_ms=time_ms)
+
+
+def network_messages(path: Path, kinds: Sequence[str]) -> Iterator[Message]:
+    """Zeek's events of these kinds (`rdp`, `ntlm`, ...), keyed by who began, at the time when they were written."""
+    wanted = tuple(b'{"_path":"%s",' % kind.encode() for kind in kinds)
+    for line in text_lines(path):
+        if line.startswith(wanted):
+            event = json.loads(line)
+            if not event["_write_ts"].startswith("1970"):
+                key = event.get("id.orig_h", "").encode()
+                yield Message(value=line, key=key, timestamp_ms=_milliseconds(event["_write_ts"]))
+
+
+def status_messages(path: Path) -> Iterator[Message]:
+    """Snapshots of nginx's counters, keyed by server."""
+    for line in text_lines(path):
+        status = json.loads(line)
+        yield Message(value=line, key=status["address"].encode(), timestamp_ms=status["timestamp"])
+
+
+def series_messages(path: Path) -> Iterator[Message]:
+    """The values of all series of NAB as JSON objects with `series` and `value`, keyed by series."""
+    with tarfile.open(path) as archive:
+        for member in archive:
+            if member.name.endswith(".csv"):
+                name = member.name.removeprefix("./").removeprefix("data/")
+                for row in csv.DictReader(io.TextIOWrapper(_opened(archive, member.name), "utf-8")):
+                    value = b'{"series": "%s", "value": %s}' % (name.encode(), row["value"].encode())
+                    yield Message(value=value, key=name.encode(), timestamp_ms=_milliseconds(row["timestamp"]))
+
+
+def anomaly_windows(path: Path) -> dict[str, list[tuple[datetime, datetime]]]:
+    """Per real series of NAB the windows of time that people have labelled, without time zone (UTC)."""
+    with tarfile.open(path) as archive:
+        name = next(each for each in archive.getnames() if each.endswith("labels/combined_windows.json"))
+        found = json.load(_opened(archive, name))
+    return {
+        series: [(datetime.fromisoformat(start), datetime.fromisoformat(end)) for start, end in windows]
+        for series, windows in found.items()
+        if series.startswith("real")
+    }
+
+
+def _opened(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    file = archive.extractfile(name)
+    if file is None:
+        raise ConfigError(f"{name} in {archive.name!r} is no file")
+    return file
 
 
 def _milliseconds(text: str) -> int:

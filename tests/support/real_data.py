@@ -3,14 +3,15 @@
 import csv
 import gzip
 import io
+import json
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-_LINE = re.compile(r'^(\S+) \S+ \S+ \[([^\]]+)\] "(\S+) (\S+)[^"]*" (\d+) (\S+) "([^"]*)" "([^"]*)')
+_LINE = re.compile(r'^(\S+) \S+ \S+ \[([^\]]+)\] "(\S+) (\S+)[^"]*" (\d+) (\S+) "([^"]*)" "([^"]*)"')
 
 
 class Request(NamedTuple):
@@ -49,3 +50,12 @@ def read_series(folder: Path, name: str) -> list[tuple[datetime, float]]:
         assert file is not None
         rows = csv.DictReader(io.TextIOWrapper(file, "utf-8"))
         return [(datetime.fromisoformat(row["timestamp"]), float(row["value"])) for row in rows]
+
+
+def read_network(folder: Path, kinds: Collection[str]) -> Iterator[dict[str, str]]:
+    """The events of these kinds that have a time."""
+    with gzip.open(folder / "zeek_events.ndjson.gz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            event = json.loads(line)
+            if event["_path"] in kinds and not event["_write_ts"].startswith("1970"):
+                yield event

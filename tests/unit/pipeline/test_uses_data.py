@@ -8,7 +8,7 @@ import pytest
 from support.real_data import read_order_lines
 
 from barnabas.pipeline.uses.catalog import USES
-from barnabas.pipeline.uses.data import ACCESS_LOG, ORDERS, access_messages, order_messages
+from barnabas.pipeline.uses.data import ACCESS_LOG, ORDERS, SERIES, access_messages, anomaly_windows, order_messages
 from barnabas.ports.errors import ConfigError
 
 
@@ -21,7 +21,7 @@ def test_a_file_is_found_packed_or_not_and_missed_with_its_origin(tmp_path: Path
 
 
 def test_each_example_has_a_name_of_its_own_and_says_what_it_needs() -> None:
-    assert USES
+    assert len(USES) == 7
     for name, use in USES.items():
         assert use.name == name == name.lower()
         assert use.files
@@ -48,3 +48,10 @@ def test_orders_hold_all_their_lines(data_dir: Path) -> None:
         found[order["invoice"]] += len(order["lines"])
     assert found == expected
     assert sum(line["quantity"] for order in orders for line in order["lines"]) == quantity
+
+
+@pytest.mark.data
+def test_labelled_windows_are_those_of_real_series(data_dir: Path) -> None:
+    windows = anomaly_windows(SERIES.find(data_dir))
+    assert len(windows) == 47
+    assert sum(map(len, windows.values())) == 110

@@ -10,7 +10,7 @@ from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.coordination import CoordinationError
 from ...ports.errors import BarnabasError, ConfigError
 from .classic import ClusterChoice, open_simple, warn
-from .consuming import COMMIT_S, Extent, Progress, Show, stopping
+from .consuming import COMMIT_S, Extent, Progress, Show, Start, stopping
 
 if TYPE_CHECKING:
     from ..clients.classic.consumer_connector import ConsumerConnector
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ASK_AGAIN_S = 0.1
 """A classic broker answers at once, also when there is nothing."""
-_RESETS = {"beginning": "smallest", "earliest": "smallest", "end": "largest", "latest": "largest"}
+_RESETS = {"earliest": "smallest", "latest": "largest"}
 
 
 def read_broker(
@@ -31,6 +31,8 @@ def read_broker(
     show: Show,
 ) -> None:
     """Partitions of one broker. Raises `ConfigError`, `ApiError`, `TransportError`."""
+    if extent.until_ms is not None:
+        raise ConfigError("--until: messages of classic brokers have no times")
     with open_simple(bootstrap, settings) as consumer:
         at = {number: _offset(consumer, topic, number, extent.start) for number in partitions}
         ends = None
@@ -69,16 +71,15 @@ def _read_once(
     return True
 
 
-def _offset(consumer: "ClassicSimpleConsumer", topic: str, partition: int, start: str) -> int:
-    if start in _RESETS:
-        return consumer.offset_at(topic, partition, EARLIEST if _RESETS[start] == "smallest" else LATEST)
-    number = start.removeprefix("@")
-    if not number.isdecimal():
-        raise ConfigError(f"--from {start!r}: give beginning, end, an offset, or a time such as @1700000000000")
-    if not start.startswith("@"):
-        return int(number)
+def _offset(consumer: "ClassicSimpleConsumer", topic: str, partition: int, start: Start) -> int:
+    if start.word is not None:
+        return consumer.offset_at(topic, partition, EARLIEST if start.word == "earliest" else LATEST)
+    if start.offset is not None:
+        return start.offset
+    if start.time_ms is None:
+        raise ConfigError("--from: offsets of classic brokers are bytes, so the last messages cannot be counted")
     # The beginning of a segment: messages of this generation have no time of their own.
-    found = consumer.offset_at(topic, partition, int(number))
+    found = consumer.offset_at(topic, partition, start.time_ms)
     return found if found >= 0 else consumer.offset_at(topic, partition, EARLIEST)
 
 
@@ -95,11 +96,14 @@ def read_group(
     `wanted` has one of topic, whitelist and blacklist. What was printed is committed, never before. Raises
     `ConfigError`, `CoordinationError`, and the error of a partition.
     """
-    if extent.stop_at_end or extent.start not in _RESETS:
-        raise ConfigError("in a group, --stop-at-end and --from with an offset or a time mean nothing; use --timeout")
+    word = extent.start.word
+    if extent.stop_at_end or extent.until_ms is not None or word is None:
+        raise ConfigError(
+            "in a group, --stop-at-end, --until and --from with an offset or a time mean nothing; use --timeout"
+        )
     from ..clients.classic.consumer_connector import ConsumerConnector
 
-    config = {"autocommit.enable": "false", "autooffset.reset": _RESETS[extent.start], "groupid": group, **settings}
+    config = {"autocommit.enable": "false", "autooffset.reset": _RESETS[word], "groupid": group, **settings}
     with stopping() as stopped, ConsumerConnector(**_where(cluster), config=config) as connector:
         topic = wanted.get("topic")
         if topic is not None:

@@ -1,31 +1,36 @@
 """`barnabas consume`: messages to lines."""
 
-import base64
-import json
 import sys
 from typing import Annotated, Any
 
 import typer
 
-from ...core.message.message import Message
 from ...ports.errors import ConfigError
+from ...ports.words import TopicPartition
 from ..clients.consumer import Consumer
 from .classic import ClusterChoice, find_cluster
 from .classic_consume import read_broker, read_group
-from .consuming import Extent, Show, plain_damage
+from .consuming import Extent, Show, Start, parse_start, plain_damage
+from .escapes import separator, unescaped
 from .group_consume import read_member
+from .message_format import LETTERS, NULL, LineStyle, compile_format, json_line
 from .options import (
     PATIENCE_MS,
     AnyBootstrap,
     AsJson,
+    ClientConfig,
     Coordination,
     EtcdConnect,
     IsolationLevel,
     Settings,
     SkipDamaged,
     ZkConnect,
+    client_settings,
+    open_admin,
     reading_settings,
 )
+from .reaching import check_reachable
+from .times import parse_time_ms
 
 
 def register(app: typer.Typer) -> None:
@@ -38,10 +43,22 @@ def consume(
     start: Annotated[
         str,
         typer.Option(
-            "--from", "--offset", metavar="WHERE", help="beginning, end, an offset, or a time as @milliseconds."
+            "--from",
+            "--offset",
+            "-o",
+            metavar="WHERE",
+            help="beginning, end, an offset, -N for the last N of each partition, or a time: 2026-01-31T12:00, -15m, "
+            "@MILLISECONDS.",
         ),
     ] = "end",
     from_beginning: Annotated[bool, typer.Option("--from-beginning", help="The same as --from beginning.")] = False,
+    last: Annotated[
+        int | None, typer.Option("--last", metavar="N", min=0, help="The last N of each partition, and stop.")
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Stop at messages of that time or later, and where the log ends now."),
+    ] = None,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be given again.")
     ] = None,
@@ -52,9 +69,16 @@ def consume(
         float | None, typer.Option(metavar="SECONDS", min=0, help="Stop when no message came for so long.")
     ] = None,
     stop_at_end: Annotated[bool, typer.Option("--stop-at-end", "-e", help="Stop where the log ends now.")] = False,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="Print the key and this before the value.")
+    form: Annotated[
+        str | None, typer.Option("--format", "-f", metavar="FORMAT", help=f"kcat's: {LETTERS}; \\n, \\t, \\x1f.")
     ] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", help=r"Print the key and this before the value; \t, \x1f.")
+    ] = None,
+    headers: Annotated[
+        bool, typer.Option("--headers", help="Print name=value,... and a tab before each line.")
+    ] = False,
+    null: Annotated[str, typer.Option("--null", metavar="TEXT", help="What stands for a tombstone.")] = NULL.decode(),
     as_json: AsJson = False,
     bootstrap: AnyBootstrap = None,
     zk_connect: ZkConnect = None,
@@ -78,6 +102,7 @@ def consume(
     ] = None,
     skip_damaged: SkipDamaged = False,
     isolation_level: IsolationLevel = None,
+    config: ClientConfig = None,
     settings: Settings = None,
 ) -> None:
     """Print each message's value as a line; with --json an object per line, with everything about the message.
@@ -89,11 +114,20 @@ def consume(
         context, bootstrap, zk_connect=zk_connect, etcd_connect=etcd_connect, coordination=coordination
     )
     wanted = _wanted(group, topic=topic, whitelist=whitelist, blacklist=blacklist)
-    start = "beginning" if from_beginning else start
-    extent = Extent(start=start, count=count, timeout_s=timeout, stop_at_end=stop_at_end)
-    chosen = reading_settings(settings, skip_damaged=skip_damaged, isolation_level=isolation_level)
+    extent = Extent(
+        start=Start(last=last) if last is not None else parse_start("beginning" if from_beginning else start),
+        count=count,
+        timeout_s=timeout,
+        stop_at_end=stop_at_end or last is not None,
+        until_ms=None if until is None else parse_time_ms(until, "--until"),
+    )
+    chosen = client_settings(config, settings)
+    chosen = reading_settings(chosen, skip_damaged=skip_damaged, isolation_level=isolation_level)
+    style = LineStyle(
+        key_separator=separator(key_separator, "--key-separator"), headers=headers, null=unescaped(null, "--null")
+    )
     with plain_damage():
-        _read(cluster, group, partition, wanted, extent, chosen, _shown(as_json, key_separator))
+        _read(cluster, group, partition, wanted, extent, chosen, _shown(as_json, form, style))
     sys.stdout.buffer.flush()
 
 
@@ -103,7 +137,7 @@ def _read(
     partition: list[int] | None,
     wanted: dict[str, str],
     extent: Extent,
-    settings: dict[str, str],
+    settings: dict[str, Any],
     show: Show,
 ) -> None:
     if group is not None:
@@ -130,12 +164,16 @@ def _wanted(group: str | None, **names: str | None) -> dict[str, str]:
     return wanted
 
 
-def _shown(as_json: bool, key_separator: str | None) -> Show:
-    separator = key_separator.encode() if key_separator is not None else None
+def _shown(as_json: bool, form: str | None, style: LineStyle) -> Show:
+    if form is not None and (as_json or style.headers or style.key_separator is not None):
+        raise ConfigError("--format says all that is printed: leave out --json, --headers and --key-separator")
     write = sys.stdout.buffer.write
     if as_json:
-        return lambda message, broker: write(_as_json(message, broker))
-    return lambda message, _: write(_as_line(message, separator))
+        return lambda message, broker: write(json_line(message, broker))
+    if form is not None:
+        made = compile_format(form)
+        return lambda message, _: write(made(message))
+    return lambda message, _: write(style.line(message))
 
 
 def _read_current(
@@ -143,14 +181,21 @@ def _read_current(
     topic: str,
     partitions: list[int] | None,
     extent: Extent,
-    settings: dict[str, str],
+    settings: dict[str, Any],
     show: Show,
 ) -> None:
     out = sys.stdout.buffer
+    starts, ends = _bounds(bootstrap, topic, partitions, extent, settings)
+    stop_at_end = extent.stop_at_end or extent.until_ms is not None
     with Consumer(bootstrap, config={"default.api.timeout.ms": PATIENCE_MS, **settings}) as consumer:
-        consumer.assign(topic, partitions=partitions, **_where(extent.start))
+        consumer.assign(topic, partitions=partitions, **_position(extent.start))
+        for place, offset in starts.items():
+            consumer.seek(place, offset)
         left = extent.count
-        for message in consumer.messages(stop_at_end=extent.stop_at_end, timeout=extent.timeout_s):
+        for message in consumer.messages(stop_at_end=stop_at_end, timeout=extent.timeout_s):
+            if message.offset >= ends.get(TopicPartition(message.topic, message.partition), message.offset + 1):
+                consumer.pause((message.topic, message.partition))
+                continue
             show(message, None)
             if left is not None and (left := left - 1) == 0:
                 break
@@ -158,50 +203,30 @@ def _read_current(
                 out.flush()
 
 
-def _where(start: str) -> dict[str, Any]:
-    if start in ("beginning", "earliest"):
+def _bounds(
+    bootstrap: str, topic: str, partitions: list[int] | None, extent: Extent, settings: dict[str, Any]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Where to begin for the last messages of each partition, and where to end for those until a time."""
+    last, until_ms = extent.start.last, extent.until_ms
+    if last is None and until_ms is None:
+        check_reachable(bootstrap)
+        return {}, {}
+    with open_admin(bootstrap) as admin:
+        numbers = partitions or [each.partition for each in admin.describe_topics([topic])[0].partitions]
+        places = [TopicPartition(topic, number) for number in numbers]
+        level = settings.get("isolation.level", "read_uncommitted")
+        starts: dict[TopicPartition, int] = {}
+        if last is not None:
+            first = admin.list_offsets(dict.fromkeys(places, "earliest"))
+            end = admin.list_offsets(dict.fromkeys(places, "latest"), isolation_level=level)
+            starts = {place: max(first[place], end[place] - last) for place in places}
+        ends = admin.list_offsets(dict.fromkeys(places, until_ms)) if until_ms is not None else {}
+    return starts, {place: offset for place, offset in ends.items() if offset >= 0}
+
+
+def _position(start: Start) -> dict[str, Any]:
+    if start.time_ms is not None:
+        return {"timestamp_ms": start.time_ms}
+    if start.last is not None:
         return {"position": "earliest"}
-    if start in ("end", "latest"):
-        return {"position": "latest"}
-    number = start.removeprefix("@")
-    if not number.isdigit():
-        raise ConfigError(
-            f"--from {start!r}: give beginning, end, an offset such as 42, or a time such as @1700000000000"
-        )
-    return {"timestamp_ms": int(number)} if start.startswith("@") else {"position": int(number)}
-
-
-def _as_line(message: Message, separator: bytes | None) -> bytes:
-    value = message.value or b""
-    if separator is None:
-        return value + b"\n"
-    return (message.key or b"") + separator + value + b"\n"
-
-
-def message_fields(message: Message, broker: int | None = None) -> dict[str, object]:
-    """Everything about a message, ready for JSON; a partition of the classic generation belongs to a broker."""
-    fields = {
-        "topic": message.topic,
-        "partition": message.partition,
-        "offset": message.offset,
-        "timestamp": message.timestamp_ms,
-        "timestamp_type": message.timestamp_type,
-        "key": _text(message.key),
-        "value": _text(message.value),
-        "headers": [[name, _text(value)] for name, value in message.headers],
-    }
-    return fields if broker is None else {**fields, "broker": broker}
-
-
-def _as_json(message: Message, broker: int | None) -> bytes:
-    return json.dumps(message_fields(message, broker), ensure_ascii=False).encode() + b"\n"
-
-
-def _text(data: bytes | None) -> str | dict[str, str] | None:
-    """UTF-8 as text; anything else as `{"base64": ...}`."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+    return {"position": start.offset if start.word is None else start.word}

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 from ...core.message.damage import CorruptRecord
 from ...core.message.message import Message
-from ...ports.errors import BarnabasError
+from ...ports.errors import BarnabasError, ConfigError
 from ...ports.values import frozen
+from .times import parse_time_ms
 
 COMMIT_S = 1.0
 """How often what was printed is committed."""
@@ -19,14 +20,50 @@ Show = Callable[[Message, int | None], object]
 
 
 @frozen(kw_only=True)
-class Extent:
-    """How much is read."""
+class Start:
+    """Where reading begins: exactly one of these is set.
 
-    start: str
-    """As `--from` says it."""
+    word:   "earliest" or "latest".
+    offset: the same in each partition.
+    time_ms: at the first message of that time or later.
+    last:   so many offsets before the end of each partition.
+    """
+
+    word: str | None = None
+    offset: int | None = None
+    time_ms: int | None = None
+    last: int | None = None
+
+
+_WORDS = {"beginning": "earliest", "earliest": "earliest", "end": "latest", "latest": "latest"}
+
+
+def parse_start(text: str) -> Start:
+    """What `--from` says. Raises `ConfigError`."""
+    if text in _WORDS:
+        return Start(word=_WORDS[text])
+    if text.isdecimal():
+        return Start(offset=int(text))
+    if text[:1] == "-" and text[1:].isdecimal():
+        return Start(last=int(text[1:]))
+    try:
+        return Start(time_ms=parse_time_ms(text, "--from"))
+    except ConfigError:
+        raise ConfigError(
+            f"--from {text!r}: give beginning, end, an offset such as 42, -10 for the last ten of each partition, or a "
+            "time such as 2026-01-31T12:00, -15m or @1700000000000"
+        ) from None
+
+
+@frozen(kw_only=True)
+class Extent:
+    """How much is read. `until_ms`: only what comes before the first message of that time or later."""
+
+    start: Start
     count: int | None
     timeout_s: float | None
     stop_at_end: bool
+    until_ms: int | None = None
 
 
 class Progress:

@@ -12,10 +12,10 @@ from ..clients.consumer import Consumer
 from .classic import warn
 from .consuming import COMMIT_S, Extent, Progress, Show, stopping
 from .options import PATIENCE_MS
+from .reaching import check_reachable
 
 LOOK_S = 0.2
 """How often a member that waits looks whether it is told to stop."""
-_RESETS = {"beginning": "earliest", "earliest": "earliest", "end": "latest", "latest": "latest"}
 
 
 def read_member(
@@ -26,9 +26,12 @@ def read_member(
     `wanted` has one of topic, whitelist and blacklist. What was printed is committed, never before. Raises
     `BarnabasError`.
     """
+    if extent.until_ms is not None or extent.start.last is not None:
+        raise ConfigError("in a group, --until and the last messages of partitions mean nothing: a member goes on")
+    check_reachable(bootstrap)
     config = {
         "default.api.timeout.ms": PATIENCE_MS,
-        "auto.offset.reset": _RESETS.get(extent.start, "latest"),
+        "auto.offset.reset": extent.start.word or "latest",
         **settings,
         "group.id": group,
         "enable.auto.commit": False,
@@ -52,14 +55,6 @@ class _Member:
         self._new = False
         self._saved = time.monotonic()
         self._ends: dict[TopicPartition, int] = {}
-        self._start: int | None = None
-        if extent.start not in _RESETS:
-            number = extent.start.removeprefix("@")
-            if not number.isdecimal():
-                raise ConfigError(
-                    f"--from {extent.start!r}: give beginning, end, an offset such as 42, or a time as @1700000000000"
-                )
-            self._start = int(number)
 
     def subscribe(self, wanted: Mapping[str, str]) -> None:
         """Raises `BarnabasError` for a cluster that cannot be reached, which a member would go on trying."""
@@ -106,13 +101,14 @@ class _Member:
             warn("the offsets are not committed, which is tried again: %s", error)
 
     def _assigned(self, places: list[TopicPartition]) -> None:
-        if self._start is not None:
+        start = self._extent.start
+        if start.word is None:
             new = [place for place, at in self._consumer.committed(places).items() if at is None]
-            if self._extent.start.startswith("@"):
-                self._consumer.seek_to_time(self._start, new)
-            else:
+            if start.time_ms is not None:
+                self._consumer.seek_to_time(start.time_ms, new)
+            elif start.offset is not None:
                 for place in new:
-                    self._consumer.seek(place, self._start)
+                    self._consumer.seek(place, start.offset)
         if self._extent.stop_at_end:
             self._ends |= self._consumer.end_offsets(places)
 

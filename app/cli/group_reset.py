@@ -1,9 +1,7 @@
 """`barnabas groups reset-offsets`: let a group read from somewhere else."""
 
-import re
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -11,11 +9,8 @@ import typer
 from ...ports.errors import ConfigError
 from ...ports.words import TopicPartition
 from .options import AsJson, Bootstrap, open_admin, print_json, print_table
+from .times import parse_duration_ms, parse_time_ms
 
-_DAYS = r"(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
-_TIME = r"(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?"
-_SHORT, _ISO = re.compile(_DAYS + _TIME), re.compile(f"P{_DAYS}(?:T{_TIME})?")
-_UNIT_MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
 _COLUMNS = ("topic", "partition", "before", "after", "log_start_offset", "log_end_offset", "lag")
 
 
@@ -103,9 +98,10 @@ def _where(
     if to_latest:
         given.append({"to": "latest"})
     if to_datetime is not None:
-        given.append({"timestamp_ms": _time_ms(to_datetime)})
+        given.append({"timestamp_ms": parse_time_ms(to_datetime, "--to-datetime")})
     if by_duration is not None:
-        given.append({"timestamp_ms": max(0, time.time_ns() // 1_000_000 - _duration_ms(by_duration))})
+        ago_ms = parse_duration_ms(by_duration, "--by-duration")
+        given.append({"timestamp_ms": max(0, time.time_ns() // 1_000_000 - ago_ms)})
     if to_offset is not None:
         given.append({"offset": to_offset})
     if shift_by is not None:
@@ -114,20 +110,3 @@ def _where(
         text = "--to-earliest, --to-latest, --to-datetime, --by-duration, --to-offset and --shift-by"
         raise ConfigError(f"say where to: exactly one of {text}")
     return given[0]
-
-
-def _time_ms(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(f"--to-datetime {text!r}: give a time such as 2026-01-31T12:00:00") from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _duration_ms(text: str) -> int:
-    written = text.strip().upper()
-    found = _SHORT.fullmatch(written) or _ISO.fullmatch(written)
-    parts = {unit: float(number) for unit, number in (found.groupdict() if found else {}).items() if number}
-    if not parts:
-        raise ConfigError(f"--by-duration {text!r}: give a duration such as 90m, 2h30m, 7d or PT90M")
-    return round(sum(number * _UNIT_MS[unit] for unit, number in parts.items()))

@@ -27,7 +27,7 @@ from ...core.message.message import Message
 from ...core.message.message_set import MessageSet
 from ...ports.errors import ApiError
 from ...ports.words import Buffer
-from .consume import message_fields
+from .message_format import message_fields
 
 Fields = dict[str, object]
 RECORDS = "records"

@@ -1,13 +1,13 @@
 """`barnabas mirror`: copy topics from clusters into another one."""
 
 import signal
-import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...ports.errors import ConfigError
+from .client_files import read_client_file
 from .options import parse_settings, progress
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def mirror(
     if (whitelist is None) == (blacklist is None):
         raise ConfigError("give exactly one of --whitelist and --blacklist")
     made = MirrorMaker(
-        [_read(file) for file in consumer_config],
-        _read(producer_config),
+        [read_client_file(file) for file in consumer_config],
+        read_client_file(producer_config),
         whitelist=whitelist,
         blacklist=blacklist,
         streams=streams,
@@ -90,24 +90,3 @@ def _watch(mirror: "MirrorMaker") -> None:
     with progress("copied", None) as advance:
         while not mirror.wait(LOOK_S):
             advance(mirror.copied)
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """A TOML table with dotted keys, or the lines of a properties file. Raises `ConfigError`."""
-    try:
-        text = file.read_text(encoding="utf-8")
-        if file.suffix == ".toml":
-            from ..config.layers import flatten
-
-            return dict(flatten(tomllib.loads(text)))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"the configuration {file} cannot be read: {error}") from error
-    settings = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.lstrip().startswith(("#", "!")):
-            continue
-        key, equals, value = line.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"{file}, line {number}: {line.strip()[:100]!r} is not KEY=VALUE")
-        settings[key.strip()] = value.strip()
-    return settings

@@ -4,11 +4,13 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
 from ...ports.errors import ConfigError
+from .client_files import read_client_file
 
 if TYPE_CHECKING:
     from ..clients.admin import Admin
@@ -48,6 +50,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program t
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration key; may be given again.")
 ]
+ClientConfig = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings of the client: TOML, or key=value lines as Kafka's tools."),
+]
 SkipDamaged = Annotated[
     bool,
     typer.Option("--skip-damaged", help="Go on behind damaged messages and tell which offsets were left out."),
@@ -65,9 +71,11 @@ PATIENCE_MS = 10_000
 
 
 def open_admin(bootstrap: str) -> "Admin":
-    """An `Admin` that gives up after `PATIENCE_MS`."""
+    """An `Admin` that gives up after `PATIENCE_MS`. Raises `BarnabasError` for a host that is not there."""
     from ..clients.admin import Admin
+    from .reaching import check_reachable
 
+    check_reachable(bootstrap)
     return Admin(bootstrap, default_api_timeout_ms=PATIENCE_MS)
 
 
@@ -82,11 +90,20 @@ def parse_settings(pairs: Iterable[str] | None) -> dict[str, str]:
     return settings
 
 
-def reading_settings(pairs: Iterable[str] | None, *, skip_damaged: bool, isolation_level: str | None) -> dict[str, str]:
-    """As `parse_settings`, with what the options say. Raises `ConfigError`."""
-    settings = parse_settings(pairs)
+def client_settings(file: Path | None, pairs: Iterable[str] | None) -> dict[str, Any]:
+    """Those of the file (where the brokers are stands in --bootstrap), and over them those of `--set`.
+
+    Raises `ConfigError`.
+    """
+    settings = {} if file is None else read_client_file(file)
+    settings.pop("bootstrap.servers", None)
+    return {**settings, **parse_settings(pairs)}
+
+
+def reading_settings(settings: dict[str, Any], *, skip_damaged: bool, isolation_level: str | None) -> dict[str, Any]:
+    """The settings, with what the options say."""
     if isolation_level is not None:
-        settings["isolation.level"] = isolation_level
+        settings = {**settings, "isolation.level": isolation_level}
     return {**settings, "skip.damaged": "true"} if skip_damaged else settings
 
 

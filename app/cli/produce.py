@@ -1,31 +1,40 @@
 """`barnabas produce`: lines to messages."""
 
-import gzip
-import io
-import sys
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
 from contextlib import nullcontext
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...core.message.message import Message
-from ...ports.errors import ConfigError
-from ..clients.faces import ProducerFace
+from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ..clients.producer import Producer
 from .classic import ClusterChoice, find_cluster
+from .escapes import separator, unescaped
+from .lines import LineFormat, open_lines, parse_headers, split_lines
 from .options import (
     PATIENCE_MS,
     AnyBootstrap,
     BrokerList,
+    ClientConfig,
     Coordination,
     EtcdConnect,
     Settings,
     ZkConnect,
-    parse_settings,
+    client_settings,
     progress,
 )
+from .reaching import check_reachable
+from .times import parse_time_ms
+
+if TYPE_CHECKING:
+    from ...core.message.message import Message
+    from ..clients.faces import ProducerFace
+    from ..clients.handle import ManyHandle
 
 LINES_AT_ONCE = 5_000
 
@@ -38,12 +47,36 @@ def produce(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Read from here, not standard input; .gz is unpacked.")
+        Path | None,
+        typer.Option("--file", "-f", help="Read from here, not standard input; .gz is unpacked."),
     ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="What stands between key and value in a line.")
+        str | None,
+        typer.Option("--key-separator", "-K", help=r"What is between key and value in a line; \t, \x1f."),
     ] = None,
-    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    delimiter: Annotated[
+        str, typer.Option("--delimiter", "-D", help=r"What stands between messages.", show_default=r"\n")
+    ] = r"\n",
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every message without its own.")] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every message; may be given again."),
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Of every message without its own: 2026-01-31T12:00, -15m, @MILLISECONDS."),
+    ] = None,
+    empty_as_null: Annotated[
+        bool, typer.Option("--empty-as-null", "-Z", help="An empty value is a tombstone (null), an empty key none.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Each line is an object as `consume --json` writes it: key, value, headers, time."),
+    ] = False,
+    keep_partitions: Annotated[
+        bool, typer.Option("--keep-partitions", help="With --json: to the partition that the object names.")
+    ] = False,
+    compression: Annotated[str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
     acks: Annotated[str | None, typer.Option(help="all, 1 or 0.", show_default="all")] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", help="Always this one.")] = None,
     transactional_id: Annotated[
@@ -55,11 +88,13 @@ def produce(
     zk_connect: ZkConnect = None,
     etcd_connect: EtcdConnect = None,
     coordination: Coordination = None,
+    config: ClientConfig = None,
     settings: Settings = None,
 ) -> None:
     """Send each line as a message; a line without the key separator has no key.
 
-    Classic brokers take gzip and snappy; of a key they only use which partition it chooses.
+    What is not delivered is told, each kind of error once, and the command ends with 1. Classic brokers take gzip and
+    snappy; of a key they only use which partition it chooses.
     """
     cluster = find_cluster(
         context,
@@ -69,31 +104,93 @@ def produce(
         etcd_connect=etcd_connect,
         coordination=coordination,
     )
-    separator = key_separator.encode() if key_separator is not None else None
-    if separator == b"":
-        raise ConfigError("--key-separator must not be empty")
-    given = parse_settings(settings)
+    if as_json and key_separator is not None:
+        raise ConfigError("--key-separator: with --json the key stands in the object")
+    if keep_partitions and (not as_json or partition is not None):
+        raise ConfigError("--keep-partitions goes with --json, and without --partition")
+    form = LineFormat(
+        delimiter=separator(delimiter, "--delimiter") or b"\n",
+        separator=separator(key_separator, "--key-separator"),
+        key=None if key is None else unescaped(key, "--key"),
+        headers=parse_headers(header),
+        timestamp_ms=None if timestamp is None else parse_time_ms(timestamp, "--timestamp"),
+        as_json=as_json,
+        empty_as_null=empty_as_null,
+    )
+    given = client_settings(config, settings)
     if transactional_id is not None:
         given["transactional.id"] = transactional_id
-    with _open(file) as lines, _producer(cluster, compression, acks, given) as producer:
-        sent = 0
+    source, total = open_lines(file)
+    with source, _producer(cluster, compression, acks, given) as producer:
         whole = producer.transaction() if "transactional.id" in given else nullcontext()
-        with whole, progress(f"to {topic}", None) as advance:
-            messages = (_message(line.rstrip(b"\n"), separator) for line in lines)
-            while batch := list(islice(messages, LINES_AT_ONCE)):
-                producer.send_many(topic, batch, partition=partition)
-                sent += len(batch)
-                advance(sent)
+        outcomes = _Outcomes()
+        with whole, progress(f"to {topic}", total) as advance:
+            taken = 0
+            for batch, size in _batches(split_lines(source, form.delimiter), form):
+                for to, messages in groupby(batch, key=lambda message: message.partition):
+                    named = to if keep_partitions and to >= 0 else partition
+                    outcomes.add(producer.send_many(topic, list(messages), partition=named))
+                taken += size if total else len(batch)
+                advance(taken)
         _finish(producer)
-        failed = producer.failed
-    typer.echo(f"{sent - failed} messages to {topic}", err=True)
-    if failed:
-        typer.echo(f"barnabas: {failed} messages were not taken", err=True)
-        raise typer.Exit(1)
+        outcomes.settle()
+        _tell(topic, outcomes, producer.failed)
 
 
-def _producer(cluster: ClusterChoice, compression: str, acks: str | None, settings: dict[str, str]) -> ProducerFace:
+def _batches(lines: Iterator[bytes], form: LineFormat) -> Iterator[tuple[list[Message], int]]:
+    """Messages to be sent together, and how many bytes of the source they took."""
+    numbered = enumerate(lines, start=1)
+    while chunk := list(islice(numbered, LINES_AT_ONCE)):
+        size = sum(len(line) for _, line in chunk) + len(chunk) * len(form.delimiter)
+        yield [form.message(line, number) for number, line in chunk], size
+
+
+class _Outcomes:
+    """What became of the messages: how many were sent, and each kind of failure with how often it came."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.kinds: Counter[str] = Counter()
+        self.first: dict[str, BarnabasError] = {}
+        self._waiting: deque[ManyHandle] = deque()
+
+    def add(self, handle: ManyHandle) -> None:
+        self.sent += handle.count
+        self._waiting.append(handle)
+        while self._waiting and self._waiting[0].done:
+            self._look(self._waiting.popleft())
+
+    def settle(self) -> None:
+        """All are done."""
+        while self._waiting:
+            self._look(self._waiting.popleft())
+
+    def _look(self, handle: ManyHandle) -> None:
+        try:
+            handle.result()
+        except BarnabasError:
+            for outcome in handle.deliveries():
+                if isinstance(outcome, BarnabasError):
+                    kind = outcome.code.name if isinstance(outcome, ApiError) else type(outcome).__name__
+                    self.kinds[kind] += 1
+                    self.first.setdefault(kind, outcome)
+
+
+def _tell(topic: str, outcomes: _Outcomes, failed: int) -> None:
+    typer.echo(f"{outcomes.sent - failed} messages to {topic}", err=True)
+    if not failed:
+        return
+    for kind, count in outcomes.kinds.most_common():
+        typer.echo(f"barnabas: {count} messages were not taken: {outcomes.first[kind]}", err=True)
+    untold = failed - outcomes.kinds.total()
+    if untold > 0:
+        typer.echo(f"barnabas: {untold} messages were not taken", err=True)
+    raise typer.Exit(1)
+
+
+def _producer(cluster: ClusterChoice, compression: str, acks: str | None, settings: dict[str, Any]) -> ProducerFace:
     if not cluster.classic:
+        check_reachable(str(cluster.bootstrap))
         config = {"max.block.ms": PATIENCE_MS, "compression.type": compression, "acks": acks or "all", **settings}
         return Producer(cluster.bootstrap, config=config)
     if acks is not None:
@@ -110,18 +207,3 @@ def _finish(producer: ProducerFace) -> None:
         producer.confirm(PATIENCE_MS / 1000)
     else:
         producer.flush()
-
-
-def _open(file: Path | None) -> BinaryIO:
-    if file is None:
-        return sys.stdin.buffer
-    if file.suffix == ".gz":
-        return io.BufferedReader(gzip.open(file))
-    return file.open("rb")
-
-
-def _message(line: bytes, separator: bytes | None) -> Message:
-    if separator is None:
-        return Message(value=line)
-    key, found, value = line.partition(separator)
-    return Message(value=value, key=key) if found else Message(value=line)

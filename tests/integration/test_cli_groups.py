@@ -9,7 +9,7 @@ from support.command import Command
 from support.group_member import IdleMember
 
 from barnabas import Admin, Broker, Message, Producer
-from barnabas.app.cli.group_reset import _duration_ms, _time_ms
+from barnabas.app.cli.times import parse_duration_ms, parse_time_ms
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.words import TopicPartition
 
@@ -168,14 +168,20 @@ def test_only_one_view_of_a_group(barnabas: Command) -> None:
     [("90m", 5_400_000), ("2h30m", 9_000_000), ("P1DT1.5S", 86_401_500), ("PT90M", 5_400_000), ("2w", 1_209_600_000)],
 )
 def test_durations(text: str, milliseconds: int) -> None:
-    assert _duration_ms(text) == milliseconds
+    assert parse_duration_ms(text, "--by-duration") == milliseconds
 
 
 def test_times() -> None:
-    assert _time_ms("2023-11-14T22:13:20") == _time_ms("2023-11-14T23:13:20+01:00") == START_MS
-    assert _time_ms("2023-11-14T22:13:20.5Z") == START_MS + 500
-    with pytest.raises(ConfigError):
-        _time_ms("")
+    def time_ms(text: str) -> int:
+        return parse_time_ms(text, "--to-datetime", now_ms=START_MS)
+
+    assert time_ms("2023-11-14T22:13:20") == time_ms("2023-11-14T23:13:20+01:00") == START_MS
+    assert time_ms("2023-11-14T22:13:20.5Z") == START_MS + 500
+    assert time_ms("-90m") == time_ms("1h30m") == START_MS - 5_400_000
+    assert time_ms("now") == time_ms(f"@{START_MS}") == time_ms(str(START_MS)) == START_MS
+    for wrong in ("", "-", "soon", "12", "@", "-2023-11-14"):
+        with pytest.raises(ConfigError, match="--to-datetime"):
+            time_ms(wrong)
 
 
 # --- configs

@@ -1,0 +1,49 @@
+"""Moments and durations as a person writes them."""
+
+import re
+import time
+from datetime import UTC, datetime
+
+from ...ports.errors import ConfigError
+
+_MILLISECONDS = re.compile(r"@(\d+)|(\d{9,})")
+_DAYS = r"(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+_TIME = r"(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?"
+_SHORT, _ISO = re.compile(_DAYS + _TIME), re.compile(f"P{_DAYS}(?:T{_TIME})?")
+_UNIT_MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
+
+
+def parse_time_ms(text: str, option: str, *, now_ms: int | None = None) -> int:
+    """Milliseconds since the epoch: an ISO time (UTC unless it says so), `now`, so long ago (`-15m`, `2h30m`, `7d`), or
+    milliseconds (`@1700000000000`). Raises `ConfigError` that names the option."""
+    wanted = text.strip()
+    number = _MILLISECONDS.fullmatch(wanted)
+    if number is not None:
+        return int(number[1] or number[2])
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    ago = 0 if wanted == "now" else _duration_ms(wanted.removeprefix("-"))
+    if ago is not None:
+        return max(0, now - ago)
+    try:
+        moment = datetime.fromisoformat(wanted)
+    except ValueError as error:
+        raise ConfigError(
+            f"{option} {text!r} is no time: give 2026-01-31, 2026-01-31T12:00, -15m (so long ago), now, "
+            "or milliseconds such as @1700000000000"
+        ) from error
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def parse_duration_ms(text: str, option: str) -> int:
+    """`90m`, `2h30m`, `7d`, `2w`, or `PT90M` as Kafka's tools write it. Raises `ConfigError` that names the option."""
+    found = _duration_ms(text.strip())
+    if found is None:
+        raise ConfigError(f"{option} {text!r}: give a duration such as 90m, 2h30m, 7d or PT90M")
+    return found
+
+
+def _duration_ms(text: str) -> int | None:
+    written = text.upper()
+    found = _SHORT.fullmatch(written) or _ISO.fullmatch(written)
+    parts = {unit: float(number) for unit, number in (found.groupdict() if found else {}).items() if number}
+    return round(sum(number * _UNIT_MS[unit] for unit, number in parts.items())) if parts else None

@@ -78,8 +78,7 @@ def _batch(place: ClusterPartition, pieces: list[PartitionColumns], schema: pa.S
         types = [np.asarray(piece.log_append_time, dtype=ints) for piece in pieces]
         columns["timestampType"] = pa.array(np.concatenate(types))
         if "headers" in schema.names:
-            headers = [_header_rows(row) for piece in pieces for row in piece.headers]
-            columns["headers"] = pa.array(headers, schema.field("headers").type)
+            columns["headers"] = _joined([_headers(piece.headers, schema.field("headers").type) for piece in pieces])
     else:
         columns["broker"] = pa.array(np.full(count, place.broker, dtype=ints))
         columns["wrapperIndex"] = _joined([_indexes(piece.wrapper_indexes, len(piece.offsets)) for piece in pieces])
@@ -88,7 +87,9 @@ def _batch(place: ClusterPartition, pieces: list[PartitionColumns], schema: pa.S
     return pa.RecordBatch.from_arrays(filled, schema=schema)
 
 
-def _binary(column: Sequence[bytes | None], count: int) -> pa.Array:
+def _binary(column: Sequence[bytes | None] | pa.Array, count: int) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
     return pa.array(column, pa.binary()) if column else pa.nulls(count, pa.binary())
 
 
@@ -100,6 +101,8 @@ def _joined(arrays: list[pa.Array]) -> pa.Array:
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
-def _header_rows(headers: Iterable[tuple[str, bytes | None]]) -> list[dict[str, object]] | None:
+def _headers(column: Sequence[Sequence[tuple[str, bytes | None]]] | pa.Array, kind: pa.DataType) -> pa.Array:
     """As in Spark's source, a record without headers has null, not an empty array."""
-    return [{"key": key, "value": value} for key, value in headers] or None
+    if isinstance(column, pa.Array):
+        return column.cast(kind)
+    return pa.array([[{"key": key, "value": value} for key, value in pairs] or None for pairs in column], kind)

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -11,19 +12,20 @@ from ...app.clients.handle import ManyHandle
 from ...app.clients.producer import Producer
 from ...app.clients.settings import CommonSettings, FetchSettings, read_settings
 from ...app.clients.simple_consumer import FetchedSet, SimpleConsumer
-from ...core.message.batch_header import parse_header
-from ...core.message.batch_reader import Columns as Decoded
-from ...core.message.batch_reader import decode_columns, whole_batches
-from ...core.message.damage import CorruptRecord, Damage, is_damage
+from ...core.message.batch_header import BatchHeader
+from ...core.message.damage import CorruptRecord, Damage
 from ...core.message.message import Message
 from ...plugins.host import PluginHost
 from ...ports.broker_api import TopicMetadata
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.words import Buffer, TopicPartition
+from ...ports.words import TopicPartition
 from .damage import DamagedRange
 from .kept import KeptClients
 from .model import Cluster, ClusterPartition, PartitionColumns, TopicInfo, Where
+
+if TYPE_CHECKING:
+    from ...app.clients.arrow.decode import ArrowColumns
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """Per fetch. Large, so that the way to the broker and back weighs little: a second thread that fetches ahead was tried
@@ -83,30 +85,22 @@ class ClientCluster:
         self, piece: FetchedSet, partition: TopicPartition, *, upto: int, with_headers: bool
     ) -> Iterator[PartitionColumns]:
         """Raises `CorruptRecord` for records that cannot be decoded although their CRC is right, or tells them."""
-        codecs, position = self._plugins.codecs(), piece.from_offset
-        runs = deque(_bounded(piece))
-        while runs:
-            batches = runs.popleft()
-            try:
-                found = decode_columns(
-                    batches, codecs, from_offset=position, upto=upto, with_headers=with_headers, check_crc=False
-                )
-            except ApiError as error:
-                if not is_damage(error):
-                    raise
-                several = [batches[at : at + header.size] for at, header in whole_batches(batches)]
-                if len(several) > 1:
-                    runs.extendleft(reversed(several))  # to find the one
-                    continue
-                header = parse_header(batches)
-                if not self._settings.skip_damaged:
-                    raise CorruptRecord(*partition, max(position, header.base_offset), error.message) from error
-                damage = Damage(*partition, header.base_offset, header.next_offset, error.message)
-                yield PartitionColumns.without_records(_damaged(damage))
-                position = header.next_offset
-                continue
-            position = max(position, found.next_offset)
-            yield _columns(found, len(batches))
+        from ...app.clients.arrow.decode import decode_set
+
+        damaged: deque[DamagedRange] = deque()
+
+        def met(header: BatchHeader, error: ApiError) -> None:
+            if not self._settings.skip_damaged:
+                raise CorruptRecord(*partition, max(piece.from_offset, header.base_offset), error.message) from error
+            damaged.append(_damaged(Damage(*partition, header.base_offset, header.next_offset, error.message)))
+
+        piece.on_damage = met
+        for found in decode_set(piece, upto=upto, with_headers=with_headers):
+            yield _columns(found)
+            while damaged:
+                yield PartitionColumns.without_records(damaged.popleft())
+        while damaged:
+            yield PartitionColumns.without_records(damaged.popleft())
 
     def boundary(self, place: ClusterPartition, start: int, wanted: int) -> int:  # noqa: ARG002
         return wanted
@@ -194,36 +188,14 @@ def _damaged(damage: Damage) -> DamagedRange:
     )
 
 
-def _bytes(piece: FetchedSet) -> memoryview:
-    records = piece.records
-    return memoryview(records if isinstance(records, Buffer) else records.read())
-
-
-def _bounded(piece: FetchedSet) -> Iterator[memoryview]:
-    """The batches that count, in runs to be decoded at once: a compressed one by itself, since it may be large then."""
-    records = _bytes(piece)
-    start = end = 0
-    for position, header in piece.positioned_batches():
-        if start < end and (header.codec_id or position > end):
-            yield records[start:end]
-            start = end
-        start = position if start == end else start
-        end = position + header.size
-        if header.codec_id:
-            yield records[start:end]
-            start = end
-    if start < end:
-        yield records[start:end]
-
-
-def _columns(found: Decoded, batch_bytes: int) -> PartitionColumns:
+def _columns(found: "ArrowColumns") -> PartitionColumns:
     return PartitionColumns(
         found.next_offset,
         found.offsets,
-        found.timestamps,
+        found.timestamps_ms,
         found.log_append_time,
         found.keys,
         found.values,
-        found.headers,
-        size_bytes=max(batch_bytes, sum(map(len, filter(None, found.values)))),
+        () if found.headers is None else found.headers,
+        size_bytes=max(found.size_bytes, found.keys.nbytes + found.values.nbytes),
     )

@@ -2,12 +2,17 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from attrs import asdict, frozen
 
 from ...ports.errors import ConfigError
 from .damage import DamagedRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...app.clients.arrow.varints import Flags, Numbers
 
 EARLIEST = -2
 LATEST = -1
@@ -96,7 +101,7 @@ class TopicInfo:
 
 @frozen
 class PartitionColumns:
-    """Some consecutive records of one partition, a list per column.
+    """Some consecutive records of one partition, a list or an Arrow or numpy array per column.
 
     All have the length of `offsets`; but one that is empty is null in all rows (of a classic cluster: all those that
     its messages do not have).
@@ -104,12 +109,12 @@ class PartitionColumns:
     """
 
     next_offset: int
-    offsets: Sequence[int]
-    timestamps_ms: Sequence[int]
-    log_append_time: Sequence[bool]
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    headers: Sequence[Sequence[tuple[str, bytes | None]]]
+    offsets: "Sequence[int] | Numbers"
+    timestamps_ms: "Sequence[int] | Numbers"
+    log_append_time: "Sequence[bool] | Flags"
+    keys: "Sequence[bytes | None] | pa.Array"
+    values: "Sequence[bytes | None] | pa.Array"
+    headers: "Sequence[Sequence[tuple[str, bytes | None]]] | pa.Array"
     wrapper_indexes: Sequence[int | None] = ()
     """Which message of its compressed wrapper it is; None = it is in none."""
     size_bytes: int = 0

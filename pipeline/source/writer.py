@@ -47,6 +47,7 @@ class ArrowWriter(DataSourceArrowWriter):
         self.options = options
         self.columns = _checked(options, schema)
         _settle(options)
+        settle_worker()
 
     @plain_worker_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -73,6 +74,7 @@ class StreamArrowWriter(DataSourceStreamArrowWriter):
         self.options = options
         self.columns = _checked(options, schema)
         _settle(options)
+        settle_worker()
 
     @plain_worker_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

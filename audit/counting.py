@@ -39,7 +39,8 @@ class MessageCounts:
             headers = message[2]
             content = headers[-1][1] if headers and headers[-1][0] == HEADER else _stamp_among(message)
             if content is None or len(content) <= SEQUENCE_SIZE:
-                self._add_unstamped(message, now_ms)
+                time_ms = message.timestamp_ms
+                self.add_unstamped(message.topic, now_ms if time_ms is None or time_ms < 0 else time_ms, 1)
                 continue
             head, number = content[:-SEQUENCE_SIZE], int.from_bytes(content[-SEQUENCE_SIZE:])
             if number == expected and head == last_head and message[4] == last_topic:
@@ -85,9 +86,9 @@ class MessageCounts:
             own.ranges += cell.ranges
             own.delays = added((own.delays, cell.delays))
 
-    def _add_unstamped(self, message: Message, now_ms: int) -> None:
-        time_ms = message.timestamp_ms
-        self._count(message.topic, now_ms if time_ms is None or time_ms < 0 else time_ms, "", 1, None, 0)
+    def add_unstamped(self, topic: str, time_ms: int, count: int) -> None:
+        """So many messages of that time that carry no stamp."""
+        self._count(topic, time_ms, "", count, None, 0)
 
     def _count(self, topic: str, time_ms: int, instance: str, count: int, numbers: Range | None, delay_ms: int) -> None:
         key = (topic, time_ms - time_ms % self.width_ms, instance)

@@ -88,6 +88,13 @@ def load(
         str | None,
         typer.Option(metavar="TIME", help="Go on loading so often, such as 30s, 5m or 1h, until SIGTERM or Ctrl-C."),
     ] = None,
+    audit: Annotated[
+        str | None,
+        typer.Option(metavar="TIER", help="Count what is loaded: as this tier of the audit, say table."),
+    ] = None,
+    audit_window: Annotated[
+        str, typer.Option(metavar="TIME", help="The length of the audit's windows, the same in all tiers.")
+    ] = "10m",
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
@@ -95,6 +102,7 @@ def load(
     from .load import TopicsFailed
     from .load import load as run
     from .load_command import load_rounds, parse_period, tell
+    from .table_audit import TableAudit, audited_load
 
     names = [name for group in topics for name in group.split(",") if name]
     if not names:
@@ -104,24 +112,30 @@ def load(
     if isolation_level is not None:
         client["isolation.level"] = isolation_level
 
+    counting = None
+    if audit is not None:
+        window_ms = int(parse_period(audit_window, "--audit-window") * 1000)
+        counting = TableAudit(bootstrap, into, names, tier=audit, window_ms=window_ms)
+
     def once(spark: "SparkSession | None", advance: "Callable[[LoadProgress], None]") -> "LoadResult":
-        return run(
-            bootstrap,
-            names,
-            into,
-            since_ms=since_ms,
-            recreated=recreated,
-            fail_on_data_loss=not allow_data_loss,
-            skip_damaged=skip_damaged,
-            progress=advance,
-            client=client,
-            group=group,
-            format=table_format,
-            catalog=catalog,
-            table=table,
-            partition_by=partition_by,
-            spark=spark,
-        )
+        with audited_load(counting, lambda text: typer.echo(text, err=True)):
+            return run(
+                bootstrap,
+                names,
+                into,
+                since_ms=since_ms,
+                recreated=recreated,
+                fail_on_data_loss=not allow_data_loss,
+                skip_damaged=skip_damaged,
+                progress=advance,
+                client=client,
+                group=group,
+                format=table_format,
+                catalog=catalog,
+                table=table,
+                partition_by=partition_by,
+                spark=spark,
+            )
 
     if every is not None:
         if since is not None:

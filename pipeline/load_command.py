@@ -107,11 +107,11 @@ def tell(done: LoadResult, failed: Mapping[str, Exception], into: Path, group: s
         typer.echo(f"{done.rows} new rows{replaced} in {done.files} files in {into}{age and '; '}{age}")
 
 
-def parse_period(text: str) -> float:
+def parse_period(text: str, option: str = "--every") -> float:
     """Seconds, of 30s, 5m, 1h, or several of them. Raises `ConfigError`."""
     seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     found = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
     total = sum(float(number) * seconds[unit] for number, unit in found)
     if "".join(number + unit for number, unit in found) != text or not total:
-        raise ConfigError(f"--every {text!r} is no time; write 30s, 5m or 1h")
+        raise ConfigError(f"{option} {text!r} is no time; write 30s, 5m or 1h")
     return total

@@ -1,0 +1,182 @@
+"""The table's tier of the audit: which messages the loads have brought, each counted once whatever dies.
+
+The position of the count is the offset up to which a partition's rows are counted, kept as those of a consumer group
+and in one transaction with the counts. So it is independent of the table's format, versions and compactions.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..app.clients.admin import Admin
+from ..app.clients.producer import Producer
+from ..audit.counting import MessageCounts
+from ..audit.publishing import ensure_topic, wall_ms
+from ..audit.reports import BROKER, TOPIC, WINDOW_MS
+from ..audit.tier import TierReports
+from ..ports.errors import BarnabasError, ConfigError
+from ..ports.words import TopicPartition
+from .tables.formats import open_store
+from .tables.stamps import count_rows
+from .tables.state import no_table
+from .tables.store import TableStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_COLUMNS = ("partition", "offset", "timestamp", "headers")
+_TRANSACTION_MS = 60_000
+
+
+@contextmanager
+def audited_load(audit: "TableAudit | None", tell: Callable[[str], object]) -> Iterator[None]:
+    """Count what the load inside brings. What the audit cannot do now is told, and done after the next load."""
+    if audit is None:
+        yield
+        return
+    try:
+        audit.look()
+    except BarnabasError as error:
+        tell(f"audit: where the topics end cannot be looked up: {error}")
+    try:
+        yield
+    finally:
+        try:
+            audit.count()
+        except BarnabasError as error:
+            tell(f"audit: what is in the table is not counted yet: {error}")
+
+
+class TableAudit:
+    """Counts the rows of some topics in a table, for the audit topic of the cluster that they come from.
+
+    tier: its name in the audit; default "table:" and the folder's.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path | str,
+        topics: Sequence[str],
+        *,
+        tier: str = "",
+        after: str = BROKER,
+        window_ms: int = WINDOW_MS,
+    ) -> None:
+        if not bootstrap or "://" in bootstrap:
+            raise ConfigError("the audit of a table needs the HOST:PORT of a current cluster")
+        self.tier = tier or f"table:{Path(folder).resolve().name}"
+        self._bootstrap = bootstrap
+        self._folder = Path(folder)
+        self._topics = list(dict.fromkeys(topics))
+        self._window_ms = window_ms
+        self._group = f"{TOPIC}-{self.tier}"
+        self._reports = TierReports(self.tier, after)
+
+    def look(self) -> None:
+        """Before a load: see where the topics end. The count after it tells whether the table has come so far.
+
+        Raises `BarnabasError`.
+        """
+        reaching = self._reports.reaching
+        with Admin(self._bootstrap) as admin:
+            known = admin.describe_topics([name for name in self._topics if name in set(admin.list_topics())])
+            places = [TopicPartition(topic.name or "", p.partition) for topic in known for p in topic.partitions]
+            reaching.forget(places)
+            now_ms = wall_ms()
+            reaching.probed(now_ms, admin.list_offsets(dict.fromkeys(places, "latest")))
+            reaching.partitions |= {topic.name or "": len(topic.partitions) for topic in known}
+
+    def count(self) -> int:
+        """Count what came into the table since the last count; how many rows. Raises `BarnabasError`, `TableError`."""
+        ensure_topic(self._bootstrap)
+        with Producer(
+            self._bootstrap, transactional_id=self._group, transaction_timeout_ms=_TRANSACTION_MS
+        ) as producer:
+            producer.init_transactions()  # whoever counted before has ended, one way or the other
+            ends = self._ends()
+            with Admin(self._bootstrap) as admin:
+                found = admin.group_offsets(self._group, list(ends), require_stable=True)
+            starts = {place: found[place].offset if place in found else 0 for place in ends}
+            counts = MessageCounts(self._window_ms)
+            rows = self._count_rows(starts, ends, counts)
+            self._reports.reaching.read_to(ends)
+            messages = self._reports.messages(counts)
+            if messages or any(starts[place] < end for place, end in ends.items()):
+                with producer.transaction():
+                    producer.send_many(TOPIC, messages)
+                    producer.send_offsets(ends, self._group)
+            return rows
+
+    def _ends(self) -> dict[TopicPartition, int]:
+        last = open_store(self._folder).last()
+        if last is None:
+            raise no_table(self._folder)
+        states = {topic: last.topics[topic] for topic in self._topics if topic in last.topics}
+        return {
+            TopicPartition(topic, int(key)): offset
+            for topic, state in states.items()
+            for key, offset in state.next_offsets.items()
+        }
+
+    def _count_rows(
+        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], counts: MessageCounts
+    ) -> int:
+        store, now_ms, total = open_store(self._folder), wall_ms(), 0
+        store.settle()
+        for file in store.files():
+            topic = file.partition["topic"] or ""
+            wanted = {
+                place.partition: (start, ends[place])
+                for place, start in starts.items()
+                if place.topic == topic and start < ends[place]
+            }
+            if wanted:
+                rows = _new_rows(store, file.name, wanted)
+                total += rows.num_rows
+                count_rows(rows, topic, counts, now_ms)
+        return total
+
+
+def _new_rows(store: TableStore, name: str, wanted: Mapping[int, tuple[int, int]]) -> "pa.Table":
+    """The rows of a file with these offsets (partition → first, end); its columns that matter."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(store.folder / name)
+    names = [column for column in _COLUMNS if column in file.schema_arrow.names]
+    least, parts = min(first for first, _ in wanted.values()), []
+    for group in range(file.num_row_groups):
+        if _largest_offset(file.metadata.row_group(group)) >= least:
+            parts.append(file.read_row_group(group, columns=names))
+    if not parts:
+        return file.schema_arrow.empty_table().select(names)
+    rows = _without_views(pa.concat_tables(parts))
+    chosen = pa.chunked_array([pa.repeat(False, rows.num_rows)])
+    for partition, (first, end) in wanted.items():
+        within = pc.and_(pc.greater_equal(rows["offset"], first), pc.less(rows["offset"], end))
+        chosen = pc.or_(chosen, pc.and_(pc.equal(rows["partition"], partition), within))
+    return rows.filter(chosen)
+
+
+def _without_views(rows: "pa.Table") -> "pa.Table":
+    """Headers with the old types of text and bytes: other writers' files have views, which cannot be filtered."""
+    import pyarrow as pa
+
+    if "headers" not in rows.column_names:
+        return rows
+    index, field = rows.schema.get_field_index("headers"), rows.schema.field("headers")
+    names = [each.name for each in field.type.value_type]
+    plain = pa.list_(pa.struct([(names[0], pa.string()), (names[1], pa.binary())]))
+    return rows.set_column(index, "headers", rows["headers"].cast(plain))
+
+
+def _largest_offset(group: Any) -> int:
+    """Of a row group, as its statistics have it."""
+    for index in range(group.num_columns):
+        column = group.column(index)
+        if column.path_in_schema == "offset" and column.statistics is not None and column.statistics.has_min_max:
+            return int(column.statistics.max)
+    return 2**63

@@ -1,1 +1,5 @@
-"""Ad-hoc queries over topics and tables."""
+"""Ad-hoc queries over topics and tables: `query` answers one SELECT with an Arrow table."""
+
+from .run import query
+
+__all__ = ["query"]

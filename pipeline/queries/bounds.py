@@ -1,0 +1,108 @@
+"""From when to when a query reads: what the user says, and what the statement says of offsets, partitions and times."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from attrs import frozen
+
+from ...ports.errors import ConfigError
+from .statement import Condition
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_AGE = re.compile(r"-?(\d+(?:\.\d+)?)(ms|s|m|h|d|w)(?: ago)?")
+
+
+@frozen(kw_only=True)
+class Window:
+    """What a query may see of each topic. Times in ms since 1970."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    """Up to the first message of that time or later, in each partition."""
+    last: int | None = None
+    """So many messages of each partition, its newest."""
+
+
+@frozen(kw_only=True)
+class TopicLimits:
+    """What the statement asks of one topic. `partitions` None: all; offsets: start ≤ offset < end."""
+
+    partitions: frozenset[int] | None = None
+    start: int = 0
+    end: int | None = None
+    since_ms: int | None = None
+
+
+@frozen(kw_only=True)
+class Bounds:
+    """Offsets of a partition: start ≤ offset < end."""
+
+    start: int
+    end: int
+
+
+def moment_ms(text: str, option: str, now_ms: int) -> int:
+    """Milliseconds since 1970 of an ISO time (UTC unless it says so), an age such as 90s, 30m, 2h, 7d, or a number.
+
+    Raises `ConfigError`.
+    """
+    age = _AGE.fullmatch(text.strip())
+    if age is not None:
+        return now_ms - int(float(age[1]) * _UNITS_MS[age[2]])
+    if re.fullmatch(r"\d{9,}", text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        known = "2026-01-31, 2026-01-31T12:00, an age such as 30m, 2h or 7d, or milliseconds"
+        raise ConfigError(f"{option} {text!r} is no time; write {known}") from error
+    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def limits_of(conditions: Iterable[tuple[Condition, Sequence[Any]]]) -> TopicLimits:
+    """From conditions with the values of their constants: whole numbers, or aware datetimes; None: not known.
+
+    A topic's times need not be in order, so there is an offset where what is late enough begins, but none where what is
+    early enough ends: an upper bound of `timestamp` sorts out rows, it does not shorten the read.
+    """
+    partitions: frozenset[int] | None = None
+    start, end, since = 0, None, None
+    for condition, values in conditions:
+        if None in values or not values:
+            continue
+        least, kind = min(values), condition.comparison
+        if condition.column == "timestamp":
+            if kind in ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO", "COMPARE_EQUAL", "COMPARE_IN"):
+                since = max(since or 0, int(least.timestamp() * 1000 // 1))
+        elif condition.column == "offset":
+            low, high = _range(kind, values)
+            start = max(start, low)
+            end = high if end is None else end if high is None else min(end, high)
+        elif kind in ("COMPARE_EQUAL", "COMPARE_IN"):
+            partitions = frozenset(values) if partitions is None else partitions & frozenset(values)
+    return TopicLimits(partitions=partitions, start=start, end=end, since_ms=since)
+
+
+def _range(kind: str, values: Sequence[int]) -> tuple[int, int | None]:
+    low, high = min(values), max(values)
+    return {
+        "COMPARE_GREATERTHAN": (low + 1, None),
+        "COMPARE_GREATERTHANOREQUALTO": (low, None),
+        "COMPARE_LESSTHAN": (0, low),
+        "COMPARE_LESSTHANOREQUALTO": (0, low + 1),
+    }.get(kind, (low, high + 1))
+
+
+def bounded(there: Mapping[int, Bounds], limits: TopicLimits, window: Window) -> dict[int, Bounds]:
+    """Per partition what is to be read of what is there, without partitions of which that is nothing."""
+    found = {}
+    for partition, bounds in there.items():
+        if limits.partitions is not None and partition not in limits.partitions:
+            continue
+        start = max(bounds.start, limits.start, 0 if window.last is None else bounds.end - window.last)
+        end = bounds.end if limits.end is None else min(bounds.end, limits.end)
+        if start < end:
+            found[partition] = Bounds(start=start, end=end)
+    return found

@@ -1,0 +1,139 @@
+"""The names of a statement, defined in DuckDB: topics are read into tables there, loaded tables are views."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ...ports.errors import ConfigError
+from .bounds import TopicLimits, limits_of
+from .json_fields import infer, view_columns
+from .scope import Scope
+from .statement import Relation, Statement, constant
+from .tables import files_by_topic, loaded_topic
+from .topics import RECORD_COLUMNS, Staged, TopicReader, quoted
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+_OWN_SCHEMAS = {"information_schema", "pg_catalog", "main", "system", "temp"}
+_SQL_TYPES = {"timestamp": "timestamptz"}
+
+
+class Relations:
+    """Defines what a statement names. A context manager, for the connections to brokers."""
+
+    def __init__(self, connection: Any, scope: Scope) -> None:
+        self._connection = connection
+        self._scope = scope
+        self._stack = ExitStack()
+        self._reader: TopicReader | None = None
+        self._topics: list[str] = []
+        self._tables: dict[str, dict[str, list[str]]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        self._stack.close()
+
+    def define(self, statement: Statement) -> None:
+        """Read and define all that it names. Raises `ConfigError` for a name that is nothing here."""
+        scope = self._scope
+        self._tables = {name: files_by_topic(folder) for name, folder in scope.tables.items()}
+        if scope.bootstrap:
+            self._reader = TopicReader(scope.bootstrap, scope.client)
+            self._stack.callback(self._reader.close)
+            self._topics = self._reader.names()
+        for relation in statement.relations:
+            self._define(relation, statement)
+
+    def _define(self, relation: Relation, statement: Statement) -> None:
+        *schema, name = relation.path
+        if self._reader is not None and (topic := _among(".".join(relation.path), self._topics)) is not None:
+            self._define_topic(relation, topic, statement)
+        elif len(schema) == 1 and (folder := _among(schema[0], self._tables)) is not None:
+            found = _among(name, self._tables[folder])
+            if found is None:
+                raise ConfigError(f"table {folder} has no topic {name!r}; it has {_listed(self._tables[folder])}")
+            self._define_loaded(relation, self._tables[folder][found], statement)
+        elif not Path(name).exists() and not (schema and schema[0].lower() in _OWN_SCHEMAS):
+            raise ConfigError(self._unknown(".".join(relation.path)))
+
+    def _define_topic(self, relation: Relation, topic: str, statement: Statement) -> None:
+        assert self._reader is not None
+        others = statement.others([name.lower() for name in RECORD_COLUMNS])
+        by_fields = others is None or bool(others)
+        columns = [
+            name for name in RECORD_COLUMNS if statement.wants(name.lower()) or (name == "value" and by_fields)
+        ] or ["offset"]
+        places = self._reader.places(topic, self._limits(relation), self._scope.window)
+        staged = self._reader.stage(
+            self._connection,
+            f"messages of {topic}",
+            places,
+            columns,
+            lambda done, total: self._scope.progress(done, total, topic),
+        )
+        self._view(relation, quoted(staged.table), staged, others if by_fields else frozenset())
+
+    def _define_loaded(self, relation: Relation, files: Sequence[str], statement: Statement) -> None:
+        others = statement.others([name.lower() for name in RECORD_COLUMNS])
+        by_fields = others is None or bool(others)
+        contents = [name for name in ("key", "value") if statement.wants(name) or (name == "value" and by_fields)]
+        loaded = loaded_topic(self._connection, files, self._scope.window, contents)
+        staged = Staged(loaded.source, [*loaded.types], set(loaded.text))
+        known = {name.lower() for name in loaded.types}
+        left = None if others is None else others - known
+        self._view(relation, loaded.source, staged, left if loaded.types.get("value") == "BLOB" else frozenset())
+
+    def _view(self, relation: Relation, source: str, staged: Staged, fields: frozenset[str] | None) -> None:
+        """The view that the statement means. `fields`: names that may be those of JSON fields; None: all of them."""
+        decoded = {name: f"decode({name})" for name in staged.text}
+        columns = [f"{decoded[n]} as {n}" if n in decoded else quoted(n) for n in staged.columns]
+        parsed = ""
+        if "value" in staged.text and fields != frozenset():
+            found = infer(self._connection, source, decoded["value"])
+            own, parsed = view_columns(found, fields, decoded["value"], staged.columns)
+            columns += own
+        schema = "".join(f"{quoted(part)}." for part in relation.path[:-1])
+        if schema:
+            self._connection.execute(f"create schema if not exists {schema[:-1]}")
+        parts = f"select *, {parsed} as j from {source}" if parsed else f"select * from {source}"
+        view = f"{schema}{quoted(relation.path[-1])}"
+        self._connection.execute(f"create view {view} as select {', '.join(columns)} from ({parts})")
+
+    def _limits(self, relation: Relation) -> TopicLimits:
+        return limits_of(
+            (each, [constant(self._connection, e, _SQL_TYPES.get(each.column, "bigint")) for e in each.expressions])
+            for each in relation.conditions
+        )
+
+    def _unknown(self, name: str) -> str:
+        hints = []
+        if self._reader is None:
+            hints.append("topics need --bootstrap HOST:PORT")
+        else:
+            hints.append(f"topics: {_listed(self._topics)}")
+        if self._tables:
+            hints.append("; ".join(f"table {folder}: {_listed(topics)}" for folder, topics in self._tables.items()))
+        else:
+            hints.append("loaded tables need --table DIR")
+        return f"there is no {name!r}: {'; '.join(hints)}"
+
+
+def _among(name: str, known: Iterable[str]) -> str | None:
+    """As SQL has it: exactly, or else but for small and large letters if that is clear."""
+    names = list(known)
+    if name in names:
+        return name
+    alike = [each for each in names if each.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = sorted(names)
+    return (", ".join(found[:20]) or "none") + (f" and {len(found) - 20} more" if len(found) > 20 else "")

@@ -1,0 +1,95 @@
+"""A query over topics and tables: DuckDB answers it, from what the statement names and no more."""
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...app.extras import require
+from ...ports.errors import BarnabasError, ConfigError
+from .bounds import Window, moment_ms
+from .scope import Scope
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+QUERY_PACKAGES = ("duckdb", "numpy", "pyarrow")
+_SPARED_ERRORS = ("Binder Error: ", "Catalog Error: ", "Parser Error: ")
+
+
+def query(
+    sql: str,
+    bootstrap: str = "",
+    *,
+    tables: Mapping[str, str | Path] | Sequence[str | Path] = (),
+    since: str | None = None,
+    until: str | None = None,
+    last: int | None = None,
+    client: Mapping[str, str] | None = None,
+    memory: str = "",
+) -> "pa.Table":
+    """The rows of one SELECT over topics, and over tables that `load` has filled, as a `pyarrow.Table`.
+
+        query("select status, count(*) from access group by status", "localhost:9092", since="1h")
+
+    A topic's columns are those of Spark's Kafka source (key and value as text where they are) and the fields of its
+    JSON values; `json` is all of them. `tables`: folders, or name → folder; a topic there is NAME.TOPIC. `since`,
+    `until`: an ISO time (UTC), an age ("30m", "2h", "7d"), or ms; `last`: so many messages of each partition.
+
+    Raises `ConfigError` for a query that cannot be answered, and what reading raises.
+    """
+    named = tables if isinstance(tables, Mapping) else {Path(each).resolve().name: each for each in tables}
+    scope = Scope(
+        bootstrap=bootstrap,
+        tables={name: Path(folder) for name, folder in named.items()},
+        window=window_of(since, until, last),
+        client=client or {},
+        memory=memory,
+    )
+    with answered(sql, scope) as connection:
+        return connection.sql(sql).to_arrow_table()
+
+
+def window_of(since: str | None, until: str | None, last: int | None) -> Window:
+    """Raises `ConfigError` for what is no time."""
+    now_ms = time.time_ns() // 1_000_000
+    return Window(
+        since_ms=None if since is None else moment_ms(since, "--since", now_ms),
+        until_ms=None if until is None else moment_ms(until, "--until", now_ms),
+        last=last,
+    )
+
+
+@contextmanager
+def answered(sql: str, scope: Scope) -> Iterator[Any]:
+    """A connection of DuckDB in which the statement's names mean something; its errors are ours, of one line."""
+    require("a query", QUERY_PACKAGES, "query")
+    import duckdb
+
+    from .relations import Relations
+    from .statement import parse_statement
+
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-query-"))
+        connection = stack.enter_context(duckdb.connect(":memory:", config={"temp_directory": scratch}))
+        try:
+            connection.execute("set timezone = 'UTC'; set python_enable_replacements = false")
+            if scope.memory:
+                connection.execute("set memory_limit = ?", [scope.memory])
+            relations: Relations = stack.enter_context(Relations(connection, scope))
+            relations.define(parse_statement(connection, sql))
+            yield connection
+        except duckdb.OutOfMemoryException as error:
+            raise BarnabasError(f"{_first_line(error)}; give it more with --memory, or ask for less") from error
+        except duckdb.Error as error:
+            raise ConfigError(f"the query: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    text = " ".join(str(error).split("\n\nLINE")[0].split())
+    for start in _SPARED_ERRORS:
+        text = text.removeprefix(start)
+    return text

@@ -1,0 +1,31 @@
+"""What a query may see, and hold."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from attrs import field, frozen
+
+from .bounds import Window
+
+
+def no_progress(_done: int, _total: int, _what: str) -> None:
+    return None
+
+
+@frozen(kw_only=True)
+class Scope:
+    """What a query may see.
+
+    bootstrap: a broker of the cluster whose topics it may name; "" for none.
+    tables:    folders that `load` has filled, by the names of schemas: a topic in it is NAME.TOPIC.
+    client:    settings of the client by their dotted names.
+    memory:    what DuckDB may hold ("2GB") before it writes to disk; "": 80 % of this machine's memory.
+    """
+
+    bootstrap: str = ""
+    tables: Mapping[str, Path] = field(factory=dict)
+    window: Window = field(factory=Window)
+    client: Mapping[str, str] = field(factory=dict)
+    memory: str = ""
+    progress: Callable[[int, int, str], object] = no_progress
+    """Told of messages read, of how many, and of which topic."""

@@ -1,0 +1,118 @@
+"""Topics for a query: what there is, and the columns that it wants of them, in DuckDB."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import define, field
+
+from ...app.clients.admin import Admin
+from ...app.clients.simple_consumer import SimpleConsumer
+from ...ports.words import TopicPartition
+from ..topics.connect import CHUNK_BYTES, common_settings
+from .bounds import Bounds, TopicLimits, Window, bounded
+
+Told = Callable[[int, int], object]
+"""Of messages: how many are read, of how many."""
+RECORD_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+_TYPES = {
+    "key": "BLOB",
+    "value": "BLOB",
+    "topic": "VARCHAR",
+    "partition": "INTEGER",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMPTZ",
+    "timestampType": "INTEGER",
+    "headers": "STRUCT(key VARCHAR, value BLOB)[]",
+}
+
+
+@define
+class Staged:
+    """Messages in a table of DuckDB, with these columns. `text`: those of key and value that are all UTF-8."""
+
+    table: str
+    columns: Sequence[str]
+    text: set[str] = field(factory=lambda: {"key", "value"})
+
+
+class TopicReader:
+    """Reads topics of one cluster; a context manager."""
+
+    def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
+        """`client`: settings by their dotted names. Raises `ConfigError`."""
+        defaults = {"isolation.level": "read_committed", "max.partition.fetch.bytes": str(CHUNK_BYTES)}
+        self._settings = {**defaults, **client}
+        self._consumer = SimpleConsumer(bootstrap, config=self._settings)
+        self._admin = Admin(bootstrap, config=common_settings(self._settings))
+
+    def names(self) -> list[str]:
+        """The topics, without internal ones."""
+        return [topic.name for topic in self._admin.describe_topics() if topic.name and not topic.internal]
+
+    def places(self, topic: str, limits: TopicLimits, window: Window) -> dict[TopicPartition, Bounds]:
+        """What is to be read, per partition. Raises `ApiError`."""
+        (described,) = self._admin.describe_topics([topic])
+        partitions = range(len(described.partitions))
+        first, ends = self._offsets(topic, partitions, "earliest"), self._offsets(topic, partitions, "latest")
+        there = {each: Bounds(start=first[each], end=ends[each]) for each in partitions}
+        for since in (limits.since_ms, window.since_ms):
+            if since is not None:
+                found = self._offsets(topic, partitions, max(0, since))
+                there = {each: Bounds(start=_or(found[each], b.end), end=b.end) for each, b in there.items()}
+        if window.until_ms is not None:
+            found = self._offsets(topic, partitions, max(0, window.until_ms))
+            there = {each: Bounds(start=b.start, end=min(b.end, _or(found[each], b.end))) for each, b in there.items()}
+        return {TopicPartition(topic, each): b for each, b in bounded(there, limits, window).items()}
+
+    def stage(
+        self, connection: Any, table: str, places: Mapping[TopicPartition, Bounds], columns: Sequence[str], told: Told
+    ) -> Staged:
+        """Read those columns into a new table. Raises `ApiError`, `CorruptRecord`, `TransportError`."""
+        declared = ", ".join(f"{quoted(name)} {_TYPES[name]}" for name in columns)
+        connection.execute(f"create temp table {quoted(table)} ({declared})")
+        staged = Staged(table, columns)
+        chosen = ", ".join(map(quoted, columns))
+        total, done = sum(bounds.end - bounds.start for bounds in places.values()), 0
+        told(0, total)
+        for place, bounds in places.items():
+            pieces = self._consumer.read_arrow(*place, bounds.start, bounds.end, headers="headers" in columns)
+            for piece in pieces:
+                if not piece.num_rows:
+                    continue
+                staged.text -= {name for name in staged.text & {*columns} if not _is_text(piece[name])}
+                connection.register("piece", piece)
+                connection.execute(f"insert into {quoted(table)} select {chosen} from piece")
+                connection.unregister("piece")
+                reached = piece["offset"][-1].as_py() + 1 - bounds.start
+                told(done + reached, total)
+            done += bounds.end - bounds.start
+        told(total, total)
+        return staged
+
+    def close(self) -> None:
+        """Hang up."""
+        self._consumer.close()
+        self._admin.close()
+
+    def _offsets(self, topic: str, partitions: Sequence[int], time: int | str) -> dict[int, int]:
+        asked = {(topic, each): time for each in partitions}
+        found = self._admin.list_offsets(asked, isolation_level=self._settings["isolation.level"])
+        return {place.partition: offset for place, offset in found.items()}
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _or(offset: int, end: int) -> int:
+    return end if offset < 0 else offset
+
+
+def _is_text(column: pa.ChunkedArray) -> bool:
+    try:
+        column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True

@@ -66,14 +66,14 @@ def work(order: dict[str, Any], bootstrap: str, spark: Any, steps: Steps) -> Non
             store.recover()
             rows = compact(store).files_after
     else:
-        opened = partial(open_store, named=order["format"], checkpoint=steps)
-        with patch.object(load_module, "open_store", lambda folder, *_args, **_named: opened(folder)):
+        with patch.object(load_module, "open_store", partial(open_store, checkpoint=steps)):
             done = load_module.load(
                 bootstrap,
                 order["topics"],
                 folder,
                 spark=spark,
                 since_ms=order["since_ms"],
+                format=order["format"],
                 progress=lambda state: say(event="step", step=state.step),
             )
         rows = done.rows

@@ -38,12 +38,23 @@ class StreamOffsets:
 
     @classmethod
     def unpacked(cls, offset: Mapping[str, Any]) -> "StreamOffsets":
-        """The reverse of `packed`. Raises `ConfigError`."""
-        ids = offset.get(_TOPIC_IDS, {})
-        if _OFFSETS not in offset or not isinstance(ids, Mapping):
-            raise ConfigError(f"the offsets in the checkpoint are none of format 'barnabas': {json.dumps(offset)}")
-        positions = parse_partitions_json(str(offset[_OFFSETS]), "the offsets in the checkpoint")
-        return cls(positions, {str(name): str(topic_id) for name, topic_id in ids.items()})
+        """The reverse of `packed`, and the form of Spark's Kafka source, whose checkpoint may be taken over:
+        {"topic": {"0": 23}}. Raises `ConfigError`."""
+        ours = isinstance(offset.get(_OFFSETS), str)  # else it may be a topic
+        ids = offset.get(_TOPIC_IDS, {}) if ours else {}
+        text = offset[_OFFSETS] if ours else json.dumps(offset)
+        try:
+            positions = parse_partitions_json(text)
+        except ConfigError:
+            told = json.dumps(offset)
+            raise ConfigError(
+                f"the offsets in the checkpoint are none of format 'barnabas' or 'kafka': {told}"
+            ) from None
+        return cls(positions, {str(name): str(topic_id) for name, topic_id in dict(ids).items()})
+
+    def connector_form(self) -> str:
+        """As Spark's Kafka source keeps it."""
+        return partitions_json(self.positions)
 
     def another(self, topic: str, topic_id: str) -> bool:
         """True if the topic with that id is certainly not the one of these offsets; "" = unknown."""

@@ -5,6 +5,7 @@ names. docs/streams.md shows each of them.
 """
 
 from .anomalies import anomaly_scores
+from .checkpoints import connector_checkpoint
 from .co_occurrence import co_occurrence, item_pairs
 from .counts import windowed_counts
 from .duplicates import deduplicated
@@ -23,6 +24,7 @@ __all__ = [
     "append_batches",
     "as_messages",
     "co_occurrence",
+    "connector_checkpoint",
     "deduplicated",
     "item_pairs",
     "join_latest",

@@ -15,8 +15,10 @@ from barnabas.pipeline.source import datasource
 from barnabas.pipeline.source.datasource import BarnabasDataSource, RefusedStream, TopicStreamReader
 from barnabas.pipeline.source.options import read_options
 from barnabas.pipeline.source.ranges import OffsetRange
+from barnabas.pipeline.source.stream_plan import StreamOffsets
 from barnabas.pipeline.spark.errors import plain_worker_errors
 from barnabas.pipeline.streams import append_batches, offsets_behind_latest
+from barnabas.pipeline.topics.model import ClusterPartition
 from barnabas.ports.errors import ApiError, ConfigError
 
 OPTIONS = {"bootstrap.servers": "h:1", "subscribe": "t", "startingOffsets": "earliest"}
@@ -296,3 +298,15 @@ def test_only_in_a_worker_of_spark_errors_are_told_without_traceback(monkeypatch
     with pytest.raises(ConfigError):
         refuse(ConfigError("wrong"))
     assert os.environ == {"SPARK_HIDE_TRACEBACK": "1"}
+
+
+def test_offsets_of_sparks_own_source_are_taken_over() -> None:
+    found = StreamOffsets.unpacked({"t": {"0": 4, "1": 2}, "offsets": {"0": 7}})
+    assert found == StreamOffsets(
+        {ClusterPartition("t", 0): 4, ClusterPartition("t", 1): 2, ClusterPartition("offsets", 0): 7}
+    )
+    assert json.loads(found.connector_form()) == {"t": {"0": 4, "1": 2}, "offsets": {"0": 7}}
+    reader = _reader(_cluster(10))
+    end = _next(reader, {"t": {"0": 4}})
+    assert end == {"offsets": '{"t": {"0": 10}}', "topicIds": {"t": "one"}}
+    assert _ranges(reader, {"t": {"0": 4}}, end) == [(0, 4, 10)]

@@ -156,7 +156,7 @@ def vacuum(
 @table.command("convert")
 def convert(
     folder: Folder,
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="iceberg.")],
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="delta or iceberg.")],
     catalog: Annotated[
         str, typer.Option(metavar="URI", help="Of Iceberg: a REST or SQL catalog. Default: SQLite in the folder.")
     ] = "",

@@ -12,6 +12,7 @@ folder that is left is looked for in the log: if no version has it, its files go
 """
 
 import json
+import math
 import shutil
 import time
 import uuid
@@ -91,7 +92,7 @@ class DeltaLakeTable:
             raise no_table(self.folder)
 
     def vacuum(self, before_ms: int, *, dry_run: bool) -> Sequence[str]:
-        hours = max(0, int((time.time() - before_ms / 1000) // 3600))
+        hours = max(0, math.ceil((time.time() - before_ms / 1000) / 3600))  # delta-rs knows no less; rather too few go
         found = self._table().vacuum(
             retention_hours=hours, dry_run=dry_run, enforce_retention_duration=False, full=False
         )

@@ -32,7 +32,7 @@ def test_the_commands_of_the_upkeep(
             main(arguments)
         assert ended.value.code == 0, (line, capsys.readouterr().err)
     said = capsys.readouterr().out
-    for text in ("parquet, laid out by topic, day", "2 files became 1", "20 rows from before", "format iceberg now"):
+    for text in ("parquet, laid out by topic, day", "2 files became 1", "20 rows from before", "format delta now"):
         assert text in said
     assert read_foreign(Path("warehouse")).num_rows == 0
 

@@ -1,5 +1,6 @@
-"""What holds of a table in each format: a commit is there as a whole or not at all, wherever it was stopped."""
+"""What holds of a table in each format: stopped anywhere, by a kill or a full disk, a commit counts whole or not."""
 
+from errno import ENOSPC
 from functools import partial
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from support.tables import Rows, Seen, commit_rows, read_foreign, seen
 
 from barnabas.pipeline.tables.formats import FORMATS, open_store
 from barnabas.pipeline.tables.parquet import PARQUET
-from barnabas.pipeline.tables.state import TableError
+from barnabas.pipeline.tables.state import TableError, plain_os_errors
 from barnabas.pipeline.tables.store import TableStore, no_checkpoint
 from barnabas.ports.errors import ConfigError
 
@@ -68,6 +69,12 @@ def test_a_commit_adds_and_replaces(tmp_path: Path, named: str) -> None:
     }
 
 
+def _raise_at(left: list[int], error: BaseException, _step: str) -> None:
+    if not left:
+        raise error
+    left.pop()
+
+
 def test_stopped_at_any_step_there_is_the_old_or_the_new_table(tmp_path: Path, named: str) -> None:
     steps: list[str] = []
     replaced = _begin(tmp_path / "count", named)
@@ -77,15 +84,9 @@ def test_stopped_at_any_step_there_is_the_old_or_the_new_table(tmp_path: Path, n
     for stop_at in range(len(steps)):
         folder = tmp_path / str(stop_at)
         replaced = _begin(folder, named)
-        left = list(range(stop_at))
-
-        def stop(_step: str, left: list[int]) -> None:
-            if not left:
-                raise PowerCut
-            left.pop()
-
-        with pytest.raises(PowerCut):
-            _replace(open_store(folder, checkpoint=partial(stop, left=left)), replaced)
+        stop = OSError(ENOSPC, "No space left on device") if stop_at % 2 else PowerCut()
+        with pytest.raises((PowerCut, TableError), match=r"^$|No space left on device"), plain_os_errors(folder):
+            _replace(open_store(folder, checkpoint=partial(_raise_at, list(range(stop_at)), stop)), replaced)
         if named != PARQUET:
             assert seen(read_foreign(folder)) in (BEFORE, AFTER)
         store = open_store(folder)

@@ -12,10 +12,12 @@ import typer
 
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.words import TopicPartition
+from .cluster_overview import overview
 from .cluster_reassign import reassign
 from .cluster_start import start
 from .cluster_status import NOBODY, ClusterStatus, PartitionStatus, ask_status
 from .options import AsJson, Bootstrap, open_admin, print_json
+from .profiles import BOOTSTRAP_VARIABLE
 from .tables import Section, framed, list_text, show, size_text
 
 if TYPE_CHECKING:
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
 
 cluster = typer.Typer(
     help="Run a cluster on this machine; see how one is, move its partitions, choose its leaders.",
-    no_args_is_help=True,
+    invoke_without_command=True,
 )
 cluster.command("start")(start)
+cluster.command("overview")(overview)
 cluster.add_typer(reassign, name="reassign")
 
 SHOWN_MAX = 50
@@ -34,6 +37,25 @@ SHOWN_MAX = 50
 
 def register(app: typer.Typer) -> None:
     app.add_typer(cluster, name="cluster")
+
+
+@cluster.callback()
+def overview_of(
+    context: typer.Context,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap", "-b", metavar="HOST:PORT", help="A broker, for the overview.", envvar=BOOTSTRAP_VARIABLE
+        ),
+    ] = None,
+) -> None:
+    """Without a command: the overview."""
+    if context.invoked_subcommand is not None:
+        return
+    if bootstrap is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+    overview(bootstrap)
 
 
 @cluster.command("status")

@@ -10,7 +10,7 @@ from ...ports.words import TopicPartition
 from ..clients.consumer import Consumer
 from .classic import ClusterChoice, find_cluster
 from .classic_consume import read_broker, read_group
-from .consuming import Extent, Show, Start, parse_start, plain_damage
+from .consuming import Extent, Show, Start, parse_start, plain_damage, until_interrupted
 from .escapes import separator, unescaped
 from .group_consume import read_member
 from .message_format import LETTERS, NULL, LineStyle, compile_format, json_line
@@ -187,7 +187,11 @@ def _read_current(
     out = sys.stdout.buffer
     starts, ends = _bounds(bootstrap, topic, partitions, extent, settings)
     stop_at_end = extent.stop_at_end or extent.until_ms is not None
-    with Consumer(bootstrap, config={"default.api.timeout.ms": PATIENCE_MS, **settings}) as consumer:
+    has_end = stop_at_end or extent.count is not None or extent.timeout_s is not None
+    with (
+        until_interrupted(has_end=has_end),
+        Consumer(bootstrap, config={"default.api.timeout.ms": PATIENCE_MS, **settings}) as consumer,
+    ):
         consumer.assign(topic, partitions=partitions, **_position(extent.start))
         for place, offset in starts.items():
             consumer.seek(place, offset)

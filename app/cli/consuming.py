@@ -97,6 +97,16 @@ def plain_damage() -> Iterator[None]:
 
 
 @contextmanager
+def until_interrupted(*, has_end: bool) -> Iterator[None]:
+    """Ctrl-C is the end of what has no other one."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if has_end:
+            raise
+
+
+@contextmanager
 def stopping() -> Iterator[list[int]]:
     """A list that the signal comes into which tells to stop."""
     came: list[int] = []

@@ -5,12 +5,15 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
+from typing import NoReturn
 
 import typer
 
 from ...ports.errors import BarnabasError, ConfigError
 
-DONE, FAILED, WRONG_USAGE = 0, 1, 2
+DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+"""Who has had enough of what is printed (`| head`) ends a command with 0, as does Ctrl-C one that goes on for ever."""
+_COMPLETING = "_BARNABAS_COMPLETE"
 
 _COMMANDS = {
     "serve": ".serve",
@@ -25,6 +28,7 @@ _COMMANDS = {
     "log": ".log",
     "mirror": ".mirror",
     "bench": ".bench",
+    "profile": ".profiles",
 }
 
 # Commands of rooms above this one (the pipeline) and of other packages register here.
@@ -37,7 +41,7 @@ def build_app(wanted: str | None = None) -> typer.Typer:
         name="barnabas",
         help="A distributed log: broker, clients, and the way from a topic to a warehouse table.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -65,15 +69,24 @@ def _show_version(show: bool) -> None:
 
 
 def _root(
-    version: bool = typer.Option(False, "--version", help="Show the version.", callback=_show_version, is_eager=True),
+    version: bool = typer.Option(  # noqa: ARG001  its callback looks at it
+        False, "--version", help="Show the version.", callback=_show_version, is_eager=True
+    ),
+    profile: str | None = typer.Option(
+        None, "--profile", metavar="NAME", help="The cluster of this profile (barnabas profile set NAME HOST:PORT)."
+    ),
 ) -> None:
     """A distributed log: broker, clients, and the way from a topic to a warehouse table."""
+    if _COMPLETING not in os.environ:
+        from .profiles import use_profile
+
+        use_profile(profile)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; ends the process with 0 (done), 1 (failed) or 2 (wrong usage)."""
+    """Run the command line; ends the process with 0 (done), 1 (failed), 2 (wrong usage) or 130 (Ctrl-C)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    wanted = next((word for word in given if not word.startswith("-")), None)
+    wanted = None if _COMPLETING in os.environ else next((word for word in given if not word.startswith("-")), None)
     try:
         # In standalone mode typer itself ends the process for wrong usage (2), --help (0) and typer.Exit.
         build_app(wanted)(args=given, prog_name="barnabas")
@@ -82,11 +95,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BarnabasError as error:
         _fail(error, FAILED)
     except BrokenPipeError:
-        # The reader (head, less) has gone: leave quietly, and let no later flush complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(FAILED)
+        _leave_quietly()
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # typer calls it a failure
+            _leave_quietly()
+        raise
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
     except OSError as error:
         _fail(error, FAILED)
+
+
+def _leave_quietly() -> NoReturn:
+    """The reader (head, less) has gone: let no later flush complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    sys.exit(DONE)
 
 
 def _fail(error: Exception, code: int) -> None:

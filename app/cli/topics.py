@@ -1,6 +1,7 @@
 """`barnabas topics`: list, create, describe, change, delete and recover topics."""
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ...ports.words import TopicPartition
 from . import classic
+from .client_files import read_client_file
 from .options import (
     AnyBootstrap,
     AsJson,
@@ -22,6 +24,8 @@ from .options import (
     print_json,
     print_table,
 )
+from .tables import size_text
+from .topics_records import delete_records
 from .topics_recover import add_recover_command
 
 if TYPE_CHECKING:
@@ -31,6 +35,7 @@ KNOWN_S, LOOK_S = 5.0, 0.02
 
 topics = typer.Typer(help="List, create, describe, change, delete and recover topics.", no_args_is_help=True)
 add_recover_command(topics)
+topics.command("delete-records")(delete_records)
 
 
 def register(app: typer.Typer) -> None:
@@ -39,7 +44,13 @@ def register(app: typer.Typer) -> None:
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC")]
 Configs = Annotated[
-    list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="A topic setting; may be given again.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "--config",
+        metavar="KEY=VALUE",
+        help="A topic setting; may be given again. --config FILE: those of a file.",
+    ),
 ]
 
 
@@ -79,7 +90,7 @@ def create(
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
 ) -> None:
     """Make a topic."""
-    settings = parse_settings(config)
+    settings = _settings(config)
     with open_admin(bootstrap) as admin:
         try:
             admin.create_topic(name, partitions=partitions, replication_factor=replication_factor, configs=settings)
@@ -90,6 +101,14 @@ def create(
             return
         _wait_known(admin, name)
     typer.echo(f"created {name}")
+
+
+def _settings(given: list[str] | None) -> dict[str, str]:
+    """Pairs, and files of them. Raises `ConfigError`."""
+    found: dict[str, str] = {}
+    for each in given or ():
+        found |= parse_settings([each]) if "=" in each else read_client_file(Path(each))
+    return found
 
 
 def _wait_known(admin: "Admin", name: str) -> None:
@@ -120,7 +139,7 @@ def describe_topic(
     coordination: Coordination = None,
     as_json: AsJson = False,
 ) -> None:
-    """The partitions of a topic, with leaders, offsets and the settings that differ from the defaults.
+    """The partitions of a topic, with leaders, offsets, sizes and the settings that differ from the defaults.
 
     Of classic brokers: the partitions that each of them has, with offsets.
     """
@@ -138,6 +157,7 @@ def describe_topic(
         first = admin.list_offsets({TopicPartition(name, p.partition): "earliest" for p in topic.partitions})
         last = admin.list_offsets({TopicPartition(name, p.partition): "latest" for p in topic.partitions})
         changed = admin.topic_overrides(name)
+        sizes = _sizes(admin, name, [p.partition for p in topic.partitions])
     rows = [
         {
             "partition": p.partition,
@@ -147,6 +167,7 @@ def describe_topic(
             "isr": list(p.isr),
             "log_start_offset": first[TopicPartition(name, p.partition)],
             "log_end_offset": last[TopicPartition(name, p.partition)],
+            "bytes": sizes.get((p.partition, p.leader)),
         }
         for p in sorted(topic.partitions, key=lambda p: p.partition)
     ]
@@ -154,7 +175,23 @@ def describe_topic(
         print_json({"topic": name, "topic_id": topic.topic_id.hex(), "configs": changed, "partitions": rows})
         return
     typer.echo(f"{name}  id {topic.topic_id.hex()}  {describe(changed)}".rstrip())
-    print_table(rows[0].keys(), (row.values() for row in rows))
+    told = [{**row, "bytes": size_text(sizes.get((row["partition"], row["leader"])))} for row in rows]
+    print_table(["size" if name == "bytes" else name for name in rows[0]], (row.values() for row in told))
+
+
+def _sizes(admin: "Admin", name: str, partitions: list[int]) -> dict[tuple[object, object], int]:
+    """Bytes of each (partition, broker), as far as brokers answer."""
+    found: dict[tuple[object, object], int] = {}
+    for broker in admin.describe_cluster().brokers:
+        try:
+            folders = admin.describe_log_dirs([broker.node_id], {name: partitions})[broker.node_id]
+        except BarnabasError:
+            continue
+        for folder in folders:
+            for replica in folder.replicas:
+                if replica.topic == name:
+                    found[replica.partition, broker.node_id] = replica.size_bytes
+    return found
 
 
 @topics.command()
@@ -168,7 +205,7 @@ def alter(
     ] = None,
 ) -> None:
     """Add partitions to a topic, or change its settings."""
-    settings: dict[str, str | None] = {**parse_settings(config), **dict.fromkeys(delete_config or ())}
+    settings: dict[str, str | None] = {**_settings(config), **dict.fromkeys(delete_config or ())}
     if partitions is None and not settings:
         raise typer.BadParameter("nothing to change: give --partitions, --config or --delete-config")
     with open_admin(bootstrap) as admin:

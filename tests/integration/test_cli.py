@@ -56,12 +56,14 @@ def test_ready_line_names_the_real_port(broker: BrokerProcess) -> None:
     assert re.fullmatch(r"barnabas ready kafka://127\.0\.0\.1:[1-9]\d*\n", broker.ready_line)
 
 
-def test_topics(broker: BrokerProcess) -> None:
+def test_topics(broker: BrokerProcess, tmp_path: Path) -> None:
     b = ("--bootstrap", broker.bootstrap)
-    barnabas("topics", "create", "cli-topics", "-p", "3", "--config", "retention.ms=1000", *b)
+    barnabas("topics", "create", "cli-topics", "-p", "3", "--set", "retention.ms=1000", *b)
     assert {"topic": "cli-topics", "partitions": 3} in json.loads(barnabas_here("topics", "list", "--json", *b).stdout)
     assert b"cli-topics" in barnabas_here("topics", "list", *b).stdout
-    barnabas_here("topics", "alter", "cli-topics", "-p", "5", "--config", "segment.bytes=1048576", *b)
+    settings = tmp_path / "topic.properties"
+    settings.write_text("segment.bytes=1048576\n")
+    barnabas_here("topics", "alter", "cli-topics", "-p", "5", "--config", settings, *b)
     barnabas_here("topics", "alter", "cli-topics", "--delete-config", "retention.ms", *b)
     described = json.loads(barnabas_here("topics", "describe", "cli-topics", "--json", *b).stdout)
     assert len(described["partitions"]) == 5

@@ -1,0 +1,130 @@
+"""Clusters by name, so that `--bootstrap` need not be typed: profiles in a file of the user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...ports.errors import ConfigError
+from .options import AsJson, print_json, print_table
+
+BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP"
+PROFILE_VARIABLE = "BARNABAS_PROFILE"
+_KNOWN = ("bootstrap",)
+
+profile = typer.Typer(
+    help="Name clusters, so that --bootstrap need not be typed: kept in ~/.config/barnabas/config.toml.",
+    no_args_is_help=True,
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(profile, name="profile")
+
+
+def use_profile(named: str | None) -> None:
+    """Have commands use the cluster of a profile where no `--bootstrap` is given: the named one's, or, unless
+    BARNABAS_BOOTSTRAP says another, that of BARNABAS_PROFILE or the one in use. Raises `ConfigError`."""
+    if named is None and os.environ.get(BOOTSTRAP_VARIABLE):
+        return
+    wanted = named or os.environ.get(PROFILE_VARIABLE)
+    if wanted is None and not config_file().exists():
+        return
+    profiles, in_use = _load()
+    name = wanted or in_use
+    if name is None:
+        return
+    if name not in profiles:
+        known = ", ".join(sorted(profiles)) or "none"
+        raise ConfigError(f"there is no profile {name!r}; known are: {known} (barnabas profile set NAME HOST:PORT)")
+    os.environ[BOOTSTRAP_VARIABLE] = profiles[name]["bootstrap"]
+
+
+def config_file() -> Path:
+    """Where profiles are kept (XDG base directories)."""
+    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(home).expanduser() / "barnabas" / "config.toml"
+
+
+@profile.command("list")
+def list_profiles(as_json: AsJson = False) -> None:
+    """The profiles; the one in use has a star."""
+    profiles, in_use = _load()
+    if as_json:
+        print_json([{"name": name, **each, "in_use": name == in_use} for name, each in sorted(profiles.items())])
+        return
+    rows = [("*" if name == in_use else "", name, each["bootstrap"]) for name, each in sorted(profiles.items())]
+    print_table(("", "profile", "bootstrap"), rows)
+
+
+@profile.command("set")
+def set_profile(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    bootstrap: Annotated[str, typer.Argument(metavar="HOST:PORT")],
+) -> None:
+    """Make or change a profile. The first one is used from now on."""
+    profiles, in_use = _load()
+    profiles[name] = {"bootstrap": bootstrap}
+    _save(profiles, in_use or name)
+    typer.echo(f"{name} is {bootstrap}")
+
+
+@profile.command("use")
+def choose_profile(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
+    """Use this profile where nothing else is said."""
+    profiles, _ = _load()
+    if name not in profiles:
+        raise ConfigError(f"there is no profile {name!r}; make it: barnabas profile set {name} HOST:PORT")
+    _save(profiles, name)
+    typer.echo(f"using {name}, {profiles[name]['bootstrap']}")
+
+
+@profile.command("remove")
+def remove_profile(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
+    """Forget a profile."""
+    profiles, in_use = _load()
+    if profiles.pop(name, None) is None:
+        raise ConfigError(f"there is no profile {name!r}")
+    _save(profiles, None if in_use == name else in_use)
+    typer.echo(f"removed {name}")
+
+
+def _load() -> tuple[dict[str, dict[str, str]], str | None]:
+    """The profiles by their names, and the one in use. Raises `ConfigError`."""
+    file = config_file()
+    if not file.exists():
+        return {}, None
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from error
+    profiles, in_use = found.get("profiles", {}), found.get("profile")
+    if not isinstance(profiles, dict) or not all(_is_profile(each) for each in profiles.values()):
+        raise ConfigError(f'{file}: each profile is a table such as [profiles.dev] with bootstrap = "HOST:PORT"')
+    if in_use is not None and in_use not in profiles:
+        raise ConfigError(f"{file}: profile = {in_use!r} is in use, and is not among the profiles")
+    return profiles, in_use
+
+
+def _is_profile(found: Any) -> bool:
+    return isinstance(found, dict) and set(found) == set(_KNOWN) and isinstance(found["bootstrap"], str)
+
+
+def _save(profiles: dict[str, dict[str, str]], in_use: str | None) -> None:
+    lines = [] if in_use is None else [f"profile = {_quoted(in_use)}", ""]
+    for name, each in sorted(profiles.items()):
+        lines += [f"[profiles.{_quoted(name)}]", f"bootstrap = {_quoted(each['bootstrap'])}", ""]
+    file = config_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_suffix(".tmp")
+    temporary.write_text("\n".join(lines), encoding="utf-8")
+    temporary.replace(file)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)  # a basic string of TOML has JSON's escapes

@@ -1,0 +1,162 @@
+"""What a person does every day: look at a cluster, name it, drop records, stop a command, complete a word."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.command import Command, barnabas_here
+
+from barnabas import Admin, Message, Producer
+from barnabas.testing import TestBroker
+
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[TestBroker]:
+    with TestBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("BARNABAS_BOOTSTRAP", "BARNABAS_PROFILE"):
+        monkeypatch.setenv(name, "")  # it is set within the test, and put back after it
+        monkeypatch.delenv(name)
+    return tmp_path
+
+
+def test_the_overview_of_a_cluster(broker: TestBroker) -> None:
+    topic = broker.create_topic(partitions=2)
+    for words in (["cluster"], ["cluster", "overview"]):
+        out = barnabas_here(*words, "--bootstrap", broker.bootstrap).stdout.decode()
+        assert f"{topic}, 2 partitions" in out
+        assert broker.bootstrap in out
+        assert "__consumer_offsets" not in out
+    found = json.loads(barnabas_here("cluster", "overview", "-t", topic, "--json", "-b", broker.bootstrap).stdout)
+    assert [each["topic"] for each in found["topics"]] == [topic]
+    assert [each["leader"] for each in found["topics"][0]["partitions"]] == [found["brokers"][0]["id"]] * 2
+    assert "Usage" in barnabas_here("cluster", expect=2).stdout.decode()
+
+
+def test_records_are_dropped_up_to_a_time_or_an_offset(broker: TestBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = broker.create_topic(partitions=2, configs={"retention.ms": "-1"})
+    with Producer(broker.bootstrap) as producer:
+        for minute in range(6):
+            message = Message(b"%d" % minute, timestamp_ms=START_MS + 60_000 * minute)
+            producer.send_many(topic, [message], partition=minute % 2).result(10)
+    run = Command(capsys, "--bootstrap", broker.bootstrap)
+    dry = run("topics", "delete-records", topic, "--before", "2023-11-14T22:15:20Z")
+    assert "--execute" in dry.err
+
+    def starts() -> list[int]:
+        return [p["log_start_offset"] for p in json.loads(run("topics", "describe", topic, "--json").out)["partitions"]]
+
+    assert starts() == [0, 0]
+    run("topics", "delete-records", topic, "--before", "2023-11-14T22:15:20Z", "--execute")
+    assert starts() == [1, 1], "0 and 1 min are older than 2 min"
+    run("topics", "delete-records", topic, "--before-offset", "2", "-p", "1", "--execute")
+    assert starts() == [1, 2]
+    told = json.loads(run("topics", "delete-records", topic, "--all", "--execute", "--json").out)
+    assert [row["log_start_offset"] for row in told] == [3, 3]
+    assert "exactly one" in run("topics", "delete-records", topic, expect=2).err
+    assert "--partition" in run("topics", "delete-records", topic, "--before-offset", "2", expect=2).err
+    assert "OFFSET_OUT_OF_RANGE" in run(
+        "topics", "delete-records", topic, "--before-offset", "9", "-p", "0", "--execute", expect=1
+    ).err  # fmt: skip
+
+
+def test_a_topic_is_described_with_sizes(broker: TestBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = broker.create_topic(partitions=1)
+    with Producer(broker.bootstrap) as producer:
+        producer.send(topic, os.urandom(5000)).result(10)
+    run = Command(capsys, "--bootstrap", broker.bootstrap)
+    (partition,) = json.loads(run("topics", "describe", topic, "--json").out)["partitions"]
+    assert 5000 < partition["bytes"] < 6000
+    assert "KiB" in run("topics", "describe", topic).out
+
+
+def test_clusters_have_names(broker: TestBroker, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Command(capsys)
+    topic = broker.create_topic()
+    assert "there is no profile 'dev'" in run("--profile", "dev", "topics", "list", expect=2).err
+    run("profile", "set", "nowhere", "127.0.0.1:1")
+    run("profile", "set", "dev", broker.bootstrap)
+    assert (home / "barnabas" / "config.toml").exists()
+    assert topic in run("--profile", "dev", "topics", "list").out
+    os.environ.pop("BARNABAS_BOOTSTRAP")
+    assert "127.0.0.1:1" in run("topics", "list", expect=1).err, "the first one is in use"
+    os.environ.pop("BARNABAS_BOOTSTRAP")
+    run("profile", "use", "dev")
+    os.environ.pop("BARNABAS_BOOTSTRAP")
+    assert topic in run("topics", "list").out
+    listed = {each["name"]: each["in_use"] for each in json.loads(run("profile", "list", "--json").out)}
+    assert listed == {"dev": True, "nowhere": False}
+    os.environ["BARNABAS_BOOTSTRAP"] = "127.0.0.1:2"
+    assert "127.0.0.1:2" in run("topics", "list", expect=1).err, "the variable stands over the profile in use"
+    assert topic in run("--profile", "dev", "topics", "list").out, "and the option over the variable"
+    del os.environ["BARNABAS_BOOTSTRAP"]
+    run("profile", "remove", "dev")
+    assert "no profile 'dev'" in run("profile", "use", "dev", expect=2).err
+    (home / "barnabas" / "config.toml").write_text("profile = 1")
+    assert "config.toml" in run("profile", "list", expect=2).err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(shell: str, command: Path) -> None:
+    asked = {
+        "bash": {"COMP_WORDS": "barnabas top", "COMP_CWORD": "1"},
+        "zsh": {"_TYPER_COMPLETE_ARGS": "barnabas top"},
+        "fish": {"_TYPER_COMPLETE_ARGS": "barnabas top", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }[shell]
+    environment = {**os.environ, "_BARNABAS_COMPLETE": f"complete_{shell}", **asked}
+    done = subprocess.run([command], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert "topics" in done.stdout
+
+
+def _consuming(broker: TestBroker, topic: str, *words: str) -> "subprocess.Popen[bytes]":
+    call = [sys.executable, "-m", "barnabas.app.cli.main", "consume", topic, "--from", "beginning", *words]
+    code = "from barnabas.app.cli.main import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *call[3:], "--bootstrap", broker.bootstrap],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize(("words", "code"), [((), 0), (("-c", "5"), 130)], ids=["for ever", "until five came"])
+def test_ctrl_c_is_the_end_of_what_goes_on_for_ever(broker: TestBroker, words: tuple[str, ...], code: int) -> None:
+    topic = broker.create_topic(partitions=1)
+    broker.produce(topic, [b"one"])
+    running = _consuming(broker, topic, *words)
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"one\n"
+    running.send_signal(signal.SIGINT)
+    _, told = running.communicate(timeout=30)
+    assert (running.returncode, told) == (code, b"")
+
+
+def test_who_has_had_enough_ends_it_quietly(broker: TestBroker) -> None:
+    topic = broker.create_topic(partitions=1)
+    broker.produce(topic, [b"x" * 1000] * 1000)
+    running = _consuming(broker, topic)
+    assert running.stdout is not None
+    running.stdout.read(10)
+    running.stdout.close()
+    assert running.stderr is not None
+    told = running.stderr.read()
+    running.stderr.close()
+    assert (running.wait(30), told) == (0, b"")
+
+
+def test_records_of_a_topic_that_is_not_there(broker: TestBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Command(capsys, "--bootstrap", broker.bootstrap)
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in run("topics", "delete-records", "none", "--all", expect=1).err
+    with Admin(broker.bootstrap) as admin:
+        assert "none" not in admin.list_topics()

@@ -16,6 +16,8 @@ from ..formats.parsed import AVRO
 from .words import ID_MAX, VERSION_MAX, Config, Content, Mode, Reference, Version
 
 _KEY_VERSIONS = {"SCHEMA": 1}
+_MODES = {"READONLY_OVERRIDE": "READONLY", "FORWARD": "READONLY"}
+"""What Confluent's registry knows besides; none of them lets anything be written."""
 
 
 class UnknownRecord(BarnabasError):
@@ -94,13 +96,15 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
 def decode(key: bytes | None, value: bytes | None) -> Record:
     """The record. Raises `UnknownRecord`."""
     try:
-        return _decode(json.loads(key or b"null"), json.loads(value) if value is not None else None)
+        return _decode(json.loads(key or b"null"), json.loads(value) if value else None)  # Karapace deletes with b""
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnknownRecord(f"key {key!r:.200}: {type(error).__name__}: {error}") from error
 
 
 def _decode(key: Any, value: Any) -> Record:
     kind = key["keytype"]
+    if str(key.get("subject")).startswith(":."):
+        raise ValueError("there are no contexts here but the default one")
     if kind == "SCHEMA":
         subject, version = _text(key["subject"]), _number(key["version"], VERSION_MAX)
         return SchemaRecord(subject, version, None if value is None else _version(subject, version, value))
@@ -113,7 +117,10 @@ def _decode(key: Any, value: Any) -> Record:
     if kind == "CONFIG":
         return ConfigRecord(_maybe_text(key.get("subject")), None if value is None else _config(value))
     if kind == "MODE":
-        return ModeRecord(_maybe_text(key.get("subject")), None if value is None else Mode(value["mode"]))
+        mode = None if value is None else Mode(_MODES.get(value["mode"], value["mode"]))
+        return ModeRecord(_maybe_text(key.get("subject")), mode)
+    if kind == "CONTEXT":
+        return Noop()
     if kind == "NOOP":
         return Noop(_number(value.get("lastId", 0), ID_MAX) if isinstance(value, dict) else 0)
     raise ValueError(f"keytype {kind!r:.50}")

@@ -1,0 +1,101 @@
+"""Protobuf: files as text and as descriptors, and which of them read what others wrote."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from barnabas.schemas.formats import protoc
+from barnabas.schemas.formats.parsed import InvalidSchema, Referenced, UnsupportedFormat
+from barnabas.schemas.formats.protobuf import ProtobufSchema, parse_protobuf
+
+HEAD = 'syntax = "proto3";\npackage p;\n'
+
+CASES: tuple[tuple[str, str, str, list[str]], ...] = (
+    ("Field", "int64 other = 1; string more = 2;", "int32 a = 1;", []),
+    ("Removed", "", "int32 a = 1; string b = 2;", []),
+    ("Kind", "string a = 1;", "int32 a = 1;", ["FIELD_SCALAR_KIND_CHANGED /1"]),
+    ("ZigZag", "sint32 a = 1;", "int32 a = 1;", ["FIELD_SCALAR_KIND_CHANGED /1"]),
+    ("Bytes", "bytes a = 1;", "string a = 1;", []),
+    ("Text", "string a = 1;", "bytes a = 1;", ["FIELD_SCALAR_KIND_CHANGED /1"]),
+    ("Repeated", "repeated string a = 1;", "string a = 1;", []),
+    ("Packed", "repeated int32 a = 1;", "int32 a = 1;", ["FIELD_NUMERIC_LABEL_CHANGED /1"]),
+    ("Enum", "enum E { Z = 0; } E a = 1;", "int32 a = 1;", []),
+    ("Message", "message M { } M a = 1;", "message M { } string a = 1;", ["FIELD_KIND_CHANGED /1"]),
+    ("Named", "message N { } N a = 1; message M { }", "message M { } M a = 1;", ["FIELD_NAMED_TYPE_CHANGED /1"]),
+    ("Nested", "message M { string x = 1; } M a = 1;", "message M { int32 x = 1; } M a = 1;",
+     ["FIELD_SCALAR_KIND_CHANGED .M/1"]),
+    ("Gone", "", "message M { }", ["MESSAGE_REMOVED .M"]),
+    ("Self", "Self a = 1; int64 b = 2;", "Self a = 1; int32 b = 2;", []),
+    ("Map", "map<string, int64> a = 1;", "map<string, int32> b = 1;", []),
+    ("MapValue", "map<string, string> a = 1;", "map<string, int32> a = 1;", ["FIELD_SCALAR_KIND_CHANGED .AEntry/2"]),
+    ("Moved", "oneof o { int32 a = 1; int32 b = 2; }", "int32 a = 1; int32 b = 2;",
+     ["MULTIPLE_FIELDS_MOVED_TO_ONEOF /o"]),
+    ("MovedOne", "oneof o { int32 a = 1; int32 b = 2; }", "int32 a = 1;", []),
+    ("OneofGone", "oneof o { int32 a = 1; }", "oneof o { int32 a = 1; int32 b = 2; }", ["ONEOF_FIELD_REMOVED /2"]),
+    ("Optional", "int32 a = 1;", "optional int32 a = 1; optional int32 b = 2;", []),
+)  # fmt: skip
+"""Message, what is in it for the reader, for the writer, the differences."""
+
+
+@pytest.fixture(scope="module")
+def pair() -> Sequence[ProtobufSchema]:
+    """The reader's file and the writer's, each with all messages: the compiler is called but twice."""
+    return [
+        parse_protobuf(HEAD + "\n".join(f"message {case[0]} {{ {case[side]} }}" for case in CASES)) for side in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize(("name", "expected"), [(case[0], case[3]) for case in CASES], ids=[case[0] for case in CASES])
+def test_what_differs(pair: Sequence[ProtobufSchema], name: str, expected: list[str]) -> None:
+    prefix = f"#/p.{name}"
+    found = [
+        f"{each.kind} {each.path.removeprefix(prefix)}"
+        for each in pair[0].cannot_read(pair[1])
+        if each.path.startswith((f"{prefix}/", f"{prefix}."))
+    ]
+    assert found == expected
+
+
+def test_nothing_differs_from_itself_and_packages_do(pair: Sequence[ProtobufSchema]) -> None:
+    assert pair[0].cannot_read(pair[0]) == []
+    other = parse_protobuf(pair[0].canonical.replace("package p;", "package q;"))
+    assert [each.kind for each in other.cannot_read(pair[0])] == ["PACKAGE_CHANGED"]
+
+
+def test_text_and_descriptor_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Referenced("web/page.proto", 'syntax = "proto3";\npackage web;\nmessage Page { string path = 1; }')
+    imports = 'import "web/page.proto";\nimport "google/protobuf/timestamp.proto";\n'
+    text = f"{HEAD}{imports}message Visit {{ web.Page page_of = 1; google.protobuf.Timestamp at = 2; }}\n"
+    schema = parse_protobuf(text, [page])
+    assert schema.canonical == text.strip()
+    assert [file.name for file in schema.imported] == ["web/page.proto", "google/protobuf/timestamp.proto"]
+    binary_page = Referenced(page.name, parse_protobuf(page.text).serialized)
+    assert parse_protobuf(text, [binary_page]).serialized == schema.serialized
+    monkeypatch.setattr(protoc, "find_spec", lambda _: None)
+    again = parse_protobuf(schema.serialized, [binary_page])
+    assert again.serialized == again.canonical == schema.serialized
+    assert again.cannot_read(schema) == schema.cannot_read(again) == []
+    with pytest.raises(UnsupportedFormat, match="pip install grpcio-tools"):
+        parse_protobuf(text, [page])
+    with pytest.raises(InvalidSchema, match=r"imports web/page.proto, for which there is no reference"):
+        parse_protobuf(schema.serialized)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("message M { int32 a = 1; int32 b = 1; }", r"default.proto:3:36: Field number 1 has already been used"),
+        ('import "nowhere.proto";', "nowhere.proto: File not found"),
+        ('import "/etc/passwd";', "File not found"),
+        ("hello", "Expected top-level statement"),
+    ],
+)
+def test_what_is_no_file(text: str, why: str) -> None:
+    with pytest.raises(InvalidSchema, match=why):
+        parse_protobuf(HEAD + text)
+
+
+def test_paths_of_references_stay_in_their_folder() -> None:
+    for path in ("../x.proto", "/x.proto", "a/../../x.proto", "a\0b"):
+        with pytest.raises(InvalidSchema, match="is not a path to import"):
+            parse_protobuf(HEAD, [Referenced(path, HEAD)])

@@ -84,6 +84,16 @@ def load(
             "or none. Default: day.",
         ),
     ] = None,
+    value_format: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="Typed values: avro, json or protobuf. Default: bytes.")
+    ] = None,
+    registry: Annotated[
+        str | None, typer.Option(metavar="URL", help="The schema registry, as in http://127.0.0.1:8081.")
+    ] = None,
+    value_schema: Annotated[
+        str | None,
+        typer.Option(metavar="SCHEMA", help="A file or a text. Default: the newest of the topic's subject."),
+    ] = None,
     every: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Go on loading so often, such as 30s, 5m or 1h, until SIGTERM or Ctrl-C."),
@@ -101,7 +111,7 @@ def load(
     """Bring everything new since the last load into a table, each message exactly once."""
     from .load import TopicsFailed
     from .load import load as run
-    from .load_command import load_rounds, parse_period, tell
+    from .load_command import file_or_text, load_rounds, parse_period, tell
     from .table_audit import TableAudit, audited_load
 
     names = [name for group in topics for name in group.split(",") if name]
@@ -134,6 +144,9 @@ def load(
                 catalog=catalog,
                 table=table,
                 partition_by=partition_by,
+                value_format=value_format,
+                registry=registry,
+                value_schema=None if value_schema is None else file_or_text(value_schema),
                 spark=spark,
             )
 

@@ -8,9 +8,10 @@ from attrs import evolve
 
 from ..ports.errors import BarnabasError, ConfigError
 from .session import require_spark
+from .source.decoding_options import decoding_of
 from .tables.formats import open_store, require_format
 from .tables.loading import LoadProgress, LoadResult, Progress, TableLoad, no_progress
-from .tables.rows import LoadSource
+from .tables.source import LoadSource
 from .tables.state import Commit, plain_os_errors
 from .topics.client_options import reader_settings
 from .topics.group_offsets import check_group, commit_to_group
@@ -58,6 +59,9 @@ def load(
     catalog: str = "",
     table: str = "",
     partition_by: str | None = None,
+    value_format: str | None = None,
+    registry: str | None = None,
+    value_schema: str | Path | None = None,
 ) -> LoadResult:
     """Load everything new of `topics` into the table in folder `into`; table and offsets change together or not at all.
 
@@ -85,6 +89,12 @@ def load(
     folders below those of the topics: "day" (of the record's time, default), "hour", "month", "field:NAME" of a JSON
     value, "header:NAME", "key", "key-hash:BUCKETS", several with a comma, or "none". The table keeps both.
 
+    With `value_format` "avro", "json" or "protobuf" the column `value` is typed, by the newest schema of the topic's
+    subject at `registry`, or by `value_schema` (a file, or a text as the data source's option `value.schema` has it).
+    New fields of later schemas become new columns, null in older rows; a field whose type has changed is an error.
+    Rows that do not decode are in a table of their own below this one, DIR/_quarantine, with their bytes and the
+    reason; the result counts them. Later loads are to say the same again.
+
     A topic that cannot be loaded does not stop the others: `TopicsFailed` tells of it when they are in the table.
 
     Raises `TableLocked`, `TopicRecreated`, `ApiError` (OFFSET_OUT_OF_RANGE: data was deleted before it was loaded;
@@ -104,7 +114,14 @@ def load(
     require_format(store.format)
     loading = TableLoad(
         store=store,
-        source=LoadSource(where, settings, fail_on_data_loss, skip_damaged, rows_per_file),
+        source=LoadSource(
+            where,
+            settings,
+            fail_on_data_loss,
+            skip_damaged,
+            rows_per_file,
+            _decoding(value_format, registry, value_schema),
+        ),
         partition_by=partition_by,
         since_ms=since_ms,
         recreated=recreated,
@@ -122,6 +139,15 @@ def load(
     if failed:
         raise TopicsFailed(failed, done)
     return done
+
+
+def _decoding(value_format: str | None, registry: str | None, schema: str | Path | None) -> Mapping[str, str]:
+    """As options of the data source. Raises `ConfigError`."""
+    given = {"value.format": value_format, "schema.registry.url": registry}
+    if schema is not None:
+        given["value.schema.file" if isinstance(schema, Path) else "value.schema"] = str(schema)
+    options = {name: value for name, value in given.items() if value is not None}
+    return options if decoding_of(options) is not None else {}
 
 
 def _tell(group: str, source: LoadSource, last: Commit, topics: Sequence[str]) -> str | None:

@@ -15,6 +15,7 @@ from attrs import asdict
 from ..app.cli.options import print_json
 from ..ports.errors import ConfigError
 from .load import LoadResult, TopicsFailed
+from .tables.quarantine import FOLDER as QUARANTINE
 from .tables.rounds import Round, Run, Sessions, lasting_session, rounds
 
 
@@ -48,6 +49,7 @@ def _round_text(done: Round) -> str:
         told.append(f"{result.rows} new rows in {result.files} files")
         told.append(_age_text(result))
         told += [f"lost: {each}" for each in result.lost]
+        told += [_quarantine_text(result)] if result.quarantined else []
     if done.error is not None:
         told.append(f"failed: {done.error}")
     return "; ".join(text for text in told if text)
@@ -70,6 +72,7 @@ def _facts(done: LoadResult, failed: Mapping[str, Exception]) -> dict[str, objec
         "lost": list(done.lost),
         "absent": list(done.absent),
         "damaged": [asdict(each) for each in done.damaged],
+        "quarantined": done.quarantined,
         "failed": {topic: str(error) for topic, error in failed.items()},
         "newest": {topic: _iso(ms) for topic, ms in done.newest_ms.items()},
         "newest_age_s": {topic: round((now_ms - ms) / 1000, 3) for topic, ms in done.newest_ms.items()},
@@ -95,6 +98,8 @@ def tell(done: LoadResult, failed: Mapping[str, Exception], into: Path, group: s
         typer.echo(f"lost: {lost}", err=True)
     for damaged in done.damaged:
         typer.echo(f"left out, since it is damaged: {damaged}", err=True)
+    if done.quarantined:
+        typer.echo(f"{_quarantine_text(done)}, in {into / QUARANTINE}", err=True)
     if done.absent:
         typer.echo(f"not there now, to be loaded another time: {', '.join(done.absent)}", err=True)
     if done.group_error is not None:
@@ -105,6 +110,18 @@ def tell(done: LoadResult, failed: Mapping[str, Exception], into: Path, group: s
         replaced = f" in place of {done.replaced_rows}" if done.replaced_rows else ""
         age = _age_text(done)
         typer.echo(f"{done.rows} new rows{replaced} in {done.files} files in {into}{age and '; '}{age}")
+
+
+def _quarantine_text(done: LoadResult) -> str:
+    return f"{done.quarantined} rows do not decode and are in quarantine"
+
+
+def file_or_text(given: str) -> str | Path:
+    """A file's path where there is one of that name."""
+    try:
+        return Path(given) if Path(given).is_file() else given
+    except OSError:  # too long for a name
+        return given
 
 
 def parse_period(text: str, option: str = "--every") -> float:

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 from ...ports.errors import BarnabasError, ConfigError
 from ...schemas.client import RegisteredSchema, RegistryClient
 from ...schemas.columns.avro import AvroColumns
+from ...schemas.columns.conforming import conformed
 from ...schemas.columns.decoded import ColumnDecoder
 from ...schemas.columns.json import JsonColumns, inferred_type
 from ...schemas.columns.json_types import json_type
@@ -103,13 +104,20 @@ def sampled(cluster: Cluster, selection: Selection, column: str) -> Sequence[byt
 
 def typed_schema(raw: StructType, decoding: ColumnDecoding) -> StructType:
     """The columns of a read: those of `raw` with types, and in mode PERMISSIVE two more for each that is decoded."""
-    types = {each.column: from_arrow_type(decoder_of(each).type, True) for each in decoding.columns}
+    types = {each.column: column_type(each) for each in decoding.columns}
     fields = [StructField(field.name, types.get(field.name, field.dataType)) for field in raw]
     if decoding.permissive:
         for each in decoding.columns:
             fields.append(StructField(f"{each.column}_raw", BinaryType()))
             fields.append(StructField(f"{each.column}_error", StringType()))
     return StructType(fields)
+
+
+def column_type(each: ColumnFormat) -> DataType:
+    """Of a settled format. Raises `ConfigError`."""
+    if each.columns:
+        return _parse_datatype_json_value(json.loads(each.columns))
+    return from_arrow_type(decoder_of(each).type, prefer_timestamp_ntz=True)
 
 
 def decoded_batches(
@@ -130,7 +138,7 @@ def decoded_batches(
             texts = [found.errors.get(row) for row in range(batch.num_rows)] if found.errors else None
             columns[f"{each.column}_error"] = pa.array(texts or [None] * batch.num_rows, pa.string())
         arrays = [columns[field.name] for field in schema]
-        fitting = [a if a.type == f.type else a.cast(f.type) for a, f in zip(arrays, schema, strict=True)]
+        fitting = [conformed(a, f.type) for a, f in zip(arrays, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(fitting, schema=schema)
 
 
@@ -204,7 +212,7 @@ _MAKERS: Mapping[str, Callable[[ColumnFormat], ColumnDecoder]] = {"avro": _avro,
 def settled_by(
     cluster: Callable[[], Cluster], decoding: ColumnDecoding, selection: Selection, given: StructType | None
 ) -> ColumnDecoding:
-    """`settled`, with samples from the topics that are read."""
+    """`settled`, with samples from the topics that are read; `cluster` connects to them."""
 
     def sample(column: str) -> Sequence[bytes]:
         opened = cluster()

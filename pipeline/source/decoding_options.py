@@ -11,7 +11,7 @@ from ...ports.errors import ConfigError
 _COLUMNS = ("key", "value")
 _REGISTRY = "schema.registry.url"
 _FORMATS = {"avro": ("fastavro",), "json": (), "protobuf": ("google.protobuf",)}
-_SETTINGS = ("format", "schema", "schema.file", "schema.id", "subject")
+_SETTINGS = ("format", "schema", "schema.file", "schema.id", "subject", "columns")
 _WRITTEN = ("format", "schema", "schema.file", "subject")
 _MODE = "mode"
 _FLAGS = ("auto.register.schemas", "use.latest.version")
@@ -34,6 +34,8 @@ class ColumnFormat:
     subject: str = ""
     schema: str = ""
     schema_id: int | None = None
+    columns: str = ""
+    """The type of the column, in Spark's JSON: it may have fields that the schema lacks, they are null."""
 
 
 @frozen(kw_only=True)
@@ -110,6 +112,7 @@ def _column(given: Mapping[str, str], column: str) -> ColumnFormat | None:
         subject=said.get("subject", ""),
         schema=_read(said["schema.file"], column) if "schema.file" in said else said.get("schema", ""),
         schema_id=None if number is None else int(number),
+        columns=said.get("columns", ""),
     )
 
 

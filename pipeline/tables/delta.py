@@ -108,7 +108,7 @@ class DeltaLakeTable:
 
     def commit(self, staging: Staging, change: TableChange) -> Commit:
         facts = [file_facts(staging.folder, name) for name in change.files]
-        columns = table_columns([staging.folder / name for name in change.files], Layout.parse(change.layout))
+        columns = self._columns_of(staging, change)
         self._place(staging, change.files)
         done = self._publish(staging.folder.name, staging.number, change, facts, columns)
         self._checkpoint("remove staging")
@@ -136,6 +136,11 @@ class DeltaLakeTable:
         self._checkpoint("keep copy")
         self._log.keep_copy()
         return commit_of(change, number=number, created_ms=time.time_ns() // 1_000_000)
+
+    def _columns_of(self, staging: Staging, change: TableChange) -> "pa.Schema":
+        if not change.files and self.exists():
+            return self.columns()
+        return table_columns([staging.folder / name for name in change.files], Layout.parse(change.layout))
 
     def _place(self, staging: Staging, names: Sequence[str]) -> None:
         """Durable, and in their places; a note says so before, for those who would have to take them back."""

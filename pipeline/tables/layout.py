@@ -80,7 +80,7 @@ class Layout:
     def with_columns(self, rows: "DataFrame", moment: "Column") -> "DataFrame":
         """The rows with these columns; `moment` is the record's time. An empty text becomes null, as Spark has it."""
         for part in self.parts:
-            for name, column in _expressions(part, moment).items():
+            for name, column in _expressions(part, moment, rows).items():
                 rows = rows.withColumn(name, column)
         return rows
 
@@ -105,8 +105,9 @@ def _part(word: str) -> _Part:
     return _Part(kind, argument)
 
 
-def _expressions(part: _Part, moment: "Column") -> "dict[str, Column]":
+def _expressions(part: _Part, moment: "Column", rows: "DataFrame") -> "dict[str, Column]":
     from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
 
     if part.kind in _TIMES:
         times = {
@@ -120,6 +121,11 @@ def _expressions(part: _Part, moment: "Column") -> "dict[str, Column]":
         return {"key_hash": (f.crc32("key") % buckets).cast("int")}
     if part.kind == "key":
         text = f.col("key").cast("string")
+    elif part.kind == "field" and isinstance(rows.schema["value"].dataType, StructType):
+        fields = rows.schema["value"].dataType.names
+        if part.argument not in fields:
+            raise ConfigError(f"partition_by field:{part.argument}: the values have {', '.join(fields)}")
+        text = f.col("value")[part.argument].cast("string")
     elif part.kind == "field":
         text = f.get_json_object(f.col("value").cast("string"), f"$.{part.argument}")
     else:

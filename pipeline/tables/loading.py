@@ -1,5 +1,6 @@
 """One load into a table whose lock is held: plan, rows written by Spark, commit."""
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -16,10 +17,13 @@ from ..topics.model import Cluster
 from .files import FileFacts, file_facts
 from .layout import Layout, agreed_layout
 from .load_plan import LoadPlan, TopicRecreated, plan_load
+from .quarantine import put_in_quarantine
 from .reading import AffectedFile, affected_files
-from .rows import DAMAGE_NOTES, LoadSource, write_rows
+from .rows import DAMAGE_NOTES, write_rows
+from .source import LoadSource
 from .state import Commit, Range, Staging, TableChange, TableError
 from .store import TableStore
+from .typed import TopicNotTyped, typed_values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +32,7 @@ FILES_MAX = 10_000
 """Of one load: more come of a partitioning that is finer than anybody wants it."""
 _POLL_S = 0.2
 _QUICK_ROWS = 500_000
-_FAULTS_OF_A_TOPIC = (ApiError, TopicRecreated, SparkFailed)
+_FAULTS_OF_A_TOPIC = (ApiError, TopicRecreated, SparkFailed, TopicNotTyped)
 
 
 @frozen(kw_only=True)
@@ -58,6 +62,8 @@ class LoadResult:
     """What was left out, with `skip_damaged`."""
     newest_ms: Mapping[str, int] = field(factory=dict)
     """Per topic of this load the time of the newest record in the table, where records have one."""
+    quarantined: int = 0
+    """Rows that do not decode: they are not in the table but in the one below it, in `quarantine.FOLDER`."""
     group_error: str | None = None
     """Why the group could not be told; rows and offsets are in the table nevertheless."""
 
@@ -73,6 +79,7 @@ class LoadResult:
             absent=[*self.absent, *other.absent],
             damaged=[*self.damaged, *other.damaged],
             newest_ms={**self.newest_ms, **other.newest_ms},
+            quarantined=self.quarantined + other.quarantined,
         )
 
 
@@ -175,14 +182,21 @@ class TableLoad:
         affected = affected_files(self.store, plan.replaced_from, plan.replaced_topics)
         if not plan.ranges and not affected:
             return self._commit(plan, last, layout, affected, self.store.begin())
+        typed = typed_values(self.source, self.store, list(dict.fromkeys(part.topic for part in plan.ranges)))
         own = local_session(quick=plan.rows < _QUICK_ROWS, log_file=self.log_file)
         with own if self.spark is None else nullcontext(self.spark) as session:
             staging = self.store.begin()
             with plain_spark_errors(), _watched(session, self.progress, plan.rows):
-                write_rows(session, plan, self.source, self.store, layout, affected, staging.folder)
+                undecodable = write_rows(
+                    session, plan, self.source, self.store, layout, affected, staging.folder, typed
+                )
             self._check_same_topics(plan)
             self.progress(LoadProgress(step="commit", rows=plan.rows))
-            return self._commit(plan, last, layout, affected, staging)
+            if typed is not None and plan.ranges:
+                with plain_spark_errors():
+                    put_in_quarantine(session, self.store, plan, self.source, typed, undecodable)
+            done = self._commit(plan, last, layout, affected, staging)
+            return evolve(done, quarantined=undecodable)
 
     def _check_same_topics(self, plan: LoadPlan) -> None:
         """What was read under a topic's name may be of another one, made since the plan. Raises `TopicRecreated`."""
@@ -206,6 +220,10 @@ class TableLoad:
     ) -> LoadResult:
         damaged = read_damage(staging.folder / DAMAGE_NOTES)
         facts = [file_facts(staging.folder, name) for name in staging.name_files()]
+        if self.source.decoding and not facts and not self.store.exists():
+            # The first row makes the table, since only then its columns are known; until then there is nothing to keep.
+            shutil.rmtree(staging.folder)
+            return evolve(NOTHING, ranges=_ranges(plan), lost=plan.lost, absent=_texts(plan), damaged=damaged)
         kept = sum(file.rows - file.replaced_rows for file in affected)
         rows = sum(each.rows for each in facts) - kept
         _check(plan, rows, len(facts))

@@ -55,7 +55,16 @@ class ParquetTable:
 
     def columns(self) -> "pa.Schema":
         last = self.last()
-        return table_columns([], Layout.parse(DEFAULT_LAYOUT if last is None else last.layout))
+        layout = Layout.parse(DEFAULT_LAYOUT if last is None else last.layout)
+        return table_columns(self._newest_files(), layout)
+
+    def _newest_files(self) -> Sequence[Path]:
+        """One of the last commit that still has files: they have all columns."""
+        for commit in self.history():
+            for name in commit.files:
+                if (self.folder / name).exists():
+                    return [self.folder / name]
+        return []
 
     def paths(self) -> Sequence[Path]:
         return [self.folder]

@@ -12,13 +12,19 @@ from .store import TableStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 
-def read_files(spark: "SparkSession", store: TableStore, paths: Sequence[Path]) -> "DataFrame":
-    """The rows of these files of the table, or of its folder."""
+def read_files(
+    spark: "SparkSession", store: TableStore, paths: Sequence[Path], types: "Mapping[str, DataType] | None" = None
+) -> "DataFrame":
+    """The rows of these files of the table, or of its folder; `types` of columns that are wider than the table's."""
     from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructField, StructType
 
-    schema = from_arrow_schema(store.columns())
+    wider = types or {}
+    columns = from_arrow_schema(store.columns())
+    schema = StructType([StructField(each.name, wider.get(each.name, each.dataType)) for each in columns])
     if not paths:
         return spark.createDataFrame([], schema)
     named = [spark_path(path, to_read=True) for path in paths]

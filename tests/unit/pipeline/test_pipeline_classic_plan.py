@@ -171,9 +171,9 @@ def test_rows_of_another_broker_are_not_replaced(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), folder / "new.parquet")
     pq.write_table(pa.table({"partition": [0], "offset": [20]}), folder / "old.parquet")
     day = "topic=t/day=2026-01-01"
-    found = affected_files(open_store(tmp_path), {ClusterPartition("t", 0, 0): 10}, [])
+    found = affected_files(open_store(tmp_path, "parquet"), {ClusterPartition("t", 0, 0): 10}, [])
     assert found == [AffectedFile(name=f"{day}/new.parquet", rows=4, replaced_rows=1)]
-    found = affected_files(open_store(tmp_path), {ClusterPartition("t", 0): 10}, [])
+    found = affected_files(open_store(tmp_path, "parquet"), {ClusterPartition("t", 0): 10}, [])
     assert [(file.name, file.replaced_rows) for file in found] == [(f"{day}/new.parquet", 1), (f"{day}/old.parquet", 1)]
 
 

@@ -33,6 +33,7 @@ BENCHMARKS = (
     "classic_consume",
     "transport_echo",
     "spark_read",
+    "load",
     "spark_streams",
     "spark_write",
     "avro_decode",

@@ -6,19 +6,24 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .files import parquet_rows
+
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
 SMALL_BYTES = 16 * 1024 * 1024
+SMALL_ROWS = 50_000
 _ROW_GROUP_BYTES = 128 * 1024 * 1024
 _THREADS = 2
 
 
-def gather_small_files(paths: Iterable[Path], *, small_bytes: int = SMALL_BYTES) -> None:
-    """Of these Parquet files put those below `small_bytes` together that are in the same folder, up to eight times that
-    size in a file. The first one of them stays, with all the rows; the others are gone."""
-    small = sorted(path for path in paths if path.stat().st_size < small_bytes)
+def gather_small_files(paths: Iterable[Path], *, small_bytes: int = SMALL_BYTES, small_rows: int = SMALL_ROWS) -> None:
+    """Of these Parquet files put the small ones together that are in the same folder, up to eight times `small_bytes`
+    in a file. The first one of them stays, with all the rows; the others are gone. A file that is small for how well it
+    is compressed, with `small_rows` or more, is none: that would be as much work again as the load."""
+    few = (path for path in paths if path.stat().st_size < small_bytes)
+    small = sorted(path for path in few if parquet_rows(path) < small_rows)
     groups: list[list[Path]] = []
     for _, of_folder in groupby(small, key=lambda path: path.parent):
         groups += _filled(list(of_folder), 8 * small_bytes)

@@ -18,6 +18,7 @@ WAYS = [
     "A classic produce",
     "A compaction",
     "A Spark read",
+    "A load",
 ]
 FILES_MAX = 8
 

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: help install demo examples test lint format bench bench-peers compatibility sim crashes fuzz chaos kills table-kills clean
+.PHONY: help install demo examples test lint format bench bench-peers compatibility sim crashes fuzz chaos kills table-kills audit-proof clean
 .DEFAULT_GOAL := help
 
 help:  ## show the commands
@@ -61,6 +61,9 @@ kills: $(STAMP)  ## kill -9 under transactional load: nothing lost, doubled or t
 
 table-kills: $(STAMP)  ## kill -9 at every part of a load, over tables of each format; ROUNDS=100
 	@PYTHONPATH=tests $(BIN)/python -P -m table_kills --rounds $(or $(ROUNDS),100) $(ARGS)
+
+audit-proof: $(STAMP)  ## kill -9 anything between producer and table: the audit must explain every message; ROUNDS=30
+	@PYTHONPATH=tests $(BIN)/python -P -m audit_kills --rounds $(or $(ROUNDS),30) $(ARGS)
 
 fuzz: $(STAMP)  ## bytes that no decoder expects, guided by the code that they reach; MINUTES=10 TARGET="record batches"
 	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'atheris>=3'

@@ -22,6 +22,7 @@ BENCHMARKS = (
     "many_partitions",
     "replicate",
     "transactions",
+    "audit",
     "group_commits",
     "group_idle",
     "group_settle",

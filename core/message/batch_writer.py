@@ -100,12 +100,8 @@ def encode_columns(
     if keys is None and headers is None and deltas is None and count <= SMALL_LIMIT and values.count(None) == 0:
         records = _plain_records(values, numbered)  # type: ignore[arg-type]  # no value is None
     if records is None:
-        if numbered is not None:
-            own = numbered.headers(count)
-            headers = own if headers is None else [(*given, *ours) for given, ours in zip(headers, own, strict=True)]
-        records = _records(
-            values, keys or repeat(None, count), headers or repeat((), count), deltas or repeat(0, count)
-        )
+        trailers = _trailers(count, headers, numbered)
+        records = _records(values, keys or repeat(None, count), trailers, deltas or repeat(0, count))
     return assemble(
         records,
         count=count,
@@ -212,6 +208,19 @@ def _lengths(around: int) -> list[bytes]:
     return SMALL[around : around + 64] + SMALL[around + 65 :]
 
 
+def _trailers(count: int, headers: Sequence[Headers] | None, numbered: NumberedHeader | None) -> Iterable[bytes]:
+    """The headers of each record, laid out."""
+    if headers is None:
+        if numbered is None:
+            return repeat(_NO_HEADERS, count)
+        trailer = _numbered_trailer(numbered)
+        return [trailer + number for number in numbered.numbers(count)]
+    if numbered is not None:
+        own = numbered.headers(count)
+        headers = [(*given, *ours) for given, ours in zip(headers, own, strict=True)]
+    return [_encode_headers(fields) if fields else _NO_HEADERS for fields in headers]
+
+
 def _numbered_trailer(numbered: NumberedHeader) -> bytes:
     """One header, up to its number."""
     laid_out = _encode_headers(((numbered.name, numbered.head + bytes(NUMBER_SIZE)),))
@@ -221,13 +230,13 @@ def _numbered_trailer(numbered: NumberedHeader) -> bytes:
 def _records(
     values: Iterable[bytes | None],
     keys: Iterable[bytes | None],
-    headers: Iterable[Headers],
+    trailers: Iterable[bytes],
     timestamp_deltas: Iterable[int],
 ) -> bytes:
     """The records in general. Sizes and deltas below 8192 are looked up in place: a call each would double the time."""
     small, limit, out = SMALL, SMALL_LIMIT, list[bytes]()
     add = out.append
-    for offset, (value, key, fields, delta) in enumerate(zip(values, keys, headers, timestamp_deltas, strict=True)):
+    for offset, (value, key, trailer, delta) in enumerate(zip(values, keys, trailers, timestamp_deltas, strict=True)):
         body = b"\0%b%b%b%b%b%b%b" % (
             small[delta] if 0 <= delta < limit else encode_varint(delta),
             small[offset] if offset < limit else encode_varint(offset),
@@ -235,7 +244,7 @@ def _records(
             key or b"",
             b"\1" if value is None else small[len(value)] if len(value) < limit else encode_varint(len(value)),
             value or b"",
-            _encode_headers(fields) if fields else b"\0",
+            trailer,
         )
         size = len(body)
         add(small[size] if size < limit else encode_varint(size))

@@ -1,0 +1,64 @@
+"""What the audit costs: an audited producer beside a plain one, and how quickly an auditor counts."""
+
+import time
+
+from harness import MESSAGE_BYTES, Result, broker
+
+from barnabas import Admin, Producer
+from barnabas.audit.auditor import Auditor
+
+MANY = 1_500_000
+AT_ONCE = 2000
+SINGLE = 600_000
+KEYED = 150_000
+ROUNDS = 3
+GOAL = 0.8
+
+
+def _rate(bootstrap: str, topic: str, kind: str, audited: bool) -> float:
+    values = [bytes(MESSAGE_BYTES)] * AT_ONCE
+    handler = "audit" if audited else None
+    with Producer(bootstrap, callback_handler=handler) as producer:
+        producer.send(topic, b"first").result(30)
+        started = time.perf_counter()
+        if kind == "many":
+            for _ in range(MANY // AT_ONCE):
+                producer.send_many(topic, values)
+            count = MANY
+        elif kind == "single":
+            for _ in range(SINGLE):
+                producer.send(topic, values[0])
+            count = SINGLE
+        else:
+            for number in range(KEYED):
+                producer.send(topic, values[0], key=b"%d" % (number % 1000))
+            count = KEYED
+        producer.flush()
+        return count / (time.perf_counter() - started)
+
+
+def _producing(bootstrap: str, topic: str, kind: str, name: str) -> Result:
+    plain, audited = [], []
+    for _ in range(ROUNDS):
+        plain.append(_rate(bootstrap, topic, kind, False))
+        audited.append(_rate(bootstrap, topic, kind, True))
+    details = {"audited msg/s": max(audited), "plain msg/s": max(plain)}
+    return Result(f"{name}: audited / plain producer", max(audited) / max(plain), "", GOAL, details=details)
+
+
+def _counting(bootstrap: str, topic: str) -> Result:
+    auditor = Auditor(bootstrap, topics=[topic])
+    started = time.perf_counter()
+    auditor.count_to_end()
+    rate = auditor.counted / (time.perf_counter() - started)
+    auditor.close()
+    return Result("an auditor counts", rate / 1000, "k msg/s")
+
+
+def measure() -> list[Result]:
+    with broker(None, "num.partitions=1") as running:
+        with Admin(running.bootstrap) as admin:
+            admin.create_topic("bench", partitions=1)
+        kinds = {"many": "send_many", "single": "send", "keyed": "send with keys"}
+        results = [_producing(running.bootstrap, "bench", kind, name) for kind, name in kinds.items()]
+        return [*results, _counting(running.bootstrap, "bench")]

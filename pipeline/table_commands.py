@@ -1,6 +1,5 @@
 """`barnabas table`: look at a loaded table, and keep it in good order."""
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +11,8 @@ import typer
 from attrs import asdict
 
 from ..app.cli.options import AsJson, print_json, print_table, progress
+from ..app.cli.times import parse_time_ms
 from ..app.extras import require
-from .commands import parse_time
 from .session import SPARK_PACKAGES
 from .wording import on_the_command_line
 
@@ -112,7 +111,7 @@ def delete_before_(
     """Delete the rows whose records are older. The offsets stay, so that no later load brings them again."""
     from .tables.upkeep.delete import delete_before
 
-    before_ms = _time_or_age(before, "TIME")
+    before_ms = parse_time_ms(before, "TIME")
     names = {name for group in topics or () for name in group.split(",") if name}
     with _changed(folder) as store, progress(f"delete from {folder}", None) as advance:
         done = delete_before(store, before_ms, topics=names, progress=advance)
@@ -138,7 +137,7 @@ def vacuum(
 
     Who reads an older version, or began to read before that time, finds its files gone.
     """
-    before_ms = _time_or_age(before, "--before")
+    before_ms = parse_time_ms(before, "--before")
     with _changed(folder) as store:
         store.settle()
         sizes = {name: _size(folder / name) for name in store.vacuum(before_ms, dry_run=True)}
@@ -202,13 +201,6 @@ def _reached(state: "TopicState") -> int:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _time_or_age(text: str, option: str) -> int:
-    age = re.fullmatch(r"(\d+)([smhd])", text)
-    if age is None:
-        return parse_time(text, option)
-    return time.time_ns() // 1_000_000 - int(age[1]) * _UNITS_MS[age[2]]
 
 
 def _moment(ms: int | None) -> str:

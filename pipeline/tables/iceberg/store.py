@@ -182,7 +182,7 @@ class IcebergTable:
 
     def _stage(self, transaction: Transaction, table: Table, change: TableChange, number: int) -> None:
         added = [StagedFile.of(self.folder.absolute(), name) for name in change.files]
-        take_in(transaction, added, Layout.parse(change.layout))
+        metadata = take_in(table, transaction, added, Layout.parse(change.layout))
         before = data_files(table, table.current_snapshot()) if change.removed else []
         there = {self._name(file.file_path): file for file in before}
         unknown = next((name for name in change.removed if name not in there), None)
@@ -193,7 +193,7 @@ class IcebergTable:
             for name in change.removed:
                 update.delete_data_file(there[name])
             for file in added:
-                update.append_data_file(data_file(transaction.table_metadata, file))
+                update.append_data_file(data_file(metadata, file))
         transaction.set_properties({COMMIT: state})
 
     def _move(self, staging: Staging, names: Sequence[str]) -> None:

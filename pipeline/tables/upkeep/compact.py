@@ -50,7 +50,7 @@ def compact(
                 raise TableError(f"{store.folder}: {rows} rows were read from {said}, which should have more or less")
             done += len(files)
             progress(done, total)
-        names = staging.name_files()
+        names = staging.name_files(gather=False)  # they are as large as they should be
         bytes_after += sum((staging.folder / name).stat().st_size for name in names)
         after += len(names)
         removed = [file.name for files in several for file in files]

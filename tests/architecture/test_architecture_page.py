@@ -19,6 +19,7 @@ WAYS = [
     "A compaction",
     "A Spark read",
     "A load",
+    "A schema registered",
 ]
 FILES_MAX = 8
 

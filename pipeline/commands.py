@@ -171,14 +171,23 @@ def report(
     table: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that `barnabas load` has filled.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: DIR.html")] = None,
     topic: Annotated[str | None, typer.Option(help="Only this topic; default: a section for each.")] = None,
+    audit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--audit",
+            metavar="HOST:PORT",
+            help="A cluster whose audit says how complete topics are; again for more.",
+        ),
+    ] = None,
 ) -> None:
-    """Turn a loaded access log (or loaded metrics) into one HTML page with charts."""
+    """Turn a loaded table into one HTML page: an index of its topics, and of each volume, sizes, keys, fields, newest
+    values and how fresh it is; access logs and metrics with charts of their own."""
     require("a report", REPORT_PACKAGES, "spark")
     from .report import report as run
 
     page = out or table.resolve().with_name(table.resolve().name + ".html")
     with on_the_command_line(), progress("report", None):
-        done = run(table, page, topic=topic)
+        done = run(table, page, topic=topic, audit=audit or [])
     typer.echo(f"{done.lines} lines, {done.parsed} parsed, {done.malformed} malformed")
     for damaged in done.damaged:
         typer.echo(f"not in the table, since it is damaged: {damaged}", err=True)

@@ -1,18 +1,19 @@
 """Charts as inline SVG: no scripts, no fonts, no network; colours come from the page's style."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import ceil, floor, log, log10
 
 from attrs import frozen
 from markupsafe import Markup, escape
 
-WIDTH, HEIGHT = 960, 240
+HEIGHT = 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 68, 8, 10, 24
-_BARS_MAX = 400
+_CHARACTER = 7
+"""So wide is one, about."""
 BUCKETS_MAX = 1500
-_BUCKETS_S = (3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400, 3650 * 86400)
-_BUCKET_NAMES = ("hour", "day", "week", "30 days", "year", "decade")
+_BUCKETS_S = (60, 600, 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400, 3650 * 86400)
+_BUCKET_NAMES = ("minute", "10 minutes", "hour", "day", "week", "30 days", "year", "decade")
 
 
 @frozen
@@ -24,7 +25,34 @@ class TimeSeries:
     values: Mapping[str, Sequence[float]]
 
 
-def per_bucket(values: Mapping[str, Mapping[int, float]], buckets_s: Sequence[int] = _BUCKETS_S) -> TimeSeries:
+@frozen
+class _Canvas:
+    """A drawing for a kind of screen. Type has one size on all of them, so each gets a drawing of its own width."""
+
+    name: str
+    width: int
+    times_max: int
+    bars_max: int
+    """More of them become an area."""
+
+    @property
+    def plot(self) -> int:
+        return self.width - _LEFT - _RIGHT
+
+    @property
+    def right(self) -> int:
+        return self.width - _RIGHT
+
+
+_CANVASES = (_Canvas("on-wide", 960, 7, 400), _Canvas("on-narrow", 340, 3, 120))
+
+
+def bucket_for(span_s: float, count: int = 240) -> int:
+    """The smallest bucket of time of which so many, about, span that long."""
+    return next((size for size in _BUCKETS_S if span_s / size <= count), _BUCKETS_S[-1])
+
+
+def per_bucket(values: Mapping[str, Mapping[int, float]], buckets_s: Sequence[int] = _BUCKETS_S[2:]) -> TimeSeries:
     """Sum values per second-since-1970 into the smallest buckets that are not too many; absent buckets are 0."""
     times = [time for series in values.values() for time in series]
     if not times:
@@ -51,18 +79,22 @@ def stacked(series: TimeSeries, *, unit: str = "", title: str = "") -> Markup:
     """The series on top of each other, as bars, or as areas when there are many."""
     if not series.starts:
         return Markup('<p class="none">nothing to show</p>')
-    count = len(series.starts)
     totals = [sum(values) for values in zip(*series.values.values(), strict=True)]
     top = nice_ceiling(max(totals), unit)
-    parts = [_frame(top, unit), _time_axis(series)]
-    below = [0.0] * count
-    for index, values in enumerate(series.values.values()):
-        above = [b + v for b, v in zip(below, values, strict=True)]
-        parts.append(_bars(below, above, top, index) if count <= _BARS_MAX else _area(below, above, top, index))
-        below = above
-    if count <= _BARS_MAX:
-        parts.append(_tooltips(series, totals, unit))
-    return _svg(parts, title)
+
+    def draw(canvas: _Canvas) -> list[str]:
+        parts = [_frame(canvas, top, unit), _time_axis(canvas, series)]
+        below = [0.0] * len(totals)
+        shape = _bars if len(totals) <= canvas.bars_max else _area
+        for index, values in enumerate(series.values.values()):
+            above = [b + v for b, v in zip(below, values, strict=True)]
+            parts.append(shape(canvas, below, above, top, index))
+            below = above
+        if shape is _bars:
+            parts.append(_tooltips(canvas, series, totals, unit))
+        return parts
+
+    return _drawn(draw, title)
 
 
 def line(
@@ -83,29 +115,30 @@ def line(
     bottom = 0.0 if 0 <= least <= (largest - least) * 0.5 else least - margin
     top = largest + margin
     first, span = times[0], (times[-1] - times[0]) or 1.0
-    xs = [_LEFT + (WIDTH - _LEFT - _RIGHT) * (time - first) / span for time in times]
+    scale = HEIGHT - _TOP - _BOTTOM
 
-    def path(values: Sequence[float]) -> list[str]:
-        scale = HEIGHT - _TOP - _BOTTOM
-        return [
-            f"{x:.1f},{_TOP + scale * (top - value) / (top - bottom):.1f}" for x, value in zip(xs, values, strict=True)
+    def draw(canvas: _Canvas) -> list[str]:
+        def place(time: float) -> float:
+            return _LEFT + canvas.plot * min(1.0, max(0.0, (time - first) / span))
+
+        def path(values: Sequence[float]) -> list[str]:
+            ys = [_TOP + scale * (top - value) / (top - bottom) for value in values]
+            return [f"{place(time):.1f},{y:.1f}" for time, y in zip(times, ys, strict=True)]
+
+        parts = [_frame(canvas, top, "", bottom)]
+        parts += [
+            f'<rect class="span" x="{place(start):.1f}" y="{_TOP}" width="{max(2.0, place(end) - place(start)):.1f}" '
+            f'height="{scale}"/>'
+            for start, end in spans
         ]
+        parts.append(f'<polygon class="band" points="{" ".join(path(high) + path(low)[::-1])}"/>')
+        parts.append(f'<polyline class="line" points="{" ".join(path(values))}"/>')
+        parts += [f'<circle class="mark" cx="{place(mark):.1f}" cy="{_TOP + 6}" r="4"/>' for mark in marks]
+        for x, time, anchor in ((_LEFT, times[0], "start"), (canvas.right, times[-1], "end")):
+            parts.append(f'<text x="{x}" y="{HEIGHT - 6}" text-anchor="{anchor}">{_utc(time):%Y-%m-%d %H:%M:%S}</text>')
+        return parts
 
-    def place(time: float) -> float:
-        return _LEFT + (WIDTH - _LEFT - _RIGHT) * min(1.0, max(0.0, (time - first) / span))
-
-    parts = [_frame(top, "", bottom)]
-    parts += [
-        f'<rect class="span" x="{place(start):.1f}" y="{_TOP}" width="{max(2.0, place(end) - place(start)):.1f}" '
-        f'height="{HEIGHT - _TOP - _BOTTOM}"/>'
-        for start, end in spans
-    ]
-    parts.append(f'<polygon class="band" points="{" ".join(path(high) + path(low)[::-1])}"/>')
-    parts.append(f'<polyline class="line" points="{" ".join(path(values))}"/>')
-    parts += [f'<circle class="mark" cx="{place(mark):.1f}" cy="{_TOP + 6}" r="4"/>' for mark in marks]
-    for x, time, anchor in ((_LEFT, times[0], "start"), (WIDTH - _RIGHT, times[-1], "end")):
-        parts.append(f'<text x="{x}" y="{HEIGHT - 6}" text-anchor="{anchor}">{_utc(time):%Y-%m-%d %H:%M:%S}</text>')
-    return _svg(parts, "")
+    return _drawn(draw, "")
 
 
 def nice_ceiling(value: float, unit: str = "") -> float:
@@ -130,32 +163,39 @@ def compact(value: float, unit: str = "") -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.4g}"
 
 
-def _svg(parts: Sequence[str], title: str) -> Markup:
+def _drawn(draw: Callable[[_Canvas], Sequence[str]], title: str) -> Markup:
+    """One drawing for each kind of screen; the page's style shows the one that fits."""
     label = f' aria-label="{escape(title)}"' if title else ""
-    return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"{label}>{"".join(parts)}</svg>')
+    drawings = []
+    for each in _CANVASES:
+        opening = f'<svg class="{each.name}" viewBox="0 0 {each.width} {HEIGHT}" role="img"{label}>'
+        drawings.append("".join([opening, *draw(each), "</svg>"]))
+    return Markup("".join(drawings))
 
 
-def _frame(top: float, unit: str, bottom: float = 0.0) -> str:
+def _frame(canvas: _Canvas, top: float, unit: str, bottom: float = 0.0) -> str:
     lines = []
     for step in range(5):
         y = _TOP + (HEIGHT - _TOP - _BOTTOM) * (4 - step) / 4
         value = bottom + (top - bottom) * step / 4
-        lines.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        lines.append(f'<line class="grid" x1="{_LEFT}" x2="{canvas.right}" y1="{y:.1f}" y2="{y:.1f}"/>')
         lines.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(compact(value, unit))}</text>')
     return "".join(lines)
 
 
-def _time_axis(series: TimeSeries) -> str:
+def _time_axis(canvas: _Canvas, series: TimeSeries) -> str:
     count = len(series.starts)
-    step = max(1, ceil(count / 7))
+    step = max(1, ceil(count / canvas.times_max))
     pattern = "%d %b %H:%M" if series.bucket_s < 86400 else "%Y-%m-%d"
-    marks = []
+    marks, free_from = [], 0.0
     for index in range(0, count, step):
-        x = _LEFT + (WIDTH - _LEFT - _RIGHT) * (index + 0.5) / count
-        anchor = "start" if index == 0 else "middle"
+        x = _LEFT + canvas.plot * (index + 0.5) / count
         text = f"{_utc(series.starts[index]):{pattern}}"
-        if x < WIDTH - 50:
+        width = _CHARACTER * len(text)
+        anchor, left = ("start", x) if index == 0 else ("middle", x - width / 2)
+        if left >= free_from and left + width <= canvas.width:
             marks.append(f'<text x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{text}</text>')
+            free_from = left + width + _CHARACTER
     return "".join(marks)
 
 
@@ -163,8 +203,8 @@ def _y(value: float, top: float) -> float:
     return _TOP + (HEIGHT - _TOP - _BOTTOM) * (1 - value / top)
 
 
-def _bars(below: Sequence[float], above: Sequence[float], top: float, index: int) -> str:
-    width = (WIDTH - _LEFT - _RIGHT) / len(above)
+def _bars(canvas: _Canvas, below: Sequence[float], above: Sequence[float], top: float, index: int) -> str:
+    width = canvas.plot / len(above)
     gap = min(2.0, width * 0.15)
     rects = [
         f'<rect x="{_LEFT + i * width + gap / 2:.2f}" y="{_y(high, top):.2f}" '
@@ -175,16 +215,16 @@ def _bars(below: Sequence[float], above: Sequence[float], top: float, index: int
     return f'<g class="s{index}">{"".join(rects)}</g>'
 
 
-def _area(below: Sequence[float], above: Sequence[float], top: float, index: int) -> str:
-    width = (WIDTH - _LEFT - _RIGHT) / len(above)
+def _area(canvas: _Canvas, below: Sequence[float], above: Sequence[float], top: float, index: int) -> str:
+    width = canvas.plot / len(above)
     xs = [_LEFT + (i + 0.5) * width for i in range(len(above))]
     upper = [f"{x:.1f},{_y(value, top):.1f}" for x, value in zip(xs, above, strict=True)]
     lower = [f"{x:.1f},{_y(value, top):.1f}" for x, value in zip(xs, below, strict=True)]
     return f'<g class="s{index}"><polygon points="{" ".join(upper + lower[::-1])}"/></g>'
 
 
-def _tooltips(series: TimeSeries, totals: Sequence[float], unit: str) -> str:
-    width = (WIDTH - _LEFT - _RIGHT) / len(totals)
+def _tooltips(canvas: _Canvas, series: TimeSeries, totals: Sequence[float], unit: str) -> str:
+    width = canvas.plot / len(totals)
     pattern = "%Y-%m-%d %H:%M" if series.bucket_s < 86400 else "%Y-%m-%d"
     spots = []
     for i, start in enumerate(series.starts):

@@ -1,4 +1,4 @@
-"""Numeric series as JSON lines, {"ts": ..., "metric": ..., "value": ...}, and topics of any other kind."""
+"""Numeric series as JSON lines, {"ts": ..., "metric": ..., "value": ...}."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from ..topics.model import NO_BROKER, ClusterPartition
-
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 POINTS = 240
 SERIES_MAX = 24
 SAMPLES = 10
-_KEYS = 15
 _SECONDS = (-62_135_596_800, 253_402_300_799)
 """The years 1 to 9999."""
 _MILLISECONDS_FROM = 1e11
@@ -43,18 +40,6 @@ class MetricFigures:
     malformed_samples: Sequence[str]
     counts: Mapping[str, int]
     series: Sequence[Series]
-
-
-@frozen(kw_only=True)
-class LineFigures:
-    """What a report of any topic shows. Hours are seconds since 1970."""
-
-    lines: int
-    size_bytes: int
-    rows_per_hour: Mapping[int, int]
-    partitions: Mapping[str, int]
-    """By number, or "broker-partition" of a classic cluster."""
-    key_counts: Mapping[str, int]
 
 
 def is_metrics(samples: Sequence[bytes]) -> bool:
@@ -106,35 +91,6 @@ def metric_figures(lines: "DataFrame") -> MetricFigures:
         malformed_samples=samples,
         counts={each.name: each.count for each in series},
         series=series[:SERIES_MAX],
-    )
-
-
-def line_figures(rows: "DataFrame") -> LineFigures:
-    """Figures of the rows of any topic, from their keys, sizes and timestamps; without those from the days."""
-    from pyspark.sql import functions as f
-
-    moment = f.coalesce("timestamp", f.to_timestamp("day"))
-    hour = f.unix_timestamp(f.date_trunc("hour", moment)).alias("hour")
-    cells = rows.groupBy(hour, "broker", "partition").agg(
-        f.count("*").alias("count"), f.sum(f.length("value")).alias("bytes")
-    )
-    per_hour: dict[int, int] = {}
-    per_partition: dict[ClusterPartition, int] = {}
-    lines = size = 0
-    for cell in cells.collect():
-        lines += cell["count"]
-        size += cell.bytes or 0
-        per_hour[cell.hour] = per_hour.get(cell.hour, 0) + cell["count"]
-        place = ClusterPartition("", cell.partition, NO_BROKER if cell.broker is None else cell.broker)
-        per_partition[place] = per_partition.get(place, 0) + cell["count"]
-    key = f.make_valid_utf8(f.substring(f.col("key").cast("string"), 1, 200)).alias("key")
-    keys = rows.where("key IS NOT NULL").groupBy(key).count().orderBy(f.desc("count"), "key").limit(_KEYS).collect()
-    return LineFigures(
-        lines=lines,
-        size_bytes=size,
-        rows_per_hour=per_hour,
-        partitions={place.key: count for place, count in sorted(per_partition.items())},
-        key_counts={row.key: row["count"] for row in keys},
     )
 
 

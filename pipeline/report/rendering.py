@@ -1,5 +1,6 @@
 """The templates of the pages."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,4 +19,11 @@ def render_template(name: str, **values: Any) -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["compact"] = charts.compact
+    environment.filters["moment"] = _moment
     return environment.get_template(name).render(**values)
+
+
+def _moment(time_ms: int | None) -> str:
+    if time_ms is None:
+        return "unknown"
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"

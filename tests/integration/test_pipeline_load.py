@@ -237,4 +237,13 @@ def test_metrics_and_other_lines_have_a_page(spark: "SparkSession", broker: Brok
     made = report(tmp_path / "table", tmp_path / "page.html", spark=spark)
     assert made.kinds == {"metrics": "metrics", "other": "lines"}
     assert (made.lines, made.parsed, made.malformed) == (59, 57, 2)
-    assert "cpu_percent" in (tmp_path / "page.html").read_text()
+    page = (tmp_path / "page.html").read_text()
+    for text in (
+        "cpu_percent",
+        "2 topics",
+        "Newest records",
+        "tombstones",
+        "Rows per partition",
+        "&#34;cpu_percent&#34;",
+    ):
+        assert text in page

@@ -39,7 +39,7 @@ def test_a_page_of_all_panels(tmp_path: Path) -> None:
     assert html.count("&lt;script&gt;") >= 14
     assert "prefers-color-scheme: dark" in html
     assert 'class="span"' in html
-    assert html.count('class="mark"') == 1
+    assert html.count('class="mark"') == 2, "one in each drawing"
     assert ">12.3 k<" in html
     assert [each.name for each in page.parent.iterdir()] == ["page.html"]
 
@@ -47,4 +47,4 @@ def test_a_page_of_all_panels(tmp_path: Path) -> None:
 def test_spans_and_marks_stay_on_the_chart() -> None:
     chart = charts.line([100, 200], [1, 1], [1, 1], [1, 1], spans=[(0, 1000)], marks=[0, 150, 1000])
     assert f'x="{charts._LEFT:.1f}"' in chart
-    assert f'cx="{charts.WIDTH - charts._RIGHT:.1f}"' in chart
+    assert f'cx="{charts._CANVASES[0].right:.1f}"' in chart

@@ -6,10 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
+from barnabas.audit.reconcile import Reconciliation, TierFigures, Which, WindowFigures
 from barnabas.pipeline.report import charts, page
 from barnabas.pipeline.report.access_log import LINE, AccessFigures, TopEntry, is_access_log
-from barnabas.pipeline.report.metrics import LineFigures, MetricFigures, Series, is_metrics
+from barnabas.pipeline.report.completeness import by_topic
+from barnabas.pipeline.report.metrics import MetricFigures, Series, is_metrics
+from barnabas.pipeline.report.records import FieldFigures, RecordFigures, SampleRecord, json_fields, shown
 
 EVIL = '"><script>alert(1)</script>&<img src=x onerror=alert(1)>'
 KINDS = ("page", "referrer", "failed", "crawler")
@@ -37,6 +41,31 @@ def _access(**changes: object) -> AccessFigures:
     return AccessFigures(**(values | changes))  # type: ignore[arg-type]  # typed by name in the class
 
 
+def _records(**changes: object) -> RecordFigures:
+    newest = [
+        SampleRecord(partition="0", offset=7, time_ms=HOUR * 1000, key=EVIL, value=EVIL),
+        SampleRecord(partition="1", offset=8, time_ms=None, key=None, value=None),
+    ]
+    values: dict[str, object] = {
+        "lines": 3,
+        "size_bytes": 30,
+        "median_bytes": 10,
+        "largest_bytes": 12,
+        "tombstones": 1,
+        "bucket_s": 3600,
+        "rows_per_bucket": {HOUR: 3},
+        "bytes_per_bucket": {HOUR: 30},
+        "partitions": {"0": 2, "1": 1},
+        "keyed": 3,
+        "distinct_keys": 1,
+        "key_counts": {EVIL: 3},
+        "newest": newest,
+        "fields": [FieldFigures(path=EVIL, rows=2, types=["text"], example=EVIL)],
+        "field_rows": 2,
+    }
+    return RecordFigures(**(values | changes))  # type: ignore[arg-type]  # typed by name in the class
+
+
 def _render(section: dict[str, object]) -> str:
     return page.render(Path("table"), [section], datetime(2026, 1, 2, tzinfo=UTC))
 
@@ -55,7 +84,7 @@ def test_an_access_log_page_escapes_the_data() -> None:
     _sound(html)
     assert "&lt;script&gt;alert(1)" in html
     assert "11 lines = 10 parsed + 1 malformed" in html
-    assert html.count("<svg") == 2
+    assert html.count("<svg") == 4, "a drawing for wide screens and one for narrow ones"
 
 
 def test_an_access_log_without_a_parsed_line() -> None:
@@ -79,12 +108,15 @@ def test_a_metrics_page() -> None:
 
 
 def test_a_page_about_other_lines() -> None:
-    found = LineFigures(
-        lines=3, size_bytes=30, rows_per_hour={HOUR: 3}, partitions={"0": 2, "1": 1}, key_counts={EVIL: 3}
-    )
-    html = _render(page.lines_section("t", found))
+    found = _records()
+    html = _render({**page.lines_section("t", found), "records": page.record_part(found)})
     _sound(html)
-    assert "Rows per hour" in html
+    for text in ("Rows per hour", "Fields", "Newest records", "a tombstone", "&lt;script&gt;", "<title>t · Barnabas"):
+        assert text in html
+    assert "No row has a key" not in html
+    plain = evolve(found, keyed=0, key_counts={}, fields=(), newest=())
+    html = _render({**page.lines_section("t", plain), "records": page.record_part(plain)})
+    assert html.count("No row has a key") == 1
 
 
 @pytest.mark.parametrize(
@@ -169,3 +201,52 @@ def test_compact_numbers(value: float, unit: str, text: str) -> None:
 @pytest.mark.parametrize(("value", "ceiling"), [(0, 1), (1, 1), (3, 5), (21, 25), (99, 100), (0.03, 0.05)])
 def test_nice_ceiling(value: float, ceiling: float) -> None:
     assert charts.nice_ceiling(value) == pytest.approx(ceiling)
+
+
+def test_fields_of_values() -> None:
+    values = [b'{"a": {"b": 1, "c": null}, "d": []}', b'{"a": {"b": "x"}}', b'{"a": 3, "e": true}', b"no"]
+    fields, objects = json_fields(values)
+    assert objects == 3
+    assert {field.path: (field.rows, list(field.types)) for field in fields} == {
+        "a.b": (2, ["number", "text"]),
+        "a.c": (1, ["null"]),
+        "d": (1, ["list"]),
+        "a": (1, ["number"]),
+        "e": (1, ["boolean"]),
+    }
+    assert json_fields([b"1", b"{"]) == ([], 0)
+
+
+def test_what_is_shown_of_values() -> None:
+    assert (shown(None), shown(b""), shown("é".encode())) == (None, "", "é")
+    assert shown(b"\xff\x00") == "0xff00"
+    assert shown("é".encode() * 2000) == "é" * 600 + "..."
+
+
+def test_what_the_audit_says_of_topics() -> None:
+    def tier(after: str, expected: int, arrived: int, pending: int = 0, lost: int = 0) -> TierFigures:
+        which = [Which(instance="i", first=1, last=lost)] if lost else []
+        return TierFigures(
+            tier=f"behind {after}",
+            after=after,
+            count=arrived,
+            unstamped=0,
+            expected=expected,
+            arrived=arrived,
+            pending=pending,
+            lost=which,
+        )
+
+    tiers = [tier("", 0, 0), tier("producer", 100, 97, lost=3), tier("broker", 97, 90, pending=7)]
+    windows = [
+        WindowFigures(topic="t", start_ms=0, width_ms=1, state="wrong", tiers=tiers),
+        WindowFigures(topic="t", start_ms=1, width_ms=1, state="complete", tiers=[tier("producer", 10, 10)]),
+    ]
+    found = by_topic(Reconciliation(windows=windows, unclosed=[]))["t"]
+    assert (found.windows, found.agreeing, found.lost, found.pending, found.sound) == (2, 1, 3, 7, False)
+    assert found.share == "98.50 %"
+    records = page.record_part(_records())
+    html = _render({**page.lines_section("t", _records()), "records": records, "audit": found})
+    assert "98.50 % complete" in html
+    assert "3 lost" in html
+    assert "7 still to come" in html

@@ -18,6 +18,7 @@ from .sinks import append_batches
 from .table_sinks import table_batches
 from .top import top_k
 from .visits import sessions
+from .watching import watch
 
 __all__ = [
     "anomaly_scores",
@@ -38,5 +39,6 @@ __all__ = [
     "sessions",
     "table_batches",
     "top_k",
+    "watch",
     "windowed_counts",
 ]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..source.stream_plan import StreamOffsets
+from ..topics.model import ClusterPartition
 
 
 def offsets_behind_latest(source: Any) -> dict[str, str]:
@@ -14,17 +15,25 @@ def offsets_behind_latest(source: Any) -> dict[str, str]:
     `source` is one of `query.lastProgress.sources`, or of `event.progress.sources` in a `StreamingQueryListener`. Empty
     before the first batch. Python data sources cannot put metrics into the progress themselves.
     """
-    end, latest = (_offsets(source, name) for name in ("endOffset", "latestOffset"))
-    if end is None or latest is None or not latest.positions:
+    behind = list(behind_latest(source).values())
+    if not behind:
         return {}
-    behind = [
-        offset - (0 if end.another(place.topic, latest.topic_ids.get(place.topic, "")) else end.positions.get(place, 0))
-        for place, offset in latest.positions.items()
-    ]
     return {
         "minOffsetsBehindLatest": str(min(behind)),
         "maxOffsetsBehindLatest": str(max(behind)),
         "avgOffsetsBehindLatest": str(sum(behind) / len(behind)),
+    }
+
+
+def behind_latest(source: Any) -> dict[ClusterPartition, int]:
+    """The same of each partition."""
+    end, latest = (_offsets(source, name) for name in ("endOffset", "latestOffset"))
+    if end is None or latest is None:
+        return {}
+    return {
+        place: offset
+        - (0 if end.another(place.topic, latest.topic_ids.get(place.topic, "")) else end.positions.get(place, 0))
+        for place, offset in latest.positions.items()
     }
 
 
@@ -33,4 +42,4 @@ def _offsets(source: Any, name: str) -> StreamOffsets | None:
     found = source.get(name) if isinstance(source, Mapping) else getattr(source, name)
     if isinstance(found, str):
         found = json.loads(found)
-    return StreamOffsets.unpacked(found) if found else None
+    return StreamOffsets.unpacked(found) if found and isinstance(found, Mapping) else None

@@ -5,15 +5,14 @@ a job succeeds, every row was acknowledged. With the option `txnAppId` exactly o
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
-from ...core.message.message import Message
 from ...ports.errors import ConfigError
 from ..spark.errors import plain_worker_errors
 from ..spark.garbage import settle_worker
@@ -93,25 +92,26 @@ class StreamArrowWriter(DataSourceStreamArrowWriter):
         _abort(self.options, messages)
 
 
-def rows_of(batch: pa.RecordBatch, columns: Sequence[str], topic: str | None) -> list[tuple[str, int, Message]]:
-    """(topic, partition, message) of each row; partition -1 = as the partitioner says. Raises `ConfigError`."""
-    count = batch.num_rows
-    lists = {
-        name: _bytes(batch.column(name)) if name in ("key", "value") else batch.column(name).to_pylist()
-        for name in columns
-    }
-    nothing: list[None] = [None] * count
-    topics = [topic] * count if topic is not None else lists["topic"]
-    partitions = lists.get("partition", nothing)
-    result = []
-    for name, partition, key, value, headers in zip(
-        topics, partitions, lists.get("key", nothing), lists["value"], lists.get("headers", nothing), strict=True
-    ):
-        if name is None:
-            raise ConfigError("a row has null in its topic column; set it, or give the option 'topic'")
-        pairs = tuple((header["key"], header["value"]) for header in headers or ())
-        result.append((name, -1 if partition is None else partition, Message(value=value, key=key, headers=pairs)))
-    return result
+def by_topic(batch: pa.RecordBatch, columns: Sequence[str], topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """(topic, its rows) with the columns that messages have, in their order. Raises `ConfigError`.
+
+    `columns` are those of `_COLUMNS` that the batch has. A partition is null where the partitioner says it; so it is
+    for a negative one.
+    """
+    rows = batch.select([name for name in columns if name != "topic"])
+    if "partition" in columns:
+        place = rows.schema.get_field_index("partition")
+        given = rows.column(place)
+        rows = rows.set_column(place, "partition", pc.if_else(pc.less(given, 0), pa.scalar(None, given.type), given))
+    if topic is not None:
+        yield topic, rows
+        return
+    topics = batch.column("topic").dictionary_encode()
+    if topics.null_count:
+        raise ConfigError("a row has null in its topic column; set it, or give the option 'topic'")
+    names = topics.dictionary.to_pylist()
+    for number, name in enumerate(names):
+        yield name, rows if len(names) == 1 else rows.filter(pc.equal(topics.indices, number))
 
 
 def _write(options: WriteOptions, columns: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Written:
@@ -125,9 +125,8 @@ def _write(options: WriteOptions, columns: Sequence[str], batches: Iterator[pa.R
     def send(producer: RowProducer) -> int:
         written = 0
         for batch in batches:
-            rows = rows_of(batch, columns, options.topic)
-            for (topic, partition), group in groupby(rows, key=lambda row: row[:2]):
-                producer.send(topic, partition, [message for _, _, message in group])
+            for topic, rows in by_topic(batch, columns, options.topic):
+                producer.send(topic, rows)
             written += batch.num_rows
         return written
 
@@ -172,11 +171,6 @@ def _abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
 def _transactions(messages: Sequence[WriterCommitMessage | None]) -> "list[TaskTransaction]":
     written = [message for message in messages if isinstance(message, Written)]
     return [message.transaction for message in written if message.transaction is not None]
-
-
-def _bytes(column: pa.Array) -> list[bytes | None]:
-    values: list[bytes | None] = column.cast(pa.large_binary()).to_pylist()
-    return values
 
 
 def _mend(column: str) -> str:

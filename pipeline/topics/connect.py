@@ -14,7 +14,6 @@ from ...app.clients.settings import CommonSettings, FetchSettings, read_settings
 from ...app.clients.simple_consumer import FetchedSet, SimpleConsumer
 from ...core.message.batch_header import BatchHeader
 from ...core.message.damage import CorruptRecord, Damage
-from ...core.message.message import Message
 from ...plugins.host import PluginHost
 from ...ports.broker_api import TopicMetadata
 from ...ports.error_codes import ErrorCode
@@ -25,6 +24,8 @@ from .kept import KeptClients
 from .model import Cluster, ClusterPartition, PartitionColumns, TopicInfo, Where
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ...app.clients.arrow.decode import ArrowColumns
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -32,6 +33,9 @@ CHUNK_BYTES = 4 * 1024 * 1024
 and cost a third of the rate, because decoding needs the interpreter all the time."""
 _CHUNK_SETTING = "max.partition.fetch.bytes"
 _COMMON = frozenset(field.name.replace("_", ".") for field in attrs.fields(CommonSettings))
+_BATCH_SETTING = "batch.size"
+_BATCH_BYTES = 128 * 1024
+"""Rows come by the thousand, so larger batches than those of clients that are given one message after the other."""
 _UNSETTLED_MAX = 4
 """So many Arrow batches may be on their way to the brokers before the oldest is waited for."""
 
@@ -142,12 +146,11 @@ class RowProducer:
         self.topics: frozenset[str] = frozenset()
         """Which have got some."""
 
-    def send(self, topic: str, partition: int, messages: Sequence[Message]) -> None:
-        """Send messages of one topic; partition -1 = as the partitioner says. Raises why earlier ones failed."""
+    def send(self, topic: str, rows: "pa.RecordBatch") -> None:
+        """Send the rows of an Arrow batch to a topic (see `Producer.send_arrow`). Raises why earlier ones failed."""
         if topic not in self.topics:
             self.topics |= {topic}
-        chosen = None if partition < 0 else partition
-        self._unsettled.append(self._producer.send_many(topic, messages, partition=chosen))
+        self._unsettled.append(self._producer.send_arrow(rows, topic))
         while len(self._unsettled) > _UNSETTLED_MAX:
             self._unsettled.popleft().result()
 
@@ -165,8 +168,9 @@ _PRODUCERS: KeptClients[Producer] = KeptClients()
 def open_producer(bootstrap: str, settings: Mapping[str, str]) -> Iterator[RowProducer]:
     """A producer with settings by their dotted names, perhaps that of a task before; on leaving without an error all
     rows are acknowledged."""
+    config = {_BATCH_SETTING: _BATCH_BYTES, **settings}
     key = (bootstrap, frozenset(settings.items()))
-    with _PRODUCERS.opened(key, lambda: Producer(bootstrap, config=settings)) as producer:
+    with _PRODUCERS.opened(key, lambda: Producer(bootstrap, config=config)) as producer:
         rows = RowProducer(producer)
         yield rows
         rows.finish()

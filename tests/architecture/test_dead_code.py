@@ -15,6 +15,7 @@ FACES = ("__init__.py", "audit/consuming.py", "app/clients/", "pipeline/streams/
 CALLED_FROM_OUTSIDE = {
     "Spark": {
         *("getDefaultReadLimit", "initialOffset", "prepareForTriggerAvailableNow", "reportLatestOffset"),
+        "onQueryStarted",
         *("streamReader", "streamWriter"),
     },
     "http.server": {"do_GET", "log_message"},

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
-from barnabas import Admin, Broker, Consumer, Message, Producer
+from barnabas import Admin, Broker, Consumer, Producer
 from barnabas.pipeline.load import load
 from barnabas.pipeline.source import exactly_once
 from barnabas.pipeline.source.exactly_once import TaskTransaction, WriteTarget, abort, commit, settle, write_task
@@ -44,7 +45,7 @@ class Job:
 
     def task(self, number: int, *values: bytes) -> TaskTransaction:
         def send(rows: RowProducer) -> int:
-            rows.send(self.topic, -1, [Message(value) for value in values])
+            rows.send(self.topic, pa.record_batch({"value": pa.array(list(values), pa.binary())}))
             return len(values)
 
         count, transaction = write_task(self.target, number, send if values else lambda _: 0)

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from barnabas import Admin, Broker, Message
+from barnabas import Admin, Broker
 from barnabas.pipeline.source.datasource import BatchReader
 from barnabas.pipeline.source.options import read_options
 from barnabas.pipeline.topics import connect
@@ -24,7 +25,7 @@ def _broker(folder: Path, listen: str = "kafka://127.0.0.1:0") -> Iterator[Broke
 
 def _write(bootstrap: str, values: list[bytes]) -> object:
     with connect.open_producer(bootstrap, {}) as rows:
-        rows.send("t", 0, [Message(value=value) for value in values])
+        rows.send("t", pa.record_batch({"value": pa.array(values, pa.binary())}))
         return rows._producer
 
 

@@ -2,9 +2,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructField, StructType
 
-from barnabas import Message
 from barnabas.pipeline.source.options import write_options
-from barnabas.pipeline.source.writer import ArrowWriter, rows_of
+from barnabas.pipeline.source.writer import ArrowWriter, by_topic
 from barnabas.ports.errors import ConfigError
 
 OPTIONS = write_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
@@ -17,29 +16,29 @@ def _schema(*fields: tuple[str, str]) -> StructType:
     return StructType([StructField(name, kinds[kind]) for name, kind in fields])
 
 
-def test_rows_become_messages() -> None:
-    headers = pa.array([[{"key": "a", "value": b"1"}], None])
+def test_rows_by_topic_with_what_messages_have() -> None:
     batch = pa.record_batch(
         {
-            "key": pa.array(["k", None]),
-            "value": pa.array([b"v", None], pa.binary()),
-            "partition": pa.array([3, None], pa.int32()),
-            "headers": headers,
-            "topic": pa.array(["x", "y"]),
+            "key": pa.array(["k", None, "l"]),
+            "value": pa.array([b"v", None, b"w"], pa.binary()),
+            "partition": pa.array([3, None, -1], pa.int32()),
+            "topic": pa.array(["x", "y", "x"]),
+            "other": pa.array([1, 2, 3]),
         }
     )
-    columns = ["key", "value", "topic", "partition", "headers"]
-    assert rows_of(batch, columns, None) == [
-        ("x", 3, Message(value=b"v", key=b"k", headers=(("a", b"1"),))),
-        ("y", -1, Message(value=None)),
+    columns = ["key", "value", "topic", "partition"]
+    assert [(topic, rows.to_pylist()) for topic, rows in by_topic(batch, columns, None)] == [
+        ("x", [{"key": "k", "value": b"v", "partition": 3}, {"key": "l", "value": b"w", "partition": None}]),
+        ("y", [{"key": None, "value": None, "partition": None}]),
     ]
-    assert [row[0] for row in rows_of(batch, columns, "z")] == ["z", "z"]
+    ((topic, rows),) = by_topic(batch, columns, "z")
+    assert (topic, rows.num_rows, rows.schema.names) == ("z", 3, ["key", "value", "partition"])
 
 
 def test_a_row_without_a_topic_is_an_error() -> None:
     batch = pa.record_batch({"value": pa.array(["v"]), "topic": pa.array([None], pa.string())})
     with pytest.raises(ConfigError, match="null in its topic"):
-        rows_of(batch, ["value", "topic"], None)
+        list(by_topic(batch, ["value", "topic"], None))
 
 
 def test_columns_are_checked() -> None:

@@ -128,13 +128,15 @@ class RegistryClient:
 
         return self._once(("version", subject, version, serialized), ask)
 
-    def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
-        """The newest version of a subject; it may be a minute old."""
+    def latest(self, subject: str, *, serialized: bool = False, fresh: bool = False) -> RegisteredSchema:
+        """The newest version of a subject; what it says may be a minute old unless it is to be `fresh`."""
         query = "?format=serialized" if serialized else ""
 
         def ask() -> RegisteredSchema:
             return _schema(self._ask("GET", f"/subjects/{_name(subject)}/versions/latest{query}"))
 
+        if fresh:
+            return ask()
         minute = int(self._clock() // _LATEST_KEPT_S)
         return self._once(("latest", subject, minute, serialized), ask)
 

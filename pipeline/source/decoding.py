@@ -75,7 +75,7 @@ def _newest(each: ColumnFormat, topics: Sequence[str]) -> RegisteredSchema:
     if not subjects:
         raise ConfigError(f"topics by a pattern have no common subject: give {each.column}.subject or .schema.id")
     client = _client(each.registry)
-    found = {subject: client.latest(subject) for subject in subjects}
+    found = {subject: client.latest(subject, fresh=True) for subject in subjects}
     if len({schema.id for schema in found.values()}) > 1:
         told = ", ".join(f"{subject} has {schema.id}" for subject, schema in found.items())
         raise ConfigError(

@@ -12,6 +12,7 @@ from support.registry_stub import RegistryStub, registry_stub
 
 from barnabas import Broker, Consumer, Producer
 from barnabas.pipeline.session import register
+from barnabas.pipeline.source.ddl import parse_ddl
 from barnabas.pipeline.spark.errors import summary
 from barnabas.schemas import AvroEncoder
 
@@ -117,6 +118,19 @@ def test_a_stream_of_json_without_a_registry(spark: "SparkSession", broker: Brok
     query = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
     query.start().awaitTermination()
     assert sorted(seen) == [(n, json.dumps({"x": [n]}, separators=(",", ":"))) for n in range(50)]
+
+
+def test_types_are_read_as_spark_reads_them(spark: "SparkSession") -> None:
+    from pyspark.sql.types import DataType
+
+    texts = (
+        "id BIGINT, `odd ``name` STRING NOT NULL COMMENT 'it''s', d DECIMAL(9,2), e decimal",
+        "a: array<struct<x: int, m: map<string, array<timestamp_ntz>>>>, s struct<>",
+        "map<string,date>",
+        "string",
+    )
+    for text in texts:
+        assert parse_ddl(text) == DataType.fromDDL(text), text
 
 
 def test_typed_rows_are_written(spark: "SparkSession", broker: Broker, stub: RegistryStub) -> None:

@@ -50,6 +50,7 @@ def test_the_newest_version_is_asked_for_again_after_a_minute(stub: RegistryStub
     assert client.latest("t-value").version == 1
     stub.put("t-value", '"long"')
     assert client.latest("t-value").version == 1
+    assert client.latest("t-value", fresh=True).version == 2
     now[0] = 61.0
     assert client.latest("t-value").text == '"long"'
 

@@ -8,7 +8,7 @@ from ..core.message.message import Message
 from .delays import added, bucket_of
 from .ranges import Range, compact
 from .reports import CountReport, Reporter
-from .stamp import HEADER, SEQUENCE_SIZE, decode_head
+from .stamp import HEADER, SEQUENCE_SIZE, decode_head, enveloped
 
 _NO_NUMBER = -2
 
@@ -106,4 +106,4 @@ def _stamp_among(message: Message) -> bytes | None:
     for name, content in message.headers:
         if name == HEADER:
             return content
-    return None
+    return enveloped(message.value)

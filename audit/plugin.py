@@ -10,13 +10,14 @@ from ..plugins.specs import hookimpl
 if TYPE_CHECKING:
     from ..core.client.message_counter import MessageCounter
     from ..core.client.producer.handlers import CallbackHandler
+    from ..core.client.serde import Decoder
 
 NAME = "audit"
 
 
 @hookimpl
 def barnabas_names(kind: str) -> Sequence[str]:
-    return [NAME] if kind in ("callback_handler", "message_counter") else []
+    return [NAME] if kind in ("callback_handler", "decoder", "message_counter") else []
 
 
 @hookimpl
@@ -26,6 +27,15 @@ def barnabas_callback_handler(name: str, config: Mapping[str, object]) -> Callba
     from .producing import ProducerAudit
 
     return ProducerAudit(config)
+
+
+@hookimpl
+def barnabas_decoder(name: str) -> Decoder | None:
+    if name != NAME:
+        return None
+    from .envelope import AuditDecoder
+
+    return AuditDecoder()
 
 
 @hookimpl

@@ -92,8 +92,10 @@ class ProducerAudit(CallbackHandler):
             self._tell(self._take(), self._patience_s)
 
     def close(self) -> None:
+        """Twice is harmless."""
+        ended_before = self._ended.is_set()
         self._ended.set()
-        if self._publisher is None:
+        if self._publisher is None or ended_before:
             return
         deadline = time.monotonic() + self._patience_s
         self._thread.join(self._patience_s)

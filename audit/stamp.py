@@ -11,6 +11,8 @@ from typing import NamedTuple
 HEADER = "barnabas-audit"
 SEQUENCE_SIZE = 8
 INSTANCE_BYTES_MAX = 200
+MAGIC = b"\xfeaud"
+"""What a value with a stamp before it begins with; no text in UTF-8 does."""
 _VERSION = 1
 _HEAD = Struct(">Bq")
 
@@ -41,3 +43,13 @@ def decode_head(head: bytes) -> Head | None:
         return Head(head[_HEAD.size :].decode(), time_ms)
     except UnicodeDecodeError:
         return None
+
+
+def enveloped(value: bytes | None) -> bytes | None:
+    """The stamp, sequence included, in front of a value of the classic generation; None: there is none."""
+    if value is None or value[: len(MAGIC)] != MAGIC or len(value) <= len(MAGIC):
+        return None
+    start = len(MAGIC) + 1
+    stamp = value[start : start + value[len(MAGIC)] + SEQUENCE_SIZE]
+    whole = len(stamp) == value[len(MAGIC)] + SEQUENCE_SIZE
+    return stamp if whole and decode_head(stamp[:-SEQUENCE_SIZE]) is not None else None

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from barnabas import Message
 from barnabas.audit import ranges, reports
 from barnabas.audit.counting import MessageCounts
+from barnabas.audit.envelope import AuditDecoder
 from barnabas.audit.reports import CountReport, InstanceReport, ReachReport, Reporter, TopicReach
-from barnabas.audit.stamp import HEADER, Head, decode_head, encode_head
+from barnabas.audit.stamp import HEADER, MAGIC, Head, decode_head, encode_head, enveloped
 
 ORIGIN = Reporter(tier="broker", after="producer", by="auditor-1", number=7, time_ms=1_700_000_000_000)
 numbers = st.integers(0, 2**63)
@@ -102,3 +103,23 @@ def test_messages_are_counted_by_topic_window_and_instance(
     assert got == sorted((topic, time - time % width, name, n) for topic, name, time, n in filter(None, made))
     assert sum(c.count for c in found if not c.instance) == made.count(None)
     assert all(c.count == ranges.total(c.ranges) == sum(c.delays.values()) for c in found if c.instance)
+
+
+@given(st.binary(max_size=60) | st.binary(max_size=60).map(lambda rest: MAGIC + rest))
+def test_any_value_has_a_stamp_before_it_or_none(value: bytes) -> None:
+    stamp = enveloped(value)
+    assert stamp is None or value.startswith(MAGIC + bytes((len(stamp) - 8,)) + stamp)
+
+
+@given(st.text(min_size=1, max_size=50), st.integers(0, 2**53 - 1), st.integers(0, 2**64 - 1), st.binary())
+def test_a_stamp_before_a_value_counts_as_one_in_a_header(name: str, time_ms: int, number: int, value: bytes) -> None:
+    stamp = encode_head(name, time_ms) + number.to_bytes(8)
+    classic = Message(MAGIC + bytes((len(stamp) - 8,)) + stamp + value, topic="t")
+    found = []
+    for message in (classic, Message(value, headers=((HEADER, stamp),), topic="t")):
+        counted = MessageCounts(1000)
+        counted.add([message], time_ms)
+        found.append(counted.take(ORIGIN))
+    assert found[0] == found[1]
+    assert AuditDecoder().decode("t", classic.value) == value
+    assert AuditDecoder().decode("t", None) is None

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from enum import StrEnum
 
-from .parsed import Difference, ParsedSchema
+from .parsed import Difference, InvalidSchema, ParsedSchema
+
+_SHOWN_CHARS = 10_000
 
 
 class Compatibility(StrEnum):
@@ -36,7 +38,7 @@ class Compatibility(StrEnum):
 def conflicts(level: Compatibility, new: ParsedSchema, older: Sequence[tuple[int, ParsedSchema]]) -> list[str]:
     """Why the schema may not follow the older versions (number, schema; oldest first) at that level; empty: it may.
 
-    The last lines say with which version, and what was asked for.
+    The last lines say with which version, and what was asked for. Raises `InvalidSchema` where that cannot be decided.
     """
     if level is Compatibility.NONE:
         return []
@@ -46,7 +48,7 @@ def conflicts(level: Compatibility, new: ParsedSchema, older: Sequence[tuple[int
             return [
                 *found,
                 f"{{oldSchemaVersion: {version}}}",
-                f"{{oldSchema: '{old.canonical}'}}",
+                f"{{oldSchema: '{old.canonical[:_SHOWN_CHARS]}'}}",
                 f"{{compatibility: '{level}'}}",
             ]
     return []
@@ -57,5 +59,8 @@ def _between(level: Compatibility, new: ParsedSchema, old: ParsedSchema) -> list
         kinds = f"a schema of {new.format} does not follow one of {old.format}"
         return [Difference("FORMAT_MISMATCH", "/", kinds).said("", "")]
     names = "the new schema", "the old schema"
-    found = [each.said(*names) for each in new.cannot_read(old)] if level.backward else []
-    return found + ([each.said(*reversed(names)) for each in old.cannot_read(new)] if level.forward else [])
+    try:
+        found = [each.said(*names) for each in new.cannot_read(old)] if level.backward else []
+        return found + ([each.said(*reversed(names)) for each in old.cannot_read(new)] if level.forward else [])
+    except RecursionError:
+        raise InvalidSchema("the types refer to each other too deep to be compared") from None

@@ -8,7 +8,7 @@ difference.
 from __future__ import annotations
 
 from . import json_keywords as keywords
-from .json_conjuncts import STEPS_MAX, Choices, Subschema, conjuncts
+from .json_conjuncts import STEPS_MAX, Choices, Subschema, conjuncts, same_words
 from .json_content import array_differences, object_differences
 from .parsed import Difference, InvalidSchema
 
@@ -23,23 +23,22 @@ _NOT_COMPARED = ("unevaluatedProperties", "unevaluatedItems", "$recursiveRef", "
 
 def cannot_read(reader: Subschema, writer: Subschema) -> list[Difference]:
     """Where documents of the writer's schema may be refused by the reader's. Raises `InvalidSchema`: not decided."""
-    try:
-        return _Comparison().compare(reader, conjuncts(writer), "")
-    except RecursionError:
-        raise InvalidSchema("the schemas nest too deep to be compared") from None
+    return _Comparison().compare(reader, conjuncts(writer), "")
 
 
 class _Comparison:
     def __init__(self) -> None:
         self._under_way: set[tuple[int, tuple[int, ...]]] = set()
         self._choices_of = Choices()
+        self._same: dict[tuple[int, int], bool] = {}
+        """Of pairs of schemas; each is looked through once."""
         self._steps = 0
 
     def compare(self, reader: Subschema, writer: list[Subschema], path: str) -> list[Difference]:
         """`writer`: conjuncts. A pair that was begun before gets on, unless something else does not."""
         if reader.value is True or reader.value == {} or any(part.never for part in writer):
             return []
-        if any(part.same_as(reader) for part in writer):
+        if any(self._are_same(part, reader) for part in writer):
             return []
         pair = (id(reader.value), tuple(id(part.value) for part in writer))
         if pair in self._under_way:
@@ -55,6 +54,20 @@ class _Comparison:
         self._under_way = before
         return False
 
+    def _has(self, part: Subschema, reader: Subschema, keys: list[str]) -> bool:
+        """The writer's part says of these keywords what the reader's schema does."""
+        mine, theirs = reader.value, part.value
+        if not isinstance(theirs, dict) or not all(key in mine and key in theirs for key in keys):
+            return False
+        return all(self._are_same(part.inner(theirs[key]), reader.inner(mine[key])) for key in keys)
+
+    def _are_same(self, one: Subschema, other: Subschema) -> bool:
+        pair = (id(one.value), id(other.value))
+        if pair not in self._same:
+            found = same_words(one, other)
+            self._same |= dict.fromkeys(found, True) if found else {pair: False}
+        return self._same[pair]
+
     def _part(self, reader: Subschema, writer: list[Subschema], path: str) -> list[Difference]:
         """One conjunct of the reader's schema."""
         self._steps += 1
@@ -63,10 +76,10 @@ class _Comparison:
         if not isinstance(reader.value, dict):
             return [] if reader.value else [_difference("TYPE_NARROWED", path, "{reader} allows nothing here")]
         own = [key for key in reader.value if key not in ("allOf", "$ref")]
-        if any(_has(part, reader, own) for part in writer):
+        if any(self._has(part, reader, own) for part in writer):
             return []
         choices = self._choices_of.of(writer)
-        if choices and not any(_has(part, reader, [key]) for part in writer for key in ("anyOf", "oneOf")):
+        if choices and not any(self._has(part, reader, [key]) for part in writer for key in ("anyOf", "oneOf")):
             return [each for choice in choices for each in self._part(reader, choice, path)]
         found = [_difference(kind, f"{path}/{key}", text) for kind, key, text in keywords.plain(reader.value, writer)]
         found += self._sums(reader, writer, path)
@@ -77,7 +90,7 @@ class _Comparison:
             found += array_differences(self, reader, writer, path)
         for group in _TOGETHER:
             there = [key for key in group if key in reader.value]
-            if group[0] in reader.value and not any(_has(part, reader, there) for part in writer):
+            if group[0] in reader.value and not any(self._has(part, reader, there) for part in writer):
                 text = f"{{writer}} does not say the same of {group[0]}"
                 found.append(_difference("KEYWORD_CHANGED", f"{path}/{group[0]}", text))
         for key in _NOT_COMPARED:
@@ -88,7 +101,7 @@ class _Comparison:
     def _sums(self, reader: Subschema, writer: list[Subschema], path: str) -> list[Difference]:
         for key in ("anyOf", "oneOf"):
             branches = [reader.inner(each) for each in reader.value.get(key, ())]
-            if not branches or any(_has(part, reader, [key]) for part in writer):
+            if not branches or any(self._has(part, reader, [key]) for part in writer):
                 continue
             reading = next((branch for branch in branches if self.reads(branch, writer, path)), None)
             if reading is None:
@@ -99,18 +112,6 @@ class _Comparison:
                 text = "several branches of {reader} may take what {writer} allows, and only one may"
                 return [_difference("SUM_TYPE_NARROWED", f"{path}/{key}", text)]
         return []
-
-
-def _has(part: Subschema, reader: Subschema, keys: list[str]) -> bool:
-    """The writer's part says of these keywords what the reader's schema does."""
-    if not isinstance(part.value, dict):
-        return False
-    return all(
-        key in reader.value
-        and key in part.value
-        and part.inner(part.value[key]).same_as(reader.inner(reader.value[key]))
-        for key in keys
-    )
 
 
 def _difference(kind: str, path: str, text: str) -> Difference:

@@ -43,9 +43,12 @@ class Subschema:
         """Nothing is valid."""
         return self.value is False
 
-    def same_as(self, other: Subschema) -> bool:
-        """True if it says the same in the same words, and so does whatever it refers to."""
-        return _same(self, other, set())
+
+def same_words(one: Subschema, other: Subschema) -> set[tuple[int, int]]:
+    """The ids of all values in them, in pairs, if they say the same in the same words, and so does whatever they refer
+    to; else empty."""
+    seen: set[tuple[int, int]] = set()
+    return seen if _same(one, other, seen) else set()
 
 
 def _same(one: Subschema, other: Subschema, seen: set[tuple[int, int]]) -> bool:

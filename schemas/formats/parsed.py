@@ -9,7 +9,8 @@ AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 FORMATS = (JSON, PROTOBUF, AVRO)
 """As the Confluent REST API names them; a schema without a type is Avro's."""
 
-TEXT_CHARS_MAX = 4 * 1024 * 1024
+TEXT_CHARS_MAX = 1_000_000
+"""No larger one fits into a record, as brokers take them by default."""
 DEPTH_MAX = 100
 """How deep a schema may nest: what works on it calls itself for each level."""
 

@@ -64,6 +64,12 @@ class SchemaReader:
             self._changed.wait_for(lambda: self._loaded or self._trouble or self._stopping.is_set())
             return self._loaded
 
+    @property
+    def trouble(self) -> BarnabasError | None:
+        """What keeps the topic from being read now."""
+        with self._changed:
+            return self._trouble
+
     def snapshot(self) -> Subjects:
         """What is known; nobody changes it any more. Raises `RegistryError` before everything was read once."""
         with self._changed:

@@ -54,11 +54,11 @@ def register_schema(call: Call) -> dict[str, Any] | Future[Any]:
     if not given.id and subjects.mode(given.subject) is Mode.READWRITE:
         found = find(given, subjects, library)
         if found is not None:
-            return _registered(found)
+            return {"id": found.id}
 
     def decide(subjects: Subjects) -> Any:
         made, records = register(given, subjects, library)
-        return _registered(made), records
+        return {"id": made.id}, records
 
     return call.registry.change(decide)
 
@@ -112,9 +112,3 @@ def _version(call: Call, subjects: Subjects, *, deleted: bool = False) -> Versio
     if found is None:
         raise version_not_found(number)
     return found
-
-
-def _registered(version: Version) -> dict[str, Any]:
-    members = version_members(version)
-    del members["subject"]
-    return members

@@ -54,6 +54,10 @@ class RegistryServer:
         self._thread = Thread(target=self._serve, args=(self._server, bound), name="registry-http", daemon=True)
         self._thread.start()
         if not self._registry.following.wait_loaded():
+            trouble = self._registry.following.trouble
+            if isinstance(trouble, ConfigError):
+                self.stop()
+                raise trouble
             logger.warning("serving without schemas until %s can be reached", self._bootstrap)
         host, port = bound.getsockname()[:2]
         self.listener = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

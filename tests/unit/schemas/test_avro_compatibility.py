@@ -12,6 +12,9 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from barnabas.schemas.formats.avro import AvroSchema, parse_avro
+from barnabas.schemas.formats.compatibility import Compatibility, conflicts
+from barnabas.schemas.formats.json_schema import parse_json_schema
+from barnabas.schemas.formats.parsed import InvalidSchema, Referenced
 
 Json = Any
 
@@ -116,6 +119,47 @@ def test_it_does_not_read(reader: Json, writer: Json, kind: str, path: str) -> N
 def test_every_difference_is_told() -> None:
     found = parsed(record(("a", "int"), ("b", "int"), name="S")).cannot_read(parsed(record(("a", "string"))))
     assert [each.kind for each in found] == ["NAME_MISMATCH", "TYPE_MISMATCH", "READER_FIELD_MISSING_DEFAULT_VALUE"]
+
+
+def test_types_that_refer_to_each_other_without_end_in_sight() -> None:
+    """Nine hundred schemas, each of which needs the one before."""
+
+    def chain(kind: str) -> AvroSchema:
+        texts = [
+            json.dumps(record(("f", kind if number == 0 else f"R{number - 1}"), name=f"R{number}"))
+            for number in range(900)
+        ]
+        return parse_avro(texts[-1], [Referenced(f"R{number}", text) for number, text in enumerate(texts[:-1])])
+
+    with pytest.raises(InvalidSchema, match="too deep"):
+        conflicts(Compatibility.BACKWARD, chain("long"), [(1, chain("int"))])
+
+
+def test_levels_say_which_versions_are_looked_at() -> None:
+    """Three versions of a record: a field came with a default, then lost it."""
+    first, second = parsed(record()), parsed(record(("a", "int", {"default": 1})))
+    third = parsed(record(("a", "int")))
+    older = [(1, first), (2, second)]
+    assert conflicts(Compatibility.BACKWARD, third, older) == []
+    refused = conflicts(Compatibility.BACKWARD_TRANSITIVE, third, older)
+    assert refused[0].startswith(
+        "{errorType:'READER_FIELD_MISSING_DEFAULT_VALUE', description:'At /fields/0: field a of the new"
+    )
+    assert refused[-3:] == [
+        "{oldSchemaVersion: 1}",
+        f"{{oldSchema: '{first.canonical}'}}",
+        "{compatibility: 'BACKWARD_TRANSITIVE'}",
+    ]
+    for level in (Compatibility.FORWARD, Compatibility.FORWARD_TRANSITIVE, Compatibility.FULL, Compatibility.NONE):
+        assert conflicts(level, third, older) == []
+    assert conflicts(Compatibility.FULL_TRANSITIVE, third, older) == [
+        *refused[:-1],
+        "{compatibility: 'FULL_TRANSITIVE'}",
+    ]
+    (forward, *_) = conflicts(Compatibility.FORWARD, first, [(3, third)])
+    assert "field a of the old schema has no default, and the new schema does not have the field" in forward
+    (other, *_) = conflicts(Compatibility.BACKWARD, parse_json_schema("{}"), older)
+    assert "a schema of JSON does not follow one of AVRO" in other
 
 
 # --- what the rule promises, tried: data of the writer's schema is decoded with the reader's

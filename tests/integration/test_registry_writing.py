@@ -1,0 +1,131 @@
+"""The writer when it does not learn what became of a transaction, and when another one writes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from support.schema_registry import serving
+
+from barnabas import Producer
+from barnabas.ports.errors import ConfigError
+from barnabas.schemas.registry.errors import RegistryError
+from barnabas.schemas.registry.following import SchemaReader
+from barnabas.schemas.registry.library import Library
+from barnabas.schemas.registry.records import Record
+from barnabas.schemas.registry.registering import Given, register
+from barnabas.schemas.registry.state import Subjects
+from barnabas.schemas.registry.words import Content
+from barnabas.schemas.registry.writing import SchemaWriter
+from barnabas.testing import TestBroker
+
+ATTEMPT_MS = 500
+
+
+@pytest.fixture
+def broker() -> Iterator[TestBroker]:
+    with TestBroker() as running:
+        yield running
+
+
+@contextmanager
+def writing(broker: TestBroker, timeout_s: float = 20) -> Iterator[tuple[SchemaReader, SchemaWriter]]:
+    reader = SchemaReader(broker.bootstrap, "_schemas", attempt_ms=ATTEMPT_MS)
+    writer = SchemaWriter(broker.bootstrap, "_schemas", reader, attempt_ms=ATTEMPT_MS, timeout_s=timeout_s)
+    reader.start()
+    writer.start()
+    try:
+        assert reader.wait_loaded()
+        yield reader, writer
+    finally:
+        writer.stop()
+        reader.stop()
+
+
+class Wish:
+    """A registration that counts how often it was decided."""
+
+    def __init__(self, subject: str, name: str) -> None:
+        self.decided = 0
+        self._given = Given(subject=subject, content=Content("AVRO", f'{{"type":"fixed","name":"{name}","size":1}}'))
+
+    def __call__(self, subjects: Subjects) -> tuple[Any, list[Record]]:
+        self.decided += 1
+        version, records = register(self._given, subjects, Library())
+        return version.id, records
+
+
+def test_a_commit_whose_answer_is_lost_is_found_in_the_log(broker: TestBroker) -> None:
+    with writing(broker) as (reader, writer):
+        assert writer.submit(Wish("a", "A")).result(10) == 1
+        wish = Wish("b", "B")
+        with broker.faults.delay("EndTxn", times=1) as fault:
+            answer = writer.submit(wish)
+            fault.wait()
+            assert answer.result(15) == 2
+        assert wish.decided == 1
+        assert [each.id for each in reader.snapshot().of_subject("b")] == [2]
+
+
+def test_a_transaction_that_was_not_committed_is_written_again(broker: TestBroker) -> None:
+    with writing(broker) as (reader, writer):
+        assert writer.submit(Wish("a", "A")).result(10) == 1
+        wish = Wish("b", "B")
+        with broker.faults.error("EndTxn", "COORDINATOR_NOT_AVAILABLE") as fault:
+            answer = writer.submit(wish)
+            fault.wait()
+            with pytest.raises(TimeoutError):
+                answer.result(1.0)
+        assert answer.result(15) == 2
+        assert wish.decided > 1
+        assert [each.id for each in reader.snapshot().of_subject("b")] == [2]
+
+
+def test_whoever_was_fenced_reads_what_the_other_wrote(broker: TestBroker) -> None:
+    with writing(broker) as (_, one), writing(broker) as (_, two):
+        assert one.submit(Wish("s", "A")).result(10) == 1
+        assert two.submit(Wish("t", "B")).result(10) == 2
+        late = Wish("u", "C")
+        assert one.submit(late).result(10) == 3
+        assert one.submit(Wish("v", "A")).result(10) == 1
+
+
+def test_brokers_that_are_away_for_too_long(broker: TestBroker) -> None:
+    with writing(broker, timeout_s=1) as (reader, writer):
+        assert writer.submit(Wish("a", "A")).result(10) == 1
+        broker.stop()
+        with pytest.raises(RegistryError) as refused:
+            writer.submit(Wish("b", "B")).result(15)
+        assert (refused.value.code, refused.value.status) == (50003, 503)
+        assert reader.snapshot().of_subject("a")
+
+
+def test_a_record_that_the_broker_refuses_hurts_nobody_else(broker: TestBroker) -> None:
+    with writing(broker) as (_, writer):
+        writer.submit(Wish("first", "First")).result(10)
+        with broker.admin() as admin:
+            admin.alter_topic_configs("_schemas", {"max.message.bytes": "400"})
+        answers = [writer.submit(Wish(name, "F" + "x" * size)) for name, size in (("a", 1), ("b", 400), ("c", 2))]
+        assert [answers[0].result(10), answers[2].result(10)] == [2, 3]
+        with pytest.raises(RegistryError, match="refuse the record") as refused:
+            answers[1].result(10)
+        assert refused.value.code == 50001
+
+
+def test_a_record_that_says_nothing_is_left_out(broker: TestBroker, caplog: pytest.LogCaptureFixture) -> None:
+    with writing(broker) as (reader, writer):
+        with Producer(broker.bootstrap) as producer:
+            producer.send("_schemas", b"{}", key=b"what").result(10)
+        assert writer.submit(Wish("a", "A")).result(10) == 1
+        assert reader.snapshot().of_subject("a")
+    assert "offset 0 is left out" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("partitions", "policy", "why"), [(1, "delete", "which would delete schemas"), (2, "compact", "has 2 partitions")]
+)
+def test_a_topic_that_would_lose_schemas_is_refused(broker: TestBroker, partitions: int, policy: str, why: str) -> None:
+    with broker.admin() as admin:
+        admin.create_topic("_schemas", partitions=partitions, configs={"cleanup.policy": policy})
+    with pytest.raises(ConfigError, match=why), serving(broker.bootstrap):
+        pass

@@ -71,9 +71,10 @@ def join_latest(
     """Each row with what is known of its key at that moment: `rows` joined with the newest row per key of `changes`.
 
     `changes` is a batch frame over a topic or a table (`spark.read.format("barnabas")`, `read_table`); those of its
-    columns that `rows` has too (`timestamp`, ...) are left out. `orderBy` as of `latest`. A topic is read again by each
-    micro-batch, so a change counts from the next one on, and what was joined before stays as it was. `how`: left,
-    inner, left_anti, left_semi. Streams: every output mode, no watermark.
+    columns that `rows` has too (`timestamp`, ...) are left out. `orderBy` as of `latest`. `how`: left, inner,
+    left_anti, left_semi. Streams: every output mode, no watermark, but with what the table held when the query began:
+    Spark plans the reading of a data source in Python once. For a table that changes meanwhile call it inside of
+    `foreachBatch`, with a frame that is loaded there (examples/streams/orders_with_names.py).
     """
     again = [name for name in changes.columns if name in rows.columns and name not in on]
     return rows.join(latest(changes, *on, orderBy=orderBy).drop(*again), [*on], how)

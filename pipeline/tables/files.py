@@ -11,7 +11,7 @@ from attrs import frozen
 
 from .layout import Layout
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+NULL = "__HIVE_DEFAULT_PARTITION__"
 _WITH_BOUNDS = ("partition", "offset", "timestamp")
 
 
@@ -75,7 +75,7 @@ def parquet_rows(path: Path) -> int:
 def partition_values(name: Path) -> dict[str, str | None]:
     """From the folders `column=value` of a path, as Spark writes them."""
     pairs = (part.split("=", 1) for part in name.parts[:-1] if "=" in part)
-    return {column: None if value == _NULL else unquote(value) for column, value in pairs}
+    return {column: None if value == NULL else unquote(value) for column, value in pairs}
 
 
 def table_columns(paths: Sequence[Path], layout: Layout) -> Any:

@@ -3,7 +3,6 @@
 import io
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from pyiceberg.io import InputFile, OutputFile, OutputStream
@@ -52,32 +51,20 @@ class _LocalOutput(OutputFile):
 
     def create(self, overwrite: bool = False) -> OutputStream:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        return SyncedStream(self._path, "wb" if overwrite else "xb")
+        return SyncedStream(self._path, "w" if overwrite else "x")
 
 
-class SyncedStream:
+class SyncedStream(io.BufferedWriter):
     def __init__(self, path: Path, mode: str) -> None:
-        self._path = path
-        self._file: io.BufferedWriter = path.open(mode)  # type: ignore[assignment]  # both modes are buffered ones
-
-    def write(self, data: bytes) -> int:
-        return self._file.write(data)
-
-    def tell(self) -> int:
-        return self._file.tell()
+        super().__init__(io.FileIO(path, mode))
+        self._folder = path.parent
 
     def close(self) -> None:
-        if self._file.closed:
+        if self.closed:
             return
-        with self._file:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        sync(self._path.parent)
-
-    def __enter__(self) -> "SyncedStream":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        try:
+            self.flush()
+            os.fsync(self.fileno())
+        finally:
+            super().close()
+        sync(self._folder)

@@ -34,6 +34,7 @@ def create_table(catalog: Catalog, name: str, folder: Path, *, metadata: Path | 
             TableProperties.FORMAT_VERSION: "2",
             TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
             TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: _KEPT_METADATA_FILES,
+            TableProperties.WRITE_DATA_PATH: folder.absolute().as_posix(),  # others write where Spark does
             **({} if metadata is None else {TableProperties.WRITE_METADATA_PATH: metadata.absolute().as_posix()}),
         },
     )

@@ -8,7 +8,7 @@ from attrs import frozen
 from ..state import DataFile, TableError
 from ..store import TableStore
 from .changes import change_files
-from .rewriting import rewrite
+from .rewriting import rewrite, staged_names
 
 COMPACT = "compact"
 TARGET_BYTES = 128 * 1024 * 1024
@@ -50,7 +50,8 @@ def compact(
                 raise TableError(f"{store.folder}: {rows} rows were read from {said}, which should have more or less")
             done += len(files)
             progress(done, total)
-        names = staging.name_files(gather=False)  # they are as large as they should be
+        rows = sum(file.rows for files in several for file in files)
+        names = staged_names(staging, rows, gather=False)  # they are as large as they should be
         bytes_after += sum((staging.folder / name).stat().st_size for name in names)
         after += len(names)
         removed = [file.name for files in several for file in files]

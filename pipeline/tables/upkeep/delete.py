@@ -9,7 +9,7 @@ from attrs import frozen
 from ..state import DataFile, TableError
 from ..store import TableStore
 from .changes import change_files
-from .rewriting import rewrite
+from .rewriting import rewrite, staged_names
 from .times import COLUMN, file_times
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def delete_before(
     if not whole and not partly:
         return Deleted(rows=0, files=0, rewritten=0, commit=None)
     staging = store.begin()
-    rows, rewritten = sum(file.rows for file in whole), list[DataFile]()
+    rows, kept, rewritten = sum(file.rows for file in whole), 0, list[DataFile]()
     for index, file in enumerate(partly):
         written = rewrite(store.folder, [file], staging, index, lambda batch: _not_before(batch, before_ms))
         progress(len(files) - len(partly) + index + 1, len(files))
@@ -58,9 +58,11 @@ def delete_before(
             written.path.unlink(missing_ok=True)
             continue
         rows += file.rows - written.rows
+        kept += written.rows
         rewritten.append(file)
     removed = [file.name for file in (*whole, *rewritten)]
-    change = change_files(last, DELETE, files=staging.name_files(), removed=removed, replaced_rows=rows)
+    names = staged_names(staging, kept, gather=True)
+    change = change_files(last, DELETE, files=names, removed=removed, replaced_rows=rows)
     commit = store.commit(staging, change).number if rows else None
     return Deleted(rows=rows, files=len(whole), rewritten=len(rewritten), commit=commit)
 

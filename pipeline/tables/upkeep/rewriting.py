@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from attrs import frozen
 
+from ..files import NULL, parquet_rows, partition_values
 from ..state import DataFile, Staging, TableError
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def rewrite(
     import pyarrow.parquet as pq
 
     schema = _schema(folder, files)
-    path = staging.folder / Path(files[0].name).parent / f"part-{index:05d}.parquet"
+    path = staging.folder / _place(files[0]) / f"part-{index:05d}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = 0
     writer: pq.ParquetWriter | None = None
@@ -52,6 +54,27 @@ def rewrite(
         if writer is not None:
             writer.close()
     return RewrittenFile(path, rows)
+
+
+def staged_names(staging: Staging, rows: int, *, gather: bool) -> list[str]:
+    """The files that were written there, named. Raises `TableError` unless they have so many rows in all."""
+    names = staging.name_files(gather=gather)
+    found = sum(parquet_rows(staging.folder / name) for name in names)
+    if found != rows:
+        text = f"{found} rows are in the files written anew, and {rows} should be; nothing is changed"
+        raise TableError(f"{text}, please report this")
+    return names
+
+
+def _place(file: DataFile) -> Path:
+    """Its folders; for a file that another program has written elsewhere, those that it would have with us."""
+    own = Path(*(part for part in Path(file.name).parent.parts if "=" in part))
+    if partition_values(own / "file") == dict(file.partition):
+        return own
+    named = {
+        quote(column): NULL if value is None else quote(value, safe="") for column, value in file.partition.items()
+    }
+    return Path(*(f"{column}={value}" for column, value in named.items()))
 
 
 def _schema(folder: Path, files: Sequence[DataFile]) -> "pa.Schema":

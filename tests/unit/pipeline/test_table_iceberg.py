@@ -16,7 +16,9 @@ from barnabas.pipeline.tables.iceberg.catalog import find_place
 from barnabas.pipeline.tables.iceberg.store import IcebergTable
 from barnabas.pipeline.tables.parquet import PARQUET
 from barnabas.pipeline.tables.state import TableChange, TableError, TopicState
+from barnabas.pipeline.tables.upkeep.compact import compact
 from barnabas.pipeline.tables.upkeep.convert import convert_table
+from barnabas.pipeline.tables.upkeep.delete import delete_before
 from barnabas.ports.errors import ConfigError
 
 ICEBERG = "iceberg"
@@ -88,6 +90,31 @@ def test_a_writer_between_our_look_and_our_commit_is_not_overruled(tmp_path: Pat
     with pytest.raises(TableError, match="another program has changed it meanwhile; nothing is committed"):
         commit_rows(store, Rows("a", "2024-01-03", range(5, 9)))
     assert seen(read_foreign(tmp_path)) == ROWS[1].seen
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_others_delete_and_add_stays_so(tmp_path: Path, elsewhere: bool) -> None:
+    store = _iceberg(tmp_path)
+    commit_rows(store, *ROWS)
+    with store.table() as table:
+        if elsewhere:
+            table.transaction().set_properties({"write.data.path": str(tmp_path / "data")}).commit_transaction()
+            table.refresh()
+        table.delete("offset = 3 or offset = 6")
+        other = table.scan(row_filter="offset = 7").to_arrow()
+        assert len(other) == 1
+        table.append(other.set_column(other.column_names.index("offset"), "offset", pa.array([100])))
+    left = Rows("a", "", (0, 1, 2, 4)).seen + Rows("a b/c=%", "", (5, 7, 100)).seen
+    assert seen(read_foreign(tmp_path)) == left
+    with store.locked():
+        assert compact(store).files_before == 2
+        assert seen(read_foreign(tmp_path)) == left
+        assert delete_before(store, 1_704_153_600_000).rows == 4
+    assert seen(read_foreign(tmp_path)) == Rows("a b/c=%", "", (5, 7, 100)).seen
+    assert (tmp_path / "data").is_dir() == elsewhere
+    last = store.last()
+    assert last is not None
+    assert last.topics["a"].next_offsets == {"0": 5}
 
 
 def _with(change: TableChange, files: list[str]) -> TableChange:

@@ -1,17 +1,11 @@
 """From when to when a query reads: what the user says, and what the statement says of offsets, partitions and times."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from attrs import frozen
 
-from ...ports.errors import ConfigError
 from .statement import Condition
-
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_AGE = re.compile(r"-?(\d+(?:\.\d+)?)(ms|s|m|h|d|w)(?: ago)?")
 
 
 @frozen(kw_only=True)
@@ -41,24 +35,6 @@ class Bounds:
 
     start: int
     end: int
-
-
-def moment_ms(text: str, option: str, now_ms: int) -> int:
-    """Milliseconds since 1970 of an ISO time (UTC unless it says so), an age such as 90s, 30m, 2h, 7d, or a number.
-
-    Raises `ConfigError`.
-    """
-    age = _AGE.fullmatch(text.strip())
-    if age is not None:
-        return now_ms - int(float(age[1]) * _UNITS_MS[age[2]])
-    if re.fullmatch(r"\d{9,}", text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        known = "2026-01-31, 2026-01-31T12:00, an age such as 30m, 2h or 7d, or milliseconds"
-        raise ConfigError(f"{option} {text!r} is no time; write {known}") from error
-    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def limits_of(conditions: Iterable[tuple[Condition, Sequence[Any]]]) -> TopicLimits:

@@ -62,6 +62,14 @@ def query(
     ] = None,
     format_: _Format = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the rows there.")] = None,
+    registry: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="A schema registry: values of topics that it knows are decoded.",
+            envvar="SCHEMA_REGISTRY_URL",
+        ),
+    ] = "",
     memory: Annotated[
         str, typer.Option(metavar="SIZE", help="What to hold in memory, as 2GB, before going to disk.")
     ] = "",
@@ -82,6 +90,7 @@ def query(
                 tables=named_folders(tables or []),
                 window=window_of(since, until, last),
                 client=parse_settings(settings),
+                registry=registry,
                 memory=memory,
                 progress=lambda done, total, topic: advance(done, total, f"read {topic}"),
             )

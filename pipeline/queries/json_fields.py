@@ -30,7 +30,7 @@ def infer(connection: Any, source: str, value: str) -> JsonFields:
         f"""select json_group_structure(j), count(j), count(*) from (
             select case when json_valid(v) and json_type(v) = 'OBJECT' then v::json end as j
             from (select {value} as v from {source} where value is not null))"""
-    ).fetchone()
+    ).fetchall()[0]
     structure = json.loads(found[0]) if found[1] else {}
     fields = _plain(structure)
     return JsonFields(fields if isinstance(fields, dict) else {}, found[1] == found[2])

@@ -35,7 +35,7 @@ def write_file(connection: Any, sql: str, out: Path, format_: str) -> int:
     target = str(out).replace("'", "''")
     body = sql.strip().rstrip(";")
     try:
-        (rows,) = connection.execute(f"copy (\n{body}\n) to '{target}' ({options[format_]})").fetchone()
+        (rows,) = connection.execute(f"copy (\n{body}\n) to '{target}' ({options[format_]})").fetchall()[0]
     except BaseException:
         out.unlink(missing_ok=True)
         raise

@@ -5,6 +5,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import pyarrow as pa
+
+from ...app.extras import require
 from ...ports.errors import ConfigError
 from .bounds import TopicLimits, limits_of
 from .json_fields import infer, view_columns
@@ -16,6 +19,7 @@ from .topics import RECORD_COLUMNS, Staged, TopicReader, quoted
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from .typed import RegisteredValues
 
 _OWN_SCHEMAS = {"information_schema", "pg_catalog", "main", "system", "temp"}
 _SQL_TYPES = {"timestamp": "timestamptz"}
@@ -30,6 +34,7 @@ class Relations:
         self._stack = ExitStack()
         self._reader: TopicReader | None = None
         self._topics: list[str] = []
+        self._typed: RegisteredValues | None = None
         self._tables: dict[str, dict[str, list[str]]] = {}
 
     def __enter__(self) -> Self:
@@ -70,6 +75,10 @@ class Relations:
         columns = [
             name for name in RECORD_COLUMNS if statement.wants(name.lower()) or (name == "value" and by_fields)
         ] or ["offset"]
+        decoder = None
+        if self._scope.registry and (by_fields or statement.wants("value")):
+            decoder = self._typed_values().decoder_of(topic)
+            columns = columns if decoder is None or "value" in columns else [*columns, "value"]
         places = self._reader.places(topic, self._limits(relation), self._scope.window)
         staged = self._reader.stage(
             self._connection,
@@ -77,6 +86,7 @@ class Relations:
             places,
             columns,
             lambda done, total: self._scope.progress(done, total, topic),
+            decoder,
         )
         self._view(relation, quoted(staged.table), staged, others if by_fields else frozenset())
 
@@ -87,8 +97,7 @@ class Relations:
         loaded = loaded_topic(self._connection, files, self._scope.window, contents)
         staged = Staged(loaded.source, [*loaded.types], set(loaded.text))
         known = {name.lower() for name in loaded.types}
-        left = None if others is None else others - known
-        self._view(relation, loaded.source, staged, left if loaded.types.get("value") == "BLOB" else frozenset())
+        self._view(relation, loaded.source, staged, None if others is None else others - known)
 
     def _view(self, relation: Relation, source: str, staged: Staged, fields: frozenset[str] | None) -> None:
         """The view that the statement means. `fields`: names that may be those of JSON fields; None: all of them."""
@@ -99,12 +108,29 @@ class Relations:
             found = infer(self._connection, source, decoded["value"])
             own, parsed = view_columns(found, fields, decoded["value"], staged.columns)
             columns += own
+        elif "value" in staged.columns:
+            columns += self._typed_fields(source, staged.columns)
         schema = "".join(f"{quoted(part)}." for part in relation.path[:-1])
         if schema:
             self._connection.execute(f"create schema if not exists {schema[:-1]}")
         parts = f"select *, {parsed} as j from {source}" if parsed else f"select * from {source}"
         view = f"{schema}{quoted(relation.path[-1])}"
         self._connection.execute(f"create view {view} as select {', '.join(columns)} from ({parts})")
+
+    def _typed_fields(self, source: str, taken: Sequence[str]) -> list[str]:
+        """Columns for the fields of a value that is a struct, but for those that would hide another column."""
+        kind = self._connection.sql(f"select value from {source} limit 0").to_arrow_table().schema.field("value").type
+        hidden = {*map(str.lower, (*RECORD_COLUMNS, *taken))}
+        names = [each.name for each in kind] if pa.types.is_struct(kind) else []
+        return [f"value.{quoted(name)} as {quoted(name)}" for name in names if name.lower() not in hidden]
+
+    def _typed_values(self) -> "RegisteredValues":
+        if self._typed is None:
+            require("values with a schema", ("fastavro", "google.protobuf"), "schemas")
+            from .typed import RegisteredValues
+
+            self._typed = RegisteredValues(self._scope.registry)
+        return self._typed
 
     def _limits(self, relation: Relation) -> TopicLimits:
         return limits_of(

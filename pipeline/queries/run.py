@@ -1,15 +1,15 @@
 """A query over topics and tables: DuckDB answers it, from what the statement names and no more."""
 
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...app.cli.times import parse_time_ms
 from ...app.extras import require
 from ...ports.errors import BarnabasError, ConfigError
-from .bounds import Window, moment_ms
+from .bounds import Window
 from .scope import Scope
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def query(
     until: str | None = None,
     last: int | None = None,
     client: Mapping[str, str] | None = None,
+    registry: str = "",
     memory: str = "",
 ) -> "pa.Table":
     """The rows of one SELECT over topics, and over tables that `load` has filled, as a `pyarrow.Table`.
@@ -38,6 +39,8 @@ def query(
     A topic's columns are those of Spark's Kafka source (key and value as text where they are) and the fields of its
     JSON values; `json` is all of them. `tables`: folders, or name → folder; a topic there is NAME.TOPIC. `since`,
     `until`: an ISO time (UTC), an age ("30m", "2h", "7d"), or ms; `last`: so many messages of each partition.
+    `registry`: the URL of a schema registry, for Avro, Protobuf and JSON Schema: a value is a struct then, whose fields
+    are columns, and null with a reason in `value_error` where it does not decode.
 
     Raises `ConfigError` for a query that cannot be answered, and what reading raises.
     """
@@ -47,6 +50,7 @@ def query(
         tables={name: Path(folder) for name, folder in named.items()},
         window=window_of(since, until, last),
         client=client or {},
+        registry=registry,
         memory=memory,
     )
     with answered(sql, scope) as connection:
@@ -55,10 +59,9 @@ def query(
 
 def window_of(since: str | None, until: str | None, last: int | None) -> Window:
     """Raises `ConfigError` for what is no time."""
-    now_ms = time.time_ns() // 1_000_000
     return Window(
-        since_ms=None if since is None else moment_ms(since, "--since", now_ms),
-        until_ms=None if until is None else moment_ms(until, "--until", now_ms),
+        since_ms=None if since is None else parse_time_ms(since, "--since"),
+        until_ms=None if until is None else parse_time_ms(until, "--until"),
         last=last,
     )
 

@@ -19,6 +19,7 @@ class Scope:
     bootstrap: a broker of the cluster whose topics it may name; "" for none.
     tables:    folders that `load` has filled, by the names of schemas: a topic in it is NAME.TOPIC.
     client:    settings of the client by their dotted names.
+    registry:  the URL of a schema registry: values of topics that it has schemas of are decoded.
     memory:    what DuckDB may hold ("2GB") before it writes to disk; "": 80 % of this machine's memory.
     """
 
@@ -26,6 +27,7 @@ class Scope:
     tables: Mapping[str, Path] = field(factory=dict)
     window: Window = field(factory=Window)
     client: Mapping[str, str] = field(factory=dict)
+    registry: str = ""
     memory: str = ""
     progress: Callable[[int, int, str], object] = no_progress
     """Told of messages read, of how many, and of which topic."""

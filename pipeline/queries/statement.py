@@ -63,7 +63,7 @@ class Statement:
 
 def parse_statement(connection: Any, sql: str) -> Statement:
     """Raises `ConfigError` for what is not one SELECT, or no SQL."""
-    (text,) = connection.execute("select json_serialize_sql(?)", [sql]).fetchone()
+    (text,) = connection.execute("select json_serialize_sql(?)", [sql]).fetchall()[0]
     found = json.loads(text)
     if found["error"]:
         hint = ""
@@ -181,12 +181,12 @@ def constant(connection: Any, expression: Node, type_: str) -> Any:
     """The value of a condition's expression as this SQL type; None where it has none."""
     import duckdb
 
-    (template,) = connection.execute("select json_serialize_sql('select 0')").fetchone()
+    (template,) = connection.execute("select json_serialize_sql('select 0')").fetchall()[0]
     tree = json.loads(template)
     tree["statements"][0]["node"]["select_list"] = [expression]
     try:
-        (sql,) = connection.execute("select json_deserialize_sql(?::json)", [json.dumps(tree)]).fetchone()
-        (value,) = connection.execute(f"select try_cast(({sql}) as {type_})").fetchone()
+        (sql,) = connection.execute("select json_deserialize_sql(?::json)", [json.dumps(tree)]).fetchall()[0]
+        (value,) = connection.execute(f"select try_cast(({sql}) as {type_})").fetchall()[0]
     except duckdb.Error:
         return None
     return value

@@ -49,7 +49,7 @@ def loaded_topic(connection: Any, files: Sequence[str], window: Window, contents
     if blobs:
         odd_ones = [f"{quoted(name)} is not null and try(decode({quoted(name)})) is null" for name in blobs]
         checks = ", ".join(f"count(*) filter ({condition})" for condition in odd_ones)
-        odd = connection.execute(f"select {checks} from {source}").fetchone()
+        odd = connection.execute(f"select {checks} from {source}").fetchall()[0]
         text = {name for name, count in zip(blobs, odd, strict=True) if not count}
     return LoadedTopic(source, types, frozenset(text))
 

@@ -1,30 +1,26 @@
 """Topics for a query: what there is, and the columns that it wants of them, in DuckDB."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from attrs import define, field
 
 from ...app.clients.admin import Admin
+from ...app.clients.arrow.tables import SCHEMA, SCHEMA_WITH_HEADERS
 from ...app.clients.simple_consumer import SimpleConsumer
 from ...ports.words import TopicPartition
 from ..topics.connect import CHUNK_BYTES, common_settings
 from .bounds import Bounds, TopicLimits, Window, bounded
 
+if TYPE_CHECKING:
+    from ...schemas.columns.decoded import ColumnDecoder
+
+ERROR_COLUMN = "value_error"
+"""Why a value could not be decoded, and is null."""
 Told = Callable[[int, int], object]
 """Of messages: how many are read, of how many."""
 RECORD_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-_TYPES = {
-    "key": "BLOB",
-    "value": "BLOB",
-    "topic": "VARCHAR",
-    "partition": "INTEGER",
-    "offset": "BIGINT",
-    "timestamp": "TIMESTAMPTZ",
-    "timestampType": "INTEGER",
-    "headers": "STRUCT(key VARCHAR, value BLOB)[]",
-}
 
 
 @define
@@ -66,12 +62,23 @@ class TopicReader:
         return {TopicPartition(topic, each): b for each, b in bounded(there, limits, window).items()}
 
     def stage(
-        self, connection: Any, table: str, places: Mapping[TopicPartition, Bounds], columns: Sequence[str], told: Told
+        self,
+        connection: Any,
+        table: str,
+        places: Mapping[TopicPartition, Bounds],
+        columns: Sequence[str],
+        told: Told,
+        decoder: "ColumnDecoder | None" = None,
     ) -> Staged:
-        """Read those columns into a new table. Raises `ApiError`, `CorruptRecord`, `TransportError`."""
-        declared = ", ".join(f"{quoted(name)} {_TYPES[name]}" for name in columns)
-        connection.execute(f"create temp table {quoted(table)} ({declared})")
+        """Read those columns into a new table, values by their decoder. Raises `ApiError`, `CorruptRecord`,
+        `TransportError`, `RegistryUnreachable`."""
+        empty = (SCHEMA_WITH_HEADERS if "headers" in columns else SCHEMA).empty_table()
         staged = Staged(table, columns)
+        if decoder is not None:
+            empty, staged.columns = _with_typed_values(empty, decoder), [*columns, ERROR_COLUMN]
+            staged.text -= {"value"}
+        columns = staged.columns
+        _put(connection, empty, f"create temp table {quoted(table)} as select {', '.join(map(quoted, columns))}")
         chosen = ", ".join(map(quoted, columns))
         total, done = sum(bounds.end - bounds.start for bounds in places.values()), 0
         told(0, total)
@@ -81,9 +88,9 @@ class TopicReader:
                 if not piece.num_rows:
                     continue
                 staged.text -= {name for name in staged.text & {*columns} if not _is_text(piece[name])}
-                connection.register("piece", piece)
-                connection.execute(f"insert into {quoted(table)} select {chosen} from piece")
-                connection.unregister("piece")
+                if decoder is not None:
+                    piece = _with_typed_values(piece, decoder)  # noqa: PLW2901
+                _put(connection, piece, f"insert into {quoted(table)} select {chosen}")
                 reached = piece["offset"][-1].as_py() + 1 - bounds.start
                 told(done + reached, total)
             done += bounds.end - bounds.start
@@ -99,6 +106,25 @@ class TopicReader:
         asked = {(topic, each): time for each in partitions}
         found = self._admin.list_offsets(asked, isolation_level=self._settings["isolation.level"])
         return {place.partition: offset for place, offset in found.items()}
+
+
+def _with_typed_values(messages: pa.Table, decoder: "ColumnDecoder") -> pa.Table:
+    """The messages with their values decoded, and why some are not."""
+    values: list[pa.Array] = []
+    errors: list[str | None] = []
+    for batch in messages.to_batches():
+        found = decoder.decode(batch.column("value"))
+        values.append(found.values)
+        errors += [found.errors.get(row) for row in range(batch.num_rows)] if found.errors else [None] * batch.num_rows
+    place = messages.schema.get_field_index("value")
+    typed = messages.set_column(place, "value", pa.chunked_array(values, decoder.type))
+    return typed.append_column(ERROR_COLUMN, pa.array(errors, pa.string()))
+
+
+def _put(connection: Any, piece: pa.Table, into: str) -> None:
+    connection.register("piece", piece)
+    connection.execute(f"{into} from piece").fetchall()
+    connection.unregister("piece")
 
 
 def quoted(name: str) -> str:

@@ -12,12 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.command import barnabas_here
+from support.schema_registry import serving
 
 from barnabas import Broker, Producer
-from barnabas.pipeline.queries import query
+from barnabas.pipeline.queries import query, spark_sql
+from barnabas.pipeline.spark.errors import SparkFailed
 from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.state import TableChange, TopicState
 from barnabas.ports.errors import ConfigError
+from barnabas.schemas import AvroEncoder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,7 +160,7 @@ def test_errors_of_one_line(events: str, sql: str, told: str) -> None:
 
 
 def test_times_that_are_none(events: str) -> None:
-    with pytest.raises(ConfigError, match="--since 'noonish' is no time; write 2026-01-31"):
+    with pytest.raises(ConfigError, match="--since 'noonish' is no time: give 2026-01-31"):
         query("select 1 from events", events, since="noonish")
 
 
@@ -194,6 +197,52 @@ def test_a_loaded_table_beside_topics(events: str, tmp_path: Path) -> None:
     assert rows("select count(*) from lake.events", tables=[folder], since="1700000000001") == [(2,)]
     with pytest.raises(ConfigError, match="table lake has no topic 'nope'; it has events"):
         query("select 1 from lake.nope", tables=[folder])
+
+
+def test_values_with_a_schema(broker: Broker) -> None:
+    text = {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "n", "type": "int"}, {"name": "offset", "type": "string"}],
+    }
+    with serving(str(broker.bootstrap)) as url:
+        with Producer(broker, encoder=AvroEncoder(url, text)) as producer:
+            producer.send_many("orders", [{"n": n, "offset": f"o{n}"} for n in range(5)])
+        with Producer(broker) as producer:
+            producer.send("orders", b"no schema", b"k")
+            producer.send("plain", b'{"n": 7}')
+        address = str(broker.bootstrap)
+        assert rows('select sum(n), max(value.offset), max("offset") from orders', address, registry=url) == [
+            (10, "o4", 5)
+        ]
+        errors = rows("select value, value_error from orders where key = 'k'", address, registry=url)
+        assert errors == [(None, "no schema's id: expected 00 and four bytes of an id, got 6e6f207363")]
+        joined = "select count(*) from orders o, plain p where o.n < p.n"
+        assert rows(joined, address, registry=url) == [(5,)]
+
+
+def test_the_prompt_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = iter(["select 1", "", "; -- more", "boom; select 2;", "", "quit"])
+    asked: list[str] = []
+    ran: list[str] = []
+    told: list[str] = []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return next(lines)
+
+    def run_statement(spark: object, sql: str, format_: str) -> None:
+        ran.append(sql)
+        if sql == "boom":
+            raise SparkFailed("no such thing")
+
+    monkeypatch.setattr("builtins.input", answer)
+    monkeypatch.setattr(spark_sql, "run_statement", run_statement)
+    spark_sql.converse(None, "table", told.append)  # type: ignore[arg-type]  # nothing is asked of it
+    assert ran == ["select 1", "boom"]
+    assert told == ["no such thing"]
+    assert asked == ["sql> ", "...> ", "...> ", "sql> ", "sql> ", "sql> "]
+    assert spark_sql.statements("a ';' `;` ; /* ; */ b \n--;\n; ;") == ["a ';' `;`", "b"]
 
 
 def test_memory_is_bounded(broker: Broker) -> None:

@@ -1,6 +1,6 @@
 """Figures about what is going on, for dashboards."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 
@@ -28,6 +28,17 @@ class Metrics(Protocol):
 
     def gauge(self, name: str, description: str, read: Callable[[], float], **labels: str) -> None:
         """Register a number that is read on collection; replaces an earlier `read` of the same labels."""
+        ...
+
+    def gauges(
+        self,
+        name: str,
+        description: str,
+        label_names: Sequence[str],
+        read: Callable[[], Iterable[tuple[Sequence[str], float]]],
+    ) -> None:
+        """Register numbers that are read on collection, and so are their labels, in the order of these names: of what
+        comes and goes. Replaces an earlier `read`."""
         ...
 
     def forget(self, **labels: str) -> None:

@@ -24,7 +24,7 @@ from .ports import reserved
 from .requests import ask
 
 if TYPE_CHECKING:
-    from ..app.broker.outside import Outside, Server
+    from ..app.broker.outside import ExposeMetrics, Outside, Server
     from ..app.config import BrokerConfig
     from ..core.cluster.image import ClusterImage
     from ..core.cluster.topics import PartitionState, Topic
@@ -265,15 +265,13 @@ class ClusterBroker:
             self._session.cut()
         return self._session.coordination
 
-    def _exposing(
-        self, expose: Callable[[Metrics], Callable[[], None]] | None
-    ) -> Callable[[Metrics], Callable[[], None]] | None:
+    def _exposing(self, expose: ExposeMetrics | None) -> ExposeMetrics | None:
         """The same; how to end it is kept for a broker that dies."""
         if expose is None:
             return None
 
-        def exposed(metrics: Metrics) -> Callable[[], None]:
-            hide = self._hide_metrics = expose(metrics)
+        def exposed(metrics: Metrics, ready: Callable[[], str | None]) -> Callable[[], None]:
+            hide = self._hide_metrics = expose(metrics, ready)
             return hide
 
         return exposed

@@ -1,6 +1,6 @@
 """Where faults get between a broker and its clients."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -56,6 +56,11 @@ class FaultyServer:
             connection.close()
             return _Refused()
         return self._server.accept(connection)
+
+    @property
+    def connections(self) -> Sized:
+        """See `Server`."""
+        return self._server.connections
 
     def close(self, reason: str) -> int:
         """See `Server`."""

@@ -1,7 +1,7 @@
 """Metrics in memory."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 _Labels = tuple[tuple[str, str], ...]
 
@@ -38,6 +38,7 @@ class MemoryMetrics:
         self._lock = threading.Lock()
         self._metrics: dict[tuple[str, _Labels], _MemoryCounter | _MemoryHistogram | _MemoryGauge] = {}
         self._shapes: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._tables: dict[str, tuple[tuple[str, ...], Callable[[], Iterable[tuple[Sequence[str], float]]]]] = {}
         self.descriptions: dict[str, str] = {}
 
     def counter(self, name: str, description: str, **labels: str) -> _MemoryCounter:
@@ -62,6 +63,18 @@ class MemoryMetrics:
         with self._lock:
             self._metrics[self._key("gauge", name, description, labels)] = _MemoryGauge(read)
 
+    def gauges(
+        self,
+        name: str,
+        description: str,
+        label_names: Sequence[str],
+        read: Callable[[], Iterable[tuple[Sequence[str], float]]],
+    ) -> None:
+        """Register numbers that are read, with their labels, when asked for."""
+        with self._lock:
+            self._key("gauges", name, description, dict.fromkeys(label_names, ""))
+            self._tables[name] = (tuple(label_names), read)
+
     def forget(self, **labels: str) -> None:
         """Drop every metric that carries all these labels."""
         gone = set(labels.items())
@@ -70,6 +83,10 @@ class MemoryMetrics:
 
     def value(self, name: str, **labels: str) -> float | None:
         """The present value of a counter or gauge, the count of a histogram; None when there is no such metric."""
+        if name in self._tables:
+            label_names, read = self._tables[name]
+            found = {_sorted(dict(zip(label_names, each, strict=True))): number for each, number in read()}
+            return found.get(_sorted(labels))
         metric = self._metrics.get((name, _sorted(labels)))
         if isinstance(metric, _MemoryHistogram):
             return float(len(metric.values))
@@ -84,7 +101,7 @@ class MemoryMetrics:
 
     def names(self) -> set[str]:
         """The names of all metrics that exist."""
-        return {name for name, _ in self._metrics}
+        return {name for name, _ in self._metrics} | set(self._tables)
 
     def _key(self, kind: str, name: str, description: str, labels: dict[str, str]) -> tuple[str, _Labels]:
         shape = (kind, tuple(sorted(labels)))

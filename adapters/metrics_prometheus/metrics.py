@@ -5,17 +5,19 @@ on the way of every request, are the plain numbers of `values`.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from .values import CounterValue, GaugeValue, HistogramValue, bounds_for
+from .values import CounterValue, GaugesValue, GaugeValue, HistogramValue, bounds_for
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-_Value = CounterValue | HistogramValue | GaugeValue
+T = TypeVar("T")
+_Value = CounterValue | HistogramValue | GaugeValue | GaugesValue
 
 
 class _Family:
@@ -76,11 +78,26 @@ class PrometheusMetrics:
         assert isinstance(value, GaugeValue)
         value.read = read
 
+    def gauges(
+        self,
+        name: str,
+        description: str,
+        label_names: Sequence[str],
+        read: Callable[[], Iterable[tuple[Sequence[str], float]]],
+    ) -> None:
+        """Register numbers that are read, with their labels, when the metrics are collected."""
+        with self._lock:
+            family = self._families.get(name)
+            if family is not None and (family.kind is not GaugesValue or family.label_names != tuple(label_names)):
+                raise ValueError(f"{name} is a {family.kind.__name__} with the labels {family.label_names}")
+            family = self._families[name] = _Family(GaugesValue, name, description, tuple(label_names))
+            family.children[()] = GaugesValue(read)
+
     def forget(self, **labels: str) -> None:
         """Drop every metric that carries all these labels."""
         with self._lock:
             for family in self._families.values():
-                if labels.keys() <= set(family.label_names):
+                if family.kind is not GaugesValue and labels.keys() <= set(family.label_names):
                     where = [(family.label_names.index(name), value) for name, value in labels.items()]
                     family.children = {
                         key: child
@@ -111,11 +128,12 @@ class PrometheusMetrics:
 
     def render(self) -> bytes:
         """All metrics in the text format of Prometheus. Reads the gauges: call it on the thread that owns them."""
-        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
         if self._registry is None:
             self._registry = CollectorRegistry(auto_describe=False)
             self._registry.register(self)
+            ProcessCollector(registry=self._registry)
         return generate_latest(self._registry)
 
     def describe(self) -> "list[Metric]":
@@ -149,15 +167,24 @@ class PrometheusMetrics:
             return histograms
         gauges = GaugeMetricFamily(family.name, family.description, labels=names)
         for labels, child in children:
-            assert isinstance(child, GaugeValue)
-            gauges.add_metric(labels, self._read(family.name, child))
+            if isinstance(child, GaugesValue):
+                rows: list[tuple[Sequence[str], float]] = self._read(family.name, partial(_rows, child), [])
+                for found, number in rows:
+                    gauges.add_metric(found, number)
+            else:
+                assert isinstance(child, GaugeValue)
+                gauges.add_metric(labels, self._read(family.name, child.read, math.nan))
         return gauges
 
-    def _read(self, name: str, gauge: GaugeValue) -> float:
+    def _read(self, name: str, read: Callable[[], T], instead: T) -> T:
         try:
-            return float(gauge.read())
+            return read()
         except Exception as error:  # noqa: BLE001  # reported; one bad gauge does not hide the others
             if name not in self._reported:
                 self._reported.add(name)
                 self._report(f"the gauge {name} cannot be read: {type(error).__name__}: {error}")
-            return math.nan
+            return instead
+
+
+def _rows(gauges: GaugesValue) -> list[tuple[Sequence[str], float]]:
+    return list(gauges.read())

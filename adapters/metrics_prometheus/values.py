@@ -1,7 +1,7 @@
 """What is counted between two collections: plain numbers, quick to change from any thread."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from threading import Lock
 
@@ -14,7 +14,7 @@ def bounds_for(name: str) -> Sequence[float]:
     """The upper bounds of a histogram's buckets, by the unit at the end of its name."""
     if name.endswith("_seconds"):
         return _SECONDS
-    if name.endswith("_ms"):
+    if name.endswith(("_ms", "timems")):
         return tuple(bound * 1000.0 for bound in _SECONDS)
     if name.endswith("_bytes"):
         return _BYTES
@@ -62,6 +62,15 @@ class HistogramValue:
             counts, total = list(self._counts), self._sum
         bounds = [*(str(bound) for bound in self._bounds), "+Inf"]
         return [(bound, float(count)) for bound, count in zip(bounds, accumulate(counts), strict=True)], total
+
+
+class GaugesValue:
+    """Numbers that are read when they are collected, with their labels."""
+
+    __slots__ = ("read",)
+
+    def __init__(self, read: Callable[[], Iterable[tuple[Sequence[str], float]]]) -> None:
+        self.read = read
 
 
 class GaugeValue:

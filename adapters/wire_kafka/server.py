@@ -32,6 +32,7 @@ _HEADER = Struct(">hhih")
 _NO_ANSWER: Sequence[Piece] = ()
 _DECODED = 8
 """So many times the bytes of its frame a request takes that waits: it consists of objects, one for a few bytes each."""
+_NOTED_MAX = 4_096
 _SMALL_BYTES = 256
 """Requests up to this size are not counted while they wait: their number is bounded."""
 _numbers = count(1)
@@ -279,6 +280,11 @@ class _ServerConnection:
 
     def _was_answered(self, slot: "_InFlight", watch: RequestWatch) -> None:
         took_ms = watch.now_ms() - slot.began_ms
+        lately = watch.lately
+        if lately is not None:
+            lately.append((slot.name, took_ms))
+            if len(lately) >= _NOTED_MAX:
+                watch.count()
         if took_ms > watch.looks_from_ms:
             patience = 0.0 if slot.request is None else patience_ms(slot.request)
             watch.answered(took_ms, patience, slot.told)

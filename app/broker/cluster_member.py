@@ -19,6 +19,7 @@ from ...ports.metrics import Counter
 from ...ports.report import info
 from ...ports.scheduler import Timer
 from ...ports.words import TopicPartition
+from .replica_metrics import show_controller
 from .state import BrokerState
 from .topics import TopicService
 
@@ -97,16 +98,7 @@ class ClusterMember:
         )
         state.registry.listen(self._told)
         state.replicas.listen(lambda _: None, self._dropped)
-        state.metrics.gauge(
-            "kafka_controller_kafkacontroller_activecontrollercount",
-            "1 where this broker is the controller.",
-            lambda: float(self.controller.is_active),
-        )
-        state.metrics.gauge(
-            "kafka_controller_kafkacontroller_offlinepartitionscount",
-            "Partitions without a leader, told by the controller.",
-            lambda: without_leader(state.image) if self.controller.is_active else 0,
-        )
+        show_controller(state.metrics, lambda: self.controller.is_active, lambda: without_leader(state.image))
 
     def begin(self) -> None:
         """Register, and follow."""

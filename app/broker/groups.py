@@ -32,6 +32,7 @@ from ...ports.metrics import Metrics
 from ...ports.report import in_room
 from ...ports.words import TopicPartition
 from ..config import BrokerConfig
+from .group_metrics import show_lag
 from .internal_topics import OFFSETS_TOPIC
 from .led_partitions import follow_leaders
 from .state import BrokerState
@@ -90,6 +91,7 @@ class GroupService:
         follow_leaders(state, OFFSETS_TOPIC, self.coordinator, self._loader, self._log)
         state.replicas.markers.when_ended(self._transaction_ended)
         _show(state.metrics, self.coordinator, self._loader)
+        show_lag(state.metrics, self.coordinator, _end_of(state))
 
     @property
     def handlers(self) -> Mapping[type[Request[Any]], Callable[[Any, Caller, Any], None]]:
@@ -219,6 +221,14 @@ def _show(metrics: Metrics, coordinator: GroupCoordinator, loader: LogLoader[Loa
         "Milliseconds that the slowest partition took to load.",
         lambda: loader.longest_ms,
     )
+
+
+def _end_of(state: BrokerState) -> Callable[[TopicPartition], int | None]:
+    def end(place: TopicPartition) -> int | None:
+        partition = state.replicas.partitions.get(place)
+        return None if partition is None else partition.high_watermark
+
+    return end
 
 
 def _count_of(coordinator: GroupCoordinator, state: GroupState) -> Callable[[], float]:

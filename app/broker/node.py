@@ -191,7 +191,7 @@ class BrokerServer:
         self._api.start()
         self._serve(state, self._api)
         if outside.expose_metrics is not None:
-            fronts.callback(outside.expose_metrics(outside.metrics))
+            fronts.callback(outside.expose_metrics(outside.metrics, self._not_ready))
         logs.start()
         self._begin_cleaning(state, self._api)
         self._register(state, self._api, coordination, lease)
@@ -222,6 +222,9 @@ class BrokerServer:
             topic_id_of=topic_id_of,
             deleted_ids=deleted,
             may_end_early=self._is_member,
+            flush_took=self._outside.metrics.histogram(
+                "kafka_log_logflushstats_logflushrateandtimems", "Milliseconds until a flush of a log was done."
+            ).observe,
             retention_check_ms=self._config.log_retention_check_interval_ms,
             flush_check_ms=self._config.flush_check_interval_ms,
             checkpoint_ms=self._config.log_flush_offset_checkpoint_interval_ms,
@@ -271,6 +274,10 @@ class BrokerServer:
     def ready(self) -> bool:
         """True once the broker is registered; requests that come before wait (facts A3)."""
         return self._ready
+
+    def _not_ready(self) -> str | None:
+        """Why it takes no requests. Any thread."""
+        return None if self._ready else "the broker stops" if self._stopping else "the broker is starting"
 
     def when_ready(self, told: Callable[[BarnabasError | None], None]) -> None:
         """Call `told` once the broker is registered: at once, later, or with the reason why it never will be."""
@@ -386,6 +393,13 @@ class BrokerServer:
                     topic_name=state.topic_name,
                 )
             )
+        served = [(str(listener), server) for listener, server in zip(self.listeners, self._servers, strict=True)]
+        self._outside.metrics.gauges(
+            "kafka_server_socketservermetrics_connection_count",
+            "Connections of clients.",
+            ("listener",),
+            lambda: [((listener,), float(len(server.connections))) for listener, server in served],
+        )
 
     def stop(self, stopped: Callable[[], None]) -> None:
         """Answer what waits, let the answers go out, make the logs durable, close; then call `stopped`.

@@ -1,6 +1,6 @@
 """What a broker needs from the outside, and makes of it: its ports, and the servers of its protocols."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Protocol
 
 from ...core.client.connection import Connect
@@ -26,9 +26,18 @@ class Server(Protocol):
         """The handler of a new connection."""
         ...
 
+    @property
+    def connections(self) -> Sized:
+        """Those that are open."""
+        ...
+
     def close(self, reason: str) -> int:
         """Close every connection once what was answered has gone out; returns how many have not gone yet."""
         ...
+
+
+ExposeMetrics = Callable[[Metrics, Callable[[], str | None]], Callable[[], None]]
+"""Lets metrics be seen; the second one tells why the broker takes no requests now. Returns how to end it."""
 
 
 class MakeServer(Protocol):
@@ -64,8 +73,8 @@ class Outside:
     """Takes the lines for the log."""
     finish: Callable[[], None] = lambda: None
     """Called at the end: what was counted for the log is told."""
-    expose_metrics: Callable[[Metrics], Callable[[], None]] | None = None
-    """Lets the metrics be seen from elsewhere; returns how to end that."""
+    expose_metrics: ExposeMetrics | None = None
+    """Lets the metrics be seen from elsewhere."""
     authorizer: Authorizer = everyone
     """Asked about every request."""
     shared: bool = False

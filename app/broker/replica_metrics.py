@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from ...core.cluster.topics import NO_LEADER
 from ...core.replica.partition import Partition
+from ...ports.metrics import Metrics
 from .state import BrokerState
 
 _PREFIX = "kafka_server_replicamanager"
@@ -41,12 +42,27 @@ def show_replicas(state: BrokerState) -> None:
         "Partitions led here with a transaction that its coordinator should have ended.",
         lambda each: each.is_leader and _is_late(each, state.clock.now_ms() - late_ms),
     )
-    count("offlinereplicacount", "Partitions here whose leader is unknown.", lambda each: each.leader == NO_LEADER)
+    count("offlinereplicacount", "Partitions here whose leader is unknown.", _has_no_leader)
+    if state.is_alone:
+        show_controller(state.metrics, lambda: True, lambda: _count(partitions.values(), _has_no_leader))
     state.metrics.gauge(
         "kafka_server_replicafetchermanager_maxlag",
         "The most messages that a follower is behind a leader here.",
         lambda: max((_lag(each) for each in partitions.values()), default=0),
     )
+
+
+def show_controller(metrics: Metrics, is_active: Callable[[], bool], offline: Callable[[], int]) -> None:
+    """Let it be seen who controls the cluster: a broker that is alone does."""
+    prefix = "kafka_controller_kafkacontroller"
+    text = "1 where this broker is the controller."
+    metrics.gauge(f"{prefix}_activecontrollercount", text, lambda: float(is_active()))
+    text = "Partitions without a leader, told by the controller."
+    metrics.gauge(f"{prefix}_offlinepartitionscount", text, lambda: float(offline() if is_active() else 0))
+
+
+def _has_no_leader(partition: Partition) -> bool:
+    return partition.leader == NO_LEADER
 
 
 def _count(partitions: Iterable[Partition], counts: Callable[[Partition], bool]) -> int:

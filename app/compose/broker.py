@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ...ports.coordination import Coordination
     from ...ports.entropy import Entropy
     from ...ports.metrics import Metrics
-    from ...ports.scheduler import Scheduler
+    from ...ports.scheduler import Scheduler, Timer
     from ...ports.storage import LogDir
     from ...ports.transport import Address, Transport
     from ..broker.node import BrokerServer
-    from ..broker.outside import MakeOutside, MakeServer, Outside, Server
+    from ..broker.outside import ExposeMetrics, MakeOutside, MakeServer, Outside, Server
     from ..broker.watching import Watching
     from ..config import BrokerConfig
 
@@ -77,14 +77,16 @@ def outside_of(
     from ..broker.watching import Watching
 
     clock = clock or SystemClock()
-    watching = Watching(config, scheduler, clock, report)
+    seen = isinstance(metrics, PrometheusMetrics) or config.metrics_address is not None
+    metrics = metrics or PrometheusMetrics(report=in_room(report, "adapters.metrics_prometheus"))
+    watching = Watching(config, scheduler, clock, report, metrics if seen else None)
     return Outside(
         clock=clock,
         entropy=entropy or SystemEntropy(),
         scheduler=scheduler,
         transport=transport,
-        metrics=metrics or PrometheusMetrics(report=in_room(report, "adapters.metrics_prometheus")),
-        expose_metrics=_metrics_endpoint(config),
+        metrics=metrics,
+        expose_metrics=_metrics_endpoint(config, scheduler, clock),
         open_log_dirs=open_log_dirs or (lambda: open_log_dirs_of(config)),
         open_coordination=open_coordination or (lambda: configured_coordination(config, report)),
         servers=_servers(watching),
@@ -176,19 +178,43 @@ def _servers(watching: Watching) -> dict[str, MakeServer]:
     return {"kafka": kafka, "classic": classic}
 
 
-def _metrics_endpoint(config: BrokerConfig) -> Callable[[Metrics], Callable[[], None]] | None:
+_BEAT_MS, _STUCK_MS = 1_000.0, 10_000.0
+"""How often the broker's thread says that it gets round, and when it counts as stuck."""
+
+
+def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock) -> ExposeMetrics | None:
     """Opens the endpoint that `metrics.listen` asks for, and returns how to close it; None: nothing is asked for."""
     address = config.metrics_address
     if address is None:
         return None
 
-    def expose(metrics: Metrics) -> Callable[[], None]:
+    def expose(metrics: Metrics, ready: Callable[[], str | None]) -> Callable[[], None]:
         from ...adapters.metrics_prometheus import PrometheusMetrics
         from ...adapters.metrics_prometheus.endpoint import MetricsEndpoint
 
         if not isinstance(metrics, PrometheusMetrics):
             raise ConfigError("metrics.listen needs the metrics of Prometheus; leave it out, or give no others")
-        return MetricsEndpoint(metrics, address).close
+        beaten = clock.monotonic_ms()
+        timer: Timer | None = None
+
+        def beat() -> None:
+            nonlocal beaten, timer
+            beaten = clock.monotonic_ms()
+            timer = scheduler.call_later(_BEAT_MS, beat)
+
+        def healthy() -> str | None:
+            stuck_ms = clock.monotonic_ms() - beaten
+            return None if stuck_ms < _STUCK_MS else f"the broker's thread is stuck for {stuck_ms / 1000:.0f} s"
+
+        endpoint = MetricsEndpoint(metrics, address, healthy=healthy, ready=ready)
+        beat()
+
+        def close() -> None:
+            if timer is not None:
+                timer.cancel()
+            endpoint.close()
+
+        return close
 
     return expose
 

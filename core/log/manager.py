@@ -59,10 +59,12 @@ class LogManager:
         high_watermark_checkpoint_ms: int = HIGH_WATERMARK_CHECKPOINT_MS,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         producer_check_ms: int = PRODUCER_CHECK_MS,
+        flush_took: Callable[[float], None] | None = None,
     ) -> None:
         """`config_for` gives the configuration of a topic, `topic_id_of` the id of the topic that a partition is of,
         None where there is no such partition: folders of others are not opened then. Producers silent for
-        `producer_expiration_ms` are forgotten. `may_end_early`: see `Log.open`. `ConfigError` without any folder."""
+        `producer_expiration_ms` are forgotten. `may_end_early`: see `Log.open`. `flush_took` is told how many ms each
+        flush took. `ConfigError` without any folder."""
         if not dirs:
             raise ConfigError("log.dirs names no folder")
         self.dirs = tuple(dirs)
@@ -94,6 +96,7 @@ class LogManager:
             report=report,
             closed=lambda: self._closed,
         )
+        self._flush_took = flush_took
         self._unopened: dict[TopicPartition, DataFolder] = {}
         self._ownership = Ownership(scheduler, topic_id_of, report, deleted_ids)
         self._under_way = 0
@@ -373,8 +376,11 @@ class LogManager:
             return
         self._under_way += 1
         home = self.homes.get(log.topic_partition)
+        began_ms = self._clock.monotonic_ms()
 
         def done(outcome: Outcome[None]) -> None:
+            if self._flush_took is not None:
+                self._flush_took(self._clock.monotonic_ms() - began_ms)
             try:
                 flushed(outcome)
             finally:

@@ -5,6 +5,7 @@ from math import inf
 from typing import Any
 
 from ...ports.broker_api import Caller, Fetch, JoinGroup, Request, SyncGroup
+from ...ports.metrics import Histogram
 from ...ports.report import Line, Report, debug, warning
 from ...ports.values import frozen
 
@@ -24,14 +25,31 @@ class RequestWatch:
     to `slow`; None: none is. `each`: one line for each request, at the level debug."""
 
     def __init__(
-        self, *, slow: Report, each: Report | None, slow_ms: float | None, now_ms: Callable[[], float]
+        self,
+        *,
+        slow: Report,
+        each: Report | None,
+        slow_ms: float | None,
+        now_ms: Callable[[], float],
+        times_of: Callable[[str], Histogram] | None = None,
     ) -> None:
+        """`times_of` gives, by the name of an API, where the times of its requests are counted, ms; None: nowhere."""
         self.now_ms = now_ms
+        self._times_of = times_of
+        self.lately: list[tuple[str, float]] | None = None if times_of is None else []
+        """API and time of requests that `count` has not counted yet: to note one costs a tenth of counting it."""
         self._slow = slow
         self._each = each
         self._slow_ms = inf if slow_ms is None else slow_ms
         self.looks_from_ms = -inf if each is not None else self._slow_ms
         """A request that took no longer than this need not be told to `answered`."""
+
+    def count(self) -> None:
+        """Count what was noted. To be called now and then."""
+        if self.lately and self._times_of is not None:
+            noted, self.lately = self.lately, []
+            for api, took_ms in noted:
+                self._times_of(api).observe(took_ms)
 
     def handled(self, took_ms: float, seen: Callable[[], SeenRequest]) -> None:
         """The broker's thread was busy with a request that waits for its answer now."""

@@ -53,6 +53,21 @@ class MetricsContract:
             histogram.observe(value)
         assert harness.value("request_seconds", api="Fetch") == 3.0
 
+    def test_what_comes_and_goes_is_found_when_collected(self, harness: MetricsHarness) -> None:
+        lags = {("g", "0"): 3.0}
+        harness.metrics.gauges("lag", "behind", ("group", "partition"), lambda: list(lags.items()))
+        assert harness.value("lag", group="g", partition="0") == 3.0
+        lags[("h", "1")] = 4.0
+        del lags[("g", "0")]
+        assert harness.value("lag", group="h", partition="1") == 4.0
+        assert harness.value("lag", group="g", partition="0") is None
+        harness.metrics.forget(group="h")
+        assert harness.value("lag", group="h", partition="1") == 4.0, "it is there as long as it is read"
+        with pytest.raises(ValueError):
+            harness.metrics.gauges("lag", "behind", ("topic",), list)
+        with pytest.raises(ValueError):
+            harness.metrics.gauge("lag", "behind", lambda: 1.0)
+
     def test_a_gauge_is_read_when_collected(self, harness: MetricsHarness) -> None:
         values = [1.0]
         harness.metrics.gauge("connections", "open", lambda: values[0], listener="x")

@@ -39,7 +39,6 @@ LONG_FOR_A_REASON: dict[str, str] = {
     "app/cli/produce.py:produce": "the options of one command, each with its help",
     "pipeline/commands.py:load": "the options of one command, each with its help",
     "pipeline/load.py:load": "one call, most of which is what its keywords mean",
-    "app/broker/cluster_member.py:__init__": "the parts of one broker's place in a cluster, each made with the others",
     "testing/contracts/coordination.py:machine_for": "the rules of one machine, whose class is made for its adapter",
     "testing/contracts/storage.py:machine_for": "the rules of one machine, whose class is made for its adapter",
     "testing/contracts/transport.py": "the promises of one port, a test for each; every part needs the same peers",

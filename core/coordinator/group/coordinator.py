@@ -176,6 +176,18 @@ class GroupCoordinator:
         """How many positions are committed, in all groups. Any thread."""
         return sum(len(entry.offsets) for entry in tuple(self._table))
 
+    def committed(self) -> list[tuple[str, TopicPartition, int]]:
+        """Group, partition and committed position, of all groups. Any thread."""
+        return [
+            (entry.group.group_id, place, position.offset)
+            for entry in tuple(self._table)
+            for place, position in entry.offsets.items()
+        ]
+
+    def member_counts(self) -> list[tuple[str, int]]:
+        """How many members each group has. Any thread."""
+        return [(entry.group.group_id, len(entry.group.roster)) for entry in tuple(self._table)]
+
     # --- members
 
     def join(self, request: JoinGroup, caller: Caller, reply: Reply[JoinGroupResult]) -> None:

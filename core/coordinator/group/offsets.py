@@ -1,7 +1,7 @@
 """How far a group has come in each partition: what is committed, what is being written or waits for the end of a
 transaction, what may be forgotten."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ....ports.words import TopicPartition
 from .records import StoredOffset
@@ -46,6 +46,10 @@ class GroupOffsets:
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._committed)
+
+    def items(self) -> Sequence[tuple[TopicPartition, StoredOffset]]:
+        """The committed positions, as they are now. Any thread."""
+        return tuple(self._committed.items())
 
     @property
     def is_void(self) -> bool:

@@ -1,0 +1,127 @@
+"""What an operator sees of a broker: metrics by Kafka's and kafka_exporter's names, its health, the dashboard."""
+
+import json
+import re
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from support.server_process import free_ports
+from support.waiting import wait_for
+
+from barnabas import Broker, Consumer, Producer
+from barnabas.adapters.metrics_prometheus import PrometheusMetrics
+from barnabas.adapters.metrics_prometheus.endpoint import AT_ONCE_MAX, MetricsEndpoint
+
+PATIENCE_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, str]]:
+    """A broker that has done a bit of everything, and its page."""
+    (port,) = free_ports(1)
+    data = tmp_path_factory.mktemp("metrics")
+    with Broker(data, metrics_listen=f"127.0.0.1:{port}", log_flush_interval_messages=1) as broker:
+        with Producer(broker.bootstrap) as producer:
+            producer.send_many("orders", [b"x"] * 10, partition=0).result(PATIENCE_S)
+        with Consumer(broker.bootstrap, group_id="billing", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe("orders")
+            assert len([next(consumer.messages(timeout=PATIENCE_S)) for _ in range(7)]) == 7
+            consumer.commit()
+        yield broker, f"http://127.0.0.1:{port}"
+
+
+def get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def numbers(page: str) -> dict[str, float]:
+    return {
+        name: float(number)
+        for name, number in (line.rsplit(" ", 1) for line in page.splitlines() if line and not line.startswith("#"))
+    }
+
+
+def test_how_far_groups_are_behind(served: tuple[Broker, str]) -> None:
+    found = numbers(get(f"{served[1]}/metrics")[1])
+    place = '{consumergroup="billing",partition="0",topic="orders"}'
+    assert found[f"kafka_consumergroup_current_offset{place}"] == 7
+    assert found[f"kafka_consumergroup_lag{place}"] == 3
+    assert found['kafka_consumergroup_lag_sum{consumergroup="billing",topic="orders"}'] == 3
+    assert found['kafka_consumergroup_members{consumergroup="billing"}'] == 0
+
+
+def test_times_connections_flushes_and_the_process(served: tuple[Broker, str]) -> None:
+    broker, url = served
+    with socket.create_connection(("127.0.0.1", int(broker.bootstrap.rpartition(":")[2]))):
+        name = f'kafka_server_socketservermetrics_connection_count{{listener="kafka://{broker.bootstrap}"}}'
+        wait_for(lambda: numbers(get(url)[1]).get(name, 0) >= 1)
+    wait_for(lambda: "kafka_network_requestmetrics_totaltimems_count" in get(f"{url}/metrics")[1])
+    found = numbers(get(f"{url}/metrics")[1])
+    assert found['kafka_network_requestmetrics_totaltimems_count{request="Produce"}'] == 1
+    assert found['kafka_network_requestmetrics_totaltimems_count{request="OffsetCommit"}'] >= 1
+    assert found["kafka_log_logflushstats_logflushrateandtimems_count"] >= 1
+    assert found["process_resident_memory_bytes"] > 1e6
+    assert found["process_open_fds"] > 3
+
+
+def test_health(served: tuple[Broker, str]) -> None:
+    _, url = served
+    assert get(f"{url}/healthz") == (200, "ok\n")
+    assert get(f"{url}/readyz") == (200, "ok\n")
+    assert get(f"{url}/nothing")[0] == 404
+
+
+def test_what_is_wrong_is_told() -> None:
+    trouble: list[str] = []
+    endpoint = MetricsEndpoint(
+        PrometheusMetrics(), ("127.0.0.1", 0), ready=lambda: trouble[0] if trouble else None, healthy=lambda: "stuck"
+    )
+    url = f"http://127.0.0.1:{endpoint.address[1]}"
+    try:
+        assert get(f"{url}/readyz") == (200, "ok\n")
+        trouble.append("the broker is starting")
+        assert get(f"{url}/readyz") == (503, "the broker is starting\n")
+        assert get(f"{url}/healthz") == (503, "stuck\n")
+    finally:
+        endpoint.close()
+
+
+def test_connections_that_ask_nothing_cost_no_more_than_a_few_descriptors() -> None:
+    endpoint = MetricsEndpoint(PrometheusMetrics(), ("127.0.0.1", 0))
+    address = ("127.0.0.1", endpoint.address[1])
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.exists():
+        pytest.skip("descriptors are counted in /proc")
+    before = len(list(descriptors.iterdir()))
+    try:
+        with ExitStack() as stack:
+            idle = [stack.enter_context(socket.create_connection(address)) for _ in range(AT_ONCE_MAX + 4)]
+            wait_for(lambda: len(list(descriptors.iterdir())) >= before + len(idle) + AT_ONCE_MAX)
+            assert len(list(descriptors.iterdir())) <= before + len(idle) + AT_ONCE_MAX
+        assert get(f"http://127.0.0.1:{address[1]}/metrics")[0] == 200
+    finally:
+        endpoint.close()
+
+
+def test_the_dashboard_shows_metrics_that_there_are(served: tuple[Broker, str], checkout: Path) -> None:
+    board = json.loads((checkout / "docs" / "grafana.json").read_text(encoding="utf-8"))
+    page = get(f"{served[1]}/metrics")[1]
+    there = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")}
+    there |= {f"{name}_{part}" for name in there for part in ("bucket", "count", "sum")}
+    there |= {f"{name}_total" for name in there}
+    asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+    asked += [each["query"] for each in board["templating"]["list"] if "label_values" in str(each["query"])]
+    names = {name for expr in asked for name in re.findall(r"\b(?:kafka|process|barnabas)_[a-z_]+", expr)}
+    assert len(asked) > 15
+    assert names - there == set()
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(ids) == len(set(ids))

@@ -6,10 +6,11 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .parsed import PROTOBUF, Difference, InvalidSchema, Referenced
+from .parsed import PROTOBUF, Difference, InvalidSchema, Referenced, UnsupportedFormat
 from .protobuf_compatibility import cannot_read
 from .protoc import compile_texts
 
@@ -33,10 +34,10 @@ class ProtobufSchema:
         self.file = file
         self.imported = imported
 
-    @property
+    @cached_property
     def normalized(self) -> str:
-        """The descriptor, which knows neither comments nor blanks."""
-        return self.serialized
+        """The text that is made of the descriptor, which knows neither comments nor blanks."""
+        return _as_text(self.file, self.imported)
 
     @property
     def serialized(self) -> str:
@@ -62,7 +63,7 @@ def parse_protobuf(text: str, references: Sequence[Referenced] = ()) -> Protobuf
     own = files.pop(own_name)
     imported = _in_order(own, files)
     _check(own, imported)
-    return ProtobufSchema(_in_base64(own) if own_name in descriptors else text.strip(), own, imported)
+    return ProtobufSchema(_as_text(own, imported) if own_name in descriptors else text.strip(), own, imported)
 
 
 def _descriptor(name: str, text: str) -> FileDescriptorProto | None:
@@ -81,24 +82,50 @@ def _descriptor(name: str, text: str) -> FileDescriptorProto | None:
     return found
 
 
+def _as_text(file: FileDescriptorProto, imported: Sequence[FileDescriptorProto]) -> str:
+    """The file as text, if the compiler is there and makes the same descriptor of it; else in base64."""
+    from .protobuf_text import proto_text
+
+    descriptor = _in_base64(file)
+    text = proto_text(_bare(file))
+    try:
+        again = compile_texts({_OWN_NAME: text}, imported, _OWN_NAME)[_OWN_NAME]
+    except (InvalidSchema, UnsupportedFormat):
+        return descriptor
+    return text if _in_base64(again) == descriptor else descriptor
+
+
 def _in_base64(file: FileDescriptorProto) -> str:
+    return base64.standard_b64encode(_bare(file).SerializeToString(deterministic=True)).decode("ascii")
+
+
+def _bare(file: FileDescriptorProto) -> FileDescriptorProto:
+    """The same without what differs by where the file came from."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     bare = FileDescriptorProto()
     bare.CopyFrom(file)
     bare.name = _OWN_NAME
+    if bare.syntax == "proto2":
+        bare.ClearField("syntax")
     for message in bare.message_type:
         _without_json_names(message)
-    return base64.standard_b64encode(bare.SerializeToString(deterministic=True)).decode("ascii")
+    for each in bare.extension:
+        _without_json_name(each)
+    return bare
 
 
-def _without_json_names(message: object) -> None:
-    """The compiler writes them out, others leave them to be made from the names."""
-    for each in message.field:  # type: ignore[attr-defined]  # a DescriptorProto, which has no type of Python's own
-        if each.json_name == _json_name(each.name):
-            each.ClearField("json_name")
-    for nested in message.nested_type:  # type: ignore[attr-defined]
+def _without_json_names(message: Any) -> None:
+    for each in (*message.field, *message.extension):
+        _without_json_name(each)
+    for nested in message.nested_type:
         _without_json_names(nested)
+
+
+def _without_json_name(field: Any) -> None:
+    """The compiler writes them out, others leave them to be made from the names."""
+    if field.json_name == _json_name(field.name):
+        field.ClearField("json_name")
 
 
 def _json_name(name: str) -> str:

@@ -72,13 +72,69 @@ def test_text_and_descriptor_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     binary_page = Referenced(page.name, parse_protobuf(page.text).serialized)
     assert parse_protobuf(text, [binary_page]).serialized == schema.serialized
     monkeypatch.setattr(protoc, "find_spec", lambda _: None)
-    again = parse_protobuf(schema.serialized, [binary_page])
+    again = parse_protobuf(schema.serialized, [binary_page])  # no compiler is needed, but for the text
     assert again.serialized == again.canonical == schema.serialized
     assert again.cannot_read(schema) == schema.cannot_read(again) == []
     with pytest.raises(UnsupportedFormat, match="pip install grpcio-tools"):
         parse_protobuf(text, [page])
     with pytest.raises(InvalidSchema, match=r"imports web/page.proto, for which there is no reference"):
         parse_protobuf(schema.serialized)
+
+
+EVERYTHING = """syntax = "proto2";
+package p.q;
+import public "google/protobuf/any.proto";
+option java_package = "org.\\"x\\"";
+option optimize_for = CODE_SIZE;
+enum E {
+  option allow_alias = true;
+  A = 0;
+  B = 0 [deprecated = true];
+  C = -3;
+  reserved 5 to 7;
+  reserved 9 to max;
+  reserved "D";
+}
+message M {
+  option deprecated = true;
+  message N {
+    required bytes b = 1 [default = "\\001\\377"];
+  }
+  optional string s = 1 [default = "a\\"\\n\\303\\251", json_name = "other"];
+  repeated int32 n = 2 [packed = true];
+  optional .p.q.M.N inner = 3;
+  map<string, .p.q.E> m = 4;
+  oneof o {
+    double d = 5;
+    .google.protobuf.Any any = 6;
+  }
+  optional float f = 7 [default = inf];
+  extensions 100 to 199;
+  reserved 50 to 60;
+  reserved "old";
+}
+extend .p.q.M {
+  optional bool flag = 100;
+}
+service S {
+  rpc Do (.p.q.M) returns (stream .p.q.M.N) { option deprecated = true; }
+}
+"""
+
+
+def test_a_descriptor_is_kept_as_text_where_that_says_it_all() -> None:
+    """What clients for Python register can be read by people; the normal forms of text and descriptor are one."""
+    schema = parse_protobuf(EVERYTHING)
+    again = parse_protobuf(schema.serialized)
+    assert again.canonical == EVERYTHING
+    assert again.normalized == schema.normalized == EVERYTHING
+    new = parse_protobuf('syntax="proto3";message A{optional int32 a_b=1; repeated A list=2; enum E{Z=0;} E e=3;}')
+    assert "optional int32 a_b = 1;" in new.normalized
+    custom = (
+        'import "google/protobuf/descriptor.proto"; extend google.protobuf.FileOptions { optional int32 x = 50001; }'
+    )
+    descriptor = parse_protobuf(f'syntax = "proto2"; {custom} option (x) = 4;').serialized
+    assert parse_protobuf(descriptor).canonical == descriptor
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def table_columns(paths: Sequence[Path], layout: Layout) -> Any:
     found = [pq.read_schema(path) for path in paths] or [untyped_columns()]
     types = arrow_types()
     parts = [pa.field(name, types[kind]) for name, kind in layout.types.items()]
-    merged = pa.unify_schemas([schema.remove_metadata() for schema in found])
+    merged = pa.unify_schemas([schema.remove_metadata() for schema in found], promote_options="permissive")
     own = [field.with_nullable(True) for field in merged if field.name not in layout.types]
     return pa.schema(own + parts)
 

@@ -10,7 +10,7 @@ from .commits import CommitLog, LoggedCommit
 from .files import parquet_rows, partition_values, table_columns
 from .layout import DEFAULT_LAYOUT, Layout
 from .lock import TableLocked
-from .state import Commit, DataFile, Staging, TableChange, commit_of, fields_of, no_table, plain_os_errors
+from .state import LOAD, Commit, DataFile, Staging, TableChange, commit_of, fields_of, no_table, plain_os_errors
 from .store import Checkpoint, no_checkpoint
 
 if TYPE_CHECKING:
@@ -59,12 +59,15 @@ class ParquetTable:
         return table_columns(self._newest_files(), layout)
 
     def _newest_files(self) -> Sequence[Path]:
-        """One of the last commit that still has files: they have all columns."""
+        """Files that have all columns between them: one of the newest load, whose files have them all, and those that
+        other commands have made of older ones since then."""
+        found: list[Path] = []
         for commit in self.history():
-            for name in commit.files:
-                if (self.folder / name).exists():
-                    return [self.folder / name]
-        return []
+            there = [path for path in map(self.folder.joinpath, commit.files) if path.exists()]
+            if commit.operation == LOAD and there:
+                return [*found, there[0]]
+            found += there
+        return found
 
     def paths(self) -> Sequence[Path]:
         return [self.folder]

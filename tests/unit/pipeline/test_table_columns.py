@@ -11,17 +11,18 @@ from barnabas.pipeline.tables.formats import FORMATS, open_store
 from barnabas.pipeline.tables.state import TableChange, TableError, TopicState
 from barnabas.pipeline.tables.store import TableStore
 from barnabas.pipeline.tables.typed import merged, storable
+from barnabas.pipeline.tables.upkeep.compact import compact
 
 NARROW = pa.struct([("x", pa.int64()), ("items", pa.list_(pa.struct([("p", pa.int32())])))])
 WIDE = pa.struct([("x", pa.int64()), ("items", pa.list_(pa.struct([("p", pa.int32()), ("q", pa.string())])))])
 
 
-def _commit(store: TableStore, offset: int, kind: pa.DataType | None) -> None:
+def _commit(store: TableStore, offset: int, kind: pa.DataType | None, day: str = "2024-01-01") -> None:
     with store.locked():
         store.recover()
         staging = store.begin()
         if kind is not None:
-            folder = staging.folder / "topic=t" / "day=2024-01-01"
+            folder = staging.folder / "topic=t" / f"day={day}"
             folder.mkdir(parents=True)
             rows = pa.table({"value": pa.array([{"x": offset}], kind), "offset": [offset]})
             pq.write_table(rows, folder / "part-0.parquet")
@@ -37,6 +38,18 @@ def test_columns_grow_within_columns(tmp_path: Path, named: str) -> None:
         value = open_store(tmp_path).columns().field("value").type
         inner = value.field("items").type.value_type
         assert [field.name for field in inner] == (["p"] if offset < 2 else ["p", "q"])
+
+
+@pytest.mark.parametrize("named", FORMATS)
+def test_compaction_keeps_the_columns(tmp_path: Path, named: str) -> None:
+    store = open_store(tmp_path, named)
+    for offset, (kind, day) in enumerate([(NARROW, "2024-01-01"), (WIDE, "2024-01-02")] * 2):
+        _commit(store, offset, kind, day)
+    with store.locked():
+        compact(store)
+    assert len(store.files()) == 2
+    inner = open_store(tmp_path).columns().field("value").type.field("items").type.value_type
+    assert [field.name for field in inner] == ["p", "q"]
 
 
 def _struct(**fields: object) -> StructType:

@@ -79,7 +79,7 @@ def run(log: Path | None, out: Path, seconds: float) -> bool:
 
         with local_session("barnabas demo") as spark:
             loaded = load(broker.bootstrap, [source.topic], table, spark=spark)
-            console.print(f"       {loaded.rows} rows in {loaded.files} Parquet files of a Delta table")
+            console.print(f"       {loaded.rows} rows in a Delta table of {loaded.files} Parquet file(s)")
             again = load(broker.bootstrap, [source.topic], table, spark=spark)
             console.print(f"       a second load brings {again.rows} rows: nothing is loaded twice")
             report(table, page, topic=source.topic, spark=spark)

@@ -46,7 +46,7 @@ def _round_text(done: Round) -> str:
     result = done.error.result if isinstance(done.error, TopicsFailed) else done.result
     told = []
     if result is not None:
-        told.append(f"{result.rows} new rows in {result.files} files")
+        told.append(f"{result.rows} new rows in {files_text(result.files)}")
         told.append(_age_text(result))
         told += [f"lost: {each}" for each in result.lost]
         told += [_quarantine_text(result)] if result.quarantined else []
@@ -80,6 +80,10 @@ def _facts(done: LoadResult, failed: Mapping[str, Exception]) -> dict[str, objec
     }
 
 
+def files_text(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
+
+
 def _iso(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
@@ -109,7 +113,7 @@ def tell(done: LoadResult, failed: Mapping[str, Exception], into: Path, group: s
     else:
         replaced = f" in place of {done.replaced_rows}" if done.replaced_rows else ""
         age = _age_text(done)
-        typer.echo(f"{done.rows} new rows{replaced} in {done.files} files in {into}{age and '; '}{age}")
+        typer.echo(f"{done.rows} new rows{replaced} in {files_text(done.files)} in {into}{age and '; '}{age}")
 
 
 def _quarantine_text(done: LoadResult) -> str:

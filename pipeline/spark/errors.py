@@ -14,6 +14,9 @@ _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 _OURS = re.compile(r"barnabas\.[\w.]+\.(\w+): (.+)")
 _PYTHON = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 
+_JAVA = re.compile(r"^(?:Caused by)?: (?:\w+\.)+[\w$]+: (.+)$", re.MULTILINE)
+"""Of a Java stack trace: what was thrown, and what caused it, the first cause last."""
+
 
 class SparkFailed(BarnabasError):
     """A Spark job failed; the whole story is in `__cause__`."""
@@ -35,7 +38,8 @@ def plain_spark_errors() -> Iterator[None]:
 
 
 def summary(text: str) -> str:
-    """The line of a Spark error that a person needs: our own error where there is one, else the last Python one."""
+    """The line of a Spark error that a person needs: our own error where there is one, else the last Python one,
+    else what Java gives as the first cause."""
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1][1]).strip()
@@ -43,6 +47,9 @@ def summary(text: str) -> str:
     if python:
         name, message = python[-1]
         return f"{name}: {message}".strip()
+    java = _JAVA.findall(text)
+    if java:
+        return str(java[-1]).strip()
     return next((line.strip() for line in text.splitlines() if line.strip()), "Spark failed without saying why")
 
 

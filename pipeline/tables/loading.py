@@ -1,9 +1,11 @@
 """One load into a table whose lock is held: plan, rows written by Spark, commit."""
 
+import errno
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 FILES_MAX = 10_000
 """Of one load: more come of a partitioning that is finer than anybody wants it."""
+_DISK_FULL = os.strerror(errno.ENOSPC)
 _POLL_S = 0.2
 _QUICK_ROWS = 500_000
 _FAULTS_OF_A_TOPIC = (ApiError, TopicRecreated, SparkFailed, TopicNotTyped)
@@ -112,7 +115,7 @@ class TableLoad:
         with self._connected() as cluster:
             plan = self.plan(cluster, last, topics)
         if plan.changes(last):
-            done = self._carry_out(plan, last, layout)
+            done = self._carried_out(plan, last, layout)
         else:
             newest = {} if last is None else last.newest_ms
             done = LoadResult(
@@ -176,6 +179,20 @@ class TableLoad:
             yield cluster
         finally:
             cluster.close()
+
+    def _carried_out(self, plan: LoadPlan, last: Commit | None, layout: Layout) -> LoadResult:
+        """What a load that fails has written is taken away at once: the disk may be full of it."""
+        try:
+            return self._carry_out(plan, last, layout)
+        except (BarnabasError, OSError) as error:
+            with suppress(BarnabasError, OSError):
+                self.store.recover()
+            if _DISK_FULL in str(error):  # no topic's fault
+                text = (
+                    f"{self.store.folder}: {_DISK_FULL}; nothing of this load is in the table, make room and load again"
+                )
+                raise TableError(text) from error
+            raise
 
     def _carry_out(self, plan: LoadPlan, last: Commit | None, layout: Layout) -> LoadResult:
         self.progress(LoadProgress(step="start", rows=plan.rows))

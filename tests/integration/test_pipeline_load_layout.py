@@ -1,6 +1,8 @@
 """Loads into folders by time, by a field, by the key; of topics one of which is broken; again and again."""
 
+import errno
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -15,8 +17,10 @@ from barnabas import Admin, Broker, Message, Producer
 from barnabas.pipeline.load import TopicsFailed, load
 from barnabas.pipeline.load_command import load_rounds
 from barnabas.pipeline.table import read_table
+from barnabas.pipeline.tables import delta
 from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.loading import LoadResult
+from barnabas.pipeline.tables.state import TableError
 from barnabas.ports.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -132,3 +136,23 @@ def test_one_round_after_the_other(
     assert [each["rows"] for each in told] == [5, 1]
     assert 0 <= told[1]["newest_age_s"]["rounds"] < 60
     assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == 8
+
+
+def test_a_full_disk_is_told_and_leaves_no_load_behind(
+    spark: "SparkSession", broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _send(broker, "full", [Message(b"x")] * 10)
+    assert load(broker.bootstrap, ["full"], tmp_path, spark=spark).rows == 10
+    _send(broker, "full", [Message(b"x")] * 10)
+
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta, "sync", full)
+        with pytest.raises(TableError, match="No space left on device; nothing of this load is in the table"):
+            load(broker.bootstrap, ["full"], tmp_path, spark=spark)
+    assert DeltaTable(tmp_path).version() == 0
+    assert not list((tmp_path / "_barnabas" / "staging").iterdir())
+    assert load(broker.bootstrap, ["full"], tmp_path, spark=spark).rows == 10
+    assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == 20

@@ -1,5 +1,6 @@
 """Tables in Delta's format: what other readers see, stopped at every step of a commit."""
 
+import importlib.util
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from support.tables import Rows, commit_rows
 
+from barnabas.pipeline.load import load
 from barnabas.pipeline.tables.delta import DeltaLakeTable
 from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.lock import TableLocked
@@ -310,6 +312,16 @@ def test_a_parquet_table_is_converted_as_it_is(tmp_path: Path) -> None:
     assert DeltaTable(tmp_path).transaction_version("barnabas/t/0") == 20
     with pytest.raises(ConfigError, match="is a table in format delta; only one in parquet is converted"):
         convert_table(tmp_path, "delta")
+
+
+def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "deltalake" else find(name))
+    with pytest.raises(ConfigError, match=r"\(or take --format parquet\): deltalake not installed; .*tables"):
+        load("127.0.0.1:1", ["t"], tmp_path)
+    with pytest.raises(TableError, match="not a loaded table"):
+        open_store(tmp_path).settle()
+    assert open_store(tmp_path, "parquet").format == "parquet"
 
 
 def test_a_table_keeps_its_format(tmp_path: Path) -> None:

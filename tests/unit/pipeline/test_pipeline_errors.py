@@ -16,6 +16,16 @@ def test_else_the_last_python_error() -> None:
     assert summary("Job aborted\n  File x\nValueError: a\nsome.module.OddError: b\n at java") == "OddError: b"
 
 
+def test_else_the_first_cause_in_java() -> None:
+    trace = """An error occurred while calling o141.parquet.
+: org.apache.spark.SparkException: Job aborted due to stage failure
+\tat org.apache.spark.errors.QueryExecutionErrors$.jobAbortedError(QueryExecutionErrors.scala:1)
+Caused by: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/t.
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)"""
+    assert summary(trace) == "No space left on device"
+
+
 def test_else_the_first_line() -> None:
     assert summary("\n  [CODE] what happened\n  at java") == "[CODE] what happened"
     assert summary("") == "Spark failed without saying why"

@@ -79,7 +79,7 @@ def test_a_signal_ends_it_after_the_round(capsys: pytest.CaptureFixture[str]) ->
         for number, handler in before.items():
             signal.signal(number, handler)
     (line,) = capsys.readouterr().out.splitlines()
-    assert "3 new rows in 1 files; newest row " in line
+    assert "3 new rows in 1 file; newest row " in line
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("5m", 300), ("1h30m", 5400), ("0.5s", 0.5)])

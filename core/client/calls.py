@@ -73,6 +73,8 @@ class LeaderCall(Generic[ItemT]):
     failures: int = 0
     not_before_ms: float = -NEVER
     in_flight: int = 0
+    known: int = 0
+    """How often the metadata had been told when the call began: partitions may have been added since."""
     waiting: set[int] = field(init=False)
     answers: dict[int, Any] = field(factory=dict)
     last: dict[int, BarnabasError] = field(factory=dict)
@@ -95,6 +97,7 @@ class Calls:
         """Begin a call; its `done` is called once, when it is answered or its deadline has passed."""
         if isinstance(call, LeaderCall):
             self._view.want({call.place(item).topic for item in call.items})
+            call.known = self._view.updates
         self._calls[id(call)] = call
 
     def fail_all(self, error: BarnabasError) -> None:
@@ -238,7 +241,7 @@ class Calls:
         for index in sorted(call.waiting):
             topic, partition = call.place(call.items[index])
             node = self._view.leader(topic, partition)
-            error = self._refusal(topic, partition)
+            error = self._refusal(topic, partition, call.known)
             if node is not None:
                 groups.setdefault(node, []).append(index)
             elif error is not None:
@@ -251,13 +254,14 @@ class Calls:
             return []
         return [self._leader_send(call, node, indexes) for node, indexes in groups.items()]
 
-    def _refusal(self, topic: str, partition: int) -> ApiError | None:
+    def _refusal(self, topic: str, partition: int, known: int) -> ApiError | None:
         """Why there can never be a leader, as far as the metadata tells."""
         error = self._view.topic_errors.get(topic)
         if error is not None and not error.retriable:
             return ApiError(error, f"topic {topic}")
         view = self._view.topic(topic)
-        if view is not None and error is None and not 0 <= partition < len(view.leaders):
+        news = self._view.updates > known
+        if news and view is not None and error is None and not 0 <= partition < len(view.leaders):
             count = len(view.leaders)
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions, no {partition}")
         return None

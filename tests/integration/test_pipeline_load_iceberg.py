@@ -34,11 +34,12 @@ def _send(broker: Broker, partition: int, count: int, *, day: int = 0) -> None:
 
 def test_loads_into_iceberg(spark: "SparkSession", tmp_path: Path) -> None:
     with Broker(storage="memory", coordination="memory") as broker, Admin(broker) as admin:
-        admin.create_topic("events", partitions=2)
+        admin.create_topic("events", partitions=1)
         _send(broker, 0, 20)
         _send(broker, 0, 10, day=1)
         first = load(broker.bootstrap, ["events"], tmp_path, spark=spark, format="iceberg")
         assert (first.rows, first.commit) == (30, 1)
+        admin.create_partitions("events", 2)
         _send(broker, 1, 5)
         since = START_MS + DAY_MS + 4
         again = load(broker.bootstrap, ["events"], tmp_path, spark=spark, since_ms=since)

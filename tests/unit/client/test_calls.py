@@ -141,6 +141,13 @@ def test_a_partition_beyond_the_last_fails_alone() -> None:
     assert bad.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_partition_that_was_added_since_is_found() -> None:
+    bench = Bench(PlainCluster(t=1))
+    assert bench.ends(TopicPartition("t", 0)) == [0]
+    bench.cluster.topics["t"] = 2
+    assert bench.ends(TopicPartition("t", 1)) == [0]
+
+
 def test_an_unknown_topic_is_waited_for_and_then_told() -> None:
     bench = Bench(PlainCluster())
     (answer,) = bench.ends(TopicPartition("nowhere", 0), timeout_ms=1500)

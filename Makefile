@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: help install demo examples test lint format bench bench-peers compatibility sim crashes fuzz chaos kills table-kills audit-proof clean
+.PHONY: help install demo examples test lint format bench bench-peers compatibility sim crashes fuzz chaos kills table-kills audit-proof wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## show the commands
@@ -69,5 +69,11 @@ fuzz: $(STAMP)  ## bytes that no decoder expects, guided by the code that they r
 	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'atheris>=3'
 	@$(BIN)/python -P tools/fuzz.py --minutes $(or $(MINUTES),10) $(if $(TARGET),--target "$(TARGET)") --jobs $(JOBS)
 
+wheel: $(STAMP)  ## a wheel and a source distribution in dist/, tried in an empty environment
+	@rm -rf dist build
+	@$(BIN)/python -m build --outdir dist . > /dev/null
+	@rm -rf build
+	@$(BIN)/python -P tools/check_dist.py dist
+
 clean:  ## remove what the commands made
-	rm -rf $(VENV) .build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .build dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -11,6 +11,8 @@ from ...ports.errors import ConfigError
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from pyarrow import Table
+
     from ...core.client.producer.batch import DeliveryCallback
     from ...core.message.message import Message
     from .handle import DeliveryHandle, ManyHandle
@@ -37,6 +39,9 @@ class ProducerFace(Protocol):
     def send_many(
         self, topic: str, values: Sequence[Any], *, partition: int | None = None, key: Any = None
     ) -> ManyHandle: ...
+
+    def send_arrow(self, table: object, topic: str, *, partition: int | None = None) -> ManyHandle:  # noqa: ARG002
+        raise _no_arrow("producer")
 
     @property
     def would_block(self) -> bool: ...
@@ -78,6 +83,10 @@ def _no_transactions() -> ConfigError:
     return ConfigError("a producer of the classic generation has no transactions: give it brokers at kafka://")
 
 
+def _no_arrow(what: str) -> ConfigError:
+    return ConfigError(f"a {what} of the classic generation knows no Arrow: give it brokers at kafka://")
+
+
 class FetchedMessages(Protocol):
     """Messages of one partition, and the offset to go on from."""
 
@@ -113,6 +122,30 @@ class SimpleConsumerFace(Protocol):
     def read(
         self, topic: str, partition: int, start: int, end: int | None = None, max_bytes: int | None = None
     ) -> Iterator[FetchedMessages]: ...
+
+    def fetch_arrow(
+        self,
+        topic: str,  # noqa: ARG002  # `SimpleConsumer` has it
+        partition: int,  # noqa: ARG002
+        offset: int,  # noqa: ARG002
+        max_bytes: int | None = None,  # noqa: ARG002
+        *,
+        max_wait_ms: int = 0,  # noqa: ARG002
+        min_bytes: int = 1,  # noqa: ARG002
+        headers: bool = False,  # noqa: ARG002
+    ) -> tuple[Table, int]:
+        raise _no_arrow("consumer")
+
+    def read_arrow(
+        self,
+        topic: str,  # noqa: ARG002
+        partition: int,  # noqa: ARG002
+        start: int,  # noqa: ARG002
+        end: int | None = None,  # noqa: ARG002
+        *,
+        headers: bool = False,  # noqa: ARG002
+    ) -> Iterator[Table]:
+        raise _no_arrow("consumer")
 
     def offset_at(self, topic: str, partition: int, time: int) -> int: ...
 

@@ -18,7 +18,7 @@ from barnabas.core.message.batch_header import write_crc
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.damage import CorruptRecord
 from barnabas.core.message.numbered_header import NumberedHeader
-from barnabas.ports.errors import ApiError, BarnabasError
+from barnabas.ports.errors import ApiError, BarnabasError, ConfigError
 from barnabas.ports.words import TopicPartition
 
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
@@ -237,3 +237,16 @@ def test_damage_is_left_out_on_request(damaged: PlainCluster) -> None:
         assert [(d.start, d.end) for d in consumer.damaged] == [(3, 6)]
     with SimpleConsumer(PlainConnector(damaged), skip_damaged=True) as simple:
         assert simple.fetch_arrow("t", 0, 0)[0]["offset"].to_pylist() == [0, 1, 2, 6, 7, 8]
+
+
+def test_clients_of_the_classic_generation_say_that_they_know_no_arrow() -> None:
+    with (
+        Producer(broker_list="0:127.0.0.1:1") as producer,
+        pytest.raises(ConfigError, match="a producer of the classic generation knows no Arrow"),
+    ):
+        producer.send_arrow(pa.table({"value": [b"v"]}), "t")
+    with (
+        SimpleConsumer("classic://127.0.0.1:1") as consumer,
+        pytest.raises(ConfigError, match="a consumer of the classic generation knows no Arrow"),
+    ):
+        consumer.read_arrow("t", 0, 0)

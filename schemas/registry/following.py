@@ -37,6 +37,7 @@ class SchemaReader:
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="registry-reader", daemon=True)
         # Below: with `_changed`.
+        self._consumer: SimpleConsumer | None = None
         self._subjects = Subjects()
         self._snapshot: Subjects | None = None
         self._snapshot_mark = (-1, -1)
@@ -54,7 +55,10 @@ class SchemaReader:
         """Returns when the thread has ended."""
         self._stopping.set()
         with self._changed:
+            consumer = self._consumer
             self._changed.notify_all()
+        if consumer is not None:
+            consumer.close()  # it may be waiting for records
         if self._thread.is_alive():
             self._thread.join()
 
@@ -116,9 +120,12 @@ class SchemaReader:
         while not self._stopping.is_set():
             try:
                 with committed_reader(self._bootstrap, self._attempt_ms) as consumer:
+                    with self._changed:
+                        self._consumer = consumer
                     self._follow(consumer)
             except BarnabasError as error:
-                self._failed(error)
+                if not self._stopping.is_set():
+                    self._failed(error)
                 self._stopping.wait(_PAUSE_S)
             except Exception as error:
                 logger.exception("reading %s failed", self._topic)

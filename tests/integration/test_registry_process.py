@@ -1,5 +1,6 @@
 """Registries and brokers as processes: stopped, killed, away, beside each other."""
 
+import importlib.util
 import signal
 import socket
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 from support.process import COMMAND, BrokerProcess, barnabas, broker_process
 from support.schema_registry import Asking
 from support.waiting import wait_for
+
+from barnabas.app.cli.main import main
 
 pytestmark = pytest.mark.process
 
@@ -129,3 +132,14 @@ def test_a_registry_without_a_broker_says_so(tmp_path: Path) -> None:
         with broker_process(tmp_path / "data", listen=listen):
             wait_for(lambda: ask("GET", "/subjects") == (200, []))
             assert ask.register("s", schema(1)) == 1
+
+
+def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    there = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "uvicorn" else there(name))
+    with pytest.raises(SystemExit) as ended:
+        main(["registry", "--bootstrap", "127.0.0.1:1"])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "uvicorn not installed" in line
+    assert "[registry]" in line

@@ -40,6 +40,7 @@ _RECORD_BYTES_MAX = 1_000_000
 """What brokers take by default, with room for the batch around it."""
 _REFUSALS = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD)
 _TRANSACTION_MS = 15_000
+_LAST_WORD_S = 0.2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 
 
@@ -240,10 +241,11 @@ class SchemaWriter:
             reader.close()
         producer, self._producer = self._producer, None
         if producer is not None:
-            try:
-                producer.close(timeout=0.1)
-            except BarnabasError as error:
-                logger.debug("closing the producer: %s", error)
+            for end in (producer.abort_transaction, producer.close):
+                try:
+                    end(timeout=_LAST_WORD_S)
+                except BarnabasError as error:  # fenced, or nothing is under way
+                    logger.debug("letting the producer go: %s", error)
 
 
 class _Unsure(Exception):

@@ -10,8 +10,8 @@ def top_k(rows: "DataFrame", *by: str, k: int, orderBy: str = "count") -> "DataF
     """The `k` rows with the largest `orderBy` (a number) for each value of the columns `by`, such as `window`.
 
     Result: `by`, `rank` (int, from 1), then the other columns as they are; of equal numbers the one whose other columns
-    come first. Each group is gathered whole in one task: count first (`windowed_counts`), then take the top; where a
-    window has more different items than fit into memory, take Spark's `approx_top_k` instead of both.
+    come first. Each group is gathered whole in one task, so count first (`windowed_counts`), then take the top: the
+    different items of a window have to fit into memory, a few tens of bytes each.
 
     Streams: append only, behind `windowed_counts(..., delayThreshold=...)` with `window` among `by`. Without `by`, on a
     batch, the top of all.

@@ -73,7 +73,7 @@ def _web(stage: Stage) -> tuple[list[Panel], list[str]]:
     visit = visits(stage.read("access-log")).agg(f.count("*"), f.avg("count"), alone).first()
     assert visit is not None
     last = top_pages(stage.read("access-log")).orderBy(f.desc("window"), "rank").limit(4 * TOP).collect()
-    rows = [[f"{row.window.start:%d %b %H:00}", row["rank"], row.path, row["count"]] for row in last]
+    rows = [[f"{row.window.start:%d\u00a0%b\u00a0%H:00}", row["rank"], row.path, row["count"]] for row in last]
     figures = [
         (f"{lines:,}", "requests"),
         (f"{sum(hours.values()):,}", "page views"),
@@ -113,7 +113,7 @@ def _shop(stage: Stage) -> tuple[list[Panel], list[str]]:
     chart = charts.stacked(charts.per_bucket(days), title="sales per day")
     figures = [(f"{paid:,}", "orders"), (charts.compact(total), "pounds"), (abroad, f"from outside the {HOME}")]
     return [
-        Heading("Sales per country", f"{invoices:,} invoices of a web shop; the web log has addresses, no countries."),
+        Heading("Sales per country", f"{invoices:,} messages of a web shop; the web log has addresses, no countries."),
         Cards([*figures, (f"{len(amounts)}", "countries")]),
         ChartPanel("Sales per day, in pounds", chart, legend=list(days)),
         BarList(f"Countries besides the {HOME}, in pounds", others[:15]),

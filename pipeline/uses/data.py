@@ -73,8 +73,8 @@ def access_messages(path: Path) -> Iterator[Message]:
 
 
 def order_messages(path: Path) -> Iterator[Message]:
-    """Orders of a shop, one JSON object with all its lines each, keyed by customer: the lines of a file with one line
-    per item, of which those of one invoice stand together. Times are taken as UTC."""
+    """Orders of a shop, one JSON object with all its lines each, keyed by customer, from a file with one line per item.
+    Lines of one invoice that stand apart (one of 25,900 has some) are two messages. Times are taken as UTC."""
     order: dict[str, Any] = {}
     rows = csv.DictReader(line.decode() + "\n" for line in text_lines(path))
     for row in rows:

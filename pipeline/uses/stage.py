@@ -154,7 +154,7 @@ def play(use: Use, data: Path, out: Path, bootstrap: str | None = None) -> Playe
     started = time.monotonic()
     with (
         _scratch() as scratch,
-        _broker(bootstrap, scratch / "log") as (address, metrics),
+        own_broker(bootstrap, scratch / "log") as (address, metrics),
         local_session("barnabas examples") as spark,
         plain_spark_errors(),
         session_settings(spark, {"spark.sql.session.timeZone": "UTC"}),
@@ -176,8 +176,8 @@ def _scratch() -> Iterator[Path]:
 
 
 @contextmanager
-def _broker(bootstrap: str | None, folder: Path) -> Iterator[tuple[str, str | None]]:
-    """Its address, and that of its metrics."""
+def own_broker(bootstrap: str | None, folder: Path) -> Iterator[tuple[str, str | None]]:
+    """The address of a broker for one run, and that of its metrics; of `bootstrap`, if given, without metrics."""
     if bootstrap is not None:
         yield bootstrap, None
         return

@@ -15,7 +15,7 @@ import pytest
 from support.command import barnabas_here
 from support.real_data import Request, read_network, read_order_lines, read_requests
 
-from barnabas import Message
+from barnabas import Broker, Consumer, Message, Producer
 from barnabas.pipeline.report.access_log import ASSET, CRAWLER
 from barnabas.pipeline.uses import activity, ads, monitoring, newsfeed, recommendations, search, security
 from barnabas.pipeline.uses.catalog import USES
@@ -84,6 +84,13 @@ def few_orders(spark: "SparkSession", data_dir: Path) -> "Iterator[DataFrame]":
 
 
 @pytest.fixture(scope="module")
+def paid_orders(few_orders: "DataFrame") -> "Iterator[DataFrame]":
+    frame = orders(few_orders).persist()
+    yield frame
+    frame.unpersist()
+
+
+@pytest.fixture(scope="module")
 def invoices(data_dir: Path) -> dict[str, list[dict[str, str]]]:
     """The same from the file: paid lines of each invoice."""
     result: dict[str, list[dict[str, str]]] = {}
@@ -99,17 +106,12 @@ def invoices(data_dir: Path) -> dict[str, list[dict[str, str]]]:
     return {number: rows for number, rows in kept.items() if rows}
 
 
-def test_activity_of_a_web_log(lines: "DataFrame", asked: list[Request], seen: list[Request]) -> None:
+def test_activity_of_a_web_log(lines: "DataFrame", seen: list[Request]) -> None:
     expected = Counter(request.hour for request in seen)
     rows = activity.views_per_hour(lines).collect()
     assert {row.window.start: row["count"] for row in rows} == expected
     people = {hour: len({each.address for each in seen if each.hour == hour}) for hour in expected}
     assert all(abs(row.visitors - people[row.window.start]) <= 2 for row in rows)
-    best = max(Counter(each.path for each in seen if each.hour == seen[0].hour).values())
-    first = activity.top_pages(lines).where(f"rank = 1 AND window.start = timestamp'{seen[0].hour}'").first()
-    assert first is not None
-    assert first["count"] == best
-    assert activity.visits(lines).agg({"count": "sum"}).first()[0] == len(seen) < len(asked)  # type: ignore[index]
 
 
 def test_sales_per_country_and_day(few_orders: "DataFrame", invoices: dict[str, list[dict[str, str]]]) -> None:
@@ -125,7 +127,7 @@ def test_sales_per_country_and_day(few_orders: "DataFrame", invoices: dict[str, 
     assert len({country for _, country in found}) > 8
 
 
-def test_recommendations(few_orders: "DataFrame", invoices: dict[str, list[dict[str, str]]]) -> None:
+def test_recommendations(paid_orders: "DataFrame", invoices: dict[str, list[dict[str, str]]]) -> None:
     baskets = [sorted({row["StockCode"] for row in rows}) for rows in invoices.values()]
     small = [basket for basket in baskets if len(basket) <= recommendations.MAX_ITEMS]
     counts = Counter(item for basket in small for item in basket)
@@ -137,7 +139,7 @@ def test_recommendations(few_orders: "DataFrame", invoices: dict[str, list[dict[
         scores[item].append((score, other))
         scores[other].append((score, item))
     found: dict[str, list[Any]] = defaultdict(list)
-    for row in recommendations.recommended(orders(few_orders).select("items")).orderBy("item", "rank").collect():
+    for row in recommendations.recommended(paid_orders.select("items")).orderBy("item", "rank").collect():
         found[row["item"]].append(row)
     assert found.keys() == scores.keys()
     assert len(found) > 50
@@ -154,7 +156,7 @@ def test_whether_recommendations_are_good(spark: "SparkSession") -> None:
     assert recommendations.most_bought(baskets)[:2] == ["a", "b"]
 
 
-def test_news_feeds(few_orders: "DataFrame", invoices: dict[str, list[dict[str, str]]]) -> None:
+def test_news_feeds(paid_orders: "DataFrame", invoices: dict[str, list[dict[str, str]]]) -> None:
     now = "2010-12-17"
     firsts: dict[str, str] = {}
     owned: dict[str, set[str]] = defaultdict(set)
@@ -163,9 +165,7 @@ def test_news_feeds(few_orders: "DataFrame", invoices: dict[str, list[dict[str, 
             if row["InvoiceDate"] < now:
                 firsts.setdefault(row["StockCode"], row["InvoiceDate"])
                 owned[row["CustomerID"].removesuffix(".0")].add(row["StockCode"])
-    found = orders(few_orders).persist()
-    assert {row.other: f"{row['first']}" for row in newsfeed.new_items(found, now).collect()} == firsts
-    feed = newsfeed.feeds(found, now).collect()
+    feed = newsfeed.feeds(paid_orders, now).collect()
     assert len({row.customer for row in feed}) > 100
     assert {row["item"] for row in feed} <= firsts.keys()
     assert not [row for row in feed if row["item"] in owned[row.customer]]
@@ -174,7 +174,6 @@ def test_news_feeds(few_orders: "DataFrame", invoices: dict[str, list[dict[str, 
     for each in feed:
         scores[each.customer].append((each["rank"], -each.score))
     assert all(sorted(some) == sorted(some, key=lambda e: (e[1], e[0])) for some in scores.values())
-    found.unpersist()
 
 
 def test_clicks_from_search_engines(found: "DataFrame", asked: list[Request]) -> None:
@@ -225,7 +224,6 @@ def test_brute_force(spark: "SparkSession", data_dir: Path) -> None:
         minute = datetime.fromisoformat(event["_write_ts"][:16])
         expected[minute, event["id.orig_h"], event["id.resp_h"], event["_path"]] += 1
     attempts = security.logins(_topic(spark, network_messages(NETWORK.find(data_dir), security.KINDS))).persist()
-    assert attempts.count() == sum(expected.values())
     rows = security.login_alerts(attempts).where("rule = 'many logins'").collect()
     assert {(row.window.start, row.source, *row.what.split(" ")): row["count"] for row in rows} == {
         key: count for key, count in expected.items() if count > security.LOGINS_PER_MINUTE
@@ -284,15 +282,21 @@ def test_views_joined_with_clicks(found: "DataFrame", seen: list[Request]) -> No
 
 
 def test_an_example_from_end_to_end(spark: "SparkSession", data_dir: Path, tmp_path: Path) -> None:
-    done = play(USES["search"], data_dir, tmp_path)
+    with Broker(storage="memory", coordination="memory") as broker:
+        with Producer(broker) as producer:
+            producer.send("examples.search.clicks", b"of an earlier run")
+        done = play(USES["search"], data_dir, tmp_path, broker.bootstrap)
+        with Consumer(broker) as consumer:
+            consumer.assign("examples.search.clicks", position="earliest")
+            clicks = [json.loads(each.value or b"") for each in consumer.messages(stop_at_end=True)]
     assert done.page == tmp_path / "search.html"
     html = done.page.read_text(encoding="utf-8")
     assert "Where searches lead" in html
-    [count] = re.findall(
-        r"^([\d,]+) clicks from search engines \(([\d,]+) in examples\.search\.clicks\)", done.lines[0]
+    assert done.lines[0].startswith(
+        f"{len(clicks)} clicks from search engines ({len(clicks)} in examples.search.clicks)"
     )
-    assert count[0] == count[1]
-    assert f"<b>{count[0]}</b>" in html
+    assert f"<b>{len(clicks)}</b>" in html
+    assert {each["engine"] for each in clicks} >= {"google", "bing", "yandex"}
     assert spark.range(3).count() == 3, "the session that was there goes on"
 
 

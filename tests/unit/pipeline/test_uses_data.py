@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from support.real_data import read_order_lines
 
+from barnabas import Producer
 from barnabas.pipeline.uses.catalog import USES
 from barnabas.pipeline.uses.data import ACCESS_LOG, ORDERS, SERIES, access_messages, anomaly_windows, order_messages
+from barnabas.pipeline.uses.monitoring import broker_messages
+from barnabas.pipeline.uses.stage import own_broker
 from barnabas.ports.errors import ConfigError
 
 
@@ -55,3 +58,15 @@ def test_labelled_windows_are_those_of_real_series(data_dir: Path) -> None:
     windows = anomaly_windows(SERIES.find(data_dir))
     assert len(windows) == 47
     assert sum(map(len, windows.values())) == 110
+
+
+def test_the_broker_of_a_run_tells_its_metrics(tmp_path: Path) -> None:
+    with own_broker(None, tmp_path / "log") as (address, metrics):
+        assert metrics is not None
+        with Producer(address) as producer:
+            producer.send_many("topic", [b"a", b"b", b"c"])
+        told = {message.key: json.loads(message.value or b"") for message in broker_messages(metrics)}
+    name = "kafka_server_brokertopicmetrics_messagesin_total"
+    assert told[name.encode()] == {"metric": name, "value": 3.0}
+    with own_broker("127.0.0.1:1", tmp_path) as given:
+        assert given == ("127.0.0.1:1", None)

@@ -128,9 +128,9 @@ class DeltaLakeTable:
         self, staging: str, number: int, change: TableChange, facts: Sequence[FileFacts], columns: "pa.Schema"
     ) -> Commit:
         """Staging is the name of the folder, and stands in the version."""
-        number = self._widen(number, columns)
+        self._widen(number, columns)
         self._checkpoint("commit version")
-        self._write_version(staging, number, change, facts, columns)
+        number = self._write_version(staging, number, change, facts, columns)
         self._checkpoint("sync version")
         self._log.sync(number)
         self._checkpoint("keep copy")
@@ -164,21 +164,21 @@ class DeltaLakeTable:
             note = json.loads((staging / _PLACING).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return
-        if self._log.has_staging(staging.name, note["number"]) is False:
+        if self._log.knows_all_from(note["number"]) and self._log.made_of(staging.name, note["number"]) is None:
             for name in note["files"]:
                 (self.folder / name).unlink(missing_ok=True)
 
-    def _widen(self, number: int, columns: "pa.Schema") -> int:
-        """See that the table has these columns. New ones are a version of their own, without rows; returns the number
-        that comes then. Raises `TableError` for columns of another type."""
+    def _widen(self, number: int, columns: "pa.Schema") -> None:
+        """See that the table has these columns. New ones are a version of their own, without rows. Raises `TableError`
+        for columns of another type."""
         from deltalake import CommitProperties, Schema, write_deltalake
         from deltalake.exceptions import DeltaError
 
         if number == 0:
-            return number
+            return
         table = self._table()
         if _has_columns(json.loads(table.schema().to_json()), json.loads(Schema.from_arrow(columns).to_json())):
-            return number
+            return
         self._checkpoint("widen")
         properties = CommitProperties(max_commit_retries=0)
         try:
@@ -187,53 +187,58 @@ class DeltaLakeTable:
             )
         except DeltaError as error:
             raise TableError(f"{self.folder}: columns of the new rows do not go with the table's: {error}") from error
-        return number + 1
 
     def _write_version(
         self, staging: str, number: int, change: TableChange, facts: Sequence[FileFacts], columns: "pa.Schema"
-    ) -> None:
+    ) -> int:
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         adds = [_add_action(each, data_change=change.operation != COMPACT) for each in facts]
         nothing = "nothing of this change is in the table"
         try:
-            self._commit_actions(staging, number, change, adds, columns)
+            return self._commit_actions(staging, number, change, adds, columns)
         except CommitFailedError as error:
             raise TableError(f"{self.folder} was changed by another program just now; {nothing}, try again") from error
         except DeltaError as error:
             # What comes behind a commit (a checkpoint of the log) may fail as well.
-            if not self._log.has_staging(staging, number):
+            done = self._log.made_of(staging, number)
+            if done is None:
                 raise TableError(f"{self.folder}: {error}; {nothing}") from error
+            return done
 
     def _commit_actions(
         self, staging: str, number: int, change: TableChange, adds: "Sequence[AddAction]", columns: "pa.Schema"
-    ) -> None:
-        """As the version of this number, or not at all: who was quicker has seen another state."""
+    ) -> int:
+        """As the version of this number, or a later one when other tools have committed meanwhile, whose versions leave
+        the offsets as they are. Not at all if one of ours was quicker: it has seen another state."""
         from deltalake import CommitProperties, Schema, Transaction
         from deltalake.transaction import create_table_with_add_actions
 
-        positions = _positions(change, self._log.last())
+        table = None if number == 0 else self._table()
+        last = self._log.last()  # after the handle: a version that is in neither of them is a conflict
+        positions = _positions(change, last)
         properties = CommitProperties(
             custom_metadata={METADATA_KEY: packed(change, staging)},
             app_transactions=[Transaction(app_id, offset, None) for app_id, offset in positions.items()],
             max_commit_retries=0,
         )
         schema, parts = Schema.from_arrow(columns), list(Layout.parse(change.layout).types)
-        if number == 0:
+        if table is None:
             create_table_with_add_actions(
                 str(self.folder), schema, list(adds), partition_by=parts, commit_properties=properties
             )
-            return
-        table = self._table()
-        if table.version() + 1 != number:
+            return 0
+        if last is not None and last.number >= number:
             raise TableError(
-                f"{self.folder} was changed by another program meanwhile: it has version {table.version()}; "
+                f"{self.folder} was changed by another program meanwhile: version {last.number} is a load's, too; "
                 "nothing of this change is in the table, try again"
             )
+        number = table.version() + 1
         actions: list[AddAction | RemoveAction] = [*adds, *_remove_actions(table, change)]
         table.create_write_transaction(
             actions, mode="append", schema=schema, partition_by=parts, commit_properties=properties
         )
+        return number
 
     def _table(self) -> "DeltaTable":
         from deltalake import DeltaTable

@@ -73,16 +73,19 @@ class DeltaLog:
                     removed=each.removed,
                 )
 
-    def has_staging(self, name: str, first: int) -> bool | None:
-        """True if a version from `first` on was made of this staging folder; None: it cannot be known any more."""
+    def made_of(self, staging: str, first: int) -> int | None:
+        """The version, `first` or a later one, that was made of this staging folder, as far as the log still has it."""
+        for each in self._versions():
+            if each.number < first:
+                break
+            if each.ours is not None and each.ours.get("staging") == staging:
+                return each.number
+        return None
+
+    def knows_all_from(self, first: int) -> bool:
+        """False when versions from this one on were cleaned away."""
         newest = self.version()
-        for number in range(first, (-1 if newest is None else newest) + 1):
-            if not self._path(number).exists():
-                return None
-            found = self._read(number)
-            if found.ours is not None and found.ours.get("staging") == name:
-                return True
-        return False
+        return newest is None or newest < first or self._path(first).exists()
 
     def keep_copy(self) -> None:
         """Of the newest commit, for the day when the log has it no more."""

@@ -252,6 +252,22 @@ def test_other_tools_may_change_the_table_too(tmp_path: Path) -> None:
     assert seen(tmp_path) == expected(50)
 
 
+def test_another_tool_may_compact_during_a_load(tmp_path: Path) -> None:
+    for part in range(3):
+        add(tmp_path, 10 * part, 10 * part + 10)
+
+    def compact(step: str) -> None:
+        if step == "note places":
+            DeltaTable(tmp_path).optimize.compact()
+
+    assert add(tmp_path, 30, 40, checkpoint=compact).number == 4
+    assert seen(tmp_path) == expected(40)
+    removed = open_store(tmp_path).files()[0].name
+    with pytest.raises(TableError, match="was removed from the table by another program meanwhile"):
+        add(tmp_path, 40, 50, removed=[removed], checkpoint=compact)
+    assert seen(tmp_path) == expected(40)
+
+
 def test_a_log_that_was_cleaned_up_leaves_a_copy_of_the_state(tmp_path: Path) -> None:
     add(tmp_path, 0, 10)
     add(tmp_path, 10, 20)

@@ -27,7 +27,8 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(storage="memory", config={"num.partitions": 2}) as broker:
+    config = {"num.partitions": 2, "group.initial.rebalance.delay.ms": 0}
+    with Broker(storage="memory", config=config) as broker:
         yield broker
 
 

@@ -1,6 +1,7 @@
 """What the benchmarks of the data source share: one session with Spark's own Kafka connector beside ours.
 
 The two take turns, and the figure is the median of the rounds' ratios: other work on the machine hits both.
+It does not hit both alike, though, so the CPU time is told beside it.
 """
 
 import json
@@ -9,12 +10,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import psutil
 from attrs import frozen
 from harness import MESSAGE_BYTES, BareClient, RunningBroker, broker, produce_frame
 
@@ -79,19 +81,26 @@ class Bench:
 
 @frozen
 class Rounds:
-    """What each side took in each round: seconds or a rate."""
+    """What each side took in each round: milliseconds or a rate, and CPU seconds of all processes together."""
 
     by_side: Mapping[str, Sequence[float]]
+    work: Mapping[str, Sequence[float]]
 
     def ratio(self) -> float:
         """The median of ours over theirs; of ours alone where theirs is not here."""
-        ours = self.by_side["barnabas"]
-        theirs = self.by_side.get("kafka")
-        return median(ours) if theirs is None else median(a / b for a, b in zip(ours, theirs, strict=True))
+        return _median_ratio(self.by_side)
 
     def details(self) -> dict[str, float]:
         names = {"kafka": "connector", "barnabas": "ours"}
-        return {names[side]: median(found) for side, found in self.by_side.items()}
+        return {names[side]: median(found) for side, found in self.by_side.items()} | {
+            "CPU time beside the connector's": _median_ratio(self.work)
+        }
+
+
+def _median_ratio(by_side: Mapping[str, Sequence[float]]) -> float:
+    ours = by_side["barnabas"]
+    theirs = by_side.get("kafka")
+    return median(ours) if theirs is None else median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
 @contextmanager
@@ -114,12 +123,26 @@ def bench() -> Iterator[Bench]:
 def rounds(found: Bench, count: int, measure: Callable[[str], float]) -> Rounds:
     """Measure each side once to warm up and then in turns, the other one first in every second round."""
     figures: dict[str, list[float]] = {side: [] for side in found.sides}
+    work: dict[str, list[float]] = {side: [] for side in found.sides}
     for side in found.sides:
         measure(side)
     for number in range(count):
         for side in found.sides if number % 2 else reversed(found.sides):
+            before = _cpu_seconds()
             figures[side].append(measure(side))
-    return Rounds(figures)
+            after = _cpu_seconds()
+            work[side].append(sum(spent - before.get(pid, 0.0) for pid, spent in after.items()))
+    return Rounds(figures, work)
+
+
+def _cpu_seconds() -> dict[int, float]:
+    """Of the broker, Java and Spark's workers, by process."""
+    spent = {}
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            times = process.cpu_times()
+            spent[process.pid] = float(times.user + times.system)
+    return spent
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from asyncio import wrap_future
+from asyncio import timeout, wrap_future
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -27,6 +27,7 @@ from .registry import Registry
 logger = logging.getLogger("barnabas.schemas.registry")
 
 BODY_BYTES_MAX = 8 * 1024 * 1024
+BODY_S = 30.0
 _OWN_TYPE = "application/vnd.schemaregistry.v1+json"
 _SPOKEN = (_OWN_TYPE, "application/vnd.schemaregistry+json", "application/json")
 _TAKEN = (*_SPOKEN, "application/octet-stream")
@@ -97,7 +98,8 @@ def _endpoint(registry: Registry, handles: dict[str, Handle]) -> Callable[[Reque
         try:
             _negotiate(request)
             path = {name: unquote(value) for name, value in request.path_params.items()}
-            body = await _body(request)
+            async with timeout(BODY_S):
+                body = await _body(request)
             call = Call(registry=registry, path=path, query=request.query_params, body=body)
             # Looking something up is quick; what parses schemas is not done on the loop.
             answer = await run_in_threadpool(handle, call) if body or "format" in call.query else handle(call)
@@ -105,6 +107,8 @@ def _endpoint(registry: Registry, handles: dict[str, Handle]) -> Callable[[Reque
                 answer = await wrap_future(answer)
         except RegistryError as error:
             return _answer({"error_code": error.code, "message": str(error)}, error.status)
+        except TimeoutError:
+            return _answer({"error_code": 408, "message": f"HTTP 408: no whole request within {BODY_S:g} s"}, 408)
         except ClientDisconnect:
             return Response(status_code=400)
         return Response(answer, media_type=_OWN_TYPE) if isinstance(answer, str) else _answer(answer)

@@ -6,8 +6,10 @@ import asyncio
 import logging
 import socket
 from threading import Event, Thread
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...ports.errors import ConfigError
 from .http import make_app
@@ -15,9 +17,23 @@ from .registry import Registry
 
 logger = logging.getLogger("barnabas.schemas.registry")
 
+FIRST_REQUEST_S = 10.0
 _DRAIN_S = 5
 _CONNECTIONS_MAX = 1000
 _BACKLOG = 256
+
+
+class _ImpatientProtocol(H11Protocol):
+    """Hangs up on who connects and asks for nothing: connections are counted."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self.loop.call_later(FIRST_REQUEST_S, self._look)
+
+    def _look(self) -> None:
+        asked: Any = self.cycle  # None before the first request, which its type does not say
+        if asked is None and not self.transport.is_closing():
+            self.transport.close()
 
 
 class RegistryServer:
@@ -39,7 +55,7 @@ class RegistryServer:
         self._registry.start()
         config = uvicorn.Config(
             make_app(self._registry),
-            http="h11",
+            http=_ImpatientProtocol,
             ws="none",
             loop="asyncio",
             lifespan="off",

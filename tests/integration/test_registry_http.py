@@ -1,6 +1,7 @@
 """What the registry answers, to the number."""
 
 import json
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from support.schema_registry import Asking, serving
 
+from barnabas.schemas.registry import http, server
 from barnabas.testing import TestBroker
 
 ONE = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
@@ -182,3 +184,18 @@ def test_two_registries_at_once_never_give_an_id_twice(broker: TestBroker) -> No
         assert asking[0]("GET", "/schemas") == asking[1]("GET", "/schemas")
         with serving(broker.bootstrap, topic) as third:
             assert Asking(third)("GET", "/schemas") == asking[0]("GET", "/schemas")
+
+
+def test_who_asks_for_nothing_or_does_not_end_is_hung_up_on(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "FIRST_REQUEST_S", 0.3)
+    monkeypatch.setattr(http, "BODY_S", 0.3)
+    with serving(broker.bootstrap, "_schemas-slow") as url:
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=10) as silent:
+            assert silent.recv(1) == b""
+        with socket.create_connection((host, int(port)), timeout=10) as slow:
+            slow.sendall(b"POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+            assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
+        assert Asking(url)("GET", "/subjects") == (200, [])

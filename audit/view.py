@@ -24,8 +24,13 @@ def headline(found: Reconciliation) -> str:
     states = {state: sum(window.state == state for window in windows) for state in ("complete", "open", "wrong")}
     parts = [f"{count} {state}" for state, count in states.items() if count]
     faults = [f"{found.messages(kind)} {kind}" for kind in KINDS if found.messages(kind)]
-    verdict = "the tiers do not agree: messages " + ", ".join(faults) if faults else "all tiers agree"
+    verdict = "the tiers do not agree, messages: " + ", ".join(faults) if faults else "all tiers agree"
     return f"{verdict}; windows: {', '.join(parts)}"
+
+
+def unclosed_text(found: Reconciliation) -> str:
+    count = len(found.unclosed)
+    return f"{count} producer{'s live' if count != 1 else ' lives'}, or ended without telling the last counts"
 
 
 def faults(found: Reconciliation) -> list[tuple[str, WindowFigures, TierFigures, Which]]:
@@ -52,8 +57,7 @@ def sections(found: Reconciliation) -> list[Section]:
         made.append(Section(f"which messages{more}", ("what", "topic", "window", "instance and numbers"), lines))
     if found.unclosed:
         some = ", ".join(found.unclosed[:10]) + (", ..." if len(found.unclosed) > 10 else "")
-        text = f"{len(found.unclosed)} producers live, or ended without telling their last counts: {some}"
-        made.append(Section(text))
+        made.append(Section(f"{unclosed_text(found)}: {some}"))
     return made
 
 

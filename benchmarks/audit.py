@@ -4,13 +4,14 @@ import time
 
 from harness import MESSAGE_BYTES, Result, broker
 
-from barnabas import Admin, Producer
+from barnabas import Admin, Consumer, Producer
 from barnabas.audit.auditor import Auditor
 
 MANY = 1_500_000
 AT_ONCE = 2000
 SINGLE = 600_000
 KEYED = 150_000
+READ = 300_000
 ROUNDS = 3
 GOAL = 0.8
 
@@ -55,10 +56,28 @@ def _counting(bootstrap: str, topic: str) -> Result:
     return Result("an auditor counts", rate / 1000, "k msg/s")
 
 
+def _reading(bootstrap: str) -> Result:
+    """Messages per second of CPU, since brokers on the same machine take their share."""
+    rates: dict[str, float] = {}
+    for topic in ("plain", "audited"):
+        with Producer(bootstrap, callback_handler="audit" if topic == "audited" else None) as producer:
+            for _ in range(READ // AT_ONCE):
+                producer.send_many(topic, [bytes(MESSAGE_BYTES)] * AT_ONCE)
+        for _ in range(ROUNDS):
+            with Consumer(bootstrap) as consumer:
+                consumer.assign(topic, position="earliest")
+                started = time.process_time()
+                count = sum(1 for _ in consumer.messages(stop_at_end=True))
+                rates[topic] = max(rates.get(topic, 0), count / (time.process_time() - started))
+    details = {f"{name} msg/CPU s": rate for name, rate in rates.items()}
+    return Result("reading: audited / plain messages", rates["audited"] / rates["plain"], details=details)
+
+
 def measure() -> list[Result]:
     with broker(None, "num.partitions=1") as running:
         with Admin(running.bootstrap) as admin:
-            admin.create_topic("bench", partitions=1)
+            for topic in ("bench", "plain", "audited"):
+                admin.create_topic(topic, partitions=1)
         kinds = {"many": "send_many", "single": "send", "keyed": "send with keys"}
         results = [_producing(running.bootstrap, "bench", kind, name) for kind, name in kinds.items()]
-        return [*results, _counting(running.bootstrap, "bench")]
+        return [*results, _counting(running.bootstrap, "bench"), _reading(running.bootstrap)]

@@ -30,14 +30,14 @@ FINE = WindowFigures(topic="views", start_ms=600_000, width_ms=600_000, state="o
 
 def test_the_terminal_tells_what_is_wrong_and_which() -> None:
     overview, which, unclosed = view.sections(Reconciliation(windows=[WRONG, FINE], unclosed=["web-2/b"]))
-    assert overview.title == "the tiers do not agree: messages 3 lost, 2 doubled; windows: 1 open, 1 wrong"
+    assert overview.title == "the tiers do not agree, messages: 3 lost, 2 doubled; windows: 1 open, 1 wrong"
     assert overview.alarm
     rows = [[str(cell) for cell in row] for row in overview.rows]
     assert rows[1] == [
         *("views", "1970-01-01 00:00", "wrong", "broker", "8", "70.00 %", "3", "2", "0", "4", "0", "870 ms", "2.1 min")
     ]
     assert [str(row[-1]) for row in which.rows] == ["web-1/<a> 3-5", "web-1/<a> 7 x2"]
-    assert "web-2/b" in unclosed.title
+    assert unclosed.title == "1 producer lives, or ended without telling the last counts: web-2/b"
 
 
 def test_the_headline_of_nothing_and_of_all_well() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ...app.cli.options import Settings, parse_settings, progress
+from ...app.cli.reaching import check_reachable
 from ...ports.errors import ConfigError
 from .output import FORMATS, chosen_format, print_rows, rows_of, write_file
 from .run import answered, window_of
@@ -81,6 +82,8 @@ def query(
     and the fields of its JSON values. Only what the query names is read, up to where the topics end now.
     """
     format_ = chosen_format(format_, out)
+    if bootstrap:
+        check_reachable(bootstrap)
     if sql == "-":
         sql = sys.stdin.read()
     with ExitStack() as stack:
@@ -142,6 +145,8 @@ def sql(
     format_ = chosen_format(format_, None)
     if statement is not None and file is not None:
         raise ConfigError("give one of -e and -f")
+    if bootstrap:
+        check_reachable(bootstrap)
     text = statement
     if file is not None:
         text = file.read_text(encoding="utf-8")

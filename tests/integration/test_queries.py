@@ -260,3 +260,5 @@ def test_formats(events: str, tmp_path: Path) -> None:
     assert [json.loads(line)["n"] for line in (tmp_path / "two.json").read_text().splitlines()] == [0, 1]
     refused = barnabas_here("query", "-b", events, "-o", tmp_path / "two.txt", sql, expect=2)
     assert b"say with --format" in refused.stderr
+    away = barnabas_here("query", "-b", "127.0.0.1:1", "select 1 from t", expect=1)
+    assert b"127.0.0.1:1" in away.stderr

@@ -22,6 +22,7 @@ from ..ports.broker_api import (
     DescribeGroups,
     LeaveGroup,
     LeavingMember,
+    ListGroups,
     NewTopic,
     Request,
 )
@@ -338,6 +339,9 @@ class TestBroker:
         `member`: its member id, its client id, or its `group.instance.id`. Returns the member id. The group rebalances;
         the member learns of it with its next request. Raises `ConfigError` listing the members there are.
         """
+        groups = [each.group_id for each in self.ask(ListGroups()).groups]
+        if group not in groups:
+            raise ConfigError(f"there is no group {group!r}, there is: {', '.join(sorted(groups)) or 'none'}")
         described = self.ask(DescribeGroups(group_ids=[group])).groups[0]
         if described.error is not ErrorCode.NONE:
             raise ApiError(described.error, described.error_message or f"group {group}")

@@ -58,8 +58,14 @@ class Fault:
         when: When | None,
         times: int | None,
     ) -> None:
-        if times is not None and times < 1:
-            raise ConfigError(f"times={times}: give 1 or more, or leave it out")
+        for name, given in (("topic", topic), ("group", group), ("client_id", client_id)):
+            if given is not None and not isinstance(given, str):
+                raise ConfigError(f"{name}={given!r}: give a text")
+        for name, number, least in (("times", times, 1), ("partition", partition, 0)):
+            if number is not None and (type(number) is not int or number < least):
+                raise ConfigError(f"{name}={number!r}: give {least} or more, or leave it out")
+        if when is not None and not callable(when):
+            raise ConfigError(f"when={when!r}: give a function of the request")
         self._faults = faults
         self._request_type = None if api is None else request_type(api)
         self._topic = topic
@@ -218,8 +224,8 @@ class DelayFault(Fault):
 
     def __init__(self, faults: Faults, api: Api | None, delay_ms: float | None, **which: Any) -> None:
         super().__init__(faults, api, **which)
-        if delay_ms is not None and delay_ms < 0:
-            raise ConfigError(f"a delay of {delay_ms} ms")
+        if delay_ms is not None and (type(delay_ms) not in (int, float) or delay_ms < 0):
+            raise ConfigError(f"a delay of {delay_ms!r} ms")
         self._delay_ms = delay_ms
         self._held: list[Callable[[], None]] = []
 

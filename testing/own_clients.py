@@ -16,11 +16,18 @@ if TYPE_CHECKING:
 PATIENCE_S = 20.0
 
 
+_GIVES_UP_MS = 10_000
+"""What cannot be delivered within it has failed: a test that ends must not wait for Kafka's two minutes."""
+
+
 def producer_of(bootstrap: str, **settings: Any) -> Producer:
-    """A `Producer` that does not wait for more messages; the caller closes it."""
+    """A `Producer` that does not wait for more messages, and gives up after ten seconds; the caller closes it."""
     from ..app.clients.producer import Producer
 
-    return Producer(bootstrap, **{"linger_ms": 0, "retry_backoff_ms": 10, **settings})
+    quick = {"linger_ms": 0, "retry_backoff_ms": 10}
+    if not {"delivery_timeout_ms", "request_timeout_ms", "config"} & settings.keys():
+        quick |= {"delivery_timeout_ms": _GIVES_UP_MS, "request_timeout_ms": _GIVES_UP_MS // 2}
+    return Producer(bootstrap, **{**quick, **settings})
 
 
 def consumer_of(bootstrap: str, **settings: Any) -> Consumer:

@@ -47,7 +47,7 @@ class Broker:
         self,
         data_dir: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
         *,
-        listeners: Sequence[str] = ("kafka://127.0.0.1:0",),
+        listeners: str | Sequence[str] = ("kafka://127.0.0.1:0",),
         storage: Literal["fs", "memory"] = "fs",
         coordination: str | None = None,
         plugins: Sequence[object] = (),
@@ -57,7 +57,8 @@ class Broker:
     ) -> None:
         from ..config import BrokerConfig
 
-        named: dict[str, object] = {"listeners": tuple(listeners), "storage": storage}
+        wanted = listeners.split(",") if isinstance(listeners, str) else listeners
+        named: dict[str, object] = {"listeners": tuple(each.strip() for each in wanted), "storage": storage}
         if data_dir is not None:
             folders = [data_dir] if isinstance(data_dir, str | PathLike) else list(data_dir)
             named["log.dirs"] = tuple(fspath(folder) for folder in folders)

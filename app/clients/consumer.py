@@ -22,6 +22,7 @@ from .consumer_listener import RebalanceListener, Told, listener_of
 from .consumer_offsets import ConsumerPositions, committed_or_reset, offsets_to_commit
 from .consumer_partitions import Place, PlaceFinder, StartOffset, start_at, subscription_of
 from .consumer_reading import Reading
+from .encoding import decoders_of
 from .machine_settings import fetching
 from .opening import open_shell, plugin_host
 from .settings import ConsumerSettings, read_settings
@@ -51,7 +52,7 @@ class Consumer:
                 print(message.value)
 
     bootstrap:            "host:port,host:port", or a running `Broker` of this process.
-    decoder, key_decoder: names of plugins, or objects.
+    decoder, key_decoder: names of plugins, objects, or functions of the bytes.
     plugins:              objects with hooks, modules or names of modules, besides the installed ones.
     config:               dotted names, Kafka's or 0.7's; `settings` are the same in snake case and win
                           (see `settings.ConsumerSettings`).
@@ -68,8 +69,8 @@ class Consumer:
         self,
         bootstrap: object,
         *,
-        decoder: str | Decoder | None = None,
-        key_decoder: str | Decoder | None = None,
+        decoder: str | Decoder | Callable[[bytes], Any] | None = None,
+        key_decoder: str | Decoder | Callable[[bytes], Any] | None = None,
         plugins: Sequence[object] = (),
         config: Mapping[str, Any] | None = None,
         **settings: Any,
@@ -78,8 +79,7 @@ class Consumer:
         given = {name: thing for name, thing in names.items() if isinstance(thing, str)}
         self.settings = chosen = read_settings(ConsumerSettings, config, {**given, **settings})
         host = plugin_host(plugins)
-        values = host.decoder(chosen.decoder) if decoder is None or isinstance(decoder, str) else decoder
-        keys = host.decoder(chosen.key_decoder) if key_decoder is None or isinstance(key_decoder, str) else key_decoder
+        values, keys = decoders_of(host, chosen, decoder, key_decoder)
         assignors = assignors_of(chosen, host) if chosen.group_id else []
         self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
         self._lock = self._shell.lock

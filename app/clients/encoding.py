@@ -1,16 +1,17 @@
 """From what a user gives to `send` to what goes into a batch; whatever is wrong with it is found here."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from ...core.client.cluster_view import TopicView
 from ...core.client.errors import EncodeError
 from ...core.client.producer.batch import EncodedMessage
 from ...core.client.producer.partitioner import Partitioner
-from ...core.client.serde import Encoder
+from ...core.client.serde import Decoder, Encoder
 from ...core.message.message import Headers
 from ...plugins.builtin.encoders import BytesSerde
 from ...plugins.host import PluginHost
+from ...ports.errors import ConfigError
 
 _TIMESTAMP_MAX = 2**63 - 1
 
@@ -45,13 +46,72 @@ class EncoderSettings(Protocol):
     def key_encoder(self) -> str: ...
 
 
-def encoding_of(
-    host: PluginHost, chosen: EncoderSettings, encoder: str | Encoder | None, key_encoder: str | Encoder | None
-) -> Encoding:
+def encoding_of(host: PluginHost, chosen: EncoderSettings, encoder: object, key_encoder: object) -> Encoding:
     """The encoders that are given, or those that the settings name. Raises `ConfigError`."""
     return Encoding(
-        host.encoder(chosen.encoder) if encoder is None or isinstance(encoder, str) else encoder,
-        host.encoder(chosen.key_encoder) if key_encoder is None or isinstance(key_encoder, str) else key_encoder,
+        host.encoder(chosen.encoder) if encoder is None or isinstance(encoder, str) else as_encoder(encoder, "encoder"),
+        host.encoder(chosen.key_encoder)
+        if key_encoder is None or isinstance(key_encoder, str)
+        else as_encoder(key_encoder, "key_encoder"),
+    )
+
+
+class DecoderSettings(Protocol):
+    """The names of the decoders, for those that are not given as objects."""
+
+    @property
+    def decoder(self) -> str: ...
+
+    @property
+    def key_decoder(self) -> str: ...
+
+
+def decoders_of(
+    host: PluginHost, chosen: DecoderSettings, decoder: object, key_decoder: object
+) -> tuple[Decoder, Decoder]:
+    """Of values and keys: those that are given, or those that the settings name. Raises `ConfigError`."""
+    return (
+        host.decoder(chosen.decoder) if decoder is None or isinstance(decoder, str) else as_decoder(decoder, "decoder"),
+        host.decoder(chosen.key_decoder)
+        if key_decoder is None or isinstance(key_decoder, str)
+        else as_decoder(key_decoder, "key_decoder"),
+    )
+
+
+class _Function:
+    """A function of a value, as other libraries take it, in place of an encoder or decoder; null stays null."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def encode(self, topic: str, value: Any) -> Any:  # noqa: ARG002
+        return None if value is None else self._function(value)
+
+    def decode(self, topic: str, data: bytes | None) -> Any:  # noqa: ARG002
+        return None if data is None else self._function(data)
+
+
+def as_encoder(given: object, setting: str) -> Encoder:
+    """An object with `encode`, or a function from a value to bytes. Raises `ConfigError` that names the setting."""
+    made: Encoder = _serde(given, "encode", setting)
+    return made
+
+
+def as_decoder(given: object, setting: str) -> Decoder:
+    """An object with `decode`, or a function from bytes to a value. Raises `ConfigError` that names the setting."""
+    made: Decoder = _serde(given, "decode", setting)
+    return made
+
+
+def _serde(given: Any, method: str, setting: str) -> Any:
+    if isinstance(given, type):
+        raise ConfigError(f"{setting}: {given.__name__} is a class; give an object: {given.__name__}(...)")
+    if callable(getattr(given, method, None)):
+        return given
+    if callable(given):
+        return _Function(given)
+    raise ConfigError(
+        f"{setting}: {type(given).__name__} is no name, no object with {method}(topic, value), and no function"
     )
 
 

@@ -17,7 +17,7 @@ from ...core.client.producer.handlers import (
 )
 from ...core.client.producer.hook_queue import HookQueue
 from ...core.message.message import Headers, Message
-from ...ports.errors import BarnabasError, ClosedError
+from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from ...ports.values import frozen
 from .encoding import checked_headers, checked_timestamp
 from .handle import DeliveryHandle, ManyHandle
@@ -107,6 +107,12 @@ class HookPath(ABC):
             made_events = host.event_handler(settings.event_handler, settings.event_handler_props)
         if made_callbacks is None and settings.callback_handler:
             made_callbacks = host.callback_handler(settings.callback_handler, settings.callback_handler_props)
+        for made, kind, setting in (
+            (made_events, EventHandler, "event_handler"),
+            (made_callbacks, CallbackHandler, "callback_handler"),
+        ):
+            if made is not None and not isinstance(made, kind):
+                raise ConfigError(f"{setting}: {made!r:.80} is no {kind.__name__}: derive its class from it")
         if made_events is None and made_callbacks is None:
             return None
         return made_events or EventHandler(), made_callbacks

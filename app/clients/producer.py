@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -46,7 +46,8 @@ class Producer(ProducerFace):
             producer.send("views", b"/index.html", key=b"user-1")
 
     bootstrap:        "host:port,host:port", or a running `Broker` of this process.
-    encoder, key_encoder, partitioner, event_handler, callback_handler: names of plugins, or objects.
+    encoder, key_encoder, partitioner, event_handler, callback_handler: names of plugins, or objects
+        (encoders also functions of the value).
     plugins:          objects with hooks, modules or names of modules, besides the installed ones; or a `PluginHost`.
     config:           dotted names, Kafka's or 0.7's; `settings` are the same in snake case and win
                       (see `settings.ProducerSettings`).
@@ -78,8 +79,8 @@ class Producer(ProducerFace):
         self,
         bootstrap: object = None,
         *,
-        encoder: str | Encoder | None = None,
-        key_encoder: str | Encoder | None = None,
+        encoder: str | Encoder | Callable[[Any], bytes | None] | None = None,
+        key_encoder: str | Encoder | Callable[[Any], bytes | None] | None = None,
         partitioner: str | Partitioner | None = None,
         event_handler: str | EventHandler | None = None,
         callback_handler: str | CallbackHandler | None = None,

@@ -294,6 +294,8 @@ def test_a_member_expires(broker: TestBroker) -> None:
         _assigned(one, two, partitions=4)
         with pytest.raises(ConfigError, match=r"'three' is not a member of group g, there is: (one|two)-.* \(client"):
             broker.expire_member("g", "three")
+        with pytest.raises(ConfigError, match=r"no group 'h', there is: .*g"):
+            broker.expire_member("h", "two")
 
 
 def test_a_static_member_expires(broker: TestBroker) -> None:

@@ -255,3 +255,10 @@ def test_faults_outlive_a_restart(barnabas_broker: TestBroker, topic: str) -> No
     barnabas_broker.produce(topic, ["b"])
     with barnabas_broker.faults.error(Fetch, 1, topic=topic):
         barnabas_broker.assert_produced(topic, ["a", "b"])  # past the faults
+
+
+def test_a_producer_that_cannot_deliver_does_not_keep_a_test_for_minutes() -> None:
+    with TestBroker() as broker:
+        settings = broker.producer().settings
+        assert settings.delivery_timeout_ms <= 10_000
+        assert broker.producer(delivery_timeout_ms=60_000).settings.delivery_timeout_ms == 60_000

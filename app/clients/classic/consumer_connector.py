@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....core.classic.consumer.consumer import ClassicConsumer, ConsumerOutside, make_consumer_id
 from ....core.classic.consumer.settings import ConsumerRebalanceFailed
@@ -16,6 +16,7 @@ from ....plugins.builtin.encoders import BytesSerde
 from ....ports.broker_api import EARLIEST, LATEST
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
 from ....ports.scheduler import Outcome
+from ..encoding import as_decoder
 from ..opening import plugin_host
 from ..waiting import logger
 from .consumer_settings import find_registries, read_connector_settings, rebalancer_of
@@ -69,7 +70,7 @@ class ConsumerConnector:
         coordination: object = None,
         groupid: str | None = None,
         config: Mapping[str, Any] | None = None,
-        decoder: str | Decoder | None = None,
+        decoder: str | Decoder | Callable[[bytes], Any] | None = None,
         start_offsets: StartOffsets | None = None,
         rebalance_strategy: str | Rebalancer | None = None,
         plugins: Any = (),
@@ -88,8 +89,12 @@ class ConsumerConnector:
         self.settings = read_connector_settings(config, given)
         where = find_registries(self.settings, coordination)
         host = plugin_host(plugins)
-        chosen = host.decoder(self.settings.decoder) if decoder is None or named is not None else decoder
-        self._decoder = cast("Decoder | None", None if type(chosen) is BytesSerde else chosen)
+        chosen = (
+            host.decoder(self.settings.decoder)
+            if decoder is None or named is not None
+            else as_decoder(decoder, "decoder")
+        )
+        self._decoder = None if type(chosen) is BytesSerde else chosen
         self._rebalancer = rebalancer_of(self.settings, rebalance_strategy, host)
         self._start_offsets = start_offsets
         self._codecs = host.codecs()

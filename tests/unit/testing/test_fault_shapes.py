@@ -269,6 +269,11 @@ def test_the_classic_requests() -> None:
         (lambda faults: faults.delay("Produce", 10, group="g"), "Produce is not about groups"),
         (lambda faults: faults.delay("Produce", -1), "a delay of -1 ms"),
         (lambda faults: faults.drop("Produce", times=0), "times=0"),
+        (lambda faults: faults.drop("Produce", times="2"), "times='2'"),
+        (lambda faults: faults.drop("Produce", topic=7), "topic=7"),
+        (lambda faults: faults.drop("Produce", partition="0"), "partition='0'"),
+        (lambda faults: faults.delay("Produce", "soon"), "'soon'"),
+        (lambda faults: faults.drop("Produce", when="now"), "when='now'"),
     ],
 )
 def test_what_cannot_be_meant(make: Callable[[Faults], Fault], text: str) -> None:

@@ -1,0 +1,51 @@
+"""Encoders and decoders as other libraries take them, and what is refused when a client is made."""
+
+import json
+from typing import Any
+
+import pytest
+
+from barnabas import Consumer, Producer
+from barnabas.ports.errors import ConfigError
+from barnabas.testing import TestBroker
+
+
+class Encoder:
+    def encode(self, topic: str, value: Any) -> bytes:
+        return f"{topic}:{value}".encode()
+
+
+def _dumped(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def test_functions_of_the_value_and_of_the_bytes() -> None:
+    with TestBroker() as broker:
+        with Producer(broker.bootstrap, encoder=_dumped, key_encoder=str.encode) as producer:
+            producer.send("t", {"a": 1}, key="k").result(10)
+            producer.send("t", None, key="k").result(10)
+        with Consumer(broker.bootstrap, decoder=json.loads, key_decoder=bytes.decode) as consumer:
+            consumer.assign("t", position="earliest")
+            found: list[tuple[Any, Any]] = [(m.key, m.value) for m in consumer.messages(stop_at_end=True)]
+    assert found == [("k", {"a": 1}), ("k", None)], "null stays null"
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"encoder": 5}, "encoder: int is no name"),
+        ({"key_encoder": Encoder}, r"key_encoder: Encoder is a class; give an object: Encoder\(\.\.\.\)"),
+        ({"partitioner": 5}, "partitioner: int is not a Partitioner"),
+        ({"callback_handler": 5}, "callback_handler: 5 is no CallbackHandler"),
+        ({"event_handler": Encoder()}, "event_handler: .* is no EventHandler"),
+    ],
+)
+def test_what_is_no_plug_in_is_refused_when_a_producer_is_made(settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Producer("127.0.0.1:1", **settings)
+
+
+@pytest.mark.parametrize("name", ["decoder", "key_decoder"])
+def test_what_is_no_decoder_is_refused_when_a_consumer_is_made(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: Encoder is no name"):
+        Consumer("127.0.0.1:1", **{name: Encoder()})

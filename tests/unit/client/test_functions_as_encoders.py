@@ -47,5 +47,6 @@ def test_what_is_no_plug_in_is_refused_when_a_producer_is_made(settings: dict[st
 
 @pytest.mark.parametrize("name", ["decoder", "key_decoder"])
 def test_what_is_no_decoder_is_refused_when_a_consumer_is_made(name: str) -> None:
+    given: dict[str, Any] = {name: Encoder()}
     with pytest.raises(ConfigError, match=f"{name}: Encoder is no name"):
-        Consumer("127.0.0.1:1", **{name: Encoder()})
+        Consumer("127.0.0.1:1", **given)

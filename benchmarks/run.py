@@ -35,6 +35,7 @@ BENCHMARKS = (
     "transport_echo",
     "spark_read",
     "load",
+    "table_delay",
     "spark_streams",
     "spark_write",
     "avro_decode",

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ...app.clients.arrow.decode import ArrowColumns
 
 CHUNK_BYTES = 4 * 1024 * 1024
-"""Per fetch. Large, so that the way to the broker and back weighs little: a second thread that fetches ahead was tried
-and cost a third of the rate, because decoding needs the interpreter all the time."""
+"""Per fetch. Large, so that the way to the broker and back weighs little: a second thread that fetches ahead was tried,
+and was no quicker."""
 _CHUNK_SETTING = "max.partition.fetch.bytes"
 _COMMON = frozenset(field.name.replace("_", ".") for field in attrs.fields(CommonSettings))
 _BATCH_SETTING = "batch.size"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from table_kills.foreign import READERS
 from table_kills.run import play
+from table_kills.sweep import sweep
 
 
 def main() -> int:
@@ -20,23 +21,28 @@ def main() -> int:
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
     print(f"{given.rounds} rounds over {given.formats}, seed {seed}", flush=True)
     began = time.monotonic()
+    formats = tuple(given.formats.split(","))
     with tempfile.TemporaryDirectory(prefix="barnabas-table-kills-", ignore_cleanup_errors=True) as scratch:
+        swept = sweep(Path(scratch), formats)
+        counts = ", ".join(f"{named} {count}" for named, count in swept.kills.items())
+        print(f"  killed at every step of a commit: {counts}; {time.monotonic() - began:.0f} s", flush=True)
         outcome = play(
             Path(scratch),
             rounds=given.rounds,
             seed=seed,
-            formats=given.formats.split(","),
+            formats=formats,
             say=lambda line: print(f"  {line}, {time.monotonic() - began:.0f} s", flush=True),
         )
     for title, counts in (("killed", outcome.kills), ("at", outcome.steps), ("said", outcome.errors)):
         for text, count in sorted(counts.items()):
             print(f"  {title}: {text}: {count}")
     print(f"  {outcome.rows} rows in the largest table, read {outcome.reads} times meanwhile")
-    for fault in outcome.faults[:50]:
+    wrong = [*swept.faults, *outcome.faults]
+    for fault in wrong[:50]:
         print(f"  {fault}")
     rest = "each offset is there once, and nobody saw anything else"
-    print(f"{len(outcome.faults)} faults" if outcome.faults else rest)
-    return 1 if outcome.faults else 0
+    print(f"{len(wrong)} faults" if wrong else rest)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

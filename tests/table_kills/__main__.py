@@ -24,8 +24,8 @@ def main() -> int:
     formats = tuple(given.formats.split(","))
     with tempfile.TemporaryDirectory(prefix="barnabas-table-kills-", ignore_cleanup_errors=True) as scratch:
         swept = sweep(Path(scratch), formats)
-        counts = ", ".join(f"{named} {count}" for named, count in swept.kills.items())
-        print(f"  killed at every step of a commit: {counts}; {time.monotonic() - began:.0f} s", flush=True)
+        several = ", ".join(f"{named} {count}" for named, count in swept.kills.items())
+        print(f"  killed at every step of a commit: {several}; {time.monotonic() - began:.0f} s", flush=True)
         outcome = play(
             Path(scratch),
             rounds=given.rounds,

@@ -117,7 +117,7 @@ def test_a_wheel_has_everything(checkout: Path, tmp_path: Path) -> None:
 def test_nobody_is_sent_to_an_index_that_does_not_have_it(checkout: Path) -> None:
     claim = re.compile(r"pip3? install (?:-\S+ )*['\"]?barnabas(?!\S* @)\b")
     texts = [*checkout.glob("*.md"), *checkout.glob("docs/**/*.md"), *checkout.glob("examples/**/*")]
-    rooms = ("adapters", "app", "core", "pipeline", "plugins", "ports", "testing", "benchmarks")
+    rooms = ("adapters", "app", "audit", "core", "pipeline", "plugins", "ports", "schemas", "testing", "benchmarks")
     texts += [path for room in rooms for path in (checkout / room).rglob("*.py")]
     found = [
         str(path.relative_to(checkout))

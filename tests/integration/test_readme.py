@@ -67,8 +67,8 @@ def test_the_example_of_a_group(readme: str) -> None:
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("spark")  # the one session of the process: another one first would leave it without its jars
-def test_the_spark_examples(readme: str, broker: BrokerProcess, tmp_path: Path) -> None:
-    from barnabas import Consumer, Producer
+def test_the_spark_example(readme: str, broker: BrokerProcess) -> None:
+    from barnabas import Producer
 
     with Producer(broker.bootstrap) as producer:
         producer.send_many("events", [b"one", b"two"])
@@ -79,21 +79,23 @@ def test_the_spark_examples(readme: str, broker: BrokerProcess, tmp_path: Path) 
     with local_session("readme"):
         exec(compile(example.replace(ADDRESS, broker.bootstrap), "README.md", "exec"), names)
         assert sorted(bytes(row.value) for row in names["rows"].collect()) == [b"one", b"two"]  # type: ignore[attr-defined]
-        printed: list[object] = []
-        example = next(block for block in blocks(readme, "python") if "append_batches" in block)
-        example = example.replace(ADDRESS, broker.bootstrap).replace('"checkpoint"', repr(str(tmp_path)))
-        options: dict[str, str] = {**names["options"], "startingOffsets": "earliest"}  # type: ignore[dict-item]
-        source = names["spark"].readStream.format("barnabas").options(**options).load()  # type: ignore[attr-defined]
-        counts = source.groupBy("topic").count().selectExpr("concat(topic, ' ', count) as value")
-        names |= {"counts": counts, "print": printed.append}
-        exec(compile(example, "README.md", "exec"), names)
-        names["query"].stop()  # type: ignore[attr-defined]
-        with Consumer(broker.bootstrap) as consumer:
-            consumer.assign("counts", position="earliest")
-            assert [message.value for message in consumer.messages(stop_at_end=True)] == [b"events 2"]
-        assert printed == [
-            dict.fromkeys(("minOffsetsBehindLatest", "maxOffsetsBehindLatest"), "0") | {"avgOffsetsBehindLatest": "0.0"}
-        ]
+
+
+def test_the_example_of_schemas_and_audit(readme: str) -> None:
+    from support.schema_registry import serving
+
+    from barnabas.testing import TestBroker
+
+    example = next(block for block in blocks(readme, "python") if "AvroEncoder" in block)
+    with TestBroker() as broker, serving(broker.bootstrap) as url:
+        example = example.replace(ADDRESS, broker.bootstrap).replace("http://127.0.0.1:8081", url)
+        exec(compile(example, "README.md", "exec"), {"__name__": "readme"})
+        with broker.consumer() as consumer:
+            consumer.assign("orders", position="earliest")
+            (message,) = consumer.messages(stop_at_end=True)
+        assert message.value is not None
+        assert message.value[0] == 0, "Confluent's wire form"
+        assert [name for name, _ in message.headers] == ["barnabas-audit"]
 
 
 def test_the_commands_of_an_operator(readme: str, broker: BrokerProcess, tmp_path: Path) -> None:
@@ -113,10 +115,11 @@ def run_commands(block: str, bootstrap: str, folder: Path) -> int:
     """Run those that end by themselves; returns how many."""
     own = ("barnabas serve", "barnabas load", "barnabas report", "barnabas cluster start")
     lines = [line for line in block.splitlines() if line.startswith("barnabas ") and not line.startswith(own)]
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config")}
     for line in lines:
         words = shlex.split(line.partition("#")[0].replace(ADDRESS, bootstrap))
         done = subprocess.run(
-            [COMMAND, *words[1:]], cwd=folder, capture_output=True, timeout=60, check=False, env=dict(os.environ)
+            [COMMAND, *words[1:]], cwd=folder, capture_output=True, timeout=60, check=False, env=environment
         )
         assert done.returncode == 0, (line, done.stderr)
         if "consume" in words:

@@ -70,7 +70,27 @@ class ClusterStatus:
         return not (self.offline or self.under_replicated or absent) and self.controller != NOBODY
 
 
+@frozen(kw_only=True)
+class ClusterAnswers:
+    """What was answered. `folders`: what each broker that answered has; `problems`: why others did not."""
+
+    cluster: DescribeClusterResult
+    topics: Sequence[TopicMetadata]
+    folders: Mapping[int, Sequence[LogDirDescription]]
+    problems: Mapping[int, str]
+    reassignments: Sequence[OngoingReassignment]
+
+    @property
+    def status(self) -> ClusterStatus:
+        return status_of(self.cluster, self.topics, self.folders, self.problems, self.reassignments)
+
+
 def ask_status(admin: Admin) -> ClusterStatus:
+    """As `ask_cluster`, put together."""
+    return ask_cluster(admin).status
+
+
+def ask_cluster(admin: Admin) -> ClusterAnswers:
     """Ask the cluster, and each of its brokers. Raises `BarnabasError` when the cluster itself cannot be asked."""
     cluster = admin.describe_cluster()
     topics = admin.describe_topics()
@@ -81,7 +101,13 @@ def ask_status(admin: Admin) -> ClusterStatus:
             folders[broker.node_id] = admin.describe_log_dirs([broker.node_id])[broker.node_id]
         except BarnabasError as error:
             problems[broker.node_id] = str(error)
-    return status_of(cluster, topics, folders, problems, admin.list_reassignments())
+    return ClusterAnswers(
+        cluster=cluster,
+        topics=topics,
+        folders=folders,
+        problems=problems,
+        reassignments=admin.list_reassignments(),
+    )
 
 
 def status_of(

@@ -24,6 +24,7 @@ _COMMANDS = {
     "transactions": ".transactions",
     "configs": ".configs",
     "cluster": ".cluster",
+    "top": ".top.command",
     "brokers": ".brokers",
     "log": ".log",
     "mirror": ".mirror",

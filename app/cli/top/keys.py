@@ -1,0 +1,71 @@
+"""From the bytes of a terminal to keys: pure."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+_NAMED = {
+    "\r": "enter",
+    "\n": "enter",
+    "\x7f": "backspace",
+    "\x08": "backspace",
+    "\x03": "ctrl-c",
+    "\x1b[A": "up",
+    "\x1bOA": "up",
+    "\x1b[B": "down",
+    "\x1bOB": "down",
+    "\x1b[5~": "page up",
+    "\x1b[6~": "page down",
+    "\x1b[H": "home",
+    "\x1bOH": "home",
+    "\x1b[1~": "home",
+    "\x1b[F": "end",
+    "\x1bOF": "end",
+    "\x1b[4~": "end",
+}
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~])")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)?")
+_LONGEST = 32
+
+
+class KeyReader:
+    """Keeps what is not a whole key yet."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._rest = ""
+
+    @property
+    def waits(self) -> bool:
+        """There was an Escape: the key itself, or the begin of another one that comes at once."""
+        return bool(self._rest)
+
+    def feed(self, data: bytes) -> list[str]:
+        """The keys that are whole: a letter, or a name such as "up" and "esc". Those not known are left out."""
+        text = self._rest + self._decoder.decode(data)
+        self._rest = ""
+        keys = []
+        at = 0
+        while at < len(text):
+            if text[at] != "\x1b":
+                keys.append(_NAMED.get(text[at], text[at]))
+                at += 1
+                continue
+            found = _SEQUENCE.match(text, at)
+            if found is not None:
+                keys.append(_NAMED.get(found[0], ""))
+                at = found.end()
+                continue
+            unfinished = _UNFINISHED.match(text, at)
+            if unfinished is not None and unfinished.end() == len(text) and len(text) - at <= _LONGEST:
+                self._rest = text[at:]
+                break
+            keys.append("esc")
+            at += 1
+        return [key for key in keys if key]
+
+    def flush(self) -> list[str]:
+        """Nothing came behind the Escape: it was the key itself."""
+        rest, self._rest = self._rest, ""
+        return ["esc", *rest[1:]] if rest else []

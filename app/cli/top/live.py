@@ -1,0 +1,107 @@
+"""Drives `top` in a terminal: keys, looks and messages go into the state, the state to the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from rich.console import Console
+
+from ....ports.errors import BarnabasError
+from ...clients.admin import Admin
+from ..consuming import stopping
+from .drawing import drawn
+from .look import Look, Looker
+from .state import TopState, arrived, failed, looked, pressed
+from .tail import Tail
+from .terminal import Terminal
+from .view import view_of
+from .watcher import Watcher
+
+PATIENCE_MS = 5000
+"""How long a look waits for a cluster that does not answer, until that is said."""
+LEAVE_S = 1.0
+
+_Change = Callable[[TopState], TopState]
+
+
+def run(bootstrap: str, interval_s: float, *, internal: bool) -> None:
+    """Until the user has seen enough, a signal tells to stop, or the terminal is gone."""
+    with stopping() as told_to_stop:
+        admin = Admin(bootstrap, default_api_timeout_ms=PATIENCE_MS)
+        try:
+            with Terminal() as terminal:
+                _Live(bootstrap, terminal, Looker(admin, internal=internal), interval_s).run(told_to_stop)
+        finally:
+            admin.close()
+
+
+class _Live:
+    def __init__(self, bootstrap: str, terminal: Terminal, looker: Looker, interval_s: float) -> None:
+        self._bootstrap = bootstrap
+        self._terminal = terminal
+        self._watcher = Watcher(looker, interval_s, self._told)
+        self._changes: SimpleQueue[_Change] = SimpleQueue()
+        self._state = TopState()
+        self._tail: Tail | None = None
+        self._colors = Console().color_system
+
+    def run(self, told_to_stop: list[int]) -> None:
+        self._watcher.start()
+        try:
+            while not (self._state.done or told_to_stop or self._terminal.hung_up):
+                self._draw()
+                for key in self._terminal.wait():
+                    self._state = pressed(self._state, key, view_of(self._state).names)
+                self._take_changes()
+                self._follow()
+        finally:
+            self._watcher.stop()
+            if self._tail is not None:
+                self._tail.stop()
+                self._tail.join(LEAVE_S)
+            self._watcher.join(LEAVE_S)
+
+    def _draw(self) -> None:
+        width, height = self._terminal.size()
+        self._terminal.show(drawn(view_of(self._state), width, height, self._colors))
+
+    def _follow(self) -> None:
+        """Ask for what is shown now."""
+        state = self._state
+        self._watcher.show(None if state.paused else (state.tab,))
+        if self._tail is not None and self._tail.topic != state.opened:
+            self._tail.stop()
+            self._tail = None
+        if state.opened is not None and self._tail is None:
+            self._tail = Tail(self._bootstrap, state.opened, self._came)
+            self._tail.start()
+        if self._tail is not None:
+            self._tail.rest(state.paused)
+            if not state.paused and state.tailed is not self._tail.now:
+                self._came(self._tail)
+
+    # --- from other threads
+
+    def _told(self, found: Look | BarnabasError) -> None:
+        if isinstance(found, BarnabasError):
+            why = str(found)
+            self._change(lambda state: failed(state, why))
+        else:
+            look = found
+            self._change(lambda state: looked(state, look))
+
+    def _came(self, tail: Tail) -> None:
+        self._change(lambda state: arrived(state, tail.topic, tail.now))
+
+    def _change(self, change: _Change) -> None:
+        self._changes.put(change)
+        self._terminal.wake()
+
+    def _take_changes(self) -> None:
+        while True:
+            try:
+                change = self._changes.get_nowait()
+            except Empty:
+                return
+            self._state = change(self._state)

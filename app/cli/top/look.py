@@ -1,0 +1,167 @@
+"""One look at a cluster: what `top` asks of it, and no more than the tab that is open shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from ....ports.errors import BarnabasError
+from ....ports.values import frozen
+from ....ports.words import TopicPartition
+from ..cluster_status import NOBODY, ClusterAnswers, ClusterStatus, ask_cluster
+
+if TYPE_CHECKING:
+    from ....ports.broker_api import ListedGroup
+    from ...clients.admin import Admin
+
+Tab = Literal["brokers", "topics", "groups"]
+GROUPS_MAX = 20
+"""Groups whose lag one look asks for; those that were asked longest ago come first."""
+
+
+@frozen(kw_only=True)
+class TopicFigures:
+    """`end`: the sum of where its partitions end; `bytes`: of their leaders' files. None: not known."""
+
+    name: str
+    partitions: int
+    end: int | None
+    bytes: int | None
+    trouble: str = ""
+
+
+@frozen(kw_only=True)
+class GroupFigures:
+    """`members` and `lag` (messages, about) are None until they have been asked for, or when that failed."""
+
+    name: str
+    state: str
+    members: int | None = None
+    topics: Sequence[str] = ()
+    lag: int | None = None
+
+
+@frozen(kw_only=True)
+class Look:
+    """`topics` and `groups` are None when they were not asked for. `problem`: what could not be told.
+
+    at_s: seconds of a clock that never goes back.
+    """
+
+    at_s: float
+    status: ClusterStatus
+    topics: Sequence[TopicFigures] | None = None
+    groups: Sequence[GroupFigures] | None = None
+    problem: str = ""
+
+
+class Looker:
+    """Asks, look by look; remembers the groups that it has asked before."""
+
+    def __init__(self, admin: Admin, *, internal: bool) -> None:
+        self._admin = admin
+        self._internal = internal
+        self._known: dict[str, GroupFigures] = {}
+        """Those asked longest ago first."""
+
+    def look(self, tabs: Iterable[Tab]) -> Look:
+        """Raises `BarnabasError` when the cluster does not answer."""
+        wanted = set(tabs)
+        answers = ask_cluster(self._admin)
+        at_s = time.monotonic()
+        problem, ends = "", dict[TopicPartition, int]()
+        if wanted & {"topics", "groups"}:
+            try:
+                ends = self._admin.list_offsets(dict.fromkeys(_led(answers), "latest"))
+            except BarnabasError as error:  # a leader moves, a topic goes: the rest is still worth a look
+                problem = str(error)
+        return Look(
+            at_s=at_s,
+            status=answers.status,
+            topics=figures_of(answers, ends, internal=self._internal) if "topics" in wanted else None,
+            groups=self._groups(ends) if "groups" in wanted else None,
+            problem=problem,
+        )
+
+    def _groups(self, ends: Mapping[TopicPartition, int]) -> list[GroupFigures]:
+        listed = {group.group_id: group for group in self._admin.list_groups()}
+        for name in self._known.keys() - listed.keys():
+            del self._known[name]
+        news = [name for name in listed if name not in self._known]
+        for name in [*news, *self._known][:GROUPS_MAX]:
+            self._known.pop(name, None)
+            self._known[name] = self._group(listed[name], ends)
+        return [self._known.get(name) or _only_listed(group) for name, group in listed.items()]
+
+    def _group(self, group: ListedGroup, ends: Mapping[TopicPartition, int]) -> GroupFigures:
+        try:
+            committed = self._admin.group_offsets(group.group_id)
+            (details,) = self._admin.describe_groups([group.group_id])
+        except BarnabasError:  # it shows as not known; the next look asks again
+            return _only_listed(group)
+        return GroupFigures(
+            name=group.group_id,
+            state=details.state,
+            members=len(details.members),
+            topics=sorted({place.topic for place in committed}),
+            lag=lag_of({place: each.offset for place, each in committed.items()}, ends),
+        )
+
+
+def lag_of(committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int | None:
+    """Messages behind, in all; None when that of a partition is not known. Raises nothing."""
+    if any(place not in ends for place in committed):
+        return None
+    return sum(max(0, ends[place] - offset) for place, offset in committed.items())
+
+
+def figures_of(answers: ClusterAnswers, ends: Mapping[TopicPartition, int], *, internal: bool) -> list[TopicFigures]:
+    """What is told of each topic, by name. `ends`: where partitions end, of those that said so."""
+    sizes = {
+        (broker, replica.topic, replica.partition): replica.size_bytes
+        for broker, folders in answers.folders.items()
+        for folder in folders
+        for replica in folder.replicas
+        if not replica.is_future
+    }
+    found = []
+    for topic in sorted(answers.topics, key=lambda topic: str(topic.name)):
+        if topic.internal and not internal:
+            continue
+        name = str(topic.name)
+        offline = sum(p.leader == NOBODY for p in topic.partitions)
+        behind = sum(len(p.isr) < len(p.replicas) for p in topic.partitions) - offline
+        words = ((offline, "offline"), (behind, "under-replicated"))
+        found.append(
+            TopicFigures(
+                name=name,
+                partitions=len(topic.partitions),
+                end=_sum(ends.get(TopicPartition(name, p.partition)) for p in topic.partitions),
+                bytes=_sum(sizes.get((p.leader, name, p.partition)) for p in topic.partitions),
+                trouble=", ".join(f"{number} {word}" for number, word in words if number > 0),
+            )
+        )
+    return found
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
+def _led(answers: ClusterAnswers) -> list[TopicPartition]:
+    return [
+        TopicPartition(str(topic.name), p.partition)
+        for topic in answers.topics
+        for p in topic.partitions
+        if p.leader != NOBODY
+    ]
+
+
+def _only_listed(group: ListedGroup) -> GroupFigures:
+    return GroupFigures(name=group.group_id, state=group.state or "-")

@@ -1,0 +1,204 @@
+"""What `top` shows and how keys, looks and messages change it: pure, so that it can be tried without a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from ....ports.values import frozen
+from .look import GroupFigures, Look, Tab, TopicFigures
+
+FILTER_MAX = 100
+"""Characters of a filter."""
+PAGE = 10
+"""Rows that Page Up and Page Down move."""
+APART_S = 0.5
+"""Looks that are closer to one another give no rate worth showing."""
+
+_TABS: Mapping[str, Tab] = {"b": "brokers", "t": "topics", "g": "groups"}
+_STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -PAGE, "page down": PAGE}
+_FAR = {"home": 0, "end": -1}
+
+
+@frozen
+class Rate:
+    """Each second; None where it cannot be told (the first look, a topic that was made again, files deleted)."""
+
+    messages: float | None = None
+    bytes: float | None = None
+
+
+@frozen(kw_only=True)
+class TailedMessage:
+    """A message of the topic that is open, as text."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    key: str | None
+    value: str | None
+    headers: str = ""
+
+
+@frozen(kw_only=True)
+class Tailed:
+    """What came of the topic that is open, the newest first. `missed`: messages that it did not wait for."""
+
+    messages: Sequence[TailedMessage] = ()
+    missed: int = 0
+    problem: str = ""
+
+
+@frozen(kw_only=True)
+class TopState:
+    """gone: why the cluster does not answer; rates are between the looks `before` and `look`."""
+
+    tab: Tab = "topics"
+    opened: str | None = None
+    filter: str = ""
+    search: str = ""
+    editing: bool = False
+    paused: bool = False
+    selected: str | None = None
+    selected_message: str | None = None
+    look: Look | None = None
+    topics: Sequence[TopicFigures] | None = None
+    groups: Sequence[GroupFigures] | None = None
+    before: Look | None = None
+    rates: Mapping[str, Rate] = attrs.field(factory=dict)
+    gone: str = ""
+    tailed: Tailed = Tailed()
+    done: bool = False
+
+    @property
+    def text(self) -> str:
+        """What the rows that are shown are to have in them."""
+        return self.filter if self.opened is None else self.search
+
+    @property
+    def at(self) -> str | None:
+        """The row that is chosen; None: the first one."""
+        return self.selected if self.opened is None else self.selected_message
+
+
+def looked(state: TopState, look: Look) -> TopState:
+    """The cluster was asked."""
+    if state.paused:
+        return state
+    changed = attrs.evolve(state, look=look, gone="")
+    if look.groups is not None:
+        changed = attrs.evolve(changed, groups=look.groups)
+    if look.topics is None:
+        return changed
+    changed = attrs.evolve(changed, topics=look.topics)
+    before = state.before
+    if before is not None and look.at_s - before.at_s < APART_S:
+        return changed
+    return attrs.evolve(changed, before=look, rates={} if before is None else rates_of(before, look))
+
+
+def rates_of(before: Look, now: Look) -> dict[str, Rate]:
+    """What came to each topic between two looks that asked for topics."""
+    seconds = now.at_s - before.at_s
+    old = {topic.name: topic for topic in before.topics or ()}
+    return {
+        topic.name: Rate(
+            _per_second(old[topic.name].end, topic.end, seconds),
+            _per_second(old[topic.name].bytes, topic.bytes, seconds),
+        )
+        for topic in now.topics or ()
+        if topic.name in old
+    }
+
+
+def _per_second(before: int | None, now: int | None, seconds: float) -> float | None:
+    return None if before is None or now is None or now < before or seconds <= 0 else (now - before) / seconds
+
+
+def failed(state: TopState, why: str) -> TopState:
+    """The cluster did not answer; what was seen last stays."""
+    return attrs.evolve(state, gone=why)
+
+
+def arrived(state: TopState, topic: str, tailed: Tailed) -> TopState:
+    """Messages came, or why none come."""
+    return state if state.paused or state.opened != topic else attrs.evolve(state, tailed=tailed)
+
+
+def pressed(state: TopState, key: str, names: Sequence[str]) -> TopState:
+    """A key was pressed. `names`: the rows that are shown, from top to bottom."""
+    if key == "ctrl-c":
+        return attrs.evolve(state, done=True)
+    if state.editing:
+        return _edited(state, key)
+    if key in _STEPS or key in _FAR:
+        return _moved(state, key, names)
+    if key in _TABS:
+        return attrs.evolve(state, tab=_TABS[key], opened=None, paused=False, selected=None, filter="")
+    match key:
+        case "q":
+            return attrs.evolve(state, done=True)
+        case "p" | " ":
+            return attrs.evolve(state, paused=not state.paused)
+        case "/":
+            return attrs.evolve(state, editing=True)
+        case "esc":
+            return _back(state)
+        case "enter":
+            return _opened(state, names)
+    return state
+
+
+def _back(state: TopState) -> TopState:
+    """A filter first, then the topic that is open."""
+    if state.text:
+        return _with_text(state, "")
+    return attrs.evolve(state, opened=None, paused=False)
+
+
+def _opened(state: TopState, names: Sequence[str]) -> TopState:
+    if state.tab != "topics" or state.opened is not None or not names:
+        return state
+    return attrs.evolve(
+        state,
+        opened=names[index_of(state.at, names)],
+        paused=False,
+        search="",
+        selected_message=None,
+        tailed=Tailed(),
+    )
+
+
+def _moved(state: TopState, key: str, names: Sequence[str]) -> TopState:
+    if not names:
+        return state
+    to = _FAR[key] if key in _FAR else max(0, min(len(names) - 1, index_of(state.at, names) + _STEPS[key]))
+    # On the first row, the newest message is followed.
+    if state.opened is not None:
+        return attrs.evolve(state, selected_message=names[to] if to else None)
+    return attrs.evolve(state, selected=names[to])
+
+
+def index_of(name: str | None, names: Sequence[str]) -> int:
+    """Where the chosen row is; the first one if it is not there any more."""
+    return names.index(name) if name is not None and name in names else 0
+
+
+def _edited(state: TopState, key: str) -> TopState:
+    match key:
+        case "enter":
+            return attrs.evolve(state, editing=False)
+        case "esc":
+            return _with_text(attrs.evolve(state, editing=False), "")
+        case "backspace":
+            return _with_text(state, state.text[:-1])
+    if len(key) == 1 and key.isprintable() and len(state.text) < FILTER_MAX:
+        return _with_text(state, state.text + key)
+    return state
+
+
+def _with_text(state: TopState, text: str) -> TopState:
+    if state.opened is None:
+        return attrs.evolve(state, filter=text)
+    return attrs.evolve(state, search=text)

@@ -1,0 +1,252 @@
+"""What `barnabas top` shows, and what keys, looks and messages change: without a terminal and without a cluster."""
+
+import re
+from collections.abc import Mapping
+
+import attrs
+import pytest
+
+from barnabas.app.cli.cluster_status import ClusterAnswers, status_of
+from barnabas.app.cli.top.drawing import drawn, first_shown
+from barnabas.app.cli.top.keys import KeyReader
+from barnabas.app.cli.top.look import GroupFigures, Look, TopicFigures, figures_of, lag_of
+from barnabas.app.cli.top.state import FILTER_MAX, Tailed, TailedMessage, TopState, arrived, failed, looked, pressed
+from barnabas.app.cli.top.tail import TEXT_MAX, kept_of
+from barnabas.app.cli.top.view import clean, found_in, number_text, time_text, view_of
+from barnabas.core.message.message import Message
+from barnabas.ports.broker_api import (
+    BrokerNode,
+    DescribeClusterResult,
+    LogDirDescription,
+    LogDirReplica,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from barnabas.ports.words import TopicPartition
+
+NODES = [BrokerNode(node_id=1, host="h", port=9092)]
+CLUSTER = DescribeClusterResult(cluster_id="c", controller_id=1, brokers=NODES)
+
+
+def _look(at_s: float, topics: Mapping[str, tuple[int | None, int | None]] | None = None, **changes: object) -> Look:
+    figures = None if topics is None else [_topic(name, end, size) for name, (end, size) in topics.items()]
+    look = Look(at_s=at_s, status=status_of(CLUSTER, [], {1: []}, {}, []), topics=figures)
+    return attrs.evolve(look, **changes)  # type: ignore[arg-type]
+
+
+def _topic(name: str, end: int | None, size: int | None) -> TopicFigures:
+    return TopicFigures(name=name, partitions=1, end=end, bytes=size)
+
+
+def _after(*looks: Look) -> TopState:
+    state = TopState()
+    for look in looks:
+        state = looked(state, look)
+    return state
+
+
+def _keys(state: TopState, *keys: str) -> TopState:
+    for key in keys:
+        state = pressed(state, key, view_of(state).names)
+    return state
+
+
+def _cells(state: TopState) -> list[list[str]]:
+    return [list(row.cells) for row in view_of(state).rows]
+
+
+def _message(offset: int, value: str | None = "v", key: str | None = None, headers: str = "") -> TailedMessage:
+    return TailedMessage(partition=0, offset=offset, timestamp_ms=0, key=key, value=value, headers=headers)
+
+
+def test_rates_are_differences_between_looks() -> None:
+    state = _after(_look(10, {"a": (100, 5000), "b": (7, 70)}))
+    assert _cells(state)[0] == ["a", "1", "-", "-", "100", "4.9KiB", "ok"], "one look tells no rate"
+    state = looked(state, _look(12, {"a": (400, 9096), "b": (7, 70), "new": (1, 1)}))
+    assert [cells[2:4] for cells in _cells(state)] == [["150", "2.0KiB"], ["0", "0B"], ["-", "-"]]
+    state = looked(state, _look(14, {"a": (3, 9000), "b": (None, 70)}))
+    assert [cells[2:4] for cells in _cells(state)] == [["-", "-"], ["-", "0B"]], "made again; files deleted; not known"
+
+
+def test_looks_that_are_close_or_ask_for_others_leave_rates_alone() -> None:
+    state = _after(_look(10, {"a": (0, 0)}), _look(12, {"a": (10, 0)}))
+    assert _cells(looked(state, _look(12.1, {"a": (11, 0)})))[0][2:5:2] == ["5.0", "11"]
+    groups = _look(14, groups=[GroupFigures(name="g", state="Stable", members=2, topics=["a"], lag=3)])
+    state = looked(state, groups)
+    assert _cells(state)[0][2] == "5.0"
+    assert _cells(_keys(state, "g")) == [["g", "Stable", "2", "3", "a"]]
+    assert _cells(looked(state, _look(16, {"a": (50, 0)})))[0][2] == "10", "since the last look at topics"
+
+
+def test_brokers_and_what_is_wrong() -> None:
+    led = PartitionMetadata(partition=0, leader=-1, leader_epoch=0, replicas=[1], isr=[])
+    status = status_of(CLUSTER, [TopicMetadata(name="t", partitions=[led])], {}, {1: "it is slow"}, [])
+    state = _keys(_after(_look(1, status=status, problem="no offsets")), "b")
+    assert _cells(state) == [["1", "h:9092", "0", "1", "0", "-", "-", "it is slow"]]
+    notice = view_of(state).notice
+    assert notice.startswith("1 leaderless partition, ")
+    assert notice.endswith("1 unwell broker, no offsets")
+
+
+def test_a_cluster_that_does_not_answer() -> None:
+    assert view_of(failed(TopState(), "refused")).notice == "the cluster does not answer: refused"
+    state = failed(_after(_look(1, {"a": (1, 1)})), "refused")
+    assert "seen last" in view_of(state).notice
+    assert view_of(state).names == ["a"]
+    assert view_of(looked(state, _look(2, {"a": (1, 1)}))).notice == ""
+
+
+def test_moving_stays_with_the_row_when_rows_change() -> None:
+    state = _after(_look(1, dict.fromkeys("acd", (0, 0))))
+    assert view_of(_keys(state, "k", "up")).selected == 0
+    assert view_of(_keys(state, *["down"] * 9)).selected == 2
+    assert view_of(_keys(state, "end")).selected == 2
+    assert view_of(_keys(state, "end", "home", "page down", "page up", "j")).selected == 1
+    state = looked(_keys(state, "j"), _look(3, dict.fromkeys("abcd", (0, 0))))
+    assert view_of(state).names[view_of(state).selected] == "c"
+    assert view_of(looked(state, _look(5, dict.fromkeys("ab", (0, 0))))).selected == 0, "it has gone"
+    assert _keys(TopState(), "j", "enter", "end") == TopState(), "there is nothing to move in or to open"
+
+
+def test_a_filter() -> None:
+    state = _keys(_after(_look(1, dict.fromkeys(["orders", "views", "quit"], (0, 0)))), "/", "Q")
+    assert view_of(state).names == ["quit"], "keys are letters now"
+    assert view_of(_keys(state, "backspace", "e")).names == ["orders", "views"]
+    kept = _keys(state, "enter")
+    assert "/Q" in view_of(kept).foot
+    assert view_of(_keys(kept, "esc")).names == view_of(_keys(state, "esc")).names == ["orders", "views", "quit"]
+    assert len(_keys(state, *"x" * 200).filter) == FILTER_MAX
+    assert _keys(state, "up") == state, "names of keys are no text"
+    assert _keys(kept, "t").filter == ""
+
+
+def test_a_topic_is_opened_and_left() -> None:
+    state = _keys(_after(_look(1, dict.fromkeys("ab", (0, 0)))), "j", "enter")
+    assert state.opened == "b"
+    assert arrived(state, "a", Tailed(messages=[_message(1)])) == state, "of a topic that was open before"
+    state = arrived(state, "b", Tailed(messages=[_message(2), _message(1)], missed=5, problem="slow"))
+    view = view_of(state)
+    assert view.names == ["0:2", "0:1"]
+    assert "5 more went by" in view.foot
+    assert view.notice == "slow"
+    assert _keys(state, "enter") == state
+    gone = looked(state, _look(3, {"a": (0, 0)}))
+    assert view_of(gone).notice == "there is no topic b any more; esc goes back"
+    assert _keys(state, "esc").opened is None
+    assert view_of(_keys(state, "esc")).selected == 1
+    assert _keys(state, "g").opened is None
+
+
+def test_the_newest_message_is_followed_unless_another_is_chosen() -> None:
+    opened = _keys(_after(_look(1, {"a": (0, 0)})), "enter")
+    two, three = Tailed(messages=[_message(2), _message(1)]), Tailed(messages=[_message(3), _message(2), _message(1)])
+    assert view_of(arrived(arrived(opened, "a", two), "a", three)).selected == 0
+    assert view_of(arrived(_keys(arrived(opened, "a", two), "j"), "a", three)).selected == 2
+    assert view_of(arrived(_keys(arrived(opened, "a", two), "j", "k"), "a", three)).selected == 0
+
+
+def test_a_pause_holds_what_is_shown() -> None:
+    state = _keys(_after(_look(1, {"a": (0, 0)})), "p")
+    assert looked(state, _look(3, {"b": (0, 0)})) == state
+    assert "PAUSED" in view_of(state).foot
+    assert not _keys(state, "p").paused
+    opened = _keys(state, "enter")
+    assert not opened.paused, "something else is to be shown"
+    paused = _keys(opened, "p")
+    assert arrived(paused, "a", Tailed(messages=[_message(1)])) == paused
+    assert not _keys(paused, "esc").paused
+
+
+@pytest.mark.parametrize("keys", [("q",), ("ctrl-c",), ("/", "ctrl-c")])
+def test_it_ends(keys: tuple[str, ...]) -> None:
+    assert _keys(TopState(), *keys).done
+    assert not _keys(TopState(), "/", "q").done
+
+
+def test_searching_messages() -> None:
+    message = _message(1, "Hello there", key="user-7", headers="trace=abc")
+    assert all(found_in(message, text) for text in ("", "hello", "USER", "abc", "key=user-7"))
+    assert not any(found_in(message, text) for text in ("nothing", "key=hello"))
+    assert not found_in(_message(1, None), "null")
+    state = _keys(_after(_look(1, {"a": (0, 0)})), "enter")
+    state = arrived(state, "a", Tailed(messages=[_message(2, "no"), _message(1, "yes"), _message(0, None)]))
+    assert [cells[-1] for cells in _cells(state)] == ["no", "yes", "NULL"]
+    state = _keys(state, "/", "y")
+    assert [cells[-1] for cells in _cells(state)] == ["yes"]
+    assert "1 of the newest 3 messages" in view_of(state).foot
+
+
+def test_figures_of_topics_come_from_leaders() -> None:
+    partitions = [
+        PartitionMetadata(partition=0, leader=1, leader_epoch=0, replicas=[1, 2], isr=[1]),
+        PartitionMetadata(partition=1, leader=2, leader_epoch=0, replicas=[1, 2], isr=[1, 2]),
+    ]
+    offline = PartitionMetadata(partition=0, leader=-1, leader_epoch=0, replicas=[1], isr=[])
+    topics = [
+        TopicMetadata(name="t", partitions=partitions),
+        TopicMetadata(name="__own", internal=True, partitions=[]),
+        TopicMetadata(name="off", partitions=[offline]),
+    ]
+
+    def folder(*sizes: int) -> list[LogDirDescription]:
+        replicas = [LogDirReplica(topic="t", partition=n, size_bytes=size) for n, size in enumerate(sizes)]
+        return [LogDirDescription(path="/d", replicas=replicas)]
+
+    answers = ClusterAnswers(
+        cluster=CLUSTER, topics=topics, folders={1: folder(10, 3), 2: folder(9, 20)}, problems={}, reassignments=[]
+    )
+    ends = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 6}
+    off, t = figures_of(answers, ends, internal=False)
+    assert (t.end, t.bytes, t.trouble) == (11, 30, "1 under-replicated")
+    assert (off.end, off.bytes, off.trouble) == (None, None, "1 offline")
+    assert len(figures_of(answers, ends, internal=True)) == 3
+    assert lag_of({TopicPartition("t", 0): 2, TopicPartition("t", 1): 9}, ends) == 3
+    assert lag_of({TopicPartition("gone", 0): 2}, ends) is None
+
+
+def test_messages_are_kept_in_part() -> None:
+    kept = kept_of(Message(b"x" * 100_000, b"\xff", (("h", None),), 5, "t", 1, 2))
+    assert kept.value is not None
+    assert len(kept.value) == TEXT_MAX + 1
+    assert (kept.key, kept.headers, kept.partition, kept.offset) == (r"\xff", "h=NULL", 1, 2)
+    assert kept_of(Message(None)).value is None
+
+
+def test_texts() -> None:
+    assert [number_text(number) for number in (None, 0, 0.25, 9.96, 1234.4)] == ["-", "0", "0.2", "10.0", "1234"]
+    assert time_text(1_700_000_000_000) == "2023-11-14T22:13:20"
+    assert time_text(10**18) == "@1000000000000000000"
+    assert time_text(None) is time_text(-1) is None
+    assert clean("a\x1b[2J\nb\u202ec") == r"a\x1b[2J\nb\u202ec"
+
+
+def test_keys_from_bytes() -> None:
+    reader = KeyReader()
+    assert reader.feed(b"a\x1b[A\x1bOB\r\x7f\x03\x1b[5~\x1b[1;5C") == [
+        "a", "up", "down", "enter", "backspace", "ctrl-c", "page up",
+    ]  # fmt: skip
+    assert reader.feed("é".encode()[:1]) == []
+    assert reader.feed("é".encode()[1:]) == ["é"]
+    assert reader.feed(b"\x1b") == []
+    assert reader.waits
+    assert reader.feed(b"[") == []
+    assert reader.feed(b"B") == ["down"]
+    reader.feed(b"\x1b")
+    assert reader.flush() == ["esc"]
+    assert reader.flush() == []
+    assert reader.feed(b"\x1bp\x1b\x1b[A") == ["esc", "p", "esc", "up"]
+    assert reader.feed(b"\x1b[" + b"1" * 5000)[0] == "esc", "what has no end is not kept"
+
+
+def test_the_screen_is_filled_and_no_wider() -> None:
+    state = _after(_look(1, {f"topic-{number:03}": (number, number) for number in range(100)}))
+    state = _keys(state, *["j"] * 50)
+    for width, height in ((80, 24), (30, 8), (10, 3), (1, 1)):
+        lines = drawn(view_of(state), width, height, None)
+        assert len(lines) == height
+        assert max(len(re.sub(r"\x1b\[[\d;]*m", "", line)) for line in lines) <= width
+    text = "\n".join(drawn(view_of(state), 80, 24, None))
+    assert "topic-050" in text
+    assert "topic-000" not in text
+    assert [first_shown(at, 100, 10) for at in (0, 4, 50, 99)] == [0, 0, 45, 90]
+    assert first_shown(2, 3, 10) == 0

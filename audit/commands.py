@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..app.cli.options import AsJson, Bootstrap, print_json, progress
+from ..app.cli.reaching import check_reachable
 from ..app.cli.tables import show
 from ..app.extras import require
 from ..ports.errors import ConfigError
@@ -73,6 +74,8 @@ def audit(
         require("the audit's page", ["jinja2"], "audit")
     every_s, grace_ms = parse_duration(every, "--every") / 1000, parse_duration(grace, "--grace")
     since_ms = 0 if since is None else parse_moment(since, "--since", wall_ms())
+    for cluster in bootstrap:
+        check_reachable(cluster)
     reader = AuditReader(bootstrap, since_ms=since_ms)
     agrees = True
     try:
@@ -132,6 +135,8 @@ def count(
     """
     from .auditor import Auditor
 
+    if once:
+        check_reachable(bootstrap)
     made = Auditor(
         bootstrap,
         tier=tier,

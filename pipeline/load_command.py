@@ -17,6 +17,7 @@ from ..ports.errors import ConfigError
 from .load import LoadResult, TopicsFailed
 from .tables.quarantine import FOLDER as QUARANTINE
 from .tables.rounds import Round, Run, Sessions, lasting_session, rounds
+from .wording import in_command
 
 
 def load_rounds(run: Run, every_s: float, *, as_json: bool, sessions: Sessions = lasting_session) -> None:
@@ -51,7 +52,7 @@ def _round_text(done: Round) -> str:
         told += [f"lost: {each}" for each in result.lost]
         told += [_quarantine_text(result)] if result.quarantined else []
     if done.error is not None:
-        told.append(f"failed: {done.error}")
+        told.append(f"failed: {in_command(str(done.error))}")
     return "; ".join(text for text in told if text)
 
 
@@ -59,7 +60,8 @@ def _round_facts(done: Round) -> dict[str, object]:
     partly = done.error if isinstance(done.error, TopicsFailed) else None
     result = partly.result if partly is not None else done.result
     facts = {} if result is None else _facts(result, {} if partly is None else partly.failed)
-    return {"began": done.began.isoformat(), **facts, "error": None if done.error is None else str(done.error)}
+    error = None if done.error is None else in_command(str(done.error))
+    return {"began": done.began.isoformat(), **facts, "error": error}
 
 
 def _facts(done: LoadResult, failed: Mapping[str, Exception]) -> dict[str, object]:
@@ -73,7 +75,7 @@ def _facts(done: LoadResult, failed: Mapping[str, Exception]) -> dict[str, objec
         "absent": list(done.absent),
         "damaged": [asdict(each) for each in done.damaged],
         "quarantined": done.quarantined,
-        "failed": {topic: str(error) for topic, error in failed.items()},
+        "failed": {topic: in_command(str(error)) for topic, error in failed.items()},
         "newest": {topic: _iso(ms) for topic, ms in done.newest_ms.items()},
         "newest_age_s": {topic: round((now_ms - ms) / 1000, 3) for topic, ms in done.newest_ms.items()},
         "group_error": done.group_error,
@@ -97,7 +99,7 @@ def _age_text(done: LoadResult) -> str:
 
 def tell(done: LoadResult, failed: Mapping[str, Exception], into: Path, group: str | None, *, as_json: bool) -> None:
     for topic, error in failed.items():
-        typer.echo(f"not loaded: {topic}: {error}", err=True)
+        typer.echo(f"not loaded: {topic}: {in_command(str(error))}", err=True)
     for lost in done.lost:
         typer.echo(f"lost: {lost}", err=True)
     for damaged in done.damaged:
@@ -117,6 +119,8 @@ def tell(done: LoadResult, failed: Mapping[str, Exception], into: Path, group: s
 
 
 def _quarantine_text(done: LoadResult) -> str:
+    if done.quarantined == 1:
+        return "1 row does not decode and is in quarantine"
     return f"{done.quarantined} rows do not decode and are in quarantine"
 
 

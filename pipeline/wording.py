@@ -30,15 +30,20 @@ def in_python(text: str) -> str:
     return _replaced(text, _SPARK_TO_PYTHON)
 
 
+def in_command(text: str) -> str:
+    """A text that names keywords of Python, for somebody who gives the command."""
+    return _replaced(text, _PYTHON_TO_COMMAND)
+
+
 @contextmanager
 def on_the_command_line() -> Iterator[None]:
     """Let errors that name keywords of Python name the flags of the command."""
     try:
         yield
     except BarnabasError as error:
-        error.args = tuple(_replaced(each, _PYTHON_TO_COMMAND) for each in error.args)
+        error.args = tuple(in_command(each) for each in error.args)
         if isinstance(error, ApiError):
-            error.message = _replaced(error.message, _PYTHON_TO_COMMAND)
+            error.message = in_command(error.message)
         raise
 
 

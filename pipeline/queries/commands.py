@@ -100,7 +100,7 @@ def query(
             connection = stack.enter_context(answered(sql, scope))
             written = None if out is None else write_file(connection, sql, out, format_)
         if written is not None:
-            typer.echo(f"{written} rows in {out}")
+            typer.echo(f"{written} {'row' if written == 1 else 'rows'} in {out}")
             return
         found = connection.execute(sql)
         print_rows([column[0] for column in found.description], rows_of(found), format_)
@@ -127,7 +127,15 @@ def sql(
         Path | None, typer.Option("--file", "-f", metavar="FILE", help="Run what stands there, and end.")
     ] = None,
     bootstrap: _Bootstrap = "",
-    tables: _Tables = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            metavar="[NAME=]DIR",
+            help="A folder that `barnabas load` has filled; a topic in it is NAME_TOPIC (default: the folder's name). "
+            "May be given again.",
+        ),
+    ] = None,
     format_: Annotated[str, typer.Option("--format", metavar="table|csv|json", help="How rows are printed.")] = "table",
     cores: Annotated[int | None, typer.Option(metavar="N", min=1, help="Of this machine; default: all.")] = None,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="For Spark's Java.")] = "2g",
@@ -140,6 +148,7 @@ def sql(
     """
     from ..session import local_session, require_spark
     from .spark_sql import converse, define_views, run_statement, statements
+    from .tables import files_by_topic
 
     require_spark("barnabas sql")
     format_ = chosen_format(format_, None)
@@ -147,6 +156,9 @@ def sql(
         raise ConfigError("give one of -e and -f")
     if bootstrap:
         check_reachable(bootstrap)
+    folders = named_folders(tables or [])
+    for folder in folders.values():
+        files_by_topic(folder)  # says what is no table before Spark starts, which takes long
     text = statement
     if file is not None:
         text = file.read_text(encoding="utf-8")
@@ -154,7 +166,7 @@ def sql(
         text = sys.stdin.read()
     client = parse_settings(settings)
     with local_session("barnabas sql", cores=cores, memory=memory, quick=text is not None) as spark:
-        names = define_views(spark, bootstrap, client, named_folders(tables or []))
+        names = define_views(spark, bootstrap, client, folders)
         if text is None:
             typer.echo(f"views: {', '.join(names)}; a statement ends with a semicolon, the session with exit", err=True)
             converse(spark, format_, lambda error: typer.echo(error, err=True))

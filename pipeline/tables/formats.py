@@ -36,8 +36,10 @@ def open_store(
         raise ConfigError(f"a table's format is one of {', '.join(FORMATS)}, not {named!r}")
     found = _format_of(folder)
     if named is not None and found is not None and named != found:
-        how = f"barnabas table convert {folder} --to {named}"
-        raise ConfigError(f"{folder} is a table in format {found}, not {named}; to make it one: {how}")
+        how = "leave the format out, or take another folder"
+        if found == PARQUET:
+            how = f"to make it one: barnabas table convert {folder} --to {named}"
+        raise ConfigError(f"{folder} is a table in format {found}, not {named}; {how}")
     format_ = named or found or DEFAULT_FORMAT
     if format_ != ICEBERG and (catalog or table):
         raise ConfigError(f"a catalog is for tables in format {ICEBERG}, not {format_}")

@@ -222,6 +222,9 @@ def test_the_commands_count_and_tell(broker: str, tmp_path: Path) -> None:
     assert (tree["lost"], tree["doubled"], {w["topic"] for w in tree["windows"]}) == (2, 0, {"gone"})
     other = barnabas_here("audit", "--since", "tomorrow", "--bootstrap", broker, expect=2)
     assert b"no time" in other.stderr
+    for words in ((), ("count", "--once")):
+        away = barnabas_here("audit", *words, "--bootstrap", "127.0.0.1:1", expect=1)
+        assert b"no broker there: 127.0.0.1:1" in away.stderr
 
 
 @pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly-once", "at-least-once"])

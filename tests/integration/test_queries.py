@@ -260,5 +260,9 @@ def test_formats(events: str, tmp_path: Path) -> None:
     assert [json.loads(line)["n"] for line in (tmp_path / "two.json").read_text().splitlines()] == [0, 1]
     refused = barnabas_here("query", "-b", events, "-o", tmp_path / "two.txt", sql, expect=2)
     assert b"say with --format" in refused.stderr
+    assert barnabas_here("query", "-b", events, "-o", tmp_path / "x.csv", "select 1").stdout.startswith(b"1 row in ")
+    for command in (("query", "select 1 from empty.t"), ("sql", "-e", "select 1")):
+        no_table = barnabas_here(*command, "--table", f"empty={tmp_path}", expect=1)
+        assert b"is not a loaded table" in no_table.stderr
     away = barnabas_here("query", "-b", "127.0.0.1:1", "select 1 from t", expect=1)
     assert b"127.0.0.1:1" in away.stderr

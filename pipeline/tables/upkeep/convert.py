@@ -6,7 +6,7 @@ from ....ports.errors import ConfigError
 from ..delta import DELTA, DeltaLakeTable
 from ..formats import ICEBERG, open_store, require_format
 from ..parquet import PARQUET, ParquetTable
-from ..state import Commit, TableError
+from ..state import Commit, no_table
 from ..store import Checkpoint, no_checkpoint
 from .changes import change_files
 
@@ -21,11 +21,13 @@ def convert_table(
 
     Raises `ConfigError` for a table in another format than Parquet, `TableLocked`, `TableError`.
     """
-    store = open_store(folder)
-    if store.format != PARQUET:
-        raise ConfigError(f"{folder} is a table in format {store.format}; only one in {PARQUET} is converted")
     if to not in (DELTA, ICEBERG):
         raise ConfigError(f"a table is converted to {DELTA} or {ICEBERG}, not to {to!r}")
+    store = open_store(folder)
+    if not store.exists():
+        raise no_table(folder)
+    if store.format != PARQUET:
+        raise ConfigError(f"{folder} is a table in format {store.format}; only one in {PARQUET} is converted")
     if to != ICEBERG and (catalog or table):
         raise ConfigError(f"a catalog is for tables in format {ICEBERG}, not {to}")
     require_format(to)
@@ -35,7 +37,7 @@ def convert_table(
         source.recover()
         last = source.last()
         if last is None:
-            raise TableError(f"{folder} is not a loaded table")
+            raise no_table(folder)
         change = change_files(last, CONVERT, files=[file.name for file in source.files()], removed=())
         if to == DELTA:
             return DeltaLakeTable(folder, checkpoint=checkpoint).adopt(change)

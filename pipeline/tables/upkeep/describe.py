@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import frozen
 
-from ..state import Commit, DataFile, TableError
+from ..state import Commit, DataFile, no_table
 from ..store import TableStore
 from .times import Times, file_times
 
@@ -48,7 +48,7 @@ def describe_table(store: TableStore, *, progress: Progress = lambda _done, _of:
     """Reads a footer per file. Raises `TableError`."""
     last = store.last()
     if last is None:
-        raise TableError(f"{store.folder} is not a loaded table: it has no commits; run 'barnabas load' into it first")
+        raise no_table(store.folder)
     files = store.files()
     times: dict[str, Times] = {}
     for number, file in enumerate(files, 1):

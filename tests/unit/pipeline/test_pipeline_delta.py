@@ -330,6 +330,13 @@ def test_a_parquet_table_is_converted_as_it_is(tmp_path: Path) -> None:
         convert_table(tmp_path, "delta")
 
 
+def test_only_a_table_is_converted(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="is not a loaded table"):
+        convert_table(tmp_path, "delta")
+    with pytest.raises(ConfigError, match="converted to delta or iceberg, not to 'orc'"):
+        convert_table(tmp_path, "orc")
+
+
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "deltalake" else find(name))
@@ -345,7 +352,7 @@ def test_a_table_keeps_its_format(tmp_path: Path) -> None:
     assert open_store(tmp_path, "parquet").format == "parquet"
     add(tmp_path, 0, 10)
     assert open_store(tmp_path, "delta").format == "delta"
-    with pytest.raises(ConfigError, match=r"format delta, not parquet; .*: barnabas table convert .* --to parquet"):
+    with pytest.raises(ConfigError, match=r"format delta, not parquet; leave the format out"):
         open_store(tmp_path, "parquet")
     with pytest.raises(ConfigError, match=r"one of delta, iceberg, parquet, not 'csv'"):
         open_store(tmp_path, "csv")

@@ -3,13 +3,16 @@
 import os
 import signal
 from contextlib import nullcontext
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from barnabas.pipeline.load_command import load_rounds, parse_period
+from barnabas.pipeline.load import TopicsFailed
+from barnabas.pipeline.load_command import load_rounds, parse_period, tell
+from barnabas.pipeline.tables.load_plan import TopicRecreated
 from barnabas.pipeline.tables.loading import LoadResult
 from barnabas.pipeline.tables.rounds import Round, rounds
 from barnabas.ports.errors import BarnabasError, ConfigError
@@ -80,6 +83,29 @@ def test_a_signal_ends_it_after_the_round(capsys: pytest.CaptureFixture[str]) ->
             signal.signal(number, handler)
     (line,) = capsys.readouterr().out.splitlines()
     assert "3 new rows in 1 file; newest row " in line
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_topic_that_failed_beside_others_names_flags(
+    as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = {"t": TopicRecreated("load it with recreated='replace'")}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def run(_spark: Any) -> LoadResult:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise TopicsFailed(failed, DONE)
+
+    try:
+        load_rounds(run, 3600.0, as_json=as_json, sessions=lambda: nullcontext(_session()))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    tell(DONE, failed, tmp_path, None, as_json=as_json)
+    said = capsys.readouterr()
+    assert "load it with --recreated replace" in said.out
+    assert "not loaded: t: load it with --recreated replace" in said.err
+    assert "recreated=" not in said.out + said.err
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("5m", 300), ("1h30m", 5400), ("0.5s", 0.5)])

@@ -95,8 +95,8 @@ def sampled(cluster: Cluster, selection: Selection, column: str) -> Sequence[byt
         if end <= starts[place]:
             continue
         for piece in cluster.read(place, starts[place], end):
-            values = piece.values if column == "value" else piece.keys
-            found += [value for value in values if value is not None]
+            values = pa.array(piece.values if column == "value" else piece.keys, pa.binary())
+            found += values.drop_null().to_pylist()
         if len(found) >= _SAMPLE_ROWS:
             break
     return found[:_SAMPLE_ROWS]

@@ -120,7 +120,7 @@ def delete_before_(
     elif done.commit is None:
         typer.echo(f"no row is older than {_moment(before_ms)}")
     else:
-        files = f"{done.files} files gone, {done.rewritten} written anew"
+        files = f"files gone: {done.files}, written anew: {done.rewritten}"
         typer.echo(f"{done.rows} rows from before {_moment(before_ms)} deleted: {files}, commit {done.commit}")
 
 

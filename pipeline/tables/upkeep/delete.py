@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from ..state import DataFile, TableError
+from ....ports.errors import ConfigError
+from ..state import DataFile, no_table
 from ..store import TableStore
 from .changes import change_files
 from .rewriting import rewrite, staged_names
@@ -37,14 +38,20 @@ def delete_before(
     topics: Collection[str] = (),
     progress: Progress = lambda _done, _of: None,
 ) -> Deleted:
-    """Delete the rows whose record is older; only of `topics` if some are named. Needs the lock. Raises `TableError`.
+    """Delete the rows whose record is older; only of `topics` if some are named. Needs the lock.
 
     Rows of classic messages have no time and go with the day that they were loaded in. The offsets stay, so a load does
     not bring the rows again, unless it is told to begin at an earlier time.
+
+    Raises `TableError`, `ConfigError` for a topic that was never loaded.
     """
     last = store.last()
     if last is None:
-        raise TableError(f"{store.folder} is not a loaded table")
+        raise no_table(store.folder)
+    unknown = sorted(set(topics) - set(last.topics))
+    if unknown:
+        there = ", ".join(sorted(last.topics)) or "none"
+        raise ConfigError(f"there is no topic {unknown[0]!r} in {store.folder}; there is {there}")
     files = [file for file in store.files() if not topics or file.partition.get("topic") in topics]
     whole, partly = _affected(store, files, before_ms, progress)
     if not whole and not partly:

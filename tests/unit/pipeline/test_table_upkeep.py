@@ -18,6 +18,7 @@ from barnabas.pipeline.tables.store import TableStore
 from barnabas.pipeline.tables.upkeep.compact import choose, compact
 from barnabas.pipeline.tables.upkeep.delete import delete_before
 from barnabas.pipeline.tables.upkeep.describe import describe_table
+from barnabas.ports.errors import ConfigError
 
 every_format = pytest.mark.parametrize("named", FORMATS)
 
@@ -69,6 +70,8 @@ def test_delete_before(tmp_path: Path, named: str) -> None:
     before = store.last()
     with store.locked():
         assert delete_before(store, _ms("2024-01-01")).commit is None
+        with pytest.raises(ConfigError, match=r"there is no topic 'c' in .*; there is a, b"):
+            delete_before(store, _ms("2024-01-02", 4), topics=["a", "c"])
         done = delete_before(store, _ms("2024-01-02", 4), topics=["a"])
         assert (done.rows, done.files, done.rewritten) == (38, 3, 2)
     last = store.last()

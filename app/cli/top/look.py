@@ -76,11 +76,17 @@ class Looker:
                 ends = self._admin.list_offsets(dict.fromkeys(_led(answers), "latest"))
             except BarnabasError as error:  # a leader moves, a topic goes: the rest is still worth a look
                 problem = str(error)
+        groups = None
+        if "groups" in wanted:
+            try:
+                groups = self._groups(ends)
+            except BarnabasError as error:  # a broker that is away keeps its groups to itself
+                problem = str(error)
         return Look(
             at_s=at_s,
             status=answers.status,
             topics=figures_of(answers, ends, internal=self._internal) if "topics" in wanted else None,
-            groups=self._groups(ends) if "groups" in wanted else None,
+            groups=groups,
             problem=problem,
         )
 

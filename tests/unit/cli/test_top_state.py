@@ -1,7 +1,8 @@
 """What `barnabas top` shows, and what keys, looks and messages change: without a terminal and without a cluster."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import attrs
 import pytest
@@ -9,19 +10,24 @@ import pytest
 from barnabas.app.cli.cluster_status import ClusterAnswers, status_of
 from barnabas.app.cli.top.drawing import drawn, first_shown
 from barnabas.app.cli.top.keys import KeyReader
-from barnabas.app.cli.top.look import GroupFigures, Look, TopicFigures, figures_of, lag_of
+from barnabas.app.cli.top.look import GROUPS_MAX, GroupFigures, Look, Looker, TopicFigures, figures_of, lag_of
 from barnabas.app.cli.top.state import FILTER_MAX, Tailed, TailedMessage, TopState, arrived, failed, looked, pressed
 from barnabas.app.cli.top.tail import TEXT_MAX, kept_of
 from barnabas.app.cli.top.view import clean, found_in, number_text, time_text, view_of
+from barnabas.app.clients.admin import Admin
+from barnabas.app.clients.group_details import GroupDetails
 from barnabas.core.message.message import Message
 from barnabas.ports.broker_api import (
     BrokerNode,
     DescribeClusterResult,
+    ListedGroup,
     LogDirDescription,
     LogDirReplica,
+    OngoingReassignment,
     PartitionMetadata,
     TopicMetadata,
 )
+from barnabas.ports.errors import BarnabasError
 from barnabas.ports.words import TopicPartition
 
 NODES = [BrokerNode(node_id=1, host="h", port=9092)]
@@ -202,6 +208,66 @@ def test_figures_of_topics_come_from_leaders() -> None:
     assert len(figures_of(answers, ends, internal=True)) == 3
     assert lag_of({TopicPartition("t", 0): 2, TopicPartition("t", 1): 9}, ends) == 3
     assert lag_of({TopicPartition("gone", 0): 2}, ends) is None
+
+
+class _Admin:
+    """A cluster of a broker, of which some things cannot be asked."""
+
+    def __init__(self, groups: int = 0, *, broken: bool = False) -> None:
+        self.asked: list[str] = []
+        self._groups, self._broken = groups, broken
+
+    def describe_cluster(self) -> DescribeClusterResult:
+        return CLUSTER
+
+    def describe_topics(self) -> list[TopicMetadata]:
+        return []
+
+    def describe_log_dirs(self, brokers: Sequence[int]) -> dict[int, list[LogDirDescription]]:
+        return {broker: [] for broker in brokers}
+
+    def list_reassignments(self) -> list[OngoingReassignment]:
+        return []
+
+    def list_offsets(self, asked: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:
+        if self._broken:
+            raise BarnabasError("no offsets")
+        return dict.fromkeys(asked, 0)
+
+    def list_groups(self) -> list[ListedGroup]:
+        if self._broken:
+            raise BarnabasError("no groups")
+        names = [f"g{number:03}" for number in range(self._groups)]
+        return [ListedGroup(group_id=name, protocol_type="consumer", state="Stable") for name in names]
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, object]:
+        self.asked.append(group)
+        return {}
+
+    def describe_groups(self, groups: Sequence[str]) -> list[GroupDetails]:
+        return [GroupDetails(group_id=groups[0], state="Empty", protocol_type="", protocol="", members=[])]
+
+
+def test_many_groups_are_asked_in_turn() -> None:
+    admin = _Admin(groups=2 * GROUPS_MAX + 5)
+    looker = Looker(cast(Admin, admin), internal=False)
+    for _ in range(2):
+        look = looker.look(["groups"])
+    assert [group.lag for group in look.groups or ()] == [0] * 2 * GROUPS_MAX + [None] * 5
+    looker.look(["groups"])
+    assert len(admin.asked) == 3 * GROUPS_MAX
+    assert len(set(admin.asked)) == 2 * GROUPS_MAX + 5
+    assert admin.asked.count("g000") == 2, "asked longest ago"
+
+
+def test_what_cannot_be_asked_leaves_the_rest() -> None:
+    state = TopState(tab="groups")
+    state = looked(state, Looker(cast(Admin, _Admin(groups=1)), internal=False).look(["groups"]))
+    broken = Looker(cast(Admin, _Admin(broken=True)), internal=False)
+    state = looked(state, broken.look(["groups"]))
+    assert view_of(state).notice == "no groups"
+    assert broken.look(["topics"]).problem == "no offsets"
+    assert view_of(state).names == ["g000"]
 
 
 def test_messages_are_kept_in_part() -> None:

@@ -19,6 +19,11 @@ _CHECKOUT = Path(__file__).resolve().parents[1]
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Whoever runs the tests may have a cluster of their own in use: no command here is to find it.
+os.environ["XDG_CONFIG_HOME"] = os.devnull
+for _name in ("BARNABAS_BOOTSTRAP", "BARNABAS_PROFILE"):
+    os.environ.pop(_name, None)
+
 settings.register_profile(
     "quick", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False
 )

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from ...ports.errors import ConfigError
 
-_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`|[A-Za-z_]\w*|\d+)|([<>(),:])|('(?:[^'\\]|\\.)*'))")
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`|[A-Za-z_]\w*|\d+)|([<>(),:])|('(?:[^'\\]|\\.|'')*'))")
 _SIMPLE: dict[str, type[DataType]] = {
     "boolean": BooleanType,
     "tinyint": ByteType,
@@ -106,9 +106,8 @@ class _Reading:
             self.accept(":")
             kind = self.type()
             nullable = not self.accept("NOT", "NULL")
-            if self.accept("COMMENT"):
-                self.next()
-            found.append(StructField(name.strip("`").replace("``", "`"), kind, nullable))
+            metadata = {"comment": self.next()[1:-1].replace("''", "'")} if self.accept("COMMENT") else None
+            found.append(StructField(name.strip("`").replace("``", "`"), kind, nullable, metadata))
             if end and self.accept(end):
                 return StructType(found)
             if not self.accept(","):

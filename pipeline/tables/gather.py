@@ -18,30 +18,34 @@ _ROW_GROUP_BYTES = 128 * 1024 * 1024
 _THREADS = 2
 
 
-def gather_small_files(paths: Iterable[Path], *, small_bytes: int = SMALL_BYTES, small_rows: int = SMALL_ROWS) -> None:
+def gather_small_files(
+    paths: Iterable[Path], *, small_bytes: int = SMALL_BYTES, small_rows: int = SMALL_ROWS, rows_max: int | None = None
+) -> None:
     """Of these Parquet files put the small ones together that are in the same folder, up to eight times `small_bytes`
-    in a file. The first one of them stays, with all the rows; the others are gone. A file that is small for how well it
-    is compressed, with `small_rows` or more, is none: that would be as much work again as the load."""
+    and `rows_max` rows in a file. The first one of them stays, with all the rows; the others are gone. A file that is
+    small for how well it is compressed, with `small_rows` or more, is none: that would be as much work again as the
+    load."""
     few = (path for path in paths if path.stat().st_size < small_bytes)
-    small = sorted(path for path in few if parquet_rows(path) < small_rows)
+    rows = {path: parquet_rows(path) for path in few}
+    small = sorted(path for path, count in rows.items() if count < small_rows)
     groups: list[list[Path]] = []
     for _, of_folder in groupby(small, key=lambda path: path.parent):
-        groups += _filled(list(of_folder), 8 * small_bytes)
+        groups += _filled([(path, rows[path]) for path in of_folder], 8 * small_bytes, rows_max)
     with ThreadPoolExecutor(_THREADS, "barnabas-gather") as threads:
         for _ in threads.map(_merge, (group for group in groups if len(group) > 1)):
             pass
 
 
-def _filled(paths: Sequence[Path], most_bytes: int) -> list[list[Path]]:
+def _filled(files: Sequence[tuple[Path, int]], most_bytes: int, most_rows: int | None) -> list[list[Path]]:
     groups: list[list[Path]] = [[]]
-    size = 0
-    for path in paths:
+    size = rows = 0
+    for path, count in files:
         here = path.stat().st_size
-        if groups[-1] and size + here > most_bytes:
+        if groups[-1] and (size + here > most_bytes or (most_rows is not None and rows + count > most_rows)):
             groups.append([])
-            size = 0
+            size = rows = 0
         groups[-1].append(path)
-        size += here
+        size, rows = size + here, rows + count
     return groups
 
 

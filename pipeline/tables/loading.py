@@ -236,7 +236,8 @@ class TableLoad:
         staging: Staging,
     ) -> LoadResult:
         damaged = read_damage(staging.folder / DAMAGE_NOTES)
-        facts = [file_facts(staging.folder, name) for name in staging.name_files()]
+        names = staging.name_files(rows_max=self.source.rows_per_file)
+        facts = [file_facts(staging.folder, name) for name in names]
         if self.source.decoding and not facts and not self.store.exists():
             # The first row makes the table, since only then its columns are known; until then there is nothing to keep.
             shutil.rmtree(staging.folder)

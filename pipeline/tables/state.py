@@ -110,12 +110,12 @@ class Staging:
     number: int
     """That the commit will probably have."""
 
-    def name_files(self, *, gather: bool = True) -> list[str]:
-        """Gather small ones of the Parquet files that Spark wrote there, and give all names that no other load uses;
-        returns them relative to the folder."""
+    def name_files(self, *, gather: bool = True, rows_max: int | None = None) -> list[str]:
+        """Gather small ones of the Parquet files that Spark wrote there, up to `rows_max` rows in one, and give all
+        names that no other load uses; returns them relative to the folder."""
         names = []
         if gather:
-            gather_small_files(self._written())
+            gather_small_files(self._written(), rows_max=rows_max)
         for index, path in enumerate(sorted(self._written())):
             named = path.with_name(f"part-{self.folder.name}-{index:05d}.parquet")
             path.rename(named)

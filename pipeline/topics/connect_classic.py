@@ -14,7 +14,7 @@ from ...core.message.damage import CorruptRecord, is_damage
 from ...plugins.host import PluginHost
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ...ports.transport import TransportError
+from ...ports.transport import Address, TransportError
 from ...ports.words import Buffer
 from .classic_columns import classic_columns
 from .client_options import registry_names
@@ -51,7 +51,8 @@ class ClassicCluster:
             coordination=where.coordination,
         )
         self._listing: ClusterListing | None = None
-        self._consumers: dict[int, ClassicSimpleConsumer] = {}
+        self._consumers: dict[Address, ClassicSimpleConsumer] = {}
+        """By address: a broker may come back at another one while this is kept."""
         self._plugins = PluginHost()
         self._codecs = self._plugins.codecs()
 
@@ -125,6 +126,7 @@ class ClassicCluster:
             found = consumer.get_offsets_before(place.topic, place.partition, timestamp_ms)
             return found[0] if found else consumer.get_offsets_before(place.topic, place.partition, EARLIEST)[0]
         except (TransportError, IndexError) as error:
+            self._listing = None
             text = f"broker {place.broker} does not tell the offsets of {place}: {error}"
             raise TransportError(text) from error
 
@@ -134,18 +136,20 @@ class ClassicCluster:
             try:
                 return self._consumer(place.broker).fetch(place.topic, place.partition, offset, max_bytes)
             except TransportError:
+                self._listing = None
                 time.sleep(_FIRST_PAUSE_S * 2**failures)
         return self._consumer(place.broker).fetch(place.topic, place.partition, offset, max_bytes)
 
     def _consumer(self, broker: int) -> ClassicSimpleConsumer:
-        found = self._consumers.get(broker)
+        address = self._address(broker)
+        found = self._consumers.get(address)
         if found is None:
-            address = f"classic://{address_text(self._address(broker))}"
-            found = ClassicSimpleConsumer(address, config=self._consumer_settings, plugins=self._plugins)  # type: ignore[arg-type]  # a host is taken as it is
-            self._consumers[broker] = found
+            url = f"classic://{address_text(address)}"
+            found = ClassicSimpleConsumer(url, config=self._consumer_settings, plugins=self._plugins)  # type: ignore[arg-type]  # a host is taken as it is
+            self._consumers[address] = found
         return found
 
-    def _address(self, broker: int) -> tuple[str, int]:
+    def _address(self, broker: int) -> Address:
         if self._listing is None:
             self._listing = list_cluster(self._whereabouts, self._registry_settings, ())
         address = self._listing.brokers.get(broker)

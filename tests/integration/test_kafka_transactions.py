@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
+import pyarrow as pa
 import pytest
 from support.command import barnabas_here
 from support.kafka_server import KafkaServer
@@ -154,7 +155,7 @@ def test_loads_and_the_spark_source_do_so_too(
     place = ClusterPartition("tx", 0)
     end = cluster.offsets([place], LATEST)[place]
     assert end == _stable(kafka)
-    assert [value for piece in cluster.read(place, 0, end) for value in piece.values] == expected
+    assert [value for piece in cluster.read(place, 0, end) for value in pa.array(piece.values).to_pylist()] == expected
     cluster.close()
     options = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "tx", "minPartitions": "3"}
     frame = spark.read.format("barnabas").options(**options, **{"kafka.isolation.level": "read_committed"}).load()

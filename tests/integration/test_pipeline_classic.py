@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 from support.classic_frames import produce
 from support.killed_load import killed_at
 from support.raw import RawConnection
@@ -115,8 +116,8 @@ COLUMNS = ["broker", "partition", "offset", "wrapperIndex", "value"]
 
 
 def _in_table(table: Path) -> Counter[Row]:
-    """What any reader of Parquet finds, read without Spark."""
-    found = ds.dataset(table, format="parquet", partitioning="hive").to_table(columns=COLUMNS)
+    """What any reader of Delta finds, read without Spark."""
+    found = DeltaTable(table).to_pyarrow_dataset().to_table(columns=COLUMNS)
     return Counter(zip(*(found[name].to_pylist() for name in COLUMNS), strict=True))
 
 

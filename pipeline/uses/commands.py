@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from ...app.cli.options import AsJson, print_json, print_table, progress
+from ...app.extras import require
 from ...ports.errors import ConfigError
+from ..session import REPORT_PACKAGES
 from ..wording import on_the_command_line
 
 examples = typer.Typer(no_args_is_help=True, help="What a log is for: examples on real data, with Spark.")
@@ -19,6 +21,7 @@ def register_examples(app: typer.Typer) -> None:
 @examples.command("list")
 def list_examples(as_json: AsJson = False) -> None:
     """The examples, and the data that each needs."""
+    _require_packages()
     from .catalog import USES
 
     if as_json:
@@ -53,6 +56,7 @@ def run_example(
     ] = None,
 ) -> None:
     """Send real data to a broker, run the job on Spark, write topics, tables and a page, and say what was found."""
+    _require_packages()
     from .catalog import USES
     from .stage import play
 
@@ -64,3 +68,8 @@ def run_example(
         for line in done.lines:
             typer.echo(line)
         typer.echo(f"{done.page.resolve()} ({done.seconds:.0f} s)")
+
+
+def _require_packages() -> None:
+    """Also for their names: a module of an example imports what it runs on."""
+    require("the examples", [*REPORT_PACKAGES, "deltalake"], "tables")

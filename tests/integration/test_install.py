@@ -58,6 +58,8 @@ with Broker(storage="memory", coordination="memory") as broker:
             "a load: pyspark, .*, cattrs not inst",
         ),
         (["report", "x"], "a report: pyspark, .*, jinja2 not installed"),
+        (["examples", "list"], "the examples: pyspark, .* not installed"),
+        (["examples", "run", "ads"], "the examples: pyspark, .* not installed"),
         (["demo"], "the demo: pyspark, .* not installed"),
         (["demo", "--log", "access.log"], "the demo: pyspark, .* not installed"),
     ],
@@ -67,7 +69,7 @@ def test_the_base_says_which_extra_a_command_needs(arguments: list[str], text: s
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
-    extra = "demo" if arguments[0] == "demo" else "spark"
+    extra = {"demo": "demo", "examples": "tables"}.get(arguments[0], "spark")
     assert re.fullmatch(rf"barnabas: {text}.*; to get it: pip install .*\[{extra}\]'\n", done.stderr), done.stderr
     assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
 

@@ -99,7 +99,8 @@ def _age_text(done: LoadResult) -> str:
 
 def tell(done: LoadResult, failed: Mapping[str, Exception], into: Path, group: str | None, *, as_json: bool) -> None:
     for topic, error in failed.items():
-        typer.echo(f"not loaded: {topic}: {in_command(str(error))}", err=True)
+        text = in_command(str(error)).removeprefix(f"{topic}: ")
+        typer.echo(f"not loaded: {topic}: {text}", err=True)
     for lost in done.lost:
         typer.echo(f"lost: {lost}", err=True)
     for damaged in done.damaged:

@@ -89,7 +89,7 @@ def test_a_signal_ends_it_after_the_round(capsys: pytest.CaptureFixture[str]) ->
 def test_a_topic_that_failed_beside_others_names_flags(
     as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failed = {"t": TopicRecreated("load it with recreated='replace'")}
+    failed = {"t": TopicRecreated("t: load it with recreated='replace'")}
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def run(_spark: Any) -> LoadResult:

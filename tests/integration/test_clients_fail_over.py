@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.columns import plain
 from support.waiting import wait_for
 
 from barnabas import Consumer, SimpleConsumer
@@ -148,7 +149,7 @@ def test_the_pipeline_reads_on(cluster: TestCluster) -> None:
     source = connect_cluster(Where(bootstrap=cluster.bootstrap), {"max.partition.fetch.bytes": "1"})
     read: list[Any] = []
     for columns in source.read(place, 0, 30):
-        read += columns.values
+        read += plain(columns.values)
         if len(read) == 10:
             cluster.kill(leader(cluster, topic))
             assert source.offsets([place], LATEST)[place] == 30

@@ -64,7 +64,8 @@ def test_times_connections_flushes_and_the_process(served: tuple[Broker, str]) -
     with socket.create_connection(("127.0.0.1", int(broker.bootstrap.rpartition(":")[2]))):
         name = f'kafka_server_socketservermetrics_connection_count{{listener="kafka://{broker.bootstrap}"}}'
         wait_for(lambda: numbers(get(url)[1]).get(name, 0) >= 1)
-    wait_for(lambda: "kafka_network_requestmetrics_totaltimems_count" in get(f"{url}/metrics")[1])
+    times = "kafka_network_requestmetrics_totaltimems_count"
+    wait_for(lambda: all(f'{times}{{request="{api}"}}' in get(url)[1] for api in ("Produce", "OffsetCommit")))
     found = numbers(get(f"{url}/metrics")[1])
     assert found['kafka_network_requestmetrics_totaltimems_count{request="Produce"}'] == 1
     assert found['kafka_network_requestmetrics_totaltimems_count{request="OffsetCommit"}'] >= 1

@@ -183,6 +183,7 @@ def find_intact(
 ) -> tuple[Position, BatchHeader] | None:
     """The first place in [start, end) with a whole batch of offsets in [from_offset, below) and the right CRC."""
     left = _CRC_BYTES_MAX
+    damaged_from = start
     while start + HEADER_SIZE <= end:
         piece = source.read(start, min(SCAN_CHUNK_BYTES, end - start))
         last = len(piece) - HEADER_SIZE
@@ -196,23 +197,32 @@ def find_intact(
                 if left < 0:
                     return None
                 place = Position(start + at)
-                if crc_matches(source, place, header) and _goes_on(source, place, header, end, from_offset):
+                goes_on = crc_matches(source, place, header) and _goes_on(
+                    source, place, header, end, from_offset, passed=place - damaged_from
+                )
+                if goes_on:
                     return place, header
             at = piece.find(_MAGIC, at + MAGIC_AT + 1) - MAGIC_AT
         start = Position(start + last + 1)
     return None
 
 
-def _goes_on(source: Readable, place: Position, header: BatchHeader, end: Position, from_offset: Offset) -> bool:
+def _goes_on(
+    source: Readable, place: Position, header: BatchHeader, end: Position, from_offset: Offset, *, passed: int
+) -> bool:
     """False if an intact batch behind damage lies about its offset: the next one goes back behind it, or, where there
-    is none, it is further away than what was damaged can have taken."""
+    is none, it is further away than what was damaged can have taken; or it says that the `passed` bytes, in which a
+    batch has room, held none, and the next one says that offsets are missing."""
     behind = Position(place + header.size)
     if behind + HEADER_SIZE > end:
         return header.base_offset - from_offset <= max(_JUMP_MAX, place * _OFFSETS_PER_BYTE)
     try:
-        return parse_header(source.read(behind, HEADER_SIZE)).base_offset >= header.next_offset
+        follower = parse_header(source.read(behind, HEADER_SIZE)).base_offset
     except ApiError:
         return True
+    if header.base_offset == from_offset and passed >= HEADER_SIZE:
+        return follower == header.next_offset
+    return follower >= header.next_offset
 
 
 def _batch_at(piece: bytes, at: int, available: int, from_offset: Offset, below: Offset) -> BatchHeader | None:

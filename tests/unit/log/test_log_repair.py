@@ -425,8 +425,8 @@ def _damage(house: RepairHouse, data: st.DataObject) -> set[int]:
 
 
 def _leaves_a_whole_batch(house: RepairHouse, name: str, start: int, end: int) -> bool:
-    """True if the bytes before `start` and those from `end` on make one batch, with offsets missing before or behind it.
-    That is what compaction leaves, too, and a batch's own offset is under no checksum (facts B1)."""
+    """True if the bytes before `start` and those from `end` on make one batch, with offsets missing before or behind
+    it. That is what compaction leaves, too, and a batch's own offset is under no checksum (facts B1)."""
     into = _into_batch(house, name, start)
     return into <= CRC_AT and into == _into_batch(house, name, end)
 

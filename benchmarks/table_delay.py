@@ -1,20 +1,23 @@
-"""From a producer to a Delta table by `load --every 1s`: how old a message is when its version is committed.
+"""From a producer to a Delta table, by `load --every 1s` and by a stream: how old a message is when it can be read.
 
 The paper tells of about 10 seconds from a producer to consumers in the other data centre.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from statistics import median, quantiles
 from threading import Event, Thread
 
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from harness import MESSAGE_BYTES, Result
-from spark_pair import bench
+from spark_pair import Bench, bench
 
 from barnabas import Producer
 from barnabas.pipeline.load import load
+from barnabas.pipeline.streams import table_batches
 from barnabas.pipeline.tables.formats import open_store
 
 TOPIC = "delay"
@@ -44,20 +47,56 @@ def _steady(bootstrap: str) -> Iterator[None]:
 def measure() -> list[Result]:
     with bench() as found:
         found.create(TOPIC, 2)
-        table = found.folder()
         with _steady(found.running.bootstrap):
-            for _ in range(ROUNDS):
-                began = time.monotonic()
-                load(found.running.bootstrap, [TOPIC], table, spark=found.spark)
-                time.sleep(max(0.0, EVERY_S - (time.monotonic() - began)))
-        store = open_store(table)
-        delays = []
-        for commit in list(store.history())[: ROUNDS // 2]:  # the later half, when the JVM is warm
-            for name in commit.files:
-                times = pq.read_table(table / name, columns=["timestamp"])["timestamp"].to_pylist()
-                delays += [commit.created_ms / 1000 - each.timestamp() for each in times]
+            return [_by_loads(found), _by_a_stream(found)]
+
+
+def _by_loads(found: Bench) -> Result:
+    table = found.folder()
+    for _ in range(ROUNDS):
+        began = time.monotonic()
+        load(found.running.bootstrap, [TOPIC], table, spark=found.spark)
+        time.sleep(max(0.0, EVERY_S - (time.monotonic() - began)))
+    delays = []
+    for commit in list(open_store(table).history())[: ROUNDS // 2]:  # the later half, when the JVM is warm
+        delays += _ages(table, commit.files, commit.created_ms)
+    return _result("load every second", delays)
+
+
+def _by_a_stream(found: Bench) -> Result:
+    table = found.folder()
+    options = {"kafka.bootstrap.servers": found.running.bootstrap, "subscribe": TOPIC}
+    rows = found.spark.readStream.format("barnabas").options(**options).load().select("value", "timestamp")
+    query = (
+        rows.writeStream.foreachBatch(table_batches(table))
+        .option("checkpointLocation", str(found.folder()))
+        .trigger(processingTime=f"{EVERY_S:g} seconds")
+        .start()
+    )
+    try:
+        while (query.lastProgress or {"batchId": 0})["batchId"] < ROUNDS:
+            if (failed := query.exception()) is not None:
+                raise failed
+            time.sleep(EVERY_S / 10)
+    finally:
+        query.stop()
+    delays = []
+    for version in DeltaTable(table).history(ROUNDS // 2):
+        adds = DeltaTable(table, version=version["version"]).file_uris()
+        before = DeltaTable(table, version=version["version"] - 1).file_uris()
+        delays += _ages(table, set(adds) - set(before), version["timestamp"])
+    return _result("a stream, a micro-batch each second", delays)
+
+
+def _ages(table: Path, files: Iterable[str], committed_ms: int) -> list[float]:
+    """In seconds, of each message in these files."""
+    read = [pq.read_table(table / name, columns=["timestamp"])["timestamp"].to_pylist() for name in files]
+    return [committed_ms / 1000 - each.timestamp() for times in read for each in times]
+
+
+def _result(how: str, delays: list[float]) -> Result:
     details = {"p95": quantiles(delays, n=20)[-1], "messages": len(delays), "every s": EVERY_S}
-    return [Result("producer to Delta table, load every second", median(delays), "s", 10, False, details=details)]
+    return Result(f"producer to Delta table, {how}", median(delays), "s", 10, False, details=details)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 jars: Any = import_module("support.compat.java_client")
 model: Any = import_module("support.compat.model")
-servers: Any = import_module("support.server_process")
+given: Any = import_module("support.ports")
 
 BROKERS = 3
 HEAP = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC")
@@ -39,7 +39,7 @@ def kafka_cluster(folder: Path) -> AbstractContextManager[str]:
 
 @contextmanager
 def _run(folder: Path, classpath: str) -> Iterator[str]:
-    ports = servers.free_ports(2 * BROKERS)
+    ports = given.free_ports(2 * BROKERS)
     voters = ",".join(f"{n + 1}@127.0.0.1:{ports[BROKERS + n]}" for n in range(BROKERS))
     java = ["java", *HEAP, "-cp", classpath]
     started = []

@@ -7,14 +7,21 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import psutil
 from attrs import frozen
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+given: Any = import_module("support.ports")
 
 START_SECONDS = 90.0
 STOP_SECONDS = 30.0
@@ -76,7 +83,7 @@ def rabbitmq() -> Iterator[Peer]:
         raise NotInstalled("RabbitMQ is not installed: apt-get install --no-install-recommends rabbitmq-server")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="barnabas-rabbitmq-", ignore_cleanup_errors=True)))
-        port, names, internal = (_free_port() for _ in range(3))
+        port, names, internal = given.free_ports(3)
         (folder / "plugins").write_text("[].")
         here = {"HOME": str(folder), "ERL_EPMD_PORT": str(names), "ERL_EPMD_ADDRESS": "127.0.0.1"}
         settings = {
@@ -108,7 +115,7 @@ def activemq() -> Iterator[Peer]:
         raise NotInstalled("ActiveMQ is not installed: apt-get install --no-install-recommends activemq")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="barnabas-activemq-", ignore_cleanup_errors=True)))
-        port = _free_port()
+        port = given.free_port()
         config = folder / "activemq.xml"
         config.write_text(_ACTIVEMQ_XML.format(folder=folder, port=port))
         jars = f"{home}/lib/*:{home}/lib/optional/*:{home}/bin/activemq.jar"
@@ -118,11 +125,6 @@ def activemq() -> Iterator[Peer]:
         greeting = b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\x00"
         _wait_for(process, folder / "activemq.out", lambda: _greets(port, greeting, b"CONNECTED"))
         yield Peer(port, folder / "data", psutil.Process(process.pid))
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

@@ -4,7 +4,10 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
+
+from ..app.kept_port import kept_port
 
 
 class TcpProxy:
@@ -27,7 +30,8 @@ class TcpProxy:
         self._orders: list[tuple[Callable[[], None], threading.Event]] = []
         self._waker, self._wakes = socket.socketpair()
         self._selector.register(self._wakes, selectors.EVENT_READ)
-        self.port = 0
+        self._ports = ExitStack()
+        self.port = kept_port("127.0.0.1", self._ports)
         self._listen()
         self._running = True
         self._thread = threading.Thread(target=self._run, name="tcp-proxy", daemon=True)
@@ -58,6 +62,7 @@ class TcpProxy:
         self._selector.close()
         self._waker.close()
         self._wakes.close()
+        self._ports.close()
 
     def _order(self, what: Callable[[], None]) -> None:
         done = threading.Event()
@@ -68,7 +73,6 @@ class TcpProxy:
 
     def _listen(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", self.port))
-        self.port = self._listener.getsockname()[1]
         self._selector.register(self._listener, selectors.EVENT_READ)
 
     def _cut(self) -> None:

@@ -44,14 +44,14 @@ class ManagedEtcd:
         self,
         folder: Path,
         *,
+        client_port: int,
+        peer_port: int,
         name: str = "member-1",
         host: str = "127.0.0.1",
-        client_port: int = 0,
-        peer_port: int = 0,
         members: Mapping[str, Endpoint] | None = None,
         report: Callable[[str], None],
     ) -> None:
-        """Port 0: a free one. `members`: name → where the other members reach it, of all members; None: it is alone.
+        """`members`: name → where the other members reach it, of all members; None: it is alone.
 
         Raises `CoordinationError` without a server to run, `ConfigError` for a host without an address.
         """
@@ -61,9 +61,8 @@ class ManagedEtcd:
         self.name = name
         self.folder = folder
         self._address = _address_of(host)
-        free = _free_ports(self._address, 2)
-        self.client = Endpoint(host=host, port=client_port or free[0])
-        self.peer = Endpoint(host=host, port=peer_port or free[1])
+        self.client = Endpoint(host=host, port=client_port)
+        self.peer = Endpoint(host=host, port=peer_port)
         command = [executable, *self._flags(members or {name: self.peer})]
         self._process = KeptProcess(f"etcd {name}", command, folder / "etcd.log", report)
         self._stopping = Event()
@@ -210,15 +209,3 @@ def _address_of(host: str) -> str:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
         raise ConfigError(f"etcd cannot listen on {host!r}: {error.strerror}") from error
-
-
-def _free_ports(address: str, count: int) -> list[int]:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        held = [socket.create_server((address, 0), family=family) for _ in range(count)]
-    except OSError as error:
-        raise ConfigError(f"etcd cannot listen on {address}: {error.strerror}") from error
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports

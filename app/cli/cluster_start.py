@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, cast
@@ -75,14 +76,10 @@ def start(
     names = [f"broker-{number}" for number in range(1, brokers + 1)]
     lines = Lines(sys.stderr, ["cluster", *names], log_format)
     set_up(log_level or read.logging_level, log_format, cast("TextIO", NamedLines(lines, "cluster")))
-    ports = _ports(host, base_port, brokers)
-    addresses = [f"{host}:{port}" for port in ports]
-
-    def ready() -> None:
-        Thread(target=_announce, args=(addresses,), name="announce", daemon=True).start()
-
     chosen = coordination or (read.coordination if "coordination" in read.given else None)
-    with cluster_coordination(chosen, brokers, data / "etcd") as urls:
+    with ExitStack() as keep:
+        ports = _ports(host, base_port, brokers, keep)
+        urls = keep.enter_context(cluster_coordination(chosen, brokers, data / "etcd"))
         words = [
             *(["--config", str(config)] if config else []),
             *(word for level in log_level or () for word in ("--log-level", level)),
@@ -93,7 +90,9 @@ def start(
             own = {**_defaults(brokers, read), **given, "broker.id": number, "coordination": url}
             place = ["--data", str(data / name), "--listen", f"kafka://{host}:{port}"]
             members.append(ManagedProcess(name, ["serve", *place, *words, *_set(own)]))
-        Processes(members, lines, restart=restart, ready=ready).run()
+        addresses = [f"{host}:{port}" for port in ports]
+        announce = Thread(target=_announce, args=(addresses,), name="announce", daemon=True)
+        Processes(members, lines, restart=restart, ready=announce.start).run()
 
 
 def _announce(addresses: Sequence[str]) -> None:
@@ -124,16 +123,12 @@ def _set(settings: Mapping[str, object]) -> list[str]:
     return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
 
 
-def _ports(host: str, base: int, count: int) -> Sequence[int]:
-    """One for each broker; it keeps it when it is started again. Raises `ConfigError`."""
+def _ports(host: str, base: int, count: int, keep: ExitStack) -> Sequence[int]:
+    """One for each broker; it keeps it, when it is started again, until `keep` is closed. Raises `ConfigError`."""
     if base:
         if base + count - 1 > 65_535:
             raise ConfigError(f"--base-port {base}: there are no {count} ports from there on")
         return range(base, base + count)
-    import socket
+    from ..kept_port import kept_port
 
-    taken = [socket.create_server((host, 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in taken]
-    for each in taken:
-        each.close()
-    return ports
+    return [kept_port(host, keep) for _ in range(count)]

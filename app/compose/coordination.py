@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from ...ports.errors import ConfigError
 from ...ports.report import Report, in_room
 from ..extras import install_command, require
+from ..kept_port import kept_port
 from ..logs import log_report
 
 if TYPE_CHECKING:
@@ -124,13 +125,14 @@ def cluster_coordination(url: str | None, brokers: int, folder: Path) -> Iterato
         require_etcd()
         from ...adapters.coord_etcd.managed import ManagedEtcd
 
-        etcd = ManagedEtcd(folder, report=in_room(log_report, "adapters.coord_etcd"))
-        etcd.start()
-        try:
+        with ExitStack() as keep:
+            client, peer = kept_port("127.0.0.1", keep), kept_port("127.0.0.1", keep)
+            report = in_room(log_report, "adapters.coord_etcd")
+            etcd = ManagedEtcd(folder, client_port=client, peer_port=peer, report=report)
+            keep.callback(etcd.stop)
+            etcd.start()
             etcd.wait_ready()
             yield [etcd.url()] * brokers
-        finally:
-            etcd.stop()
         return
     scheme, _, rest = url.partition("://")
     if scheme == "etcd+managed":

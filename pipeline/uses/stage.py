@@ -1,11 +1,10 @@
 """What an example plays on: a broker, a Spark session, a folder for results."""
 
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from attrs import define, frozen
 
 from ... import Admin, Broker, Consumer, Message, Producer
 from ...app.extras import require
+from ...app.kept_port import kept_port
 from ...ports.errors import BarnabasError
 from ..report.panels import Panel, write_page
 from ..session import REPORT_PACKAGES, local_session, session_settings
@@ -181,8 +181,7 @@ def own_broker(bootstrap: str | None, folder: Path) -> Iterator[tuple[str, str |
     if bootstrap is not None:
         yield bootstrap, None
         return
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        metrics = f"127.0.0.1:{probe.getsockname()[1]}"
-    with Broker(folder, metrics_listen=metrics) as broker:
+    with ExitStack() as keep:
+        metrics = f"127.0.0.1:{kept_port('127.0.0.1', keep)}"
+        broker = keep.enter_context(Broker(folder, metrics_listen=metrics))
         yield broker.bootstrap, metrics

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 from support.etcd_server import EtcdServer, etcd_cluster
-from support.server_process import free_ports
+from support.ports import free_port
 from support.standing_still import goes_on_when_it_stands_still
 
 from barnabas.adapters.coord_etcd import EtcdCoordination
@@ -136,7 +136,7 @@ def test_keys_that_someone_else_wrote(server: EtcdServer, harness: EtcdHarness) 
 
 
 def test_a_service_that_is_not_there_is_a_clear_error() -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     with pytest.raises(CoordinationError, match=f"no etcd answers at 127.0.0.1:{port} within 300 ms"):
         EtcdCoordination(_url(port, ""), connect_timeout_ms=300)
 

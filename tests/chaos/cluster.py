@@ -10,8 +10,9 @@ from pathlib import Path
 
 from chaos.switchboard import Pair, Switchboard
 from support.etcd_server import etcd_cluster
+from support.ports import free_ports
 from support.process import COMMAND
-from support.server_process import ServerProcess, free_ports
+from support.server_process import ServerProcess
 from support.zookeeper_server import zookeeper_ensemble
 
 from barnabas import Admin

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from support.confluent import AdminClient, NewTopic
+from support.ports import free_port
 from support.raw import RawConnection, fetch_v4
 from support.waiting import PATIENCE_S, wait_for
 
@@ -237,10 +238,11 @@ def test_several_addresses() -> None:
 
 
 def test_metrics_are_found_over_http() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-        with pytest.raises(TransportError, match=f"{address}.*metrics.listen"):
-            Broker(storage="memory", metrics_listen=address).start()
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    busy = pytest.raises(TransportError, match=f"{address}.*metrics.listen")
+    with socket.create_server(("127.0.0.1", port)), busy:
+        Broker(storage="memory", metrics_listen=address).start()
     with Broker(storage="memory", metrics_listen=address) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         producer.produce("t", b"x")

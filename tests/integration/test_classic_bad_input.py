@@ -28,9 +28,9 @@ from support.classic_frames import (
     text,
 )
 from support.etcd_server import EtcdServer
+from support.ports import free_port
 from support.process import BrokerProcess, broker_process
 from support.raw import RawConnection
-from support.server_process import free_ports
 from support.waiting import wait_for
 
 from barnabas import Broker, ConsumerConnector, Producer, SimpleConsumer
@@ -321,7 +321,7 @@ def test_memory_is_not_taken_for_who_asks_and_does_not_read(process: BrokerProce
 @pytest.mark.xdist_group("etcd")
 def test_requests_wait_until_the_broker_is_registered(etcd_server: EtcdServer, tmp_path: Path) -> None:
     """It is not while the node of its id says that it is still alive from before."""
-    port = free_ports(1)[0]
+    port = free_port()
     with ExitStack() as stack:
         where = f"etcd://127.0.0.1:{etcd_server.port}/{uuid4().hex}"
         before = client_coordination(where)

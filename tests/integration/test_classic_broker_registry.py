@@ -11,9 +11,9 @@ import pytest
 from kazoo.client import KazooClient
 from support.classic_frames import fetch, fetched, message_set, produce
 from support.etcd_server import EtcdServer
+from support.ports import free_port
 from support.process import broker_process
 from support.raw import RawConnection
-from support.server_process import free_ports
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 
@@ -170,7 +170,7 @@ def test_the_same_with_etcd(etcd_server: EtcdServer, root: str, tmp_path: Path) 
 
 def kill_and_start_again(folder: Path, where: str, data: Callable[[str], bytes | None]) -> None:
     """On a port of its own, so that the next broker finds itself in the registry."""
-    port = free_ports(1)[0]
+    port = free_port()
     listen = [f"classic://127.0.0.1:{port}"]
     timeout = f"zookeeper.session.timeout.ms={SESSION_MS}"
     settings = [f"coordination={where}", timeout, "log.flush.interval.messages=1"]

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from support.ports import free_port
 from support.registry_kinds import WITH_BOTH, server_of
 from support.waiting import wait_for
 
@@ -122,13 +123,13 @@ def test_the_registries_of_a_broker_in_this_process(broker: Broker) -> None:
 
 
 def test_a_broker_that_restarts(tmp_path: Path) -> None:
-    port = 0
-    with broker_of(data_dir=tmp_path / "data") as first:
-        port = int(first.listeners[0].rpartition(":")[2])
+    port = free_port()
+    settings: dict[str, Any] = {"data_dir": tmp_path / "data", "listeners": (f"classic://127.0.0.1:{port}",)}
+    with broker_of(**settings) as first:
         producer = producer_of(broker_list=f"0:127.0.0.1:{port}")
         producer.send("t", b"1", partition=0)
         wait_for(lambda: values(first, "t", 0) == [b"1"])
-    with producer, broker_of(data_dir=tmp_path / "data", listeners=(f"classic://127.0.0.1:{port}",)) as second:
+    with producer, broker_of(**settings) as second:
         producer.send("t", b"2", partition=0)
         wait_for(lambda: values(second, "t", 0) == [b"1", b"2"])
 

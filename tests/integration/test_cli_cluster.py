@@ -12,8 +12,8 @@ import pytest
 from support.cluster_process import ClusterProcess, cluster_process
 from support.command import barnabas_here
 from support.etcd_server import EtcdServer
+from support.ports import free_pairs
 from support.process import barnabas
-from support.server_process import free_pairs
 from support.waiting import wait_for
 
 from barnabas import Admin

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.ports import free_port
 from support.waiting import wait_for
 
 from barnabas import Admin, Broker, Consumer, Message, Producer, SimpleConsumer
@@ -182,8 +183,9 @@ def test_with_asyncio(bootstrap: Any) -> None:
 
 
 def test_a_broker_that_comes_back_is_found_again(tmp_path: Path) -> None:
-    with Broker(data_dir=tmp_path) as broker:
-        address = broker.bootstrap
+    address = f"127.0.0.1:{free_port()}"
+    listeners = [f"kafka://{address}"]
+    with Broker(data_dir=tmp_path, listeners=listeners):
         producer = Producer(address, linger_ms=0)
         consumer = Consumer(address)
         producer.send("views", b"1").result(20)
@@ -192,7 +194,7 @@ def test_a_broker_that_comes_back_is_found_again(tmp_path: Path) -> None:
     waiting = producer.send("views", b"2")
     with pytest.raises(ClientTimeout):
         waiting.result(0.1)
-    with Broker(data_dir=tmp_path, listeners=[f"kafka://{address}"]):
+    with Broker(data_dir=tmp_path, listeners=listeners):
         assert waiting.result(20).offset == 1
         assert consumer.poll_many(1, 20)[0].value == b"2"
         consumer.close()

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from support.command import Command
 from support.etcd_server import EtcdServer
+from support.ports import free_port
 from support.process import broker_process
 from support.registry_kinds import WITH_BOTH
-from support.server_process import ServerProcess, free_ports
+from support.server_process import ServerProcess
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 
@@ -193,7 +194,7 @@ def test_a_second_broker_joins(backend: Backend, tmp_path: Path) -> None:
 
 
 def test_a_broker_that_was_killed_comes_back_with_its_topics(backend: Backend, tmp_path: Path) -> None:
-    port = free_ports(1)[0]
+    port = free_port()
     settings = [f"coordination={backend.new_tree()}", f"zookeeper.session.timeout.ms={SESSION_MS}"]
     listen = [f"kafka://127.0.0.1:{port}"]
     with broker_process(tmp_path / "data", *settings, listen=listen) as process:
@@ -206,7 +207,7 @@ def test_a_broker_that_was_killed_comes_back_with_its_topics(backend: Backend, t
 
 
 def test_no_server_at_all(tmp_path: Path) -> None:
-    port = free_ports(1)[0]
+    port = free_port()
     for kind in ("zookeeper", "etcd"):
         config = {**TIMEOUT, "zookeeper.connection.timeout.ms": 300}
         with pytest.raises(BarnabasError, match=rf"127\.0\.0\.1:{port} within 300 ms"):

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from support.command import barnabas_here
 from support.managed_etcd import etcd_of, has_ended
+from support.ports import free_pairs, free_port
 from support.process import broker_process
-from support.server_process import free_ports
 from support.waiting import wait_for
 
 from barnabas import Broker
@@ -17,12 +17,12 @@ pytestmark = [pytest.mark.process, pytest.mark.xdist_group("etcd")]
 
 
 def _url() -> str:
-    return f"etcd+managed://127.0.0.1:{free_ports(1)[0]}/prefix"
+    return f"etcd+managed://127.0.0.1:{free_pairs(1)[0]}/prefix"
 
 
 def test_topics_outlive_a_killed_broker_and_its_etcd_does_not(tmp_path: Path) -> None:
     data, settings = tmp_path / "data", [f"coordination={_url()}", "zookeeper.session.timeout.ms=2000"]
-    listen = [f"kafka://127.0.0.1:{free_ports(1)[0]}"]
+    listen = [f"kafka://127.0.0.1:{free_port()}"]
     with broker_process(data, *settings, listen=listen) as broker:
         barnabas_here("topics", "create", "kept", "--partitions", "2", "--bootstrap", broker.bootstrap)
         first = etcd_of(data / "etcd")

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.server_process import free_ports
+from support.ports import free_port
 from support.waiting import wait_for
 
 from barnabas import Broker, Consumer, Producer
@@ -23,7 +23,7 @@ PATIENCE_S = 10.0
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, str]]:
     """A broker that has done a bit of everything, and its page."""
-    (port,) = free_ports(1)
+    port = free_port()
     data = tmp_path_factory.mktemp("metrics")
     with Broker(data, metrics_listen=f"127.0.0.1:{port}", log_flush_interval_messages=1) as broker:
         with Producer(broker.bootstrap) as producer:

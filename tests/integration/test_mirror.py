@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from support.ports import free_port
 from support.process import COMMAND, barnabas
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
@@ -236,19 +237,19 @@ def _write_on(producer: Producer, sent: list[bytes], more: threading.Event) -> C
 
 def test_the_target_restarts(tmp_path: Path) -> None:
     with classic_broker() as source:
-        target = classic_broker(tmp_path / "target").start()
-        address = target.bootstrap
+        at = [f"classic://127.0.0.1:{free_port()}"]
+        target = classic_broker(tmp_path / "target", listeners=at).start()
         sent: list[bytes] = []
         enough = threading.Event()
         with Producer(broker_list=f"0:{source.bootstrap}") as producer:
             writer = threading.Thread(target=_write_on(producer, sent, enough))
             writer.start()
             try:
-                with mirroring([source_of(source)], {"broker.list": f"0:{address}"}) as mirror:
+                with mirroring([source_of(source)], {"broker.list": f"0:{target.bootstrap}"}) as mirror:
                     for _ in range(2):
                         wait_for(partial(_has_copied, mirror, mirror.copied + 201))
                         target.close()
-                        target = classic_broker(tmp_path / "target", listeners=[f"classic://{address}"]).start()
+                        target = classic_broker(tmp_path / "target", listeners=at).start()
                     enough.set()
                     writer.join()
                     wait_for(lambda: len(set(classic_values(target, "views"))) == len(set(sent)))
@@ -271,12 +272,12 @@ def zookeeper(zookeeper_server: ZookeeperServer) -> str:
 @pytest.mark.xdist_group("zookeeper")
 def test_the_source_restarts_while_it_is_mirrored(zookeeper: str, tmp_path: Path) -> None:
     where = f"{zookeeper}/restarts"
+    at = [f"classic://127.0.0.1:{free_port()}"]
 
-    def started(listener: str = "classic://127.0.0.1:0") -> Broker:
-        return classic_broker(tmp_path / "source", coordination=where, listeners=[listener]).start()
+    def started() -> Broker:
+        return classic_broker(tmp_path / "source", coordination=where, listeners=at).start()
 
     source = started()
-    address = source.bootstrap
     config = {"coordination": where, "groupid": "mirror", **FAST}
     with classic_broker() as target, closing(remote_coordination(where)) as tree:
         with mirroring([config], {"broker.list": f"0:{target.bootstrap}"}, 400) as mirror:
@@ -287,7 +288,7 @@ def test_the_source_restarts_while_it_is_mirrored(zookeeper: str, tmp_path: Path
                 wait_for(partial(_has_copied, mirror, 200 * turn + 200))
                 wait_for(partial(_has_committed_all, tree, source))  # else those 200 are copied once more
                 source.close()
-                source = started(f"classic://{address}")
+                source = started()
         assert classic_values(target, "views") == [b"%d" % n for n in range(400)]
     source.close()
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from support.classic_frames import entry, gzip_wrapper, message_set, produce
 from support.etcd_server import EtcdServer
+from support.ports import free_port
 from support.raw import RawConnection
 from support.waiting import wait_for
 
@@ -24,10 +25,10 @@ FIRST = ClusterPartition("t", 0, 0)
 
 
 @contextmanager
-def running(folder: Path, **settings: object) -> Iterator[Broker]:
+def running(folder: Path, *, port: int = 0, **settings: object) -> Iterator[Broker]:
     dotted = {name.replace("_", "."): value for name, value in settings.items()}
     config = {"log.flush.interval.messages": 1, "num.partitions": 2, **dotted}
-    with Broker(folder, listeners=["classic://127.0.0.1:0"], config=config) as broker:
+    with Broker(folder, listeners=[f"classic://127.0.0.1:{port}"], config=config) as broker:
         yield broker
 
 
@@ -160,14 +161,14 @@ def test_segments_times_and_retention(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_is_away_for_a_moment(tmp_path: Path) -> None:
-    with running(tmp_path) as broker:
+    port = free_port()
+    with running(tmp_path, port=port) as broker:
         end = fill(broker, "t", message_set(b"a"), message_set(b"b"))
-        address = broker.bootstrap
         with cluster_of(broker, fetch_size="4") as cluster:
             pieces = iter(cluster.read(FIRST, 0, end))
             assert list(next(pieces).values) == [b"a"]
             broker.close()
-            with Broker(tmp_path, listeners=[f"classic://{address}"]):
+            with running(tmp_path, port=port):
                 assert [value for piece in pieces for value in piece.values] == [b"b"]
             with pytest.raises(TransportError, match="broker 0 does not tell the offsets of t-0-0"):
                 cluster.offsets([FIRST], LATEST)

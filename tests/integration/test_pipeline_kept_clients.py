@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.ports import free_port
 
 from barnabas import Admin, Broker
 from barnabas.pipeline.source.datasource import BatchReader
@@ -46,8 +47,8 @@ def producers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("producers")
 def test_a_broker_that_restarts_between_tasks(tmp_path: Path) -> None:
-    with _broker(tmp_path) as broker:
-        place = broker.bootstrap
+    place = f"127.0.0.1:{free_port()}"
+    with _broker(tmp_path, f"kafka://{place}"):
         with Admin(place) as admin:
             admin.create_topic("t", partitions=1)
         first = _write(place, [b"1", b"2"])

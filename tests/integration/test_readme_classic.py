@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from support.command import barnabas_here
+from support.ports import free_ports
 from support.process import COMMAND, BrokerProcess, broker_process
-from support.server_process import free_ports
 from support.waiting import wait_for
 from support.zookeeper_server import ZookeeperServer
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.ports import free_port
 from support.process import COMMAND, BrokerProcess, barnabas, broker_process
 from support.schema_registry import Asking
 from support.waiting import wait_for
@@ -92,8 +93,7 @@ def test_a_killed_registry_loses_no_schema_that_it_acknowledged(tmp_path: Path) 
 
 def test_the_broker_is_killed_and_comes_back(tmp_path: Path) -> None:
     """While clients register, who try again when they are told that the brokers are away."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        listen = [f"kafka://127.0.0.1:{probe.getsockname()[1]}"]
+    listen = [f"kafka://127.0.0.1:{free_port()}"]
     broker = BrokerProcess(tmp_path / "data", listen=listen)
     acknowledged: dict[int, int] = {}
 
@@ -123,8 +123,7 @@ def test_the_broker_is_killed_and_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_registry_without_a_broker_says_so(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        listen = [f"kafka://127.0.0.1:{probe.getsockname()[1]}"]
+    listen = [f"kafka://127.0.0.1:{free_port()}"]
     with registry_process(listen[0].partition("://")[2]) as (_, url):
         ask = Asking(url)
         assert ask.code("GET", "/subjects") == (503, 50003)

@@ -10,8 +10,8 @@ from attrs import frozen
 from confluent_kafka import Consumer, TopicPartition
 from kills.verdict import faults
 from kills.work import CALL_S, GROUP, PARTITIONS, QUICK, SOURCE, TARGET, Source, Transformer, Witness, reader, taken
+from support.ports import free_port
 from support.process import BrokerProcess
-from support.server_process import free_ports
 
 from barnabas import Admin
 
@@ -39,7 +39,7 @@ class Outcome:
 def play(folder: Path, *, rounds: int, seed: int, transformers: int = 1, say: Callable[[str], None]) -> Outcome:
     """Kill the broker so many times, let everything come to its end, and look at it."""
     chance = random.Random(seed)
-    (port,) = free_ports(1)
+    port = free_port()
     data, address = folder / "data", f"kafka://127.0.0.1:{port}"
     down_s = 0.0
     with ExitStack() as stack:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from struct import pack, unpack_from
 from typing import Any, Self
 
+from support.ports import free_port
+
 from barnabas import Producer
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.transport_tcp import Reactor, TcpTransport
@@ -67,15 +69,14 @@ class FakeClassicBroker:
         self.frames: list[bytes] = []
         self.answer = answer
         self.accepted = 0
-        self.port = 0
+        self.port = free_port()
         self._open: list[Connection] = []
         self._start()
 
     def _start(self) -> None:
         self._reactor = Reactor(lambda text: None, workers=1)
         self._transport = TcpTransport(self._reactor, lambda text: None)
-        listener = self._transport.listen(("127.0.0.1", self.port), self._accept, Limits())
-        self.port = listener.address[1]
+        self._transport.listen(("127.0.0.1", self.port), self._accept, Limits())
         self._thread = ReactorThread(self._reactor, "fake-broker")
         self._thread.start()
 

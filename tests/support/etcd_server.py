@@ -6,7 +6,8 @@ from pathlib import Path
 import grpc
 import pytest
 from aetcd import rpc
-from support.server_process import ServerProcess, free_ports, start_all
+from support.ports import free_ports
+from support.server_process import ServerProcess, start_all
 
 
 def _executable() -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from support.compat.java_client import QUICK, broker_classpath
 from support.compat.model import Unavailable
-from support.server_process import ServerProcess, free_ports
+from support.ports import free_ports
+from support.server_process import ServerProcess
 
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _FORMAT_LIMIT_S = 60

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,29 +10,6 @@ from support.waiting import wait_for
 
 START_PATIENCE_S = 60.0
 END_PATIENCE_S = 10
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in taken]
-    for each in taken:
-        each.close()
-    return ports
-
-
-def free_pairs(count: int) -> list[int]:
-    """Ports that nobody listens on now, nor on the ones after them."""
-    found: list[int] = []
-    while len(found) < count:
-        for port in free_ports(8):
-            try:
-                socket.create_server(("127.0.0.1", port + 1)).close()
-            except OSError:
-                continue
-            if not {port - 1, port, port + 1} & set(found):
-                found.append(port)
-    return found[:count]
 
 
 class ServerProcess:

@@ -6,7 +6,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from support.server_process import ServerProcess, free_ports, start_all
+from support.ports import free_port, free_ports
+from support.server_process import ServerProcess, start_all
 
 from barnabas.pipeline.spark.java import find_java
 from barnabas.ports.errors import ConfigError
@@ -39,7 +40,7 @@ class ZookeeperServer(ServerProcess):
 
     def __init__(self, folder: Path, *, members: list[tuple[int, int, int]] | None = None, my_id: int = 1) -> None:
         super().__init__(folder, [*_command(), str(folder / "zoo.cfg")])
-        self.port = members[my_id - 1][0] if members else free_ports(1)[0]
+        self.port = members[my_id - 1][0] if members else free_port()
         data = folder / "data"
         data.mkdir(parents=True)
         (data / "myid").write_text(f"{my_id}\n")

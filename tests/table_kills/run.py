@@ -12,8 +12,8 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 from confluent_kafka import Consumer, Producer, TopicPartition
+from support.ports import free_port
 from support.process import BrokerProcess
-from support.server_process import free_ports
 from table_kills.foreign import READERS
 from table_kills.loading import Loader
 from table_kills.verdict import faults
@@ -83,7 +83,7 @@ class House:
         self.outcome = Outcome()
         self._folder = folder
         self._chance = chance
-        (port,) = free_ports(1)
+        port = free_port()
         self._address = f"kafka://127.0.0.1:{port}"
         self._broker = self._start_broker()
         stack.callback(lambda: self._broker.process.poll() is None and self._broker.stop())

@@ -8,10 +8,10 @@ from threading import RLock
 from traceback import format_exception
 from typing import TYPE_CHECKING
 
-from ...core.tree.delivery import WatchDelivery
 from ...core.tree.tree import Change, Put, Remove, Tree, check_path
 from ...ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionState
 from ...ports.errors import ClosedError
+from ..watch_delivery import WatchDelivery
 from .store import CURE, NodeStore
 
 if TYPE_CHECKING:

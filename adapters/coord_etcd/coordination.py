@@ -9,7 +9,6 @@ from threading import Lock
 from traceback import format_exception
 from typing import Any
 
-from ...core.tree.delivery import WatchDelivery
 from ...core.tree.service_url import parse_service_url
 from ...core.tree.tree import check_data, check_path
 from ...ports.coordination import (
@@ -25,6 +24,7 @@ from ...ports.coordination import (
     SessionState,
 )
 from ...ports.errors import ClosedError
+from ..watch_delivery import WatchDelivery
 from .commit import CommitTxn
 from .keeper import SessionKeeper
 from .tree_requests import (

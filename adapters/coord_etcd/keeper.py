@@ -6,9 +6,9 @@ from math import ceil
 from threading import Event, Thread
 from typing import Any, TypeVar
 
-from ...core.tree.delivery import WatchDelivery
 from ...core.tree.service_url import ServiceUrl
 from ...ports.coordination import CoordinationError, SessionExpired, SessionState
+from ..watch_delivery import WatchDelivery
 from .link import Link, NoAnswer
 from .tree_requests import KeySpace, touched_nodes
 

@@ -9,10 +9,10 @@ from threading import RLock
 from traceback import format_exception
 from typing import TYPE_CHECKING, Protocol
 
-from ...core.tree.delivery import Deliver, WatchDelivery
 from ...core.tree.tree import Change, Tree, check_path
 from ...ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionExpired, SessionState
 from ...ports.errors import ClosedError
+from ..watch_delivery import Deliver, WatchDelivery
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor

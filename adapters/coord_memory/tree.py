@@ -5,9 +5,9 @@ import sys
 from collections.abc import Callable, Iterable
 from threading import RLock
 
-from ...core.tree.delivery import Deliver
 from ...core.tree.tree import Change, Tree
 from ...ports.clock import Clock
+from ..watch_delivery import Deliver
 from .session import MemorySession
 
 

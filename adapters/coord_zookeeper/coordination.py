@@ -13,7 +13,6 @@ from kazoo import exceptions as kazoo
 from kazoo.client import KazooState
 from kazoo.protocol.states import KeeperState
 
-from ...core.tree.delivery import WatchDelivery
 from ...core.tree.service_url import parse_service_url
 from ...core.tree.tree import check_commit, check_data, check_path, is_path, parent_of
 from ...ports.coordination import (
@@ -29,6 +28,7 @@ from ...ports.coordination import (
     SetNode,
 )
 from ...ports.errors import ClosedError
+from ..watch_delivery import WatchDelivery
 from .translate import FAILURES, to_coordination_error, to_node
 from .watches import Watches
 from .watching_client import WatchingClient

@@ -9,8 +9,8 @@ from typing import Any
 from kazoo import exceptions as kazoo
 from kazoo.protocol.states import EventType, WatchedEvent
 
-from ...core.tree.delivery import WatchDelivery
 from ...core.tree.tree import is_at_or_below, is_path
+from ..watch_delivery import WatchDelivery
 from .watching_client import WatchingClient
 
 _LOST = (kazoo.ConnectionLoss, kazoo.ConnectionClosedError, kazoo.SessionExpiredError)

@@ -29,6 +29,8 @@ class Watchers:
         self._due_below: dict[int, dict[str, None] | None] = {}
         self._due_states: deque[tuple[int, SessionState]] = deque()
         self._telling: SessionState | None = None
+        self._is_telling = False
+        self._closed = False
 
     def watch(self, path: str, changed: Changed) -> int:
         """Add a watch; returns the token to `remove` it."""
@@ -93,9 +95,14 @@ class Watchers:
             self._due_watches.update(dict.fromkeys(self._watches))
             self._due_below.update(dict.fromkeys(self._below))
 
-    @property
-    def due(self) -> bool:
-        return bool(self._due_watches or self._due_below or self._due_states)
+    def begin(self) -> bool:
+        """True: calls are due and nobody makes them yet. The caller sees to it that somebody does, until `next_call`
+        gives none."""
+        due = self._due_watches or self._due_below or self._due_states
+        if not due or self._is_telling or self._closed:
+            return False
+        self._is_telling = True
+        return True
 
     @property
     def owes_an_end(self) -> bool:
@@ -120,7 +127,17 @@ class Watchers:
             token = next(iter(self._due_below))
             paths = self._due_below.pop(token)
             return partial(self._below[token][1], None if paths is None else tuple(paths))
+        self._is_telling = False
         return None
+
+    def close(self) -> None:
+        """Forget all of it: nothing more is due."""
+        self._closed = True
+        self._telling = None
+        for each in (self._watches, self._by_path, self._below, self._listeners):
+            each.clear()
+        for due in (self._due_watches, self._due_below, self._due_states):
+            due.clear()
 
     def _next_token(self) -> int:
         self._last_token += 1

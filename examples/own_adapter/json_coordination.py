@@ -1,7 +1,7 @@
 """A coordination adapter outside of Barnabas: the tree of one broker in a JSON file that people can read.
 
-It leans on `barnabas.core.tree`, which has the rules of the tree and of watches as plain data; the adapter adds what
-keeps nodes, a lock and a thread. Every write replaces the whole file: good for some hundred nodes.
+It leans on `barnabas.core.tree`, which has the rules of the tree as plain data, and on what calls watches; the adapter
+adds what keeps nodes, a lock and a thread. Every write replaces the whole file: good for some hundred nodes.
 """
 
 import base64
@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import RLock
 from traceback import format_exception
 
-from barnabas.core.tree.delivery import WatchDelivery
+from barnabas.adapters.watch_delivery import WatchDelivery
 from barnabas.core.tree.tree import Change, Put, Tree, check_path
 from barnabas.ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionState
 from barnabas.ports.errors import ClosedError

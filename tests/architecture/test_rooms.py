@@ -61,6 +61,18 @@ def test_core_takes_only_pure_things_from_outside(graph: grimp.ImportGraph) -> N
     assert _outside(graph, "core") <= CORE_MAY_IMPORT
 
 
+def test_core_knows_no_locks(checkout: Path) -> None:
+    """Neither its own nor given ones: who shares a machine between threads guards its steps from outside."""
+    names = {
+        f"{path.relative_to(checkout)}: {name}"
+        for path in (checkout / "core").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in (getattr(node, "id", ""), getattr(node, "attr", ""), getattr(node, "arg", "") or "")
+        if re.search(r"(^|_)(r?lock|mutex|condition|semaphore)s?$|^(R?Lock|AbstractContextManager|nullcontext)$", name)
+    }
+    assert names == set()
+
+
 def test_ports_take_only_types_from_outside(graph: grimp.ImportGraph) -> None:
     assert _outside(graph, "ports") <= PORTS_MAY_IMPORT
 

@@ -21,12 +21,13 @@ from ..opening import plugin_host
 from ..waiting import logger
 from .consumer_settings import find_registries, read_connector_settings, rebalancer_of
 from .shell import ClassicShell
-from .streams import MessageStream, StreamBell
+from .streams import GuardedFeed, MessageStream
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from ....core.classic.consumer.registry import StartOffsets
+    from ....core.classic.consumer.streams import StreamQueue
     from ....core.classic.rebalancer import Rebalancer
     from ....core.classic.registry.group import Owned
     from ....core.client.serde import Decoder
@@ -99,7 +100,7 @@ class ConsumerConnector:
         self._start_offsets = start_offsets
         self._codecs = host.codecs()
         self._consumer: ClassicConsumer | None = None
-        self._bells: list[StreamBell] = []
+        self._feeds: list[GuardedFeed] = []
         self._begun = threading.Lock()
         self._shutting = False
         self._coordination = self._open_coordination(where)
@@ -230,7 +231,7 @@ class ConsumerConnector:
             self._check_open()
             if self._consumer is not None:
                 raise BarnabasError("the streams of this connector have been created; take another connector")
-            self._bells = []
+            self._feeds = []
             consumer = ClassicConsumer(
                 self._outside(),
                 self.settings,
@@ -240,7 +241,7 @@ class ConsumerConnector:
                 rebalancer=self._rebalancer,
                 decoder=self._decoder,
                 start_offsets=self._start_offsets,
-                make_bell=self._make_bell,
+                guard=self._guard,
             )
             self._consumer = consumer
         try:
@@ -273,16 +274,16 @@ class ConsumerConnector:
             report=logger.warning,
         )
 
-    def _make_bell(self) -> StreamBell:
-        bell = StreamBell()
-        self._bells.append(bell)
-        return bell
+    def _guard(self, queue: StreamQueue) -> GuardedFeed:
+        feed = GuardedFeed(queue)
+        self._feeds.append(feed)
+        return feed
 
     def _streams(self, consumer: ClassicConsumer) -> list[MessageStream]:
         limit_ms = self.settings.consumer_timeout_ms
         timeout_s = None if limit_ms < 0 else limit_ms / 1000
         readers: Sequence[Any] = consumer.readers
-        return [MessageStream(reader, bell, timeout_s) for reader, bell in zip(readers, self._bells, strict=True)]
+        return [MessageStream(reader, feed, timeout_s) for reader, feed in zip(readers, self._feeds, strict=True)]
 
     def _running(self) -> ClassicConsumer:
         self._check_open()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 from ....ports.broker_api import EARLIEST, LATEST, Caller
 from ....ports.clock import Clock
@@ -26,7 +27,7 @@ from .fetching import BrokerFetcher, FetchOutside
 from .membership import ClassicMembership
 from .registry import ConsumerRegistry, StartOffsets
 from .settings import ConnectorSettings, ConsumerRebalanceFailed
-from .streams import Bell, FetchedDataChunk, OwnedPartition, SilentBell, StreamQueue, StreamReader
+from .streams import FetchedDataChunk, OwnedPartition, StreamFeed, StreamQueue, StreamReader
 
 Committed = Callable[[Outcome[dict[Owned, int]]], None]
 
@@ -49,10 +50,22 @@ def make_consumer_id(group: str, host: str, clock: Clock, entropy: Entropy, fixe
     return f"{group}_{fixed or f'{host}-{clock.now_ms()}-{entropy.token(4).hex()}'}"
 
 
+class _Stream(NamedTuple):
+    """The reader's end of a queue, and the owner's."""
+
+    reader: StreamReader
+    feed: StreamFeed
+
+
+def _unguarded(queue: StreamQueue) -> StreamFeed:
+    return queue
+
+
 class ClassicConsumer:
     """One consumer of a group. Owner thread only, but for its readers: each belongs to a thread of the user.
 
-    It starts once and stops once. `make_bell` gives each stream what its reader waits on.
+    It starts once and stops once. Where readers are on threads of their own, `guard` makes of each queue what the owner
+    puts into, in the order of `readers`.
     """
 
     def __init__(
@@ -66,7 +79,7 @@ class ClassicConsumer:
         rebalancer: Rebalancer | None = None,
         decoder: Decoder | None = None,
         start_offsets: StartOffsets | None = None,
-        make_bell: Callable[[], Bell] = SilentBell,
+        guard: Callable[[StreamQueue], StreamFeed] = _unguarded,
     ) -> None:
         self.settings = settings
         self.group_id = group_id
@@ -75,10 +88,9 @@ class ClassicConsumer:
         self._scheduler = outside.scheduler
         self._lane = Lane(outside.scheduler, outside.coordination)
         self._decoder = decoder
-        self._make_bell = make_bell
-        self._readers_of: dict[str, list[StreamReader]] = {}
-        self._readers_of_all: list[StreamReader] = []
-        self._make_readers(subscription)
+        self._streams_of: dict[str, list[_Stream]] = {}
+        self._streams_of_all: list[_Stream] = []
+        self._make_streams(subscription, guard)
         self._registry = ConsumerRegistry(
             outside.coordination,
             group_id=group_id,
@@ -121,11 +133,11 @@ class ClassicConsumer:
     @property
     def readers(self) -> Sequence[StreamReader]:
         """All of them: of a filter, each gets its part of every topic that is allowed."""
-        return [*self._readers_of_all, *(reader for several in self._readers_of.values() for reader in several)]
+        return [stream.reader for stream in self._streams]
 
     def readers_of(self, topic: str) -> Sequence[StreamReader]:
         """The readers of a topic that was subscribed to by name."""
-        return tuple(self._readers_of[topic])
+        return tuple(stream.reader for stream in self._streams_of[topic])
 
     def start(self, started: Callable[[BaseException | None], None]) -> None:
         """Join the group. `started` is told when the first rebalance has ended, with `ConsumerRebalanceFailed` if it
@@ -157,8 +169,8 @@ class ClassicConsumer:
             self._commit_timer.cancel()
         for fetcher in self._fetchers.values():
             fetcher.stop()
-        for reader in self.readers:
-            reader.queue.end()
+        for stream in self._streams:
+            stream.feed.end()
         offsets = self._membership.unsaved | self._consumed() if self.settings.autocommit_enable else {}
         self._partitions.clear()
 
@@ -215,7 +227,7 @@ class ClassicConsumer:
         for each in owned:
             partition = self._partitions.pop(each)
             partition.version += 1
-            partition.queue.drop((partition,))
+            partition.feed.drop((partition,))
             if partition.consumed is not None:
                 offsets[each] = partition.consumed
         if owned:
@@ -228,35 +240,42 @@ class ClassicConsumer:
         self._brokers = brokers
         for owned, thread in gained.items():
             topic, place = owned
-            partition = OwnedPartition(topic, place, self._queue_of(topic, thread), self.settings.fetch_size)
+            partition = OwnedPartition(topic, place, self._feed_of(topic, thread), self.settings.fetch_size)
             self._partitions[owned] = partition
             self._begin(partition, starts.get(owned))
         self._assign()
 
     def hold(self, held: bool) -> None:
-        for reader in self.readers:
-            reader.queue.hold(held)
+        for stream in self._streams:
+            stream.feed.hold(held)
 
     def rebalance_failed(self, error: ConsumerRebalanceFailed) -> None:
-        for reader in self.readers:
-            reader.queue.fail(error)
+        for stream in self._streams:
+            stream.feed.fail(error)
 
     # --- inside
 
-    def _make_readers(self, subscription: ClassicSubscription) -> None:
+    @property
+    def _streams(self) -> list[_Stream]:
+        return [*self._streams_of_all, *(stream for several in self._streams_of.values() for stream in several)]
+
+    def _make_streams(self, subscription: ClassicSubscription, guard: Callable[[StreamQueue], StreamFeed]) -> None:
+        def made(count: int) -> list[_Stream]:
+            queues = [StreamQueue(self.settings.queuedchunks_max) for _ in range(count)]
+            return [_Stream(self._make_reader(queue), guard(queue)) for queue in queues]
+
         if subscription.topic_filter is not None:
-            self._readers_of_all = [self._make_reader() for _ in range(subscription.streams)]
+            self._streams_of_all = made(subscription.streams)
         for topic, streams in (subscription.streams_by_topic or {}).items():
-            self._readers_of[topic] = [self._make_reader() for _ in range(streams)]
-        most = max([len(self._readers_of_all), *map(len, self._readers_of.values())])
+            self._streams_of[topic] = made(streams)
+        most = max([len(self._streams_of_all), *map(len, self._streams_of.values())])
         self._numbers = {thread_id(self.consumer_id, number): number for number in range(most)}
 
-    def _make_reader(self) -> StreamReader:
-        queue = StreamQueue(self.settings.queuedchunks_max, self._make_bell(), self._room)
-        return StreamReader(queue, self._decoder, shallow=self.settings.shallowiterator_enable)
+    def _make_reader(self, queue: StreamQueue) -> StreamReader:
+        return StreamReader(queue, self._room, self._decoder, shallow=self.settings.shallowiterator_enable)
 
-    def _queue_of(self, topic: str, thread: str) -> StreamQueue:
-        return self._readers_of.get(topic, self._readers_of_all)[self._numbers[thread]].queue
+    def _feed_of(self, topic: str, thread: str) -> StreamFeed:
+        return self._streams_of.get(topic, self._streams_of_all)[self._numbers[thread]].feed
 
     def _begin(self, partition: OwnedPartition, offset: int | None) -> None:
         if offset is None:
@@ -265,7 +284,7 @@ class ClassicConsumer:
             self._jump(partition, offset)
             return
         error = NoOffset(f"{partition} has no committed offset, and autooffset.reset is none: seek")
-        partition.queue.put(FetchedDataChunk(partition, ClassicMessageSet(b""), -1, -1, error))
+        partition.feed.put(FetchedDataChunk(partition, ClassicMessageSet(b""), -1, -1, error))
 
     def _jump(self, partition: OwnedPartition, offset: int) -> None:
         partition.version += 1
@@ -273,7 +292,7 @@ class ClassicConsumer:
         partition.fetch_offset = max(offset, -1)
         partition.out_of_range = False
         partition.max_bytes = self.settings.fetch_size
-        partition.queue.restart(partition, offset if offset >= 0 else None)
+        partition.feed.restart(partition, offset if offset >= 0 else None)
 
     def _assign(self) -> None:
         """Every partition is read by the fetcher of its broker."""

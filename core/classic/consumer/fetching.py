@@ -183,7 +183,7 @@ class BrokerFetcher:
     def _begin_at(self, partition: OwnedPartition, offset: int) -> None:
         partition.lookup = None
         partition.fetch_offset = offset
-        if partition.queue.jump(partition, offset) and partition.out_of_range:
+        if partition.feed.jump(partition, offset) and partition.out_of_range:
             self._outside.write_reset(partition)
 
     # --- fetching
@@ -247,7 +247,7 @@ class BrokerFetcher:
         if not valid_bytes:
             return self._grow(partition, outcome.records, messages.size)
         next_offset = partition.fetch_offset + valid_bytes
-        partition.queue.put(FetchedDataChunk(partition, messages, partition.fetch_offset, next_offset))
+        partition.feed.put(FetchedDataChunk(partition, messages, partition.fetch_offset, next_offset))
         partition.fetch_offset = next_offset
         partition.max_bytes = self._settings.fetch_size
         return True
@@ -293,8 +293,8 @@ class BrokerFetcher:
     def _surface(self, partition: OwnedPartition, error: BarnabasError) -> None:
         """Let the reader raise the error when it gets there, once; the partition then waits for a seek."""
         at = partition.fetch_offset
-        partition.queue.put(FetchedDataChunk(partition, ClassicMessageSet(b"", from_offset=max(0, at)), at, at, error))
+        partition.feed.put(FetchedDataChunk(partition, ClassicMessageSet(b"", from_offset=max(0, at)), at, at, error))
 
 
 def _wants(partition: OwnedPartition) -> bool:
-    return not (partition.stopped or partition.lookup is not None or partition.fetch_offset < 0 or partition.queue.full)
+    return not (partition.stopped or partition.lookup is not None or partition.fetch_offset < 0 or partition.feed.full)

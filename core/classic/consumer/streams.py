@@ -1,13 +1,12 @@
 """What fetchers put in and users take out: chunks of messages, in queues of one per stream.
 
-Two threads meet here: the owner of the consumer (the reactor) and the one that iterates the stream. A queue's bell
-guards both: a message is handed out and counted as consumed in one step, so that a partition that is taken away hands
-out nothing any more, and its consumed offset stands.
+Two sides meet at a queue: the owner of the consumer, and who reads the stream. A message is handed out and counted as
+consumed in one step, `StreamReader.take`, so that a partition that is taken away hands out nothing any more, and its
+consumed offset stands. Where they are two threads, a shell guards each step of either side (`StreamFeed`, `take`).
 """
 
 from collections import deque
 from collections.abc import Callable, Container, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 from attrs import define
@@ -19,26 +18,6 @@ from ...message.classic.message_set import ClassicMessageSet
 from ..registry.layout import BrokerPartition
 
 _new = tuple.__new__  # a stream makes millions of messages
-
-
-class Bell(Protocol):
-    """What guards a queue, and how those who wait for it are told of a change."""
-
-    @property
-    def lock(self) -> AbstractContextManager[Any]: ...
-
-    def ring(self) -> None:
-        """Something changed. With the lock held."""
-        ...
-
-
-class SilentBell:
-    """For streams that are read on the owner's thread, as the simulation does."""
-
-    lock = nullcontext()
-
-    def ring(self) -> None:
-        pass
 
 
 class StreamMessage(NamedTuple):
@@ -63,11 +42,11 @@ class StreamMessage(NamedTuple):
 
 @define(eq=False)
 class OwnedPartition:
-    """A partition while it is ours. Belongs to the owner thread, but for `consumed` and `stopped`: to the bell."""
+    """A partition while it is ours. Belongs to its owner, but for `consumed` and `stopped`: to the queue."""
 
     topic: str
     place: BrokerPartition
-    queue: "StreamQueue"
+    feed: "StreamFeed"
     max_bytes: int
     """What the next fetch asks for; grows while a message is larger."""
     fetch_offset: int = -1
@@ -102,20 +81,53 @@ class FetchedDataChunk:
     error: BarnabasError | None = None
 
 
-class StreamQueue:
-    """Chunks on their way to one stream."""
+class StreamFeed(Protocol):
+    """The owner's side of a queue."""
 
-    def __init__(self, capacity: int, bell: Bell, room: Callable[[], None]) -> None:
-        """`room` is called, from the reader's thread, when a queue that was full no longer is."""
-        self.lock = bell.lock
-        self._ring = bell.ring
+    @property
+    def full(self) -> bool:
+        """Nothing more need be fetched for now."""
+        ...
+
+    def put(self, chunk: FetchedDataChunk) -> None:
+        """Add a chunk; one with an error stops its partition."""
+        ...
+
+    def jump(self, partition: OwnedPartition, offset: int) -> bool:
+        """Go on at `offset`; at once, or (False) when the reader has read what it still has of the partition."""
+        ...
+
+    def drop(self, partitions: Container[OwnedPartition]) -> None:
+        """Hand out nothing more of these; their `consumed` stands when this returns."""
+        ...
+
+    def restart(self, partition: OwnedPartition, consumed: int | None) -> None:
+        """Forget what was fetched of the partition, and its error; `consumed` is where it goes on."""
+        ...
+
+    def hold(self, held: bool) -> None:
+        """Hand out nothing until it is taken back."""
+        ...
+
+    def fail(self, error: BarnabasError) -> None:
+        """Have the reader raise this next, once."""
+        ...
+
+    def end(self) -> None:
+        """Hand out nothing more; the reader is told that this was all."""
+        ...
+
+
+class StreamQueue:
+    """Chunks on their way to one stream. Fulfils `StreamFeed` where one thread does everything."""
+
+    def __init__(self, capacity: int) -> None:
         self.ended = False
         self.held = False
         """Nothing is handed out for now."""
         self.current: FetchedDataChunk | None = None
         """The chunk in the reader's hand."""
         self._capacity = capacity
-        self._room = room
         self._chunks: deque[FetchedDataChunk] = deque()
         self._failure: BarnabasError | None = None
 
@@ -126,58 +138,39 @@ class StreamQueue:
         return len(self._chunks) >= self._capacity
 
     def put(self, chunk: FetchedDataChunk) -> None:
-        """Add a chunk; one with an error stops its partition."""
-        with self.lock:
-            partition = chunk.partition
-            if self.ended or partition.stopped:
-                return
-            partition.stopped = chunk.error is not None
-            self._chunks.append(chunk)
-            self._ring()
+        partition = chunk.partition
+        if self.ended or partition.stopped:
+            return
+        partition.stopped = chunk.error is not None
+        self._chunks.append(chunk)
 
     def jump(self, partition: OwnedPartition, offset: int) -> bool:
-        """Go on at `offset`; at once, or (False) when the reader has read what he still has of the partition."""
-        with self.lock:
-            held = [chunk for chunk in (*self._chunks, self.current) if chunk and chunk.partition is partition]
-            if held:
-                self._chunks.append(
-                    FetchedDataChunk(partition, ClassicMessageSet(b"", from_offset=offset), offset, offset)
-                )
-                return False
-            partition.consumed = offset
-            return True
+        if any(chunk.partition is partition for chunk in (*self._chunks, self.current) if chunk is not None):
+            self._chunks.append(FetchedDataChunk(partition, ClassicMessageSet(b"", from_offset=offset), offset, offset))
+            return False
+        partition.consumed = offset
+        return True
 
     def drop(self, partitions: Container[OwnedPartition]) -> None:
-        """Hand out nothing more of these; their `consumed` stands when this returns."""
-        with self.lock:
-            self._forget(partitions)
+        self._chunks = deque(chunk for chunk in self._chunks if chunk.partition not in partitions)
+        if self.current is not None and self.current.partition in partitions:
+            self.current = None
 
     def restart(self, partition: OwnedPartition, consumed: int | None) -> None:
-        """Forget what was fetched of the partition, and its error; `consumed` is where it goes on."""
-        with self.lock:
-            self._forget((partition,))
-            partition.consumed = consumed
-            partition.stopped = False
+        self.drop((partition,))
+        partition.consumed = consumed
+        partition.stopped = False
 
     def hold(self, held: bool) -> None:
-        """Hand out nothing until it is taken back."""
-        with self.lock:
-            self.held = held
-            self._ring()
+        self.held = held
 
     def fail(self, error: BarnabasError) -> None:
-        """Have the reader raise this next, once."""
-        with self.lock:
-            self._failure = error
-            self._ring()
+        self._failure = error
 
     def end(self) -> None:
-        """Hand out nothing more; the reader is told that this was all."""
-        with self.lock:
-            self.ended = True
-            self._chunks.clear()
-            self.current = self._failure = None
-            self._ring()
+        self.ended = True
+        self._chunks.clear()
+        self.current = self._failure = None
 
     # --- the reader's side
 
@@ -186,116 +179,145 @@ class StreamQueue:
         """True if the reader need not wait."""
         return (bool(self._chunks or self.current) and not self.held) or self.ended or self._failure is not None
 
-    def take(self) -> FetchedDataChunk | None:
-        """The next chunk in hand; None if there is none. Raises what `fail` was given."""
-        with self.lock:
-            if self._failure is not None:
-                failure, self._failure = self._failure, None
-                raise failure
-            if not self._chunks:
-                return None
-            was_full = self.full
-            chunk = self._chunks.popleft()
-            if chunk.error is None:
-                self.current = chunk
-                chunk.partition.consumed = chunk.fetch_offset  # differs only after a jump
-        if was_full:
-            self._room()
+    def next_chunk(self) -> FetchedDataChunk | None:
+        """Put the next chunk in hand; None if there is none. Raises what `fail` was given, and a chunk's error."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        if not self._chunks:
+            return None
+        chunk = self._chunks.popleft()
+        if chunk.error is not None:
+            raise chunk.error
+        self.current = chunk
+        chunk.partition.consumed = chunk.fetch_offset  # differs only after a jump
         return chunk
 
     def finish(self, chunk: FetchedDataChunk) -> None:
-        """The chunk is read."""
-        with self.lock:
-            if self.current is chunk:
-                chunk.partition.consumed = chunk.next_offset
-                self.current = None
+        """The chunk in hand is read."""
+        chunk.partition.consumed = chunk.next_offset
+        self.current = None
 
-    def stop_at(self, chunk: FetchedDataChunk) -> bool:
-        """The chunk cannot be read on: nothing is skipped in silence, a seek says how to go on. False: taken away."""
-        with self.lock:
-            if self.current is not chunk:
-                return False
-            chunk.partition.stopped = True
-            self._forget((chunk.partition,))
-            return True
-
-    def _forget(self, partitions: Container[OwnedPartition]) -> None:
-        self._chunks = deque(chunk for chunk in self._chunks if chunk.partition not in partitions)
-        if self.current is not None and self.current.partition in partitions:
-            self.current = None
+    def stop_at(self, chunk: FetchedDataChunk) -> None:
+        """The chunk in hand cannot be read on: nothing is skipped in silence, a seek says how to go on."""
+        chunk.partition.stopped = True
+        self.drop((chunk.partition,))
 
 
 class StreamReader:
-    """Takes messages out of one queue. One thread at a time."""
+    """Takes messages out of one queue, in steps: `take` one; where that gives none, `read_on`, and `take` again.
 
-    def __init__(self, queue: StreamQueue, decoder: Decoder | None = None, *, shallow: bool = False) -> None:
-        """`decoder` None: values stay bytes. It is not asked for the values of unopened wrappers."""
+    `take` is quick, and the one step that touches the queue: it is what is guarded from the owner. What takes time,
+    opening and checking messages and what plugins do, stands in the others. One thread at a time.
+    """
+
+    def __init__(
+        self, queue: StreamQueue, room: Callable[[], None], decoder: Decoder | None = None, *, shallow: bool = False
+    ) -> None:
+        """`room` is called, by `read_on`, when a queue that was full no longer is.
+
+        `decoder` None: values stay bytes. It is not asked for the values of unopened wrappers.
+        """
         self.queue = queue
+        self._room = room
         self._decoder = decoder
         self._shallow = shallow
-        self._plain = decoder is None and not shallow
         self._chunk: FetchedDataChunk | None = None
-        self._messages: Iterator[Any] = iter(())
+        self._runs: Iterator[list[Any]] = iter(())
+        """What is left to read of the chunk."""
+        self._read: Iterator[Any] = iter(())
+        """What was read, and not taken yet."""
+        self._wants_more = False
+        """All that was read is taken."""
+        self._at_end = False
+        self._error: Exception | None = None
+        """Why the chunk cannot be read on."""
+        self._made_room = False
 
     def poll(self) -> StreamMessage | None:
-        """The next message, consumed with that; None when there is none now, or (`queue.ended`) ever.
-
-        Raises the error of a partition that cannot be read, a `BarnabasError` or a plugin's, once: the next call goes
-        on with the others, and with that one after a seek. Raises `ConsumerRebalanceFailed`, and `EncodeError` from the
-        decoder.
+        """All steps to the next message, where nothing is to be guarded; None when there is none now, or
+        (`queue.ended`) ever. Raises as the steps do.
         """
-        queue, lock = self.queue, self.queue.lock
         while True:
-            if queue.held:
+            message = self.take()
+            if message is not None:
+                return self.decoded(message)
+            if not self.read_on():
                 return None
-            chunk = self._chunk
-            if chunk is None:
-                chunk = self._take()
-                if chunk is None:
-                    return None
-            try:
-                message = next(self._messages, None)
-            except Exception:
-                self._chunk = None
-                if queue.stop_at(chunk):
-                    raise
-                continue
-            if message is None:
-                self._chunk = None
-                queue.finish(chunk)
-                continue
-            partition = chunk.partition
-            with lock:
-                if queue.current is not chunk:  # taken out of the hand: the message must not go out
-                    self._chunk = None
-                    continue
-                partition.consumed = message.offset
-            if self._plain:
+
+    def take(self) -> StreamMessage | None:
+        """The next message that is read, consumed with that; None when none is.
+
+        Raises the error of a partition that cannot be read, once: the next call goes on with the others, and with that
+        one after a seek. Raises `ConsumerRebalanceFailed`.
+        """
+        queue, chunk = self.queue, self._chunk
+        if queue.held:
+            return None
+        if chunk is not None and queue.current is chunk:  # else it was taken out of the hand: nothing of it goes out
+            message = next(self._read, None)
+            if message is not None:
+                partition = chunk.partition
+                partition.consumed = offset = message.offset
                 broker_id, number = partition.place
-                return _new(StreamMessage, (message.value, partition.topic, broker_id, number, message.offset, 0))
-            return self._made(message, partition)
+                codec_id = message.codec_id if self._shallow else 0
+                return _new(StreamMessage, (message.value, partition.topic, broker_id, number, offset, codec_id))
+            if not self._at_end:
+                self._wants_more = True
+                return None
+        self._next_chunk()
+        return None
 
-    def _take(self) -> FetchedDataChunk | None:
-        chunk = self.queue.take()
-        if chunk is not None and chunk.error is not None:
-            raise chunk.error
+    def read_on(self) -> bool:
+        """Read some messages, if all that were read are taken; False: there are none to take now."""
+        if self._made_room:
+            self._made_room = False
+            self._room()
+        if not self._wants_more:
+            return False
+        self._wants_more = False
+        try:
+            run = next(self._runs, None)
+        except Exception as error:  # noqa: BLE001  whatever a codec raises: `take` raises it when it gets there
+            run, self._error = None, error
+        self._at_end = run is None
+        self._read = iter(run or ())
+        return True
+
+    def decoded(self, message: StreamMessage) -> StreamMessage:
+        """The message with its value as the decoder makes it. Raises `EncodeError`."""
+        if self._decoder is None or message.codec_id:
+            return message
+        try:
+            value = self._decoder.decode(message.topic, message.value)
+        except Exception as error:
+            place = f"{message.topic} {message.place}"
+            text = f"the message of {place} before offset {message.offset} cannot be decoded: {error}"
+            raise EncodeError(text) from error
+        return message._replace(value=value)
+
+    def _next_chunk(self) -> None:
+        queue, chunk, error = self.queue, self._chunk, self._error
+        self._chunk = self._error = None
+        self._wants_more = False
+        if chunk is not None and queue.current is chunk:
+            if error is not None:
+                queue.stop_at(chunk)
+                raise error
+            queue.finish(chunk)
+        was_full = queue.full
+        try:
+            self._chunk = chunk = queue.next_chunk()
+        finally:
+            self._made_room |= was_full and not queue.full
         if chunk is not None:
-            self._messages = _messages(chunk, self._shallow)
-        self._chunk = chunk
-        return chunk
-
-    def _made(self, message: Any, partition: OwnedPartition) -> StreamMessage:
-        value, codec_id = message.value, message.codec_id if self._shallow else 0
-        broker_id, number = partition.place
-        if self._decoder is not None and not codec_id:
-            try:
-                value = self._decoder.decode(partition.topic, value)
-            except Exception as error:
-                text = f"the message of {partition} before offset {message.offset} cannot be decoded: {error}"
-                raise EncodeError(text) from error
-        return StreamMessage(value, partition.topic, broker_id, number, message.offset, codec_id)
+            self._runs = _runs(chunk.messages, self._shallow)
+            self._at_end, self._wants_more = False, True
 
 
-def _messages(chunk: FetchedDataChunk, shallow: bool) -> Iterator[Any]:
+def _runs(messages: ClassicMessageSet, shallow: bool) -> Iterator[list[Any]]:
     """Nothing is read before the first is asked for."""
-    yield from chunk.messages.shallow() if shallow else chunk.messages
+    if shallow:
+        yield from ([message] for message in messages.shallow())
+    else:
+        yield from messages.runs()

@@ -78,9 +78,12 @@ class ClassicMessageSet:
         return self.from_offset + self.valid_bytes
 
     def __iter__(self) -> Iterator[Message]:
+        return chain.from_iterable(self.runs())
+
+    def runs(self) -> Iterator[list[Message]]:
+        """The messages as they are decoded, some at a time. Raises as iterating does."""
         self._raise_error()
-        decoder = SetDecoder(self._codecs, self.topic, self.partition, self.max_bytes, self.check_crc)
-        return chain.from_iterable(self._runs(decoder))
+        return self._runs(SetDecoder(self._codecs, self.topic, self.partition, self.max_bytes, self.check_crc))
 
     def shallow(self) -> Iterator[ShallowMessage]:
         """The outer messages, wrappers unopened. Raises as iterating does."""

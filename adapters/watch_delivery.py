@@ -1,11 +1,14 @@
-"""Making the calls that are due to watches and listeners, one at a time. No threads: the adapter brings them."""
+"""Making the calls that are due to watches and listeners, one at a time: the lock around `core.tree.watchers`.
+
+What all coordination adapters share beside the core, which knows no locks; of yours, too.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
-from ...ports.coordination import SessionState
-from ...ports.errors import ClosedError
-from .watchers import ChangedBelow, Watchers
+from ..core.tree.watchers import ChangedBelow, Watchers
+from ..ports.coordination import SessionState
+from ..ports.errors import ClosedError
 
 Deliver = Callable[[Callable[[], None]], None]
 
@@ -25,8 +28,6 @@ class WatchDelivery:
         self._deliver = deliver
         self._failed = failed
         self._watchers = Watchers()
-        self._delivering = False
-        self._closed = False
 
     def watch(self, path: str, changed: Callable[[], None]) -> int:
         """Add a watch; returns its token."""
@@ -81,12 +82,10 @@ class WatchDelivery:
     def close(self) -> None:
         """Tell nothing more."""
         with self._lock:
-            self._closed = True
-            self._watchers = Watchers()
+            self._watchers.close()
 
     def _start(self) -> None:
-        if self._watchers.due and not self._delivering and not self._closed:
-            self._delivering = True
+        if self._watchers.begin():
             try:
                 self._deliver(self._tell)
             except ClosedError as error:  # the thread of the callbacks has stopped: whom to tell is gone
@@ -96,9 +95,8 @@ class WatchDelivery:
         while True:
             with self._lock:
                 call = self._watchers.next_call()
-                if call is None:
-                    self._delivering = False
-                    return
+            if call is None:
+                return
             try:
                 call()
             except Exception as error:  # noqa: BLE001  a watcher's fault must not silence the others: it is reported

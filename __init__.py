@@ -9,60 +9,109 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .app.broker.broker import Broker
     from .app.clients.admin import Admin
+    from .app.clients.aio import AsyncConsumer, AsyncProducer
     from .app.clients.classic.consumer_connector import ConsumerConnector
+    from .app.clients.classic.streams import MessageStream
     from .app.clients.consumer import Consumer
     from .app.clients.consumer_listener import RebalanceListener
     from .app.clients.producer import Producer
     from .app.clients.simple_consumer import SimpleConsumer
+    from .app.compose.broker import outside_of
     from .app.mirror import MirrorMaker
+    from .core.classic.consumer.settings import ConsumerTimeout
+    from .core.classic.consumer.streams import StreamMessage
     from .core.classic.registry.layout import BrokerPartition
     from .core.classic.registry.topic_filter import TopicFilter
-    from .core.client.errors import AbortNeeded, CommitFailed, ProducerFenced, TransactionError
+    from .core.client.errors import (
+        AbortNeeded,
+        ClientTimeout,
+        CommitFailed,
+        EncodeError,
+        NoOffset,
+        ProducerFenced,
+        QueueFull,
+        TransactionError,
+    )
     from .core.client.group.events import CommittedOffset
     from .core.client.producer.transaction import PreparedTransaction
     from .core.message.message import Message
+    from .ports.error_codes import ErrorCode
+    from .ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
+    from .ports.words import TopicPartition
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AbortNeeded": "core.client.errors",
     "Admin": "app.clients.admin",
+    "ApiError": "ports.errors",
+    "AsyncConsumer": "app.clients.aio",
+    "AsyncProducer": "app.clients.aio",
+    "BarnabasError": "ports.errors",
     "Broker": "app.broker.broker",
     "BrokerPartition": "core.classic.registry.layout",
+    "ClientTimeout": "core.client.errors",
+    "ClosedError": "ports.errors",
     "CommitFailed": "core.client.errors",
     "CommittedOffset": "core.client.group.events",
+    "ConfigError": "ports.errors",
     "Consumer": "app.clients.consumer",
     "ConsumerConnector": "app.clients.classic.consumer_connector",
+    "ConsumerTimeout": "core.classic.consumer.settings",
+    "EncodeError": "core.client.errors",
+    "ErrorCode": "ports.error_codes",
     "Message": "core.message.message",
+    "MessageStream": "app.clients.classic.streams",
     "MirrorMaker": "app.mirror",
+    "NoOffset": "core.client.errors",
     "PreparedTransaction": "core.client.producer.transaction",
     "Producer": "app.clients.producer",
     "ProducerFenced": "core.client.errors",
+    "QueueFull": "core.client.errors",
     "RebalanceListener": "app.clients.consumer_listener",
     "SimpleConsumer": "app.clients.simple_consumer",
+    "StreamMessage": "core.classic.consumer.streams",
     "TopicFilter": "core.classic.registry.topic_filter",
+    "TopicPartition": "ports.words",
     "TransactionError": "core.client.errors",
+    "outside_of": "app.compose.broker",
 }
 
 __all__ = [
     "AbortNeeded",
     "Admin",
+    "ApiError",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "BarnabasError",
     "Broker",
     "BrokerPartition",
+    "ClientTimeout",
+    "ClosedError",
     "CommitFailed",
     "CommittedOffset",
+    "ConfigError",
     "Consumer",
     "ConsumerConnector",
+    "ConsumerTimeout",
+    "EncodeError",
+    "ErrorCode",
     "Message",
+    "MessageStream",
     "MirrorMaker",
+    "NoOffset",
     "PreparedTransaction",
     "Producer",
     "ProducerFenced",
+    "QueueFull",
     "RebalanceListener",
     "SimpleConsumer",
+    "StreamMessage",
     "TopicFilter",
+    "TopicPartition",
     "TransactionError",
     "__version__",
+    "outside_of",
 ]
 
 

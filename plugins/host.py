@@ -24,6 +24,19 @@ if TYPE_CHECKING:
     from ..ports.words import TopicPartition
 
 
+_MEMBERS: Mapping[str, Sequence[str]] = {
+    "codec": ("id", "name", "compress", "decompress"),
+    "encoder": ("encode",),
+    "decoder": ("decode",),
+    "message_counter": ("start", "reports", "unprobed", "probed"),
+    "deletion_policy": ("deletable",),
+    "rebalance_strategy": ("name", "cooperative", "user_data", "assign"),
+    "rebalancer": ("assign",),
+    "replica_selector": ("select",),
+}
+"""What an object of each kind has; of kinds with a base class that is enough."""
+
+
 class PluginHost:
     """The plugins of one composition: those given, those installed (entry points of group `barnabas`), the built-in.
 
@@ -59,6 +72,11 @@ class PluginHost:
         from ..core.message.codec import Codecs
 
         found = self._ask("codecs")
+        for group in found:
+            if not isinstance(group, Sequence):
+                raise ConfigError(f"barnabas_codecs gave {type(group).__name__}, not a list of codecs")
+            for codec in group:
+                _check("codec", getattr(codec, "name", ""), codec)
         by_id = {codec.id: codec for group in reversed(found) for codec in group}
         return Codecs(list(by_id.values()))
 
@@ -119,6 +137,7 @@ class PluginHost:
         if made is None:
             known = ", ".join(self.known(kind)) or "none"
             raise ConfigError(f"unknown {kind.replace('_', ' ')} {name!r}; known: {known}")
+        _check(kind, name, made)
         return made
 
     def _ask(self, hook: str, **arguments: Any) -> Any:
@@ -167,6 +186,16 @@ class PluginHost:
 
     def _name_of(self, plugin: object) -> str:
         return self._manager.get_name(plugin) or _name_for(plugin)
+
+
+def _check(kind: str, name: str, made: object) -> None:
+    """Raises `ConfigError` for what is not of that kind; those with a base class are looked at by their clients."""
+    what = f"{kind.replace('_', ' ')} {name!r}"
+    if isinstance(made, type):
+        raise ConfigError(f"{what}: {made.__name__} is a class; the hook is to give an object: {made.__name__}(...)")
+    missing = [each for each in _MEMBERS.get(kind, ()) if not hasattr(made, each)]
+    if missing:
+        raise ConfigError(f"{what}: {made!r:.80} has no {missing[0]}, see docs/plugins.md")
 
 
 def _loaded(module: str) -> object:

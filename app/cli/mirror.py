@@ -45,6 +45,14 @@ def mirror(
             "--exactly-once", help="Between current clusters: in transactions, with the positions kept by the target."
         ),
     ] = False,
+    partition_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="number|key",
+            help="Of current clusters: the target has the source's partitions, and a message stays in the one of its "
+            "number (default); or the target's partitioner chooses, by the key.",
+        ),
+    ] = None,
     audit: Annotated[
         str | None,
         typer.Option(metavar="TIER", help="Count what is copied, as this tier of the audit, such as mirror."),
@@ -75,6 +83,7 @@ def mirror(
         streams=streams,
         producers=producers,
         exactly_once=exactly_once,
+        partition_by=partition_by,
         counter="" if audit is None else "audit",
         counter_props={"tier": audit, **parse_settings(settings)} if audit is not None else None,
     )

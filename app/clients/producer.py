@@ -398,12 +398,19 @@ class Producer(ProducerFace):
         finally:
             self._stop()
 
-    def partitions(self, topic: str, timeout: float = 30.0) -> int:
-        """How many partitions the topic has. Raises `ApiError`, or `ClientTimeout` after `timeout` seconds."""
+    def partitions(self, topic: str, timeout: float = 30.0, *, at_least: int = 1) -> int:
+        """How many partitions the topic has. Raises `ApiError`, or `ClientTimeout` after `timeout` seconds.
+
+        While it has fewer than `at_least`, as far as is known, the cluster is asked again, up to `timeout` seconds.
+        """
 
         def settled() -> bool:
-            error = self._view.topic_errors.get(topic)
-            return self._view.topic(topic) is not None or (error is not None and not error.retriable)
+            view, error = self._view.topic(topic), self._view.topic_errors.get(topic)
+            if view is not None and len(view.leaders) < at_least:
+                self._view.request_refresh()
+                self._shell.wake()
+                return False
+            return view is not None or (error is not None and not error.retriable)
 
         with self._lock:
             self._intake.check_open()

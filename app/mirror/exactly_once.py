@@ -4,23 +4,20 @@ The positions are those of the source's `group.id`, kept by the target. Each str
 transactional id of its own, so that a mirror that was replaced, and does not know it, is fenced.
 """
 
-import threading
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 from ...core.classic.registry.topic_filter import TopicFilter
 from ...core.client.errors import AbortNeeded, ClientTimeout
 from ...core.message.message import Message
-from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, BarnabasError, ConfigError
+from ...ports.errors import BarnabasError, ConfigError
 from ...ports.words import TopicPartition
 from ..clients.admin import Admin
 from ..clients.producer import Producer
 from .assigned import AssignedReader, AssignedSource
-from .taken import MirrorReader, Taken
-from .targets import current_message
+from .layout import Layout, PlacingSender
+from .taken import MirrorReader, Taken, dotted
 
 ID_PREFIX = "barnabas-mirror"
 
@@ -28,9 +25,9 @@ ID_PREFIX = "barnabas-mirror"
 def check_exactly_once(sources: Sequence[Mapping[str, Any]], target: Mapping[str, Any]) -> None:
     """Raises `ConfigError` where it cannot be had."""
     for config in (*sources, target):
-        if not _dotted(config).get("bootstrap.servers"):
+        if not dotted(config).get("bootstrap.servers"):
             raise ConfigError("exactly once needs bootstrap.servers (the current generation) at both ends")
-    groups = [_dotted(config).get("group.id") for config in sources]
+    groups = [dotted(config).get("group.id") for config in sources]
     if not all(groups):
         raise ConfigError(
             "exactly once keeps the positions with the target: give each source a group.id, the name there"
@@ -42,15 +39,23 @@ def check_exactly_once(sources: Sequence[Mapping[str, Any]], target: Mapping[str
 class TransactionalSource(AssignedSource):
     """A cluster of which the target knows how far it was copied; target topics get as many partitions."""
 
-    def __init__(self, config: Mapping[str, Any], topics: TopicFilter, target: Mapping[str, Any]) -> None:
-        settings = _dotted(config)
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        topics: TopicFilter,
+        target: Mapping[str, Any],
+        layout: Layout,
+        *,
+        by_number: bool,
+    ) -> None:
+        settings = dotted(config)
         self._group = str(settings.pop("group.id"))
         settings["enable.auto.commit"] = False
         super().__init__({"isolation.level": "read_committed", **settings}, topics)
-        self._target_config = _dotted(target)
+        self._target_config = dotted(target)
         self._target = Admin(self._target_config["bootstrap.servers"])
-        self._counts: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._layout = layout
+        self.by_number = by_number
         self.streams: list[TransactionalStream] = []
         self.name = f"{self.bootstrap} (group {self._group} at the target)"
 
@@ -68,10 +73,9 @@ class TransactionalSource(AssignedSource):
         return {place: each.offset for place, each in found.items()}
 
     def partitions(self) -> list[TopicPartition]:
+        """The target has them too then: it keeps positions of partitions that it has."""
         places = super().partitions()
-        with self._lock:
-            for topic, of_topic in groupby(places, attrgetter("topic")):
-                self._provide(topic, len(list(of_topic)))
+        self._layout.provide(Counter(place.topic for place in places))
         return places
 
     def commit(self, offsets: dict[Hashable, int]) -> None:
@@ -107,20 +111,6 @@ class TransactionalSource(AssignedSource):
             if number.isascii() and number.isdigit() and int(number) >= streams:
                 self._producer(f"{base}-{number}").close()
 
-    def _provide(self, topic: str, count: int) -> None:
-        """The target keeps positions of partitions that it has."""
-        if self._counts.get(topic, 0) >= count:
-            return
-        try:
-            self._target.create_topic(topic, partitions=count)
-        except ApiError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
-            there = len(self._target.describe_topics([topic])[0].partitions)
-            if there < count:
-                self._target.create_partitions(topic, count)
-        self._counts[topic] = count
-
 
 class TransactionalStream(AssignedReader):
     """One stream of a source, and the producer that copies what it gives. Fulfils `MirrorReader` and `MirrorTarget`."""
@@ -129,6 +119,7 @@ class TransactionalStream(AssignedReader):
         super().__init__(source, number, of)
         self._of_source = source
         self._producer = producer
+        self._sender = PlacingSender(producer, by_number=source.by_number)
         self._committing = False
         """A transaction is complete, and whether it was committed is not known."""
         self._aborting = False
@@ -146,10 +137,8 @@ class TransactionalStream(AssignedReader):
         offsets, group = self._of_source.positions(batch)
         self._producer.begin_transaction()
         self._aborting = True
-        for topic, run in groupby(batch, attrgetter("topic")):
-            self._producer.send_many(topic, [current_message(taken.message) for taken in run])
-        for report in reports:
-            self._producer.send(report.topic, report)
+        self._sender.send(batch)
+        self._sender.report(reports)
         self._producer.send_offsets(offsets, group)
         self._aborting, self._committing = False, True
         self._commit()
@@ -169,7 +158,3 @@ class TransactionalStream(AssignedReader):
     def hang_up(self) -> None:
         """What was not committed is aborted."""
         self._producer.close()
-
-
-def _dotted(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(key).replace("_", "."): value for key, value in config.items()}

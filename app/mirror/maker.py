@@ -17,8 +17,9 @@ from ..clients.opening import plugin_host
 from ..clients.waiting import logger
 from .counting import StreamCount
 from .exactly_once import TransactionalSource, check_exactly_once
+from .layout import Layout, keeps_numbers
 from .sources import make_source
-from .taken import MirrorReader, MirrorSource, MirrorTarget, Taken
+from .taken import MirrorReader, MirrorSource, MirrorTarget, Taken, dotted
 from .targets import bootstrap_of, check_counted, is_classic_target, make_target
 
 if TYPE_CHECKING:
@@ -46,7 +47,11 @@ class MirrorMaker:
     exactly_once: messages and positions go to the target in one transaction, between current clusters. A source's
                `group.id` then names its positions at the target, and `streams` share the partitions of this mirror
                alone: a second one with that group fences the first. `transactional.id` of the target begins the names
-               of the streams. Those who read committed messages see each once; topics get as many partitions.
+               of the streams. Those who read committed messages see each once.
+    partition_by: "number": between current clusters a topic of the target gets as many partitions as it has at the
+               source, also when some are added there, and a message goes into the one of the same number. "key": the
+               target's partitioner chooses, as it does for messages of classic sources in any case. Not given: by
+               number, unless the target's configuration names a partitioner.
 
     counter:   name of a plug-in that counts what is copied, and tells the target: "audit". `counter_props` are for it;
                `plugins` may bring others. Both clusters have to be current ones.
@@ -69,6 +74,7 @@ class MirrorMaker:
         producers: int = 1,
         commit_interval_ms: float = 1000.0,
         exactly_once: bool = False,
+        partition_by: str | None = None,
         counter: str = "",
         counter_props: Mapping[str, object] | None = None,
         plugins: Sequence[object] = (),
@@ -96,6 +102,8 @@ class MirrorMaker:
         self._target_config = dict(target)
         self._shallow = is_classic_target(target)
         self._exactly_once = exactly_once
+        self._by_number = keeps_numbers(partition_by, dotted(target))
+        self._layouts: list[Layout] = []
         self._streams = streams
         self._commit_s = commit_interval_ms / 1000
         self.report = report
@@ -126,25 +134,38 @@ class MirrorMaker:
 
     def _join(self) -> None:
         for _ in range(self._producers):
-            self._targets.append(make_target(self._target_config))
+            self._targets.append(make_target(self._target_config, by_number=self._by_number))
             self._free.put(self._targets[-1])
         for config in self._source_configs:
             self._sources.append(make_source(config, self._filter, shallow=self._shallow))
         for config, source in zip(self._source_configs, self._sources, strict=True):
             book = _Book(source, self._commit_s, self.report)
+            layout = self._layout(config) if self._by_number else None
             self._carriers += [
-                _Carrier(self, book, reader, count=self._count(config, reader)) for reader in source.open(self._streams)
+                _Carrier(self, book, reader, layout, count=self._count(config, reader))
+                for reader in source.open(self._streams)
             ]
 
     def _join_exactly_once(self) -> None:
         for config in self._source_configs:
-            source = TransactionalSource(config, self._filter, self._target_config)
+            layout = self._layout(config)
+            assert layout is not None, "both ends are current clusters"
+            source = TransactionalSource(config, self._filter, self._target_config, layout, by_number=self._by_number)
             self._sources.append(source)
             book = _Book(source, self._commit_s, self.report)
             source.open(self._streams)
             self._carriers += [
-                _Carrier(self, book, stream, stream, count=self._count(config, stream)) for stream in source.streams
+                _Carrier(self, book, stream, layout, stream, count=self._count(config, stream))
+                for stream in source.streams
             ]
+
+    def _layout(self, config: Mapping[str, Any]) -> Layout | None:
+        """None unless both are current clusters."""
+        source = dotted(config).get("bootstrap.servers")
+        if not source or self._shallow:
+            return None
+        self._layouts.append(Layout(str(source), dotted(self._target_config), self._filter))
+        return self._layouts[-1]
 
     def _count(self, config: Mapping[str, Any], reader: MirrorReader) -> StreamCount | None:
         if not self._counter or reader.consumer is None:
@@ -180,7 +201,7 @@ class MirrorMaker:
             if carrier.thread.is_alive():
                 carrier.thread.join()
         closing = [source.close for source in self._sources] + [target.close for target in self._targets]
-        for close in closing + [count.close for count in self._counts]:
+        for close in closing + [count.close for count in self._counts] + [layout.close for layout in self._layouts]:
             try:
                 close()
             except BarnabasError as error:
@@ -200,7 +221,13 @@ class MirrorMaker:
     def stopping(self) -> threading.Event:
         return self._stopping
 
-    def deliver(self, batch: list[Taken], own: MirrorTarget | None = None, reports: Sequence[Message] = ()) -> bool:
+    def deliver(
+        self,
+        batch: list[Taken],
+        layout: Layout | None,
+        own: MirrorTarget | None = None,
+        reports: Sequence[Message] = (),
+    ) -> bool:
         """Have the target take the batch; False if it did not before the end. Raises what can never be taken.
 
         `own`: of the stream alone; else whichever is free.
@@ -209,10 +236,14 @@ class MirrorMaker:
         while True:
             target = own or self._free.get()
             try:
+                if layout is not None:
+                    layout.make_room(taken.place for taken in batch)
                 target.deliver(batch, reports)
             except BarnabasError as error:
                 if _is_final(error):
                     raise
+                if layout is not None:
+                    layout.forget()
                 self.report(f"mirror: the target did not take {len(batch)} messages, which are sent again: {error}")
             else:
                 with self._lock:
@@ -274,12 +305,14 @@ class _Carrier:
         mirror: MirrorMaker,
         book: _Book,
         reader: MirrorReader,
+        layout: Layout | None,
         target: MirrorTarget | None = None,
         count: StreamCount | None = None,
     ) -> None:
         self._mirror = mirror
         self._book = book
         self._reader = reader
+        self._layout = layout
         self._target = target
         self._count = count
         self.thread = threading.Thread(target=self._run, name=f"mirror {book.source.name}", daemon=True)
@@ -288,10 +321,11 @@ class _Carrier:
         mirror = self._mirror
         try:
             while not mirror.stopping.is_set() and not self._reader.ended:
+                self._keep_layout()
                 batch = self._take()
                 reports = self._count.reports(batch) if self._count is not None else ()
                 if batch or reports:
-                    if not mirror.deliver(batch, self._target, reports):
+                    if not mirror.deliver(batch, self._layout, self._target, reports):
                         break
                     self._book.note(batch)
                 self._book.commit()
@@ -299,6 +333,16 @@ class _Carrier:
             mirror.fail(error)
         finally:
             self._book.commit(now=True)
+
+    def _keep_layout(self) -> None:
+        try:
+            if self._layout is not None:
+                self._layout.look()
+        except BarnabasError as error:
+            if _is_final(error):
+                raise
+            text = f"mirror: new topics of {self._book.source.name} are not made now, which is tried again: {error}"
+            self._mirror.report(text)
 
     def _take(self) -> list[Taken]:
         try:

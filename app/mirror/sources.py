@@ -17,7 +17,7 @@ from ...ports.words import TopicPartition
 from ..clients.classic.consumer_connector import ConsumerConnector
 from ..clients.classic.streams import MessageStream
 from .assigned import AssignedSource
-from .taken import MirrorReader, MirrorSource, Taken
+from .taken import MirrorReader, MirrorSource, Taken, dotted
 
 _CLASSIC_KEYS = ("zk.connect", "etcd.connect", "coordination")
 OFFSETS_FILE = "offsets.file"
@@ -26,16 +26,16 @@ OFFSETS_FILE = "offsets.file"
 def make_source(config: Mapping[str, Any], topics: TopicFilter, *, shallow: bool) -> MirrorSource:
     """From a consumer's configuration: classic with `zk.connect`, `etcd.connect` or `coordination`, current with
     `bootstrap.servers` and either `group.id` or `offsets.file`. Raises `ConfigError`."""
-    dotted = {str(key).replace("_", "."): value for key, value in config.items()}
-    classic = [key for key in _CLASSIC_KEYS if dotted.get(key)]
-    if classic and dotted.get("bootstrap.servers"):
+    settings = dotted(config)
+    classic = [key for key in _CLASSIC_KEYS if settings.get(key)]
+    if classic and settings.get("bootstrap.servers"):
         raise ConfigError(
             f"a consumer configuration has {classic[0]} (classic) and bootstrap.servers; take one of them"
         )
     if classic:
-        return ClassicSource(dotted, topics, shallow=shallow)
-    if dotted.get("bootstrap.servers"):
-        return _current_source(dotted, topics)
+        return ClassicSource(settings, topics, shallow=shallow)
+    if settings.get("bootstrap.servers"):
+        return _current_source(settings, topics)
     raise ConfigError("a consumer configuration needs zk.connect or etcd.connect (classic), or bootstrap.servers")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...core.message.classic.reader import ShallowMessage
 from ...core.message.message import Message
@@ -20,6 +20,17 @@ class Taken(NamedTuple):
     """A `ShallowMessage` may be a compressed wrapper, which passes on unopened."""
     place: Hashable
     next_offset: int
+
+
+def dotted(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The names of a configuration as Kafka writes them."""
+    return {str(key).replace("_", "."): value for key, value in config.items()}
+
+
+def current_message(message: Message | ShallowMessage) -> Message:
+    """As a current cluster takes it."""
+    assert isinstance(message, Message), "sources give no wrappers to a current target"
+    return Message(message.value, message.key, message.headers, message.timestamp_ms)
 
 
 class MirrorReader(Protocol):

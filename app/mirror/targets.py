@@ -2,26 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 from ...core.message.classic.reader import ShallowMessage
 from ...core.message.message import Message
-from ...ports.errors import ConfigError
+from ...ports.errors import BarnabasError, ConfigError
 from ..clients.classic.producer import ClassicProducer
+from ..clients.handle import ManyHandle
 from ..clients.producer import Producer
-from .taken import MirrorTarget, Taken
+from .layout import PlacingSender
+from .taken import MirrorTarget, Taken, dotted
 
 _CLASSIC_KEYS = ("zk.connect", "etcd.connect", "broker.list", "coordination")
 
 
 def is_classic_target(config: Mapping[str, Any]) -> bool:
     """True if the producer's configuration names a classic cluster. Raises `ConfigError` when it names none, or two."""
-    dotted = {str(key).replace("_", ".") for key, value in config.items() if value}
-    classic = [key for key in _CLASSIC_KEYS if key in dotted]
-    if classic and "bootstrap.servers" in dotted:
+    given = {key for key, value in dotted(config).items() if value}
+    classic = [key for key in _CLASSIC_KEYS if key in given]
+    if classic and "bootstrap.servers" in given:
         raise ConfigError(f"the producer configuration has {classic[0]} (classic) and bootstrap.servers; take one")
-    if not classic and "bootstrap.servers" not in dotted:
+    if not classic and "bootstrap.servers" not in given:
         raise ConfigError(
             "the producer configuration needs zk.connect, etcd.connect or broker.list (classic), or bootstrap.servers"
         )
@@ -30,23 +32,19 @@ def is_classic_target(config: Mapping[str, Any]) -> bool:
 
 def check_counted(sources: Sequence[Mapping[str, Any]], target: Mapping[str, Any]) -> None:
     """Raises `ConfigError` where messages cannot be counted."""
-    if is_classic_target(target) or not all("bootstrap.servers" in _dotted(config) for config in sources):
+    if is_classic_target(target) or not all("bootstrap.servers" in dotted(config) for config in sources):
         raise ConfigError("counting what is copied needs bootstrap.servers (the current generation) at both ends")
 
 
 def bootstrap_of(config: Mapping[str, Any]) -> str:
     """Of a configuration for a current cluster."""
-    return str(_dotted(config)["bootstrap.servers"])
+    return str(dotted(config)["bootstrap.servers"])
 
 
-def _dotted(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(key).replace("_", "."): value for key, value in config.items()}
-
-
-def make_target(config: Mapping[str, Any]) -> MirrorTarget:
+def make_target(config: Mapping[str, Any], *, by_number: bool) -> MirrorTarget:
     """From a producer's configuration. Raises `ConfigError`, `BarnabasError`."""
-    dotted = _dotted(config)
-    return ClassicTarget(dotted) if is_classic_target(config) else CurrentTarget(dotted)
+    settings = dotted(config)
+    return ClassicTarget(settings) if is_classic_target(config) else CurrentTarget(settings, by_number=by_number)
 
 
 class ClassicTarget:
@@ -70,21 +68,22 @@ def _classic(message: Message | ShallowMessage) -> Any:
 
 
 class CurrentTarget:
-    """Keys, headers and timestamps stay; the partitioner chooses the partition."""
+    """Keys, headers and timestamps stay; so do the numbers of partitions, or the partitioner chooses."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], *, by_number: bool) -> None:
         settings = {key: value for key, value in config.items() if key not in ("bootstrap.servers", "producer.type")}
         self._producer = Producer(config["bootstrap.servers"], config={"acks": "all", **settings})
+        self._sender = PlacingSender(self._producer, by_number=by_number)
 
     def deliver(self, batch: list[Taken], reports: Sequence[Message] = ()) -> None:
-        self._send([(taken.topic, current_message(taken.message)) for taken in batch])
-        self._send([(report.topic, current_message(report)) for report in reports])
+        try:
+            self._confirm(self._sender.send(batch))
+            self._confirm(self._sender.report(reports))
+        except BarnabasError:
+            self._sender.forget()
+            raise
 
-    def _send(self, messages: list[tuple[str, Message]]) -> None:
-        handles = [
-            self._producer.send_many(topic, [message for _, message in group])
-            for topic, group in groupby(messages, itemgetter(0))
-        ]
+    def _confirm(self, handles: list[ManyHandle]) -> None:
         if handles:
             self._producer.flush()
         for handle in handles:
@@ -92,9 +91,3 @@ class CurrentTarget:
 
     def close(self) -> None:
         self._producer.close()
-
-
-def current_message(message: Message | ShallowMessage) -> Message:
-    """As a current cluster takes it."""
-    assert isinstance(message, Message), "sources give no wrappers to a current target"
-    return Message(message.value, message.key, message.headers, message.timestamp_ms)

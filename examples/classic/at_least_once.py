@@ -5,8 +5,7 @@ python examples/classic/at_least_once.py zookeeper://localhost:2181 views [setti
 
 import sys
 
-from barnabas import ConsumerConnector
-from barnabas.core.classic.consumer.settings import ConsumerTimeout
+from barnabas import ConsumerConnector, ConsumerTimeout
 
 COMMIT_EVERY = 100
 

@@ -5,25 +5,13 @@ python examples/classic/at_most_once.py zookeeper://localhost:2181 views [settin
 
 import sys
 
-from barnabas import BrokerPartition, ConsumerConnector
-from barnabas.app.clients.classic.streams import MessageStream
-from barnabas.core.classic.consumer.settings import ConsumerTimeout
-from barnabas.core.classic.consumer.streams import StreamMessage
-from barnabas.core.message.classic.reader import decode_set
-from barnabas.core.message.classic.writer import encode_shallow
-from barnabas.plugins.builtin.codecs import builtin_codecs
+from barnabas import BrokerPartition, ConsumerConnector, ConsumerTimeout, MessageStream, StreamMessage
 
 AT_ONCE = 100
 
 
 def process(value: bytes) -> None:
     print(value.decode(), flush=True)
-
-
-def values(message: StreamMessage) -> list[bytes]:
-    """The value, or those of a compressed batch: to a shallow iterator it is one message, as it has one offset."""
-    entry = encode_shallow(message.value, message.codec_id)
-    return [each.value or b"" for each in decode_set(entry, builtin_codecs())]
 
 
 def take(stream: MessageStream) -> list[StreamMessage]:
@@ -48,7 +36,7 @@ def main(where: str, topic: str, *settings: str) -> None:
                     # What is not in there was taken away from us: the next owner gets the message.
                     if done.get(message.place, -1) < message.offset <= committed.get((topic, message.place), -1):
                         done[message.place] = message.offset
-                        for value in values(message):
+                        for value in connector.values(message):  # one, or those of a compressed batch
                             process(value)
         except ConsumerTimeout:
             pass

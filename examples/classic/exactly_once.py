@@ -8,15 +8,9 @@ Where a partition begins is what the database says; the group's own offsets are 
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from barnabas import BrokerPartition, ConsumerConnector
-from barnabas.app.clients.classic.streams import MessageStream
-from barnabas.core.classic.consumer.settings import ConsumerTimeout
-from barnabas.core.classic.consumer.streams import StreamMessage
-from barnabas.core.message.classic.reader import decode_set
-from barnabas.core.message.classic.writer import encode_shallow
-from barnabas.plugins.builtin.codecs import builtin_codecs
+from barnabas import BrokerPartition, ConsumerConnector, ConsumerTimeout, MessageStream, StreamMessage
 
 AT_ONCE = 100
 SCHEMA = """
@@ -49,20 +43,14 @@ class Results:
             connection.close()
         return int(row[0]) if row else None
 
-    def count(self, batch: Iterable[StreamMessage]) -> None:
-        """All of it, or nothing."""
+    def count(self, batch: Iterable[StreamMessage], values: Callable[[StreamMessage], list[bytes]]) -> None:
+        """All of it, or nothing. `values` opens a compressed batch: it is one message, as it has one offset."""
         with self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
             for message in batch:
                 moved = connection.execute(MOVE_ON, (message.topic, str(message.place), message.offset))
                 if moved.rowcount:
-                    connection.executemany(COUNT, Counter(values(message)).items())
-
-
-def values(message: StreamMessage) -> list[str]:
-    """The value, or those of a compressed batch: to a shallow iterator it is one message, as it has one offset."""
-    entry = encode_shallow(message.value, message.codec_id)
-    return [(each.value or b"").decode() for each in decode_set(entry, builtin_codecs())]
+                    connection.executemany(COUNT, Counter(page.decode() for page in values(message)).items())
 
 
 def take(stream: MessageStream) -> list[StreamMessage]:
@@ -83,7 +71,7 @@ def main(where: str, topic: str, file: str, *settings: str) -> None:
         (stream,) = connector.create_message_streams({topic: 1})[topic]
         try:
             while True:
-                results.count(take(stream))
+                results.count(take(stream), connector.values)
         except ConsumerTimeout:
             pass
 

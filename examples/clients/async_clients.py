@@ -5,8 +5,7 @@ python examples/clients/async_clients.py
 
 import asyncio
 
-from barnabas import Broker
-from barnabas.app.clients.aio import AsyncConsumer, AsyncProducer
+from barnabas import AsyncConsumer, AsyncProducer, Broker
 
 
 async def talk(bootstrap: str) -> None:

@@ -17,10 +17,10 @@ from pathlib import Path
 from threading import RLock
 from traceback import format_exception
 
+from barnabas import ClosedError
 from barnabas.adapters.watch_delivery import WatchDelivery
 from barnabas.core.tree.tree import Change, Put, Tree, check_path
 from barnabas.ports.coordination import Cancel, CoordinationError, Node, NodeChange, SessionState
-from barnabas.ports.errors import ClosedError
 
 _US = 1
 """The owner of ephemeral nodes. They are not in the file: the session lasts as long as the process."""

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import settings
 from own_adapter.json_coordination import JsonCoordination
 
-from barnabas import Broker, Consumer, Producer
-from barnabas.app.compose.broker import outside_of
+from barnabas import Broker, Consumer, Producer, outside_of
 from barnabas.ports.coordination import CoordinationError
 from barnabas.testing.contracts.coordination import CoordinationContract, Harness, Opened, machine_for
 

@@ -4,10 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from barnabas.core.client.producer.handlers import CallbackHandler, ProducerItem
-from barnabas.core.client.producer.hashing import murmur2_partition
-from barnabas.core.client.producer.partitioner import Partitioner
-from barnabas.plugins import hookimpl
+from barnabas.plugins import CallbackHandler, Partitioner, ProducerItem, hookimpl, murmur2_partition
 
 _COMBINED = re.compile(
     r"(?P<host>\S+) (?P<ident>\S+) (?P<user>\S+) \[(?P<time>[^]]+)] "

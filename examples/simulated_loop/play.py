@@ -15,8 +15,7 @@ from typing import Any
 
 from attrs import define, field
 
-from barnabas import Admin, Consumer, Producer
-from barnabas.ports.errors import BarnabasError
+from barnabas import Admin, BarnabasError, Consumer, Producer
 from barnabas.simulation import Disasters, Program, World
 
 HOUR = 3600.0

@@ -168,6 +168,76 @@ def test_a_group_shares_a_current_source_and_keeps_its_offsets() -> None:
             assert "secret" not in {topic.name for topic in admin.describe_topics()}
 
 
+def in_partitions(broker: Broker, topic: str) -> list[set[bytes | None]]:
+    """What each of the partitions holds."""
+    with Admin(broker) as admin:
+        found: list[set[bytes | None]] = [set() for _ in admin.describe_topics([topic])[0].partitions]
+    for message in current_messages(broker, topic):
+        found[message.partition].add(message.value)
+    return found
+
+
+def test_partitions_stay_what_they_are() -> None:
+    """Also those that are added, those that are empty, and where the target had fewer."""
+    with current_broker(group_initial_rebalance_delay_ms=0) as source, current_broker(num_partitions=7) as target:
+        with Admin(source) as admin, Admin(target) as there:
+            for topic, partitions in (("views", 3), ("clicks", 4), ("empty", 2), ("_more", 1)):
+                admin.create_topic(topic, partitions=partitions)
+            there.create_topic("clicks", partitions=1)
+            there.create_topic("_more", partitions=3)
+        with Producer(source) as producer:  # one key everywhere: a partitioner would take one partition
+            for number in range(3):
+                producer.send_many("views", [Message(b"%d" % number, b"key")] * 20, partition=number)
+            producer.send("clicks", b"c", key=b"key", partition=3)
+            producer.send("_more", b"m", partition=0)
+        quick = {"metadata.max.age.ms": 50, "heartbeat.interval.ms": 30}
+        config = {"bootstrap.servers": source.bootstrap, "group.id": "mirror", **quick}
+        with (
+            mirroring([config], {"bootstrap.servers": target.bootstrap}, 64, streams=2, producers=2) as mirror,
+            Admin(source) as admin,
+        ):
+            wait_for(lambda: mirror.copied >= 62)
+            admin.create_partitions("views", 5)
+            with Producer(source) as producer:
+                producer.send("views", b"new", partition=4)
+                producer.send("views", b"old", partition=0)
+        assert in_partitions(target, "views") == [{b"0", b"old"}, {b"1"}, {b"2"}, set(), {b"new"}]
+        assert in_partitions(target, "clicks") == [set(), set(), set(), {b"c"}]
+        assert in_partitions(target, "empty") == [set(), set()]
+        assert in_partitions(target, "_more") == [{b"m"}, set(), set()]
+
+
+@pytest.mark.parametrize(
+    ("target", "settings"), [({}, {"partition_by": "key"}), ({"partitioner.class": "murmur2"}, {})]
+)
+def test_or_the_partitioner_of_the_target_chooses(
+    target: dict[str, Any], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    with current_broker() as source, current_broker(num_partitions=3) as to:
+        with Admin(source) as admin, Producer(source) as producer:
+            admin.create_topic("views", partitions=2)
+            for number in range(2):
+                producer.send_many("views", [Message(b"%d" % number, b"key")] * 20, partition=number)
+        config = {"bootstrap.servers": source.bootstrap, "offsets.file": str(tmp_path / "offsets.json")}
+        with mirroring([config], {"bootstrap.servers": to.bootstrap, **target}, 40, **settings):
+            pass
+        assert sorted(in_partitions(to, "views"), key=len) == [set(), set(), {b"0", b"1"}]
+
+
+def test_a_topic_that_the_target_has_lost_is_made_again(tmp_path: Path) -> None:
+    with current_broker() as source, current_broker(auto_create_topics_enable=False) as target:
+        with Admin(source) as admin, Producer(source) as producer, Admin(target) as there:
+            admin.create_topic("views", partitions=2)
+            config = {"bootstrap.servers": source.bootstrap, "offsets.file": str(tmp_path / "offsets.json")}
+            to = {"bootstrap.servers": target.bootstrap, "delivery.timeout.ms": 500, "max.block.ms": 500}
+            with mirroring([config], {**to, "request.timeout.ms": 400}, 2) as mirror:
+                producer.send("views", b"before", partition=1).result()
+                wait_for(lambda: mirror.copied == 1)
+                there.delete_topics(["views"])
+                producer.send("views", b"after", partition=1).result()
+        assert in_partitions(target, "views") == [set(), {b"after"}]
+
+
 def test_what_the_target_has_not_got_is_not_committed() -> None:
     with current_broker(group_initial_rebalance_delay_ms=0) as source:
         with Producer(source) as producer:
@@ -371,6 +441,14 @@ def test_a_partition_that_cannot_be_read_on_stops_the_mirror(tmp_path: Path) -> 
             "not both",
         ),
         ([{"bootstrap.servers": "a:1", "zk.connect": "a"}], {"broker.list": "0:a:1"}, {"whitelist": "a"}, "take one"),
+        ([{}], {"broker.list": "0:a:1"}, {"whitelist": "a", "partition_by": "hash"}, "neither 'number' nor 'key'"),
+        ([{}], {"broker.list": "0:a:1"}, {"whitelist": "a", "partition_by": "number"}, "needs a target with bootstrap"),
+        (
+            [{"bootstrap.servers": "a:1", "group.id": "g"}],
+            {"bootstrap.servers": "b:1", "partitioner.class": "murmur2"},
+            {"whitelist": "a", "partition_by": "number"},
+            "partitioner.class=murmur2; drop one",
+        ),
     ],
 )
 def test_what_cannot_be_meant(

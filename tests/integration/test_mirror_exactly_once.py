@@ -59,6 +59,7 @@ def test_messages_and_positions_arrive_together_and_a_restart_goes_on() -> None:
         assert mirror.copied == 100
         found = committed(target.bootstrap)
         assert Counter(message.value for message in found) == Counter([*values, *(b"more-%d" % n for n in range(100))])
+        assert {m.value: m.partition for m in found} == {m.value: m.partition for m in committed(source.bootstrap)}
         with Admin(target) as admin, Admin(source) as origin:
             kept = {place: each.offset for place, each in admin.group_offsets("copy").items()}
             ends = origin.list_offsets({TopicPartition("views", n): "latest" for n in range(3)})

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....core.classic.consumer.consumer import ClassicConsumer, ConsumerOutside, make_consumer_id
 from ....core.classic.consumer.settings import ConsumerRebalanceFailed
+from ....core.classic.consumer.streams import decoded_value
 from ....core.classic.registry.layout import BrokerPartition
 from ....core.classic.registry.subscription import ClassicSubscription
 from ....core.classic.registry.topic_filter import TopicFilter
+from ....core.message.classic.reader import decode_set
+from ....core.message.classic.writer import encode_shallow
 from ....plugins.builtin.encoders import BytesSerde
 from ....ports.broker_api import EARLIEST, LATEST
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ....core.classic.consumer.registry import StartOffsets
-    from ....core.classic.consumer.streams import StreamQueue
+    from ....core.classic.consumer.streams import StreamMessage, StreamQueue
     from ....core.classic.rebalancer import Rebalancer
     from ....core.classic.registry.group import Owned
     from ....core.client.serde import Decoder
@@ -150,6 +153,20 @@ class ConsumerConnector:
             topic_filter = TopicFilter.blacklist(blacklist)
         assert topic_filter is not None
         return self._streams(self._start(ClassicSubscription.filter(topic_filter, streams)))
+
+    def values(self, message: StreamMessage) -> list[Any]:
+        """What a message of a stream holds: its value; or those in a compressed wrapper, which `shallowiterator.enable`
+        hands out as one message, as it has one offset.
+
+        Raises `ApiError` for a wrapper that cannot be opened, `EncodeError` from the decoder.
+        """
+        if not message.codec_id:
+            return [message.value]
+        found = [each.value for each in decode_set(encode_shallow(message.value, message.codec_id), self._codecs)]
+        decoder = self._decoder
+        if decoder is None:
+            return found
+        return [decoded_value(decoder, message._replace(value=value, codec_id=0)) for value in found]
 
     # --- offsets
 

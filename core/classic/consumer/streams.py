@@ -204,6 +204,15 @@ class StreamQueue:
         self.drop((chunk.partition,))
 
 
+def decoded_value(decoder: Decoder, message: StreamMessage) -> Any:
+    """Raises `EncodeError`."""
+    try:
+        return decoder.decode(message.topic, message.value)
+    except Exception as error:
+        where = f"{message.topic} {message.place} before offset {message.offset}"
+        raise EncodeError(f"the message of {where} cannot be decoded: {error}") from error
+
+
 class StreamReader:
     """Takes messages out of one queue, in steps: `take` one; where that gives none, `read_on`, and `take` again.
 
@@ -288,13 +297,7 @@ class StreamReader:
         """The message with its value as the decoder makes it. Raises `EncodeError`."""
         if self._decoder is None or message.codec_id:
             return message
-        try:
-            value = self._decoder.decode(message.topic, message.value)
-        except Exception as error:
-            place = f"{message.topic} {message.place}"
-            text = f"the message of {place} before offset {message.offset} cannot be decoded: {error}"
-            raise EncodeError(text) from error
-        return message._replace(value=value)
+        return message._replace(value=decoded_value(self._decoder, message))
 
     def _next_chunk(self) -> None:
         queue, chunk, error = self.queue, self._chunk, self._error

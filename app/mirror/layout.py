@@ -1,0 +1,155 @@
+"""The partitions stay what they are: target topics have as many as those of a source, messages keep their numbers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from ...core.message.message import Message
+from ...ports.error_codes import ErrorCode
+from ...ports.errors import ApiError, ConfigError
+from ...ports.words import TopicPartition
+from ..clients.admin import Admin
+from .taken import Taken, current_message
+
+if TYPE_CHECKING:
+    from ...core.classic.registry.topic_filter import TopicFilter
+    from ..clients.handle import ManyHandle
+    from ..clients.producer import Producer
+
+NUMBER, KEY = "number", "key"
+LOOK_S = 5.0
+"""How often a source is asked for new topics and partitions."""
+PATIENCE_MS = 5000
+_ANOTHER_WAS_QUICKER = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS)
+_PARTITIONERS = ("partitioner", "partitioner.class")
+
+
+def keeps_numbers(partition_by: str | None, target: Mapping[str, Any]) -> bool:
+    """True if messages keep the numbers of their partitions; None: unless the target's configuration names a
+    partitioner. Raises `ConfigError` for another word, and for both."""
+    named = next((name for name in _PARTITIONERS if target.get(name)), None)
+    if partition_by not in (None, NUMBER, KEY):
+        raise ConfigError(f"partition-by {partition_by!r} is neither {NUMBER!r} nor {KEY!r}")
+    if partition_by == NUMBER and not target.get("bootstrap.servers"):
+        raise ConfigError(f"partition-by {NUMBER} needs a target with bootstrap.servers (the current generation)")
+    if partition_by == NUMBER and named is not None:
+        raise ConfigError(f"partition-by {NUMBER} leaves nothing to choose for {named}={target[named]}; drop one")
+    return named is None if partition_by is None else partition_by == NUMBER
+
+
+def _patience_ms(target: Mapping[str, Any]) -> int:
+    """As long as its producer would wait for it, up to `PATIENCE_MS`."""
+    text = str(target.get("max.block.ms", ""))
+    return min(int(text), PATIENCE_MS) if text.isdecimal() and int(text) else PATIENCE_MS
+
+
+class Layout:
+    """Lets the target have the topics of one source, with at least as many partitions. Any thread."""
+
+    def __init__(self, source: str, target: Mapping[str, Any], topics: TopicFilter) -> None:
+        """`target`: a producer's configuration."""
+        self._source = Admin(source, default_api_timeout_ms=PATIENCE_MS)
+        self._target = Admin(target["bootstrap.servers"], default_api_timeout_ms=_patience_ms(target))
+        self._topics = topics
+        self._counts: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._looked_s = -LOOK_S
+
+    def look(self) -> None:
+        """Once in a while: what there is now at the source. Raises `BarnabasError`."""
+        with self._lock:
+            if time.monotonic() - self._looked_s >= LOOK_S:
+                self._looked_s = time.monotonic()
+                self._follow()
+
+    def make_room(self, places: Iterable[object]) -> None:
+        """For messages of these partitions of the source. Raises `BarnabasError`."""
+        with self._lock:
+            if any(isinstance(p, TopicPartition) and p.partition >= self._counts.get(p.topic, 0) for p in places):
+                self._follow()
+
+    def provide(self, counts: Mapping[str, int]) -> None:
+        """So many partitions at least. Raises `BarnabasError`."""
+        with self._lock:
+            self._provide(counts)
+
+    def forget(self) -> None:
+        """Look anew when there is something to copy: the target may have lost what was made."""
+        with self._lock:
+            self._counts.clear()
+
+    def close(self) -> None:
+        self._source.close()
+        self._target.close()
+
+    def _follow(self) -> None:
+        found = {topic.name or "": topic for topic in self._source.describe_topics() if not topic.internal}
+        self._provide({name: len(topic.partitions) for name, topic in found.items() if self._topics.allows(name)})
+
+    def _provide(self, counts: Mapping[str, int]) -> None:
+        lacking = {topic: count for topic, count in counts.items() if self._counts.get(topic, 0) < count}
+        if not lacking:
+            return
+        there = {topic.name: len(topic.partitions) for topic in self._target.describe_topics()}
+        for topic, count in lacking.items():
+            try:
+                if topic not in there:
+                    self._target.create_topic(topic, partitions=count)
+                elif there[topic] < count:
+                    self._target.create_partitions(topic, count)
+            except ApiError as error:
+                if error.code not in _ANOTHER_WAS_QUICKER:
+                    raise
+            else:
+                self._counts[topic] = count
+
+
+class PlacingSender:
+    """Gives messages to a producer: for the partition of their number, or wherever its partitioner says."""
+
+    def __init__(self, producer: Producer, *, by_number: bool) -> None:
+        self._producer = producer
+        self._by_number = by_number
+        self._counts: dict[str, int] = {}
+
+    def send(self, batch: Sequence[Taken]) -> list[ManyHandle]:
+        """Raises what `Producer.send_many` raises; `ApiError` if the target lacks the partition of one of them: then
+        nothing is sent."""
+        if not self._by_number:
+            return [
+                self._producer.send_many(topic, [current_message(taken.message) for taken in run])
+                for topic, run in groupby(batch, lambda taken: taken.topic)
+            ]
+        runs = [
+            (topic, partition, [current_message(taken.message) for taken in run])
+            for (topic, partition), run in groupby(batch, _where)
+        ]
+        for topic, partition, _ in runs:
+            self._expect(topic, partition)
+        return [self._producer.send_many(topic, run, partition=partition) for topic, partition, run in runs]
+
+    def report(self, reports: Sequence[Message]) -> list[ManyHandle]:
+        """Messages that come from no partition."""
+        return [self._producer.send_many(report.topic, [current_message(report)]) for report in reports]
+
+    def forget(self) -> None:
+        """Ask again what there is: something has failed."""
+        self._counts.clear()
+
+    def _expect(self, topic: str, partition: int | None) -> None:
+        """The producer may not have heard yet of what was just made."""
+        if partition is None or partition < self._counts.get(topic, 0):
+            return
+        count = self._producer.partitions(topic, PATIENCE_MS / 1000, at_least=partition + 1)
+        if partition >= count:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the target has {count} partitions of {topic} so far")
+        self._counts[topic] = count
+
+
+def _where(taken: Taken) -> tuple[str, int | None]:
+    """Messages of a classic cluster have no number that means something elsewhere."""
+    return taken.topic, taken.place.partition if isinstance(taken.place, TopicPartition) else None

@@ -1,0 +1,62 @@
+"""Examples and pages for users import only what stays: the public face."""
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+PUBLIC = (
+    "barnabas",
+    "barnabas.plugins",
+    "barnabas.schemas",
+    "barnabas.simulation",
+    "barnabas.testing",
+    # For Spark.
+    "barnabas.pipeline.queries",
+    "barnabas.pipeline.session",
+    "barnabas.pipeline.streams",
+    # For those who write an adapter (docs/adapters.md).
+    "barnabas.adapters.watch_delivery",
+    "barnabas.core.tree.tree",
+    "barnabas.ports.coordination",
+    "barnabas.testing.contracts.coordination",
+)
+"""Modules that examples may take names from."""
+
+
+def _imports(source: str) -> Iterator[tuple[str, str]]:
+    """(module, name) of everything that is taken from Barnabas."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((each.name, "") for each in node.names if each.name.split(".")[0] == "barnabas")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "barnabas":
+            yield from ((node.module or "", each.name) for each in node.names)
+
+
+def test_examples_import_only_the_public_face(checkout: Path) -> None:
+    sources = {path: path.read_text(encoding="utf-8") for path in (checkout / "examples").rglob("*.py")}
+    found = {(path.name, *taken) for path, source in sources.items() for taken in _imports(source)}
+    assert len(sources) >= 10
+    assert len(found) >= 25
+    assert sorted(each for each in found if each[1] not in PUBLIC) == []
+    assert [each for each in sorted(found) if each[2] and not hasattr(import_module(each[1]), each[2])] == []
+
+
+def test_a_face_names_everything_in_it(checkout: Path) -> None:
+    """What type checkers see and what is loaded are one list."""
+    for room in ("", "plugins", "testing", "simulation"):
+        text = (checkout / room / "__init__.py").read_text(encoding="utf-8")
+        module = import_module(f"barnabas.{room}".rstrip("."))
+        promised = set(module.__all__)
+        homes = set(re.findall(r'^    "(\w+)": "', text, re.MULTILINE))
+        checked = {name for _, name in _relative(text)}
+        assert promised - {"__version__", "hookimpl"} == homes
+        assert promised - {"__version__"} == checked
+        assert [name for name in promised if not hasattr(module, name)] == []
+
+
+def _relative(source: str) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            yield from ((node.module or "", each.name) for each in node.names)

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import NoReturn
 
 import typer
@@ -52,13 +52,24 @@ def build_app(wanted: str | None = None) -> typer.Typer:
         return app
     outside = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if wanted in outside:
-        outside[wanted].load()(app)
+        _register(outside[wanted], app)
         return app
     for module in _COMMANDS.values():
         import_module(module, __package__).register(app)
     for point in outside.values():
-        point.load()(app)
+        try:
+            _register(point, app)
+        except BarnabasError as error:
+            typer.echo(f"barnabas: {error}", err=True)
     return app
+
+
+def _register(point: EntryPoint, app: typer.Typer) -> None:
+    """A command of another package. Raises `BarnabasError`."""
+    try:
+        point.load()(app)
+    except Exception as error:
+        raise BarnabasError(f"the command {point.name} ({point.value}) cannot be loaded: {error}") from error
 
 
 def _show_version(show: bool) -> None:

@@ -13,7 +13,7 @@ from ...core.client.producer.partitioner import Partitioner
 from ...core.client.producer.sender import Sender
 from ...core.client.producer.unplaced import UnplacedMessage
 from ...core.message.message import Message
-from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
+from ...ports.errors import BarnabasError, ClosedError, ConfigError
 from .arrow import require_arrow
 from .classic.choice import is_classic
 from .encoding import by_name, checked_headers, checked_timestamp, encoding_of
@@ -24,6 +24,7 @@ from .hooks import BatchHooks, Handlers, HookPath, ProducerHooks, needs_queue
 from .intake import Intake
 from .machine_settings import sending, transacting
 from .opening import open_shell, plugin_host
+from .partition_count import partition_count
 from .sending_many import send_many
 from .settings import ProducerSettings, read_settings
 from .waiting import logger
@@ -403,26 +404,9 @@ class Producer(ProducerFace):
 
         While it has fewer than `at_least`, as far as is known, the cluster is asked again, up to `timeout` seconds.
         """
-
-        def settled() -> bool:
-            view, error = self._view.topic(topic), self._view.topic_errors.get(topic)
-            if view is not None and len(view.leaders) < at_least:
-                self._view.request_refresh()
-                self._shell.wake()
-                return False
-            return view is not None or (error is not None and not error.retriable)
-
         with self._lock:
             self._intake.check_open()
-            self._view.want([topic])
-            self._shell.wake()
-            self._shell.wait(settled, timeout)
-            view, error = self._view.topic(topic), self._view.topic_errors.get(topic)
-        if view is not None:
-            return len(view.leaders)
-        if error is not None:
-            raise ApiError(error, f"topic {topic}")
-        raise ClientTimeout(f"no metadata of topic {topic} within {timeout} s")
+            return partition_count(self._shell, topic, timeout, at_least)
 
     def check_open(self) -> None:
         """Raises `ClosedError` once `close` has begun, and what a transaction that takes nothing now raises."""

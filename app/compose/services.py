@@ -57,6 +57,8 @@ class Services:
                     self._running.append(maker.load()(self._config, _own_address(listeners)))
             except BarnabasError as error:
                 failed(error)
+            except Exception as error:  # noqa: BLE001  # another package's; whoever waits for the broker is told
+                failed(BarnabasError(f"the service {maker.name} ({maker.value}) failed: {error!r}"))
             else:
                 ready([*listeners, *(service.listener for service in self._running)])
 

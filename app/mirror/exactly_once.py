@@ -16,7 +16,7 @@ from ...ports.words import TopicPartition
 from ..clients.admin import Admin
 from ..clients.producer import Producer
 from .assigned import AssignedReader, AssignedSource
-from .layout import Layout, PlacingSender
+from .layout import PlacingSender, TopicLayout
 from .taken import MirrorReader, Taken, dotted
 
 ID_PREFIX = "barnabas-mirror"
@@ -44,7 +44,7 @@ class TransactionalSource(AssignedSource):
         config: Mapping[str, Any],
         topics: TopicFilter,
         target: Mapping[str, Any],
-        layout: Layout,
+        layout: TopicLayout,
         *,
         by_number: bool,
     ) -> None:

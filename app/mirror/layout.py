@@ -47,7 +47,7 @@ def _patience_ms(target: Mapping[str, Any]) -> int:
     return min(int(text), PATIENCE_MS) if text.isdecimal() and int(text) else PATIENCE_MS
 
 
-class Layout:
+class TopicLayout:
     """Lets the target have the topics of one source, with at least as many partitions. Any thread."""
 
     def __init__(self, source: str, target: Mapping[str, Any], topics: TopicFilter) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.classic.registry.topic_filter import TopicFilter
-from ...core.client.errors import EncodeError, NoOffset
+from ...core.client.errors import EncodeError, HookError, NoOffset
 from ...core.message.damage import is_damage
 from ...core.message.message import Message
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
@@ -17,7 +17,7 @@ from ..clients.opening import plugin_host
 from ..clients.waiting import logger
 from .counting import StreamCount
 from .exactly_once import TransactionalSource, check_exactly_once
-from .layout import Layout, keeps_numbers
+from .layout import TopicLayout, keeps_numbers
 from .sources import make_source
 from .taken import MirrorReader, MirrorSource, MirrorTarget, Taken, dotted
 from .targets import bootstrap_of, check_counted, is_classic_target, make_target
@@ -103,7 +103,7 @@ class MirrorMaker:
         self._shallow = is_classic_target(target)
         self._exactly_once = exactly_once
         self._by_number = keeps_numbers(partition_by, dotted(target))
-        self._layouts: list[Layout] = []
+        self._layouts: list[TopicLayout] = []
         self._streams = streams
         self._commit_s = commit_interval_ms / 1000
         self.report = report
@@ -159,12 +159,12 @@ class MirrorMaker:
                 for stream in source.streams
             ]
 
-    def _layout(self, config: Mapping[str, Any]) -> Layout | None:
+    def _layout(self, config: Mapping[str, Any]) -> TopicLayout | None:
         """None unless both are current clusters."""
         source = dotted(config).get("bootstrap.servers")
         if not source or self._shallow:
             return None
-        self._layouts.append(Layout(str(source), dotted(self._target_config), self._filter))
+        self._layouts.append(TopicLayout(str(source), dotted(self._target_config), self._filter))
         return self._layouts[-1]
 
     def _count(self, config: Mapping[str, Any], reader: MirrorReader) -> StreamCount | None:
@@ -224,7 +224,7 @@ class MirrorMaker:
     def deliver(
         self,
         batch: list[Taken],
-        layout: Layout | None,
+        layout: TopicLayout | None,
         own: MirrorTarget | None = None,
         reports: Sequence[Message] = (),
     ) -> bool:
@@ -305,7 +305,7 @@ class _Carrier:
         mirror: MirrorMaker,
         book: _Book,
         reader: MirrorReader,
-        layout: Layout | None,
+        layout: TopicLayout | None,
         target: MirrorTarget | None = None,
         count: StreamCount | None = None,
     ) -> None:
@@ -323,7 +323,7 @@ class _Carrier:
             while not mirror.stopping.is_set() and not self._reader.ended:
                 self._keep_layout()
                 batch = self._take()
-                reports = self._count.reports(batch) if self._count is not None else ()
+                reports = self._reports(batch)
                 if batch or reports:
                     if not mirror.deliver(batch, self._layout, self._target, reports):
                         break
@@ -333,6 +333,14 @@ class _Carrier:
             mirror.fail(error)
         finally:
             self._book.commit(now=True)
+
+    def _reports(self, batch: list[Taken]) -> Sequence[Message]:
+        try:
+            return self._count.reports(batch) if self._count is not None else ()
+        except BarnabasError:
+            raise
+        except Exception as error:
+            raise HookError(f"the message counter failed: {error!r}") from error
 
     def _keep_layout(self) -> None:
         try:

@@ -226,7 +226,23 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
             if known is not None:
                 append_time = known.timestamp if entry.log_append_time_ms >= 0 else -1
                 return Appended(Offset(known.base_offset), Offset(known.last_offset), append_time, self._start)
-        return self._append(entry, leader_epoch, now_ms)
+        try:
+            return self._append(entry, leader_epoch, now_ms)
+        except StorageError:
+            if header is not None and header.producer_id >= 0:
+                self._ledger.states.put_off(header, ErrorCode.KAFKA_STORAGE_ERROR)
+            raise
+
+    def put_off(self, records: memoryview, code: ErrorCode) -> None:
+        """A client's batch is not appended for now, by `code`, for no fault of its own: `ProducerStates.put_off`."""
+        if not self._format.keeps_producers:
+            return
+        try:
+            header = parse_header(records)
+        except ApiError:
+            return  # the producer is told so when it can be appended
+        if header.producer_id >= 0:
+            self._ledger.states.put_off(header, code)
 
     def append_marker(
         self,

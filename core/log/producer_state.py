@@ -64,6 +64,15 @@ class ProducerStateEntry:
         """Where its transaction that is under way begins; -1: there is none."""
 
 
+class PutOff(NamedTuple):
+    """A batch that was next, and that the broker could not take for now."""
+
+    epoch: int
+    base_sequence: int
+    code: ErrorCode
+    """What its producer was told, so that it sends it again."""
+
+
 class EndedTransaction(NamedTuple):
     """A transaction that a marker has ended; below `last_stable_offset` all is decided then."""
 
@@ -74,10 +83,11 @@ class EndedTransaction(NamedTuple):
 class ProducerStates:
     """The producers of one partition. Owner thread only."""
 
-    __slots__ = ("_limit", "_producers", "open", "verifying")
+    __slots__ = ("_limit", "_producers", "_put_off", "open", "verifying")
 
     def __init__(self, limit: int = PRODUCERS_MAX) -> None:
         self._producers: dict[int, ProducerStateEntry] = {}
+        self._put_off: dict[int, PutOff] = {}
         self._limit = limit
         self.open = OpenTransactions()
         self.verifying: set[int] = set()
@@ -93,13 +103,15 @@ class ProducerStates:
 
         Raises `ApiError`: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE for a batch outside
         of the transaction that is under way, TRANSACTIONAL_ID_AUTHORIZATION_FAILED for one in a transaction without a
-        name.
+        name; behind a batch that was put off, what that one was told.
         """
         transactional = header.attributes & TRANSACTIONAL_BIT
         if transactional and origin is _CLIENT:
             text = "a batch of a transaction needs the transactional id in its request"
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
         known = self._producers.get(header.producer_id)
+        if self._put_off:
+            self._check_put_off(header, known)
         if known is None:
             return None
         epoch, base = header.producer_epoch, header.base_sequence
@@ -120,6 +132,30 @@ class ProducerStates:
             text = f"producer {header.producer_id} is in a transaction, to which the batch does not belong"
             raise ApiError(ErrorCode.INVALID_TXN_STATE, text)
         return None
+
+    def put_off(self, header: BatchHeader, code: ErrorCode) -> None:
+        """The batch was not taken, for no fault of its own: its producer will send it again.
+
+        Those that are on their way behind it are told the same until it has come. OUT_OF_ORDER_SEQUENCE_NUMBER would be
+        true of them as well, but librdkafka then begins a new epoch, in which what stands here and was not answered yet
+        is not known, and sends that twice. A producer that nobody knows may begin anywhere: it would begin with those.
+        """
+        producer_id, base = header.producer_id, header.base_sequence
+        if base < 0 or not _is_next(self._producers.get(producer_id), header.producer_epoch, base):
+            return
+        if len(self._put_off) >= self._limit:
+            self._put_off.clear()
+        self._put_off[producer_id] = PutOff(header.producer_epoch, base, code)
+
+    def _check_put_off(self, header: BatchHeader, known: ProducerStateEntry | None) -> None:
+        put_off = self._put_off.get(header.producer_id)
+        if put_off is None or header.producer_epoch < put_off.epoch:
+            return
+        epoch, base, code = put_off
+        if header.producer_epoch != epoch or not _is_next(known, epoch, base):
+            del self._put_off[header.producer_id]  # it has come, or will not
+        elif 0 < (header.base_sequence - base) & SEQUENCE_MASK < SEQUENCE_MASK >> 1:
+            raise ApiError(code, f"sequence {base} of producer {header.producer_id} was put off, and comes first")
 
     def note(self, header: BatchHeader, base_offset: int, seen_ms: int) -> None:
         """The batch has been appended at `base_offset`."""
@@ -222,11 +258,21 @@ class ProducerStates:
         ]
         for number in silent:
             del self._producers[number]
+            self._put_off.pop(number, None)
         return len(silent)
 
     def clear(self) -> None:
         self._producers.clear()
+        self._put_off.clear()
         self.open.clear()
+
+
+def _is_next(known: ProducerStateEntry | None, epoch: int, base_sequence: int) -> bool:
+    if known is None:
+        return True
+    if epoch == known.epoch:
+        return base_sequence == (known.last_sequence + 1) & SEQUENCE_MASK
+    return epoch > known.epoch and base_sequence == 0
 
 
 def _fenced(producer_id: int, epoch: int, known: ProducerStateEntry) -> ApiError:

@@ -156,14 +156,18 @@ class Member:
 
     def produce(self, *values: bytes, acks: int = -1, timeout_ms: float = 10_000) -> list[ProduceResultPartition]:
         """The list gets the outcome, now or later."""
+        return self.produce_batch(batch(*values), acks=acks, timeout_ms=timeout_ms)
+
+    def produce_batch(
+        self, records: memoryview, *, acks: int = -1, timeout_ms: float = 10_000
+    ) -> list[ProduceResultPartition]:
         told: list[ProduceResultPartition] = []
 
         def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:
             assert not isinstance(results, ApiError)
             told.extend(results)
 
-        entry = ProducePartition("t", 0, batch(*values))
-        self.replicas.append([entry], done, acks=acks, timeout_ms=timeout_ms)
+        self.replicas.append([ProducePartition("t", 0, records)], done, acks=acks, timeout_ms=timeout_ms)
         return told
 
     def consume(

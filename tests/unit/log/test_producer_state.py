@@ -1,7 +1,7 @@
 """Sequences of idempotent producers on append: the rules of facts B2."""
 
 import pytest
-from support.batches import batch, numbered, open_log, put, read_all
+from support.batches import batch, bytes_of, numbered, open_log, put, read_all
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
@@ -151,3 +151,92 @@ def test_the_answer_survives_a_rebuilt_batch() -> None:
     log.append(records, leader_epoch=0, now_ms=0)
     header = parse_header(records)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 5)
+
+
+# --- what was put off
+
+
+class Disk:
+    """A log whose disk can be full."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        self.log = open_log(MemoryLogDir(self.disk).folder("t-0"))
+
+    def full_for(self, *values: bytes, sequence: int, epoch: int = 0) -> None:
+        self.disk.capacity = self.disk.used
+        with pytest.raises(StorageError):
+            send(self.log, *values, sequence=sequence, epoch=epoch)
+        self.disk.capacity = None
+
+
+def test_batches_behind_one_that_the_disk_had_no_room_for_are_told_the_same_until_it_comes() -> None:
+    """With OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka begins an epoch, and sends what is on its way a second time."""
+    house = Disk()
+    log = house.log
+    send(log, b"a", sequence=0)
+    house.full_for(b"b", b"c", sequence=1)
+    for sequence in (3, 4):
+        assert refused(log, b"d", sequence=sequence) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert send(log, b"a", sequence=0).base_offset == 0, "what it repeats is still known"
+    assert send(log, b"x", sequence=0, producer=2).base_offset == 1, "others go on"
+    assert send(log, b"b", b"c", sequence=1).base_offset == 2
+    assert refused(log, b"e", sequence=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, b"d", sequence=3).base_offset == 4
+
+
+def test_an_unknown_producer_does_not_begin_behind_what_was_put_off() -> None:
+    house = Disk()
+    house.full_for(b"a", sequence=0)
+    assert refused(house.log, b"b", sequence=1) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert send(house.log, b"a", sequence=0).base_offset == 0
+    assert send(house.log, b"b", sequence=1).base_offset == 1
+
+
+def test_a_new_epoch_does_not_wait_for_what_was_put_off() -> None:
+    house = Disk()
+    send(house.log, b"a", sequence=0)
+    house.full_for(b"b", sequence=1)
+    assert send(house.log, b"b", sequence=0, epoch=1).base_offset == 1
+    assert refused(house.log, b"c", sequence=2, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_what_was_put_off_may_come_by_the_way_of_replication() -> None:
+    house = Disk()
+    send(house.log, b"a", sequence=0)
+    house.full_for(b"b", sequence=1)
+    leader = open_log(MemoryLogDir().folder("t-0"))
+    send(leader, b"a", sequence=0)
+    send(leader, b"b", sequence=1)
+    house.log.append_replicated(memoryview(bytearray(bytes_of(leader, 1))), now_ms=0)
+    assert refused(house.log, b"d", sequence=3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(house.log, b"c", sequence=2).base_offset == 2
+
+
+def test_only_the_next_batch_can_be_put_off() -> None:
+    states = ProducerStates()
+    states.note(parse_header(numbered(b"a", producer=1, sequence=0)), 0, 0)
+    for sequence in (0, 2, 500):
+        states.put_off(parse_header(numbered(b"x", producer=1, sequence=sequence)), ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert states.check(parse_header(numbered(b"b", producer=1, sequence=1))) is None
+
+
+def test_sequences_that_begin_again_are_behind_what_was_put_off_before() -> None:
+    states = ProducerStates()
+    states.put_off(parse_header(numbered(b"x", producer=1, sequence=NEWEST)), ErrorCode.NOT_ENOUGH_REPLICAS)
+    with pytest.raises(ApiError) as caught:
+        states.check(parse_header(numbered(b"y", producer=1, sequence=0)))
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_what_is_put_off_takes_no_memory_without_end() -> None:
+    states = ProducerStates(limit=10)
+    for producer in range(25):
+        states.put_off(parse_header(numbered(b"x", producer=producer, sequence=0)), ErrorCode.NOT_ENOUGH_REPLICAS)
+    told = 0
+    for producer in range(25):
+        try:
+            states.check(parse_header(numbered(b"y", producer=producer, sequence=1)))
+        except ApiError:
+            told += 1
+    assert 1 <= told <= 10

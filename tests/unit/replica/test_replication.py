@@ -2,6 +2,7 @@
 
 import pytest
 from attrs import evolve
+from support.batches import numbered
 from support.replica_cluster import KEY, ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
@@ -91,6 +92,27 @@ def test_too_few_in_sync_is_refused_before_and_told_after() -> None:
     cluster.run()
     assert [each.error for each in late] == [ErrorCode.NONE]
     assert cluster[2].visible == [b"a", b"c"]
+
+
+def test_what_comes_behind_a_batch_that_too_few_would_have_is_put_off_with_it() -> None:
+    cluster = ReplicaCluster(config=LogConfig(min_insync_replicas=2))
+
+    def send(sequence: int) -> list[ErrorCode]:
+        told = cluster[1].produce_batch(numbered(b"%d" % sequence, producer=7, sequence=sequence))
+        cluster.run()
+        return [each.error for each in told]
+
+    assert send(0) == [ErrorCode.NONE]
+    cluster.isolate(2)
+    cluster.isolate(3)
+    cluster[1].produce(b"x")
+    cluster.until(lambda: cluster.state.isr == (1,))
+    assert send(1) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    cluster.heal()
+    cluster.until(lambda: set(cluster.state.isr) == {1, 2, 3})
+    assert send(2) == [ErrorCode.NOT_ENOUGH_REPLICAS], "it was sent before the producer knew"
+    assert [send(1), send(2)] == [[ErrorCode.NONE]] * 2
+    assert cluster[3].visible == [b"0", b"x", b"1", b"2"]
 
 
 def test_a_timeout_with_too_few_is_told_so() -> None:

@@ -233,17 +233,6 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
                 self._ledger.states.put_off(header, ErrorCode.KAFKA_STORAGE_ERROR)
             raise
 
-    def put_off(self, records: memoryview, code: ErrorCode) -> None:
-        """A client's batch is not appended for now, by `code`, for no fault of its own: `ProducerStates.put_off`."""
-        if not self._format.keeps_producers:
-            return
-        try:
-            header = parse_header(records)
-        except ApiError:
-            return  # the producer is told so when it can be appended
-        if header.producer_id >= 0:
-            self._ledger.states.put_off(header, code)
-
     def append_marker(
         self,
         producer_id: int,

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from ..message.batch_header import TRANSACTIONAL_BIT, BatchHeader
+from ...ports.words import Buffer
+from ..message.batch_header import TRANSACTIONAL_BIT, BatchHeader, parse_header
 from .open_transactions import OpenTransactions
 from .origin import AppendOrigin
 
@@ -146,6 +147,15 @@ class ProducerStates:
         if len(self._put_off) >= self._limit:
             self._put_off.clear()
         self._put_off[producer_id] = PutOff(header.producer_epoch, base, code)
+
+    def put_off_records(self, records: Buffer, code: ErrorCode) -> None:
+        """The same of a batch that nobody has looked at yet; nothing for what is none."""
+        try:
+            header = parse_header(records)
+        except ApiError:
+            return  # its producer is told so as soon as it may be appended
+        if header.producer_id >= 0:
+            self.put_off(header, code)
 
     def _check_put_off(self, header: BatchHeader, known: ProducerStateEntry | None) -> None:
         put_off = self._put_off.get(header.producer_id)

@@ -153,7 +153,7 @@ def fill_disk(cluster: ChaosCluster, chance: random.Random) -> Done:
             pass  # that was the aim
 
     def make_room() -> None:
-        filler.unlink()
+        filler.unlink(missing_ok=True)  # the disk may have been filled twice
         victim.signal(signal.SIGTERM)
         if victim.process is not None:
             victim.process.wait(STOP_S)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from ..ports.entropy import Entropy
 from ..ports.errors import ClosedError
-from ..ports.storage import FileInfo, FileMissing, FolderLocked, StorageError
+from ..ports.storage import FileInfo, FileMissing, FolderLocked, StorageError, StorageFull
 from ..ports.words import Buffer, Position
 
 PAGE = 4096
@@ -117,7 +117,7 @@ class FaultyFile:
         if disk.errors_per_million and disk.entropy.below(1_000_000) < disk.errors_per_million:
             raise StorageError(f"{self.name}: the disk says no")
         if disk.bytes_max >= 0 and disk.used_bytes + sum(map(len, buffers)) > disk.bytes_max:
-            raise StorageError(f"{self.name}: no space left on the disk")
+            raise StorageFull(f"{self.name}: no space left on the disk")
         position = self.size
         for buffer in buffers:
             self._content.data += buffer

@@ -226,12 +226,7 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
             if known is not None:
                 append_time = known.timestamp if entry.log_append_time_ms >= 0 else -1
                 return Appended(Offset(known.base_offset), Offset(known.last_offset), append_time, self._start)
-        try:
-            return self._append(entry, leader_epoch, now_ms)
-        except StorageError:
-            if header is not None and header.producer_id >= 0:
-                self._ledger.states.put_off(header, ErrorCode.KAFKA_STORAGE_ERROR)
-            raise
+        return self._append(entry, leader_epoch, now_ms)
 
     def append_marker(
         self,

@@ -134,28 +134,23 @@ class ProducerStates:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, text)
         return None
 
-    def put_off(self, header: BatchHeader, code: ErrorCode) -> None:
-        """The batch was not taken, for no fault of its own: its producer will send it again.
+    def put_off(self, records: Buffer, code: ErrorCode) -> None:
+        """A batch was not taken, by `code`, for no fault of its own: its producer will send it again.
 
         Those that are on their way behind it are told the same until it has come. OUT_OF_ORDER_SEQUENCE_NUMBER would be
         true of them as well, but librdkafka then begins a new epoch, in which what stands here and was not answered yet
         is not known, and sends that twice. A producer that nobody knows may begin anywhere: it would begin with those.
         """
-        producer_id, base = header.producer_id, header.base_sequence
-        if base < 0 or not _is_next(self._producers.get(producer_id), header.producer_epoch, base):
-            return
-        if len(self._put_off) >= self._limit:
-            self._put_off.clear()
-        self._put_off[producer_id] = PutOff(header.producer_epoch, base, code)
-
-    def put_off_records(self, records: Buffer, code: ErrorCode) -> None:
-        """The same of a batch that nobody has looked at yet; nothing for what is none."""
         try:
             header = parse_header(records)
         except ApiError:
             return  # its producer is told so as soon as it may be appended
-        if header.producer_id >= 0:
-            self.put_off(header, code)
+        producer_id, epoch, base = header.producer_id, header.producer_epoch, header.base_sequence
+        if producer_id < 0 or base < 0 or not _is_next(self._producers.get(producer_id), epoch, base):
+            return
+        if len(self._put_off) >= self._limit:
+            self._put_off.clear()
+        self._put_off[producer_id] = PutOff(epoch, base, code)
 
     def _check_put_off(self, header: BatchHeader, known: ProducerStateEntry | None) -> None:
         put_off = self._put_off.get(header.producer_id)

@@ -86,7 +86,7 @@ class Appends:
                 check_not_internal(topic, "clients do not write into it")
             partition = self._local.led(topic, number)
             if acks == ALL_IN_SYNC and partition.under_min_isr:
-                partition.log.producers.put_off_records(records, ErrorCode.NOT_ENOUGH_REPLICAS)
+                partition.log.producers.put_off(records, ErrorCode.NOT_ENOUGH_REPLICAS)
                 raise ApiError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
                     f"{len(partition.isr)} in sync, {partition.min_isr} are needed",
@@ -97,6 +97,7 @@ class Appends:
         except ApiError as error:
             return _failed(entry, error.code, error.message)
         except StorageError as error:
+            partition.log.producers.put_off(records, ErrorCode.KAFKA_STORAGE_ERROR)
             self._local.storage_failed(TopicPartition(topic, number), error)
             return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR, unwritable(topic, number))
         except Exception as error:  # noqa: BLE001  reported; the other partitions are answered

@@ -115,6 +115,23 @@ def test_what_comes_behind_a_batch_that_too_few_would_have_is_put_off_with_it() 
     assert cluster[3].visible == [b"0", b"x", b"1", b"2"]
 
 
+def test_what_comes_behind_a_batch_without_room_on_the_disk_is_put_off_with_it() -> None:
+    cluster = ReplicaCluster()
+
+    def send(value: bytes, sequence: int) -> list[ErrorCode]:
+        told = cluster[1].produce_batch(numbered(value, producer=7, sequence=sequence))
+        cluster.run()
+        return [each.error for each in told]
+
+    assert send(b"0", 0) == [ErrorCode.NONE]
+    disk = cluster[1].disk
+    disk.bytes_max = disk.used_bytes + 100
+    assert [send(b"1" * 100, 1), send(b"2", 2)] == [[ErrorCode.KAFKA_STORAGE_ERROR]] * 2, "though there is room for it"
+    disk.bytes_max = -1
+    assert [send(b"1" * 100, 1), send(b"2", 2)] == [[ErrorCode.NONE]] * 2
+    assert cluster[3].visible == [b"0", b"1" * 100, b"2"]
+
+
 def test_a_timeout_with_too_few_is_told_so() -> None:
     cluster = ReplicaCluster(config=LogConfig(min_insync_replicas=2))
     cluster.isolate(2)

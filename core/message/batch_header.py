@@ -187,6 +187,21 @@ def crc_valid(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
     return end <= len(buf) and bool(crc32c(memoryview(buf)[pos + CRC_COVERS_FROM : end]) == header.crc)
 
 
+def check_content(buf: Buffer, header: BatchHeader) -> None:
+    """Raises `ApiError` CORRUPT_MESSAGE unless `crc_valid`."""
+    if not crc_valid(buf, header):
+        text = f"the batch at offset {header.base_offset} is cut or its CRC-32C does not match"
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, text)
+
+
+def content_of(buf: Buffer, header: BatchHeader) -> memoryview:
+    """The records, compressed or not, of the batch that `buf` begins with. Raises `ApiError` CORRUPT_MESSAGE unless all
+    of it is there."""
+    if header.size > len(buf):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"only {len(buf)} of the batch's {header.size} bytes are there")
+    return memoryview(buf)[HEADER_SIZE : header.size]
+
+
 def stamp(buf: bytearray | memoryview, base_offset: int, leader_epoch: int, pos: int = 0) -> None:
     """Set offset and leader epoch in place; both stand outside the CRC."""
     _LONG.pack_into(buf, pos, base_offset)

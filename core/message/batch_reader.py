@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.words import Buffer
-from .batch_header import HEADER_SIZE, LENGTH_OVERHEAD, LONG_MAX, BatchHeader, crc_valid, parse_header
+from .batch_header import HEADER_SIZE, LENGTH_OVERHEAD, LONG_MAX, BatchHeader, check_content, content_of, parse_header
 from .codec import DECOMPRESSED_BYTES_MAX, Codecs
 from .message import CREATE_TIME, LOG_APPEND_TIME, Headers, Message
 from .record_parser import Records, parse_records
@@ -131,15 +131,13 @@ def open_records(
     batch: Buffer, header: BatchHeader, codecs: Codecs, *, max_bytes: int, with_headers: bool = True
 ) -> Records:
     """Decompress and parse the records of a batch whose header and size are checked. Raises as `decode_batch`."""
-    if header.size > len(batch):
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"only {len(batch)} of the batch's {header.size} bytes are there")
+    content = content_of(batch, header)
     if header.codec_id:
-        payload = memoryview(batch)[HEADER_SIZE : header.size]
-        data = codecs.by_id(header.codec_id).decompress(payload, max_bytes)
+        data = codecs.by_id(header.codec_id).decompress(content, max_bytes)
         return parse_records(data, 0, len(data), header.count, with_headers=with_headers)
     if isinstance(batch, bytes):
         return parse_records(batch, HEADER_SIZE, header.size, header.count, with_headers=with_headers)
-    data = bytes(batch[HEADER_SIZE : header.size])
+    data = bytes(content)
     return parse_records(data, 0, len(data), header.count, with_headers=with_headers)
 
 
@@ -154,10 +152,8 @@ def _add_batch(
     with_headers: bool,
 ) -> None:
     """Append the records of one batch; all of them, or none when it raises."""
-    if check_crc and not crc_valid(batch, header):
-        raise ApiError(
-            ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is cut or its CRC-32C does not match"
-        )
+    if check_crc:
+        check_content(batch, header)
     if not header.count:
         return
     records = open_records(batch, header, codecs, max_bytes=max_bytes, with_headers=with_headers)

@@ -1,9 +1,7 @@
 """Batches made anew from batches: for a topic with a compression of its own (facts B2)."""
 
-from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError
 from ...ports.words import Buffer
-from .batch_header import CODEC_MASK, HEADER_SIZE, parse_header
+from .batch_header import CODEC_MASK, content_of, parse_header
 from .batch_reader import open_records
 from .batch_writer import assemble, encode_columns
 from .codec import Codec, Codecs
@@ -16,9 +14,7 @@ def rebuild_batch(buf: Buffer, codecs: Codecs, codec: Codec | None, *, max_bytes
     `ApiError`: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
     header = parse_header(buf)
-    if header.size > len(buf):
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"only {len(buf)} of the batch's {header.size} bytes are there")
-    records: Buffer = memoryview(buf)[HEADER_SIZE : header.size]
+    records: Buffer = content_of(buf, header)
     if header.codec_id:
         records = codecs.by_id(header.codec_id).decompress(records, max_bytes)
     return assemble(

@@ -2,7 +2,7 @@
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
-from .batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
+from .batch_header import HEADER_SIZE, BatchHeader, check_content, content_of, parse_header
 from .codec import DECOMPRESSED_BYTES_MAX, Codecs
 from .varint import LONG_BYTES_MAX, read_raw, undo_zigzag
 
@@ -14,15 +14,12 @@ def first_record_at(batch: bytes, timestamp: int, codecs: Codecs, *, from_offset
     `ApiError` as `decode_batch`, where the records up to the one found are not what they claim.
     """
     header = parse_header(batch)
-    if not crc_valid(batch, header):
-        text = f"the batch at offset {header.base_offset} is cut or its CRC-32C does not match"
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, text)
+    check_content(batch, header)
     if not header.count:
         return None
     if not header.codec_id:
         return _first(batch, HEADER_SIZE, header.size, header, timestamp, from_offset)
-    payload = memoryview(batch)[HEADER_SIZE : header.size]
-    records = codecs.by_id(header.codec_id).decompress(payload, DECOMPRESSED_BYTES_MAX)
+    records = codecs.by_id(header.codec_id).decompress(content_of(batch, header), DECOMPRESSED_BYTES_MAX)
     return _first(records, 0, len(records), header, timestamp, from_offset)
 
 

@@ -7,13 +7,12 @@ import numpy as np
 import pyarrow as pa
 from attrs import asdict, define
 
-from ....core.message.batch_header import HEADER_SIZE, BatchHeader, crc_valid
+from ....core.message.batch_header import HEADER_SIZE, BatchHeader, check_content, content_of
 from ....core.message.batch_reader import decode_columns, whole_batches
 from ....core.message.codec import DECOMPRESSED_BYTES_MAX, Codecs
 from ....core.message.damage import is_damage
 from ....core.message.message import Headers
 from ....core.message.message_set import MessageSet
-from ....ports.error_codes import ErrorCode
 from ....ports.errors import ApiError
 from ....ports.words import Buffer
 from .record_columns import HEADERS_TYPE, RecordColumns, RecordRun, columns_of
@@ -123,16 +122,13 @@ class _Reader:
 
     def _open(self, view: memoryview, at: int, header: BatchHeader) -> None:
         batch = view[at : at + header.size]
-        if self._check_crc and not crc_valid(batch, header):
-            text = f"the batch at offset {header.base_offset} is cut or its CRC-32C does not match"
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, text)
-        if header.size > len(batch):
-            text = f"only {len(batch)} of the batch's {header.size} bytes are there"
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, text)
+        if self._check_crc:
+            check_content(batch, header)
+        content = content_of(batch, header)
         if not header.count:
             return
         if header.codec_id:
-            data = self._codecs.by_id(header.codec_id).decompress(batch[HEADER_SIZE:], self._max_bytes)
+            data = self._codecs.by_id(header.codec_id).decompress(content, self._max_bytes)
             run = RecordRun(header, 0, len(data))
         else:
             if not self._whole:

@@ -150,7 +150,7 @@ class GroupCoordinator:
     def begin_load(self, partition: int) -> Loading:
         """This broker leads the partition. Feed its records to what is returned (on any thread), then call `loaded`."""
         self.unload(partition)
-        return self._table.begin(partition)
+        return self._table.begin(Loading(partition))
 
     def loaded(self, loading: Loading) -> None:
         """The partition is read to its end. Harmless when it has been unloaded or begun anew since."""
@@ -158,6 +158,7 @@ class GroupCoordinator:
 
     def unload(self, partition: int) -> None:
         """This broker does not lead the partition any more; whoever waits is told NOT_COORDINATOR."""
+        self._runtime.transactions.drop(partition)
         for entry in self._table.drop(partition):
             self._runtime.end(entry, ErrorCode.NOT_COORDINATOR)
 

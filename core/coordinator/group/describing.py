@@ -14,9 +14,8 @@ from ....ports.broker_api import (
 from ....ports.broker_api.operations import GROUP_OPERATIONS
 from ....ports.error_codes import ErrorCode
 from ...traffic.steps import Steps
-from .entry import GroupEntry
+from .entry import GroupEntry, GroupTable
 from .states import GroupState
-from .table import GroupTable
 
 GROUP_TYPE = "classic"
 """The generation of the group protocol that is spoken here (KIP-848 calls it so)."""

@@ -3,7 +3,9 @@
 from attrs import define
 
 from ....ports.scheduler import Timer
+from ..table import CoordinatorTable
 from .group import Group
+from .loading import Loading
 from .offsets import GroupOffsets
 from .states import GroupState
 
@@ -25,6 +27,10 @@ class GroupEntry:
     timer_due_ms: float = 0.0
 
     @property
+    def key(self) -> str:
+        return self.group.group_id
+
+    @property
     def is_void(self) -> bool:
         """Nothing of it is kept anywhere, nor need be."""
         group = self.group
@@ -34,3 +40,6 @@ class GroupEntry:
     def is_over(self) -> bool:
         """It has neither members nor positions."""
         return self.group.state is GroupState.EMPTY and not self.group.promised and self.offsets.is_void
+
+
+GroupTable = CoordinatorTable[GroupEntry, Loading]

@@ -1,18 +1,16 @@
 """What one partition of `__consumer_offsets` says: the last value of each key."""
 
-from collections import Counter
 from struct import Struct
 
 from ....ports.errors import ApiError
 from ....ports.words import TopicPartition
 from ..log import Record
+from ..skipped import SkippedRecords
 from .records import GroupKey, OffsetKey, StoredGroup, StoredOffset, decode_group, decode_key, decode_offset
 
 _OFFSET_KEY = b"\x00\x01"
 _OFFSET_VERSION = 3
 _PLAIN_VALUE = Struct(">hqihq")
-_EXAMPLES_MAX = 3
-_REASONS_MAX = 100
 
 
 class LoadedGroup:
@@ -36,15 +34,14 @@ class Loading:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.groups: dict[str, LoadedGroup] = {}
-        self.skipped: Counter[str] = Counter()
-        """How often a record was left out, by the reason."""
+        self.skipped = SkippedRecords()
         self._names: dict[bytes, str] = {}
         """Texts that came: they come again and again."""
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
         """The next record."""
         if key is None:
-            self.skipped["it has no key"] += 1
+            self.skipped.add("it has no key")
             return
         if value is not None and self._add_plain(key, value):
             return
@@ -57,7 +54,7 @@ class Loading:
             else:
                 self._group(what.group_id).offsets[what.partition] = decode_offset(value)
         except ApiError as error:
-            self._skip(error.message)
+            self.skipped.add(error.message)
 
     def add_open(self, producer_id: int, record: Record) -> None:
         """The next record whose transaction has not ended; behind all others."""
@@ -67,19 +64,13 @@ class Loading:
             if isinstance(what, OffsetKey) and value is not None:
                 self._group(what.group_id).open.append((producer_id, what.partition, decode_offset(value)))
             else:
-                self._skip("it is in a transaction, and no position")
+                self.skipped.add("it is in a transaction, and no position")
         except ApiError as error:
-            self._skip(error.message)
+            self.skipped.add(error.message)
 
     def report(self) -> str | None:
         """One line about what was left out; None when nothing was."""
-        if not self.skipped:
-            return None
-        examples = "; ".join(f"{count} x {why}" for why, count in self.skipped.most_common(_EXAMPLES_MAX))
-        return f"__consumer_offsets-{self.partition}: {self.skipped.total()} records were left out ({examples})"
-
-    def _skip(self, why: str) -> None:
-        self.skipped[why if len(self.skipped) < _REASONS_MAX else "other reasons"] += 1
+        return self.skipped.report(f"__consumer_offsets-{self.partition}")
 
     def _add_plain(self, key: bytes, value: bytes) -> bool:
         """The quick way for a position without text as it is written today. False: not such a one, or damaged."""

@@ -14,14 +14,14 @@ from ..log import ProducerEpoch, Record
 from .config import GroupConfig
 from .counters import GroupCounters
 from .effects import Answer, Effect, Effects, Store
-from .entry import GroupEntry
+from .entry import GroupEntry, GroupTable
 from .group import Group
 from .loading import LoadedGroup, Loading
 from .offsets import GroupOffsets
 from .records import encode_group, encode_group_key
 from .states import GroupState
-from .table import GroupTable
 from .telling import rebalance
+from .transacting import TransactingGroups
 
 Append = Callable[[int, Sequence[Record], Callable[[ErrorCode], None], ProducerEpoch | None], None]
 """Append these records as one batch to that partition of `__consumer_offsets`, with acks=all; those of a producer as
@@ -71,7 +71,8 @@ class GroupRuntime:
         report: Callable[[str], None],
         counters: GroupCounters,
     ) -> None:
-        self.table = GroupTable(partition_count, leads)
+        self.table = GroupTable(partition_count, leads, bad_key=ErrorCode.INVALID_GROUP_ID)
+        self.transactions = TransactingGroups()
         self.members_bytes = 0
         """What the members of all groups take, roughly."""
         self._config = config
@@ -221,7 +222,7 @@ class GroupRuntime:
         self.table.add(entry)
         for producer_id, place, position in loaded.open:
             entry.offsets.begin({place: position}, producer_id)
-            self.table.transactions.add(partition, producer_id, group_id)
+            self.transactions.add(partition, producer_id, group_id)
         self.drive(entry, group.shrink(self.now_ms))
 
     # --- within

@@ -61,7 +61,7 @@ class TransactionalPositions:
         runtime = self._runtime
         for question in self._asking.get((partition, producer_id), ()):
             question.is_late = True
-        for group_id in runtime.table.transactions.end(partition, producer_id):
+        for group_id in runtime.transactions.end(partition, producer_id):
             entry = runtime.table.get(group_id)
             if entry is not None:
                 runtime.counters.commits.add(entry.offsets.end(producer_id, committed=committed))
@@ -85,7 +85,7 @@ class TransactionalPositions:
 
     def _is_open(self, request: TxnOffsetCommit) -> bool:
         table = self._runtime.table
-        return table.transactions.is_open(table.partition_of(request.group_id), request.producer_id)
+        return self._runtime.transactions.is_open(table.partition_of(request.group_id), request.producer_id)
 
     def _ask(self, verify: Verify, request: TxnOffsetCommit, reply: Reply[TxnOffsetCommitResult]) -> None:
         partition, question = self._runtime.table.partition_of(request.group_id), _Question()
@@ -115,7 +115,7 @@ class TransactionalPositions:
             return
         entry = runtime.table.get(request.group_id) or runtime.create(request.group_id)
         # A marker is told when it is replicated, which may be before what is told of this write.
-        runtime.table.transactions.add(entry.partition, producer_id, request.group_id)
+        runtime.transactions.add(entry.partition, producer_id, request.group_id)
         commit = entry.offsets.begin(accepted.positions, producer_id)
 
         def done(error: ErrorCode) -> None:
@@ -124,7 +124,7 @@ class TransactionalPositions:
             else:
                 entry.offsets.finish(commit, stored=False)
                 if runtime.table.get(request.group_id) is entry and not entry.offsets.is_open(producer_id):
-                    runtime.table.transactions.discard(entry.partition, producer_id, request.group_id)
+                    runtime.transactions.discard(entry.partition, producer_id, request.group_id)
             runtime.settle(entry)
             runtime.answer(reply, TxnOffsetCommitResult(partitions=accepted.told(commit_error(error))))
 

@@ -32,10 +32,10 @@ from .answers import answer
 from .config import TransactionConfig
 from .describing import describe_transactions, list_transactions
 from .effects import Effects, TransactionAsked
+from .entry import TransactionEntry, TransactionTable
 from .loading import TransactionLoading
 from .markers import MarkerSender
 from .runtime import Append, TransactionRuntime
-from .table import TransactionEntry, TransactionTable
 from .transactional_id import TransactionalId
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class TransactionCoordinator:
         are, None if they cannot be kept now; `partition_count` is that of `__transaction_state`, and `leads` tells if
         this broker may still speak for one of them."""
         self._config = config
-        self._table = TransactionTable(partition_count, leads)
+        self._table = TransactionTable(partition_count, leads, bad_key=ErrorCode.INVALID_REQUEST)
         self._runtime = TransactionRuntime(
             config=config,
             table=self._table,
@@ -128,7 +128,8 @@ class TransactionCoordinator:
     def begin_load(self, partition: int, coordinator_epoch: int) -> TransactionLoading:
         """This broker leads the partition. Feed its records to what is returned (on any thread), then call `loaded`."""
         self.unload(partition)
-        return self._table.begin(partition, coordinator_epoch)
+        self._runtime.epochs[partition] = coordinator_epoch
+        return self._table.begin(TransactionLoading(partition))
 
     def loaded(self, loading: TransactionLoading) -> None:
         """The partition is read to its end. Harmless when it has been unloaded or begun anew since."""

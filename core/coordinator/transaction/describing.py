@@ -10,9 +10,9 @@ from ....ports.broker_api import (
 )
 from ....ports.error_codes import ErrorCode
 from ...traffic.steps import Steps
+from .entry import TransactionTable
 from .records import StoredTransaction
 from .states import TransactionState
-from .table import TransactionTable
 
 _IDS_PER_STEP = 64
 _WORDS = {state.word for state in TransactionState}

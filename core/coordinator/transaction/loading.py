@@ -1,12 +1,8 @@
 """What one partition of `__transaction_state` says: the last value of each transactional id."""
 
-from collections import Counter
-
 from ....ports.errors import ApiError
+from ..skipped import SkippedRecords
 from .records import StoredTransaction, decode_key, decode_value
-
-_EXAMPLES_MAX = 3
-_REASONS_MAX = 100
 
 
 class TransactionLoading:
@@ -19,12 +15,12 @@ class TransactionLoading:
         self.partition = partition
         self.stored: dict[str, StoredTransaction] = {}
         """By transactional id."""
-        self._skipped: Counter[str] = Counter()
+        self._skipped = SkippedRecords()
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
         """The next record."""
         if key is None:
-            self._skipped["it has no key"] += 1
+            self._skipped.add("it has no key")
             return
         try:
             transactional_id = decode_key(key)
@@ -33,12 +29,8 @@ class TransactionLoading:
             else:
                 self.stored[transactional_id] = decode_value(value)
         except ApiError as error:
-            reason = error.message if len(self._skipped) < _REASONS_MAX else "other reasons"
-            self._skipped[reason] += 1
+            self._skipped.add(error.message)
 
     def report(self) -> str | None:
         """One line about what was left out; None when nothing was."""
-        if not self._skipped:
-            return None
-        examples = "; ".join(f"{count} x {why}" for why, count in self._skipped.most_common(_EXAMPLES_MAX))
-        return f"__transaction_state-{self.partition}: {self._skipped.total()} records were left out ({examples})"
+        return self._skipped.report(f"__transaction_state-{self.partition}")

@@ -12,11 +12,11 @@ from ....ports.scheduler import Scheduler
 from ..log import Record
 from .config import TransactionConfig
 from .effects import Again, Effect, Effects, SendMarkers, StoreTransaction, TransactionAnswer, TransactionAsked
+from .entry import TransactionEntry, TransactionTable
 from .loading import TransactionLoading
 from .markers import MarkerSender
 from .records import StoredTransaction, encode_key, encode_value
 from .states import TransactionState
-from .table import TransactionEntry, TransactionTable
 from .transactional_id import TransactionalId
 
 Append = Callable[[int, Sequence[Record], Callable[[ErrorCode], None]], None]
@@ -43,6 +43,8 @@ class TransactionRuntime:
         """`again` handles a request that has waited."""
         self.config = config
         self.table = table
+        self.epochs: dict[int, int] = {}
+        """The coordinator epoch of each partition: the leader epoch in which it is led here."""
         self.clock = clock
         self.scheduler = scheduler
         self._append = append
@@ -187,7 +189,7 @@ class TransactionRuntime:
             producer_epoch=value.producer_epoch,
             committed=value.state is TransactionState.PREPARE_COMMIT,
             partitions=sorted(value.partitions),
-            coordinator_epoch=self.table.epoch_of(entry.partition),
+            coordinator_epoch=self.epochs[entry.partition],
         )
         entry.stop_marking = self._markers.send(marker, lambda: self._marked(entry))
 

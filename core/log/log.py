@@ -193,11 +193,6 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments.items)
 
-    @property
-    def segments(self) -> tuple[LogSegment, ...]:
-        """Oldest first; the last is the active one."""
-        return self._segments.items
-
     # --- append
 
     def append(
@@ -278,9 +273,6 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
             self._end = Offset(last + 1)
             self._durable.appended += messages
         return Appended(base, last, append_time, self._start, messages)
-
-    def _closed_to_records(self) -> StorageError:
-        return StorageError(f"{self.topic_partition} takes no more records until a restart: {self._durable.failure}")
 
     def append_replicated(self, records: memoryview, *, now_ms: int) -> Replicated:
         """Append what a leader sent: whole batches, offsets and leader epochs kept. One cut at the end is left out.

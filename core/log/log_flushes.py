@@ -1,7 +1,7 @@
 """How a log becomes durable: what is to be flushed, done elsewhere, and what a failure means."""
 
 from ...ports.storage import Folder, StorageError
-from ...ports.words import Offset
+from ...ports.words import Offset, TopicPartition
 from .checkpoints import format_epochs
 from .config import LogConfig
 from .durability import Durability
@@ -14,6 +14,7 @@ from .segment_list import SegmentList
 class LogFlushes:
     """The durable half of a `Log`, over what the other half keeps. Owner thread only."""
 
+    topic_partition: TopicPartition
     epochs: LeaderEpochs
     _segments: SegmentList
     _end: Offset
@@ -31,6 +32,9 @@ class LogFlushes:
     def failure(self) -> StorageError | None:
         """Why nothing more is appended: what was written may not have become durable. Reading goes on."""
         return self._durable.failure
+
+    def _closed_to_records(self) -> StorageError:
+        return StorageError(f"{self.topic_partition} takes no more records until a restart: {self._durable.failure}")
 
     def fail(self, error: StorageError) -> None:
         """Refuse appends until the log is opened again and recovered."""

@@ -8,7 +8,7 @@ from ...ports.words import Offset, TopicPartition
 from ..message.codec import Codecs
 from ..traffic.steps import Steps
 from .durability import Durability
-from .format import LogFormat
+from .format import LogFormat, LogSegment
 from .leader_epochs import LeaderEpochs
 from .results import EMPTY_SLICE, LogSlice, TimestampOffset
 from .segment_list import FoundRecord, SegmentList, among_present
@@ -26,6 +26,11 @@ class LogReads:
     _format: LogFormat
     _durable: Durability
     _codecs: Codecs
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """Oldest first; the last is the active one."""
+        return self._segments.items
 
     @property
     def readable_end(self) -> Offset:

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: help install demo examples test lint format bench bench-peers compatibility sim crashes fuzz chaos kills table-kills audit-proof wheel clean
+.PHONY: help install demo examples test lint format docs bench bench-peers compatibility sim crashes fuzz chaos kills table-kills audit-proof wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## show the commands
@@ -32,6 +32,10 @@ lint: $(STAMP)  ## style, types, import rules
 	@bash tools/check_types.sh $(BIN)
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/pytest -q -p no:randomly tests/architecture
+	@$(MAKE) --no-print-directory docs
+
+docs: $(STAMP)  ## the documents as a site, in build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -P -m mkdocs build --quiet
 
 format: $(STAMP)  ## put the code in the project's style
 	@$(BIN)/ruff check --fix .
@@ -43,7 +47,7 @@ bench: $(STAMP)  ## measure, as ratios of one run
 bench-peers: $(STAMP)  ## the paper's experiments beside RabbitMQ and ActiveMQ, where they are installed
 	@$(BIN)/python benchmarks/peers.py $(ARGS)
 
-compatibility: $(STAMP)  ## what each Kafka client does with the broker; writes the table in the README
+compatibility: $(STAMP)  ## what each Kafka client does with the broker; writes docs/compatibility.md
 	@$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/compatibility/test_compatibility.py $(ARGS)
 	@$(BIN)/python tools/compatibility_table.py
 

@@ -1,4 +1,4 @@
-"""Writes what the last `make test` (or `pytest tests/compatibility`) found into the table of the README."""
+"""Writes what the last `make test` (or `pytest tests/compatibility`) found into the table of docs/compatibility.md."""
 
 import sys
 from pathlib import Path
@@ -10,15 +10,15 @@ from support.compat import outcomes, table  # noqa: E402  found by the line befo
 
 
 def main() -> int:
-    readme = ROOT / "README.md"
-    before = readme.read_text(encoding="utf-8")
+    page = ROOT / "docs" / "compatibility.md"
+    before = page.read_text(encoding="utf-8")
     try:
         after = table.replaced(before, table.render(outcomes.read()))
     except ValueError as error:
         print(f"the table stays as it is: {error}", file=sys.stderr)  # noqa: T201  a command
         return 1
     if after != before:
-        readme.write_text(after, encoding="utf-8")
+        page.write_text(after, encoding="utf-8")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Keeps what the tests of the matrix find, for the table in the README."""
+"""Keeps what the tests of the matrix find, for the table in docs/compatibility.md."""
 
 from collections.abc import Generator
 

@@ -1,4 +1,4 @@
-"""The table in the README says what the tests of the matrix find."""
+"""The table in docs/compatibility.md says what the tests of the matrix find."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ from support.compat.matrix import CLIENTS, FEATURES
 
 
 @pytest.fixture
-def readme(checkout: Path) -> str:
-    return (checkout / "README.md").read_text(encoding="utf-8")
+def page(checkout: Path) -> str:
+    return (checkout / "docs" / "compatibility.md").read_text(encoding="utf-8")
 
 
 def results(**changed: str) -> list[outcomes.Found]:
@@ -23,13 +23,13 @@ def results(**changed: str) -> list[outcomes.Found]:
     ]
 
 
-def test_the_readme_agrees_with_the_matrix(readme: str) -> None:
+def test_the_page_agrees_with_the_matrix(page: str) -> None:
     """The matrix is what the tests insist on, so this holds whichever of them run here."""
-    assert table.parse(readme) == table.planned()
+    assert table.parse(page) == table.planned()
 
 
-def test_the_readme_agrees_with_what_this_run_found(readme: str) -> None:
-    written = table.parse(readme)
+def test_the_page_agrees_with_what_this_run_found(page: str) -> None:
+    written = table.parse(page)
     found = table.cells_of(each for each in outcomes.read() if each.run == outcomes.this_run())
     assert {cell: written[cell] for cell in found} == found
 
@@ -50,7 +50,7 @@ def test_what_was_not_tested_is_not_written() -> None:
 def test_it_is_found_again() -> None:
     empty = f"# Title\n\n{table.BEGIN}\n{table.END}\n\nmore\n"
     text = table.render(results(kcat_headers="no"))
-    readme = table.replaced(empty, text)
-    assert readme == f"# Title\n\n{table.BEGIN}\n{text}\n{table.END}\n\nmore\n"
-    assert {cell for cell, state in table.parse(readme).items() if state == "no"} == {("kcat", "headers")}
-    assert table.replaced(readme, text) == readme
+    page = table.replaced(empty, text)
+    assert page == f"# Title\n\n{table.BEGIN}\n{text}\n{table.END}\n\nmore\n"
+    assert {cell for cell, state in table.parse(page).items() if state == "no"} == {("kcat", "headers")}
+    assert table.replaced(page, text) == page

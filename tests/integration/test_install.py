@@ -129,13 +129,10 @@ def test_nobody_is_sent_to_an_index_that_does_not_have_it(checkout: Path) -> Non
     assert found == []
 
 
-def test_the_extras_of_the_readme_are_those_that_there_are(checkout: Path) -> None:
-    readme = (checkout / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("## Installation")[2].partition("\n## ")[0]
+def test_the_extras_of_the_page_are_those_that_there_are(checkout: Path) -> None:
+    page = (checkout / "docs" / "installation.md").read_text(encoding="utf-8")
     extras = set(tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["optional-dependencies"])
-    named = {
-        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
-    }
+    named = {name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
     assert named == extras - {"peers"}, "peers is for benchmarks alone"
     version = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["version"]
-    assert f"barnabas-{version}-py3-none-any.whl" in section
+    assert f"barnabas-{version}-py3-none-any.whl" in page

@@ -1,4 +1,4 @@
-"""The table in the README: what was found, in words and footnotes."""
+"""The table in docs/compatibility.md: what was found, in words and footnotes."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -60,12 +60,12 @@ def render(found: Iterable[Found]) -> str:
     return "\n".join(lines)
 
 
-def parse(readme: str) -> dict[tuple[str, str], str]:
-    """The cells of the table in the README. Raises `ValueError` where there is none."""
-    rows = [line for line in readme[slice(*_places(readme))].splitlines() if line.startswith("|")]
+def parse(page: str) -> dict[tuple[str, str], str]:
+    """The cells of the table in the page. Raises `ValueError` where there is none."""
+    rows = [line for line in page[slice(*_places(page))].splitlines() if line.startswith("|")]
     table = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     if len(table) < 3:
-        raise ValueError("the README has no table of compatibility")
+        raise ValueError("the page has no table of compatibility")
     keys = {entry.title: key for key, entry in CLIENTS.items()}
     features = {title: feature for feature, title in FEATURES.items()}
     columns = [keys[title] for title in table[0][1:]]
@@ -76,17 +76,17 @@ def parse(readme: str) -> dict[tuple[str, str], str]:
     }
 
 
-def replaced(readme: str, table: str) -> str:
-    """The README with this table between the markers."""
-    start, end = _places(readme)
-    return f"{readme[:start]}\n{table}\n{readme[end:]}"
+def replaced(page: str, table: str) -> str:
+    """The page with this table between the markers."""
+    start, end = _places(page)
+    return f"{page[:start]}\n{table}\n{page[end:]}"
 
 
-def _places(readme: str) -> tuple[int, int]:
+def _places(page: str) -> tuple[int, int]:
     """Where what is between the markers begins and ends."""
-    start, end = readme.find(BEGIN), readme.find(END)
+    start, end = page.find(BEGIN), page.find(END)
     if start < 0 or end < start:
-        raise ValueError(f"the README has no {BEGIN} and {END}")
+        raise ValueError(f"the page has no {BEGIN} and {END}")
     return start + len(BEGIN), end
 
 

@@ -1,4 +1,4 @@
-"""What README.md says of the classic generation, done with a real ZooKeeper: its Python and its commands as written."""
+"""What docs/classic.md says, done with a real ZooKeeper: its Python and its commands as written."""
 
 import re
 import subprocess
@@ -31,11 +31,10 @@ def target(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield running
 
 
-class Section:
-    """The section, with ports that are free here."""
+class Page:
+    """The page, with ports that are free here."""
 
-    def __init__(self, readme: str, zookeeper_port: int, target: str) -> None:
-        text = readme.partition("## The classic generation\n")[2].partition("\n## ")[0]
+    def __init__(self, text: str, zookeeper_port: int, target: str) -> None:
         text = text.replace("127.0.0.1:2181", f"127.0.0.1:{zookeeper_port}").replace("127.0.0.1:9092", target)
         for port, free in zip(("9093", "9094", "9095"), free_ports(3), strict=True):
             text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free}")
@@ -74,21 +73,21 @@ def first_line(process: subprocess.Popen[bytes]) -> bytes:
     return process.stdout.readline()
 
 
-def test_the_section(
+def test_the_page(
     checkout: Path, tmp_path: Path, stack: ExitStack, target: BrokerProcess, zookeeper_server: ZookeeperServer
 ) -> None:
-    section = Section((checkout / "README.md").read_text(encoding="utf-8"), zookeeper_server.port, target.bootstrap)
-    for broker in [begin(command, tmp_path, stack) for command in section.take("barnabas serve")]:
+    page = Page((checkout / "docs" / "classic.md").read_text(encoding="utf-8"), zookeeper_server.port, target.bootstrap)
+    for broker in [begin(command, tmp_path, stack) for command in page.take("barnabas serve")]:
         assert first_line(broker).startswith(b"barnabas ready classic://")
     (tmp_path / "access.log").write_bytes(b"".join(line + b"\n" for line in LINES))
-    (produce,) = section.take("barnabas produce")
+    (produce,) = page.take("barnabas produce")
     assert begin(produce, tmp_path, stack).wait(60) == 0
 
-    (consume,) = section.take("barnabas consume")
+    (consume,) = page.take("barnabas consume")
     consumer = begin(consume, tmp_path, stack)
     assert sorted(first_line(consumer).rstrip(b"\n") for _ in LINES) == sorted(LINES)
 
-    (describe,) = section.take("barnabas topics describe")
+    (describe,) = page.take("barnabas topics describe")
     described = begin(describe, tmp_path, stack)
     assert first_line(described) == b"views\n"
     assert described.wait(60) == 0
@@ -101,14 +100,14 @@ def test_the_section(
             raise Enough
 
     with pytest.raises(Enough):
-        exec(compile(section.python, "README.md", "exec"), {"print": show})  # our own README
+        exec(compile(page.python, "classic.md", "exec"), {"print": show})  # our own page
     assert sorted(values[-1] for values in printed if isinstance(values[-1], bytes)) == sorted([*LINES, b"/index.html"])
 
-    for command in section.take("printf"):
+    for command in page.take("printf"):
         subprocess.run(command, shell=True, cwd=tmp_path, check=True)
-    (mirror,) = section.take("barnabas mirror")
+    (mirror,) = page.take("barnabas mirror")
     assert first_line(begin(mirror, tmp_path, stack)) == b"barnabas mirroring\n"
     copied = ("consume", "views", "-b", target.bootstrap, "--from", "beginning", "-e")
     wait_for(lambda: b"views" in barnabas_here("topics", "list", "-b", target.bootstrap).stdout)
     wait_for(lambda: len(barnabas_here(*copied).stdout.splitlines()) == len(LINES) + 1)
-    assert section.commands == [], "every command was run"
+    assert page.commands == [], "every command was run"

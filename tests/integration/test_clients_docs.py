@@ -1,0 +1,55 @@
+"""What docs/clients.md shows, done: its Python runs as written."""
+
+import pytest
+from support.doc_commands import ADDRESS
+from support.documents import blocks
+from support.schema_registry import serving
+
+from barnabas.testing import TestBroker
+
+PAGE = "docs/clients.md"
+
+
+class Enough(Exception):
+    """The examples that read for ever have read what there is."""
+
+
+def example(word: str, bootstrap: str) -> str:
+    return next(block.code for block in blocks(PAGE, "python") if word in block.code).replace(ADDRESS, bootstrap)
+
+
+def test_a_group_and_transactions() -> None:
+    printed: list[tuple[object, ...]] = []
+
+    def show(*values: object) -> None:
+        printed.append(values)
+        if len(printed) == 2:
+            raise Enough
+
+    with TestBroker() as broker:
+        broker.produce("orders", [b"one", b"two"])
+        with pytest.raises(Enough):
+            exec(compile(example('group_id="billing"', broker.bootstrap), PAGE, "exec"), {"print": show})
+        once = example("transactional_id", broker.bootstrap).replace("timeout=10", "timeout=1")
+        exec(compile(once, PAGE, "exec"), {})
+        broker.assert_produced("invoices", ["for one", "for two"], committed=True, mode="any_order")
+    assert sorted(str(values[-1]) for values in printed) == ["b'one'", "b'two'"]
+
+
+def test_asyncio() -> None:
+    printed: list[object] = []
+    with TestBroker() as broker:
+        exec(compile(example("asyncio", broker.bootstrap), PAGE, "exec"), {"print": printed.append})
+    assert printed == [b"one"]
+
+
+def test_schemas_and_audit() -> None:
+    with TestBroker() as broker, serving(broker.bootstrap) as url:
+        code = example("AvroEncoder", broker.bootstrap).replace("http://127.0.0.1:8081", url)
+        exec(compile(code, PAGE, "exec"), {"__name__": "clients"})
+        with broker.consumer() as consumer:
+            consumer.assign("orders", position="earliest")
+            (message,) = consumer.messages(stop_at_end=True)
+        assert message.value is not None
+        assert message.value[0] == 0, "Confluent's wire form"
+        assert [name for name, _ in message.headers] == ["barnabas-audit"]

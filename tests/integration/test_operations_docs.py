@@ -1,0 +1,57 @@
+"""What docs/operations.md says, done: its commands run as written, its metrics are there."""
+
+import re
+from pathlib import Path
+
+import pytest
+from support.cluster_process import cluster_process
+from support.doc_commands import Reader
+from support.documents import blocks, read
+from support.etcd_server import EtcdServer
+
+from barnabas import Broker
+from barnabas.app.compose.coordination import COORDINATION_FILE
+from barnabas.app.config import BrokerConfig
+
+PAGE = "docs/operations.md"
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    return Reader(tmp_path, monkeypatch)
+
+
+def test_the_commands_of_one_broker(reader: Reader, tmp_path: Path) -> None:
+    (tmp_path / "access.log").write_text("a line\n")
+    (commands,) = (block for block in blocks(PAGE, "sh") if "barnabas serve" in block.code)
+    with Broker(tmp_path / "data") as broker:
+        printed = reader.run(commands, broker.bootstrap)
+    assert [out for line, out in printed.items() if " consume " in line] == ["a line\n"] * 2
+    assert len(printed) >= 12
+
+
+@pytest.mark.process
+def test_the_commands_of_several_brokers(reader: Reader, etcd_server: EtcdServer, tmp_path: Path) -> None:
+    (commands,) = (block for block in blocks(PAGE, "sh") if "barnabas cluster start" in block.code)
+    where = f"etcd://127.0.0.1:{etcd_server.port}/operations-{tmp_path.name}"
+    with cluster_process(tmp_path / "cluster", "--brokers", "3", "--coordination", where) as cluster:
+        assert len(reader.run(commands, cluster.bootstrap)) >= 4
+
+
+def test_the_defaults_that_the_page_names() -> None:
+    text = read(PAGE)
+    defaults = BrokerConfig.from_mapping({})
+    assert f"`background.threads` ({defaults.background_threads})" in text
+    assert f"`max.connections` ({defaults.max_connections})" in text
+    assert f"`queued.max.request.bytes` ({defaults.queued_max_request_bytes >> 20} MiB)" in text
+    assert f"`socket.unsent.max.bytes` ({defaults.socket_unsent_max_bytes >> 20} MiB)" in text
+    assert f"`log.cleaner.dedupe.buffer.size` ({defaults.log_cleaner_dedupe_buffer_size >> 20} MiB)" in text
+    assert f"`slow.request.threshold.ms`, {defaults.slow_request_threshold_ms}" in text
+    assert f"`{COORDINATION_FILE}`" in text
+
+
+def test_the_metrics_that_the_page_names() -> None:
+    """The dashboard's are compared with those of a broker by themselves."""
+    named = set(re.findall(r"`((?:kafka|process)_[a-z_]+)`", read(PAGE)))
+    assert len(named) > 10
+    assert {name for name in named if name not in read("docs/grafana.json")} == {"process_open_fds"}

@@ -1,0 +1,132 @@
+"""The documents as tests see them: pages, their blocks of code, and commands as the real parser takes them."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import click
+import typer
+from attrs import frozen
+
+from barnabas.app.cli.main import build_app
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```[ ]*$", re.DOTALL | re.MULTILINE)
+SHELL = frozenset({"sh", "shell", "console"})
+
+
+@frozen
+class Block:
+    """A fenced block: `language` is what stands behind the fence."""
+
+    page: str
+    language: str
+    code: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def pages() -> list[Path]:
+    """What a user reads; decisions, facts and the list of changes tell of their time."""
+    found = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *(CHECKOUT / "docs").glob("*.md")]
+    found += (CHECKOUT / "examples").glob("*/README.md")
+    return sorted(page for page in found if page.name != "facts.md")
+
+
+def all_pages() -> list[Path]:
+    return sorted({*pages(), CHECKOUT / "CHANGELOG.md", *(CHECKOUT / "docs").rglob("*.md")})
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(CHECKOUT).as_posix()
+
+
+def read(name: str) -> str:
+    return (CHECKOUT / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str, *languages: str) -> list[Block]:
+    """Those of a page, in their order; of some languages, or all."""
+    text = read(name)
+    found = [
+        Block(name, match["info"].strip(), match["code"], text.count("\n", 0, match.start()) + 1)
+        for match in FENCE.finditer(text)
+    ]
+    return [block for block in found if not languages or block.language in languages]
+
+
+def prose(text: str) -> str:
+    """A page without its blocks."""
+    return FENCE.sub("", text)
+
+
+def lines_of(block: Block) -> list[str]:
+    """The commands of a block of the shell: continued lines as one, without comments, prompts and what is printed."""
+    code = block.code.replace("\\\n", " ")
+    if block.language == "console":
+        return [line[2:] for line in code.splitlines() if line.startswith("$ ")]
+    return [line for line in code.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+
+
+def barnabas_words(line: str) -> Iterator[list[str]]:
+    """The words of each call of `barnabas` in a line, without its name."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in [*lexer, "|"]:
+        if set(word) <= set("|&;<>"):
+            if words and Path(words[0]).name == "barnabas":
+                yield words[1:]
+            words = []
+        else:
+            words.append(word)
+
+
+@cache
+def command() -> click.Command:
+    """`barnabas` with all its commands."""
+    return typer.main.get_command(build_app())
+
+
+def parse(words: list[str]) -> None:
+    """Have the real parser look at a call, without running it. Raises `click.UsageError`."""
+    _parse(command(), "barnabas", words, None)
+
+
+def _parse(part: click.Command, name: str, words: list[str], parent: click.Context | None) -> None:
+    try:
+        context = part.make_context(name, list(words), parent=parent)
+    except click.exceptions.Exit:  # --help, --version
+        return
+    rest = [*context._protected_args, *context.args]
+    if isinstance(part, click.Group) and rest:
+        found, following, further = part.resolve_command(context, rest)
+        assert found is not None
+        assert following is not None
+        _parse(following, found, further, context)
+
+
+@cache
+def commands() -> dict[str, click.Command]:
+    """Every command and group by its words: `topics create`."""
+    return dict(_below(command(), ()))
+
+
+def _below(part: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+    for name, each in getattr(part, "commands", {}).items():
+        if not each.hidden:
+            yield " ".join((*path, name)), each
+            yield from _below(each, (*path, name))
+
+
+@cache
+def flags() -> frozenset[str]:
+    """Every long option that any command has."""
+    found = {"--help", "--version", "--install-completion", "--show-completion"}
+    for each in [command(), *commands().values()]:
+        found |= {name for option in each.params for name in (*option.opts, *option.secondary_opts)}
+    return frozenset(name for name in found if name.startswith("--"))

@@ -5,8 +5,8 @@ import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-import click
 import typer
 from attrs import frozen
 
@@ -15,6 +15,8 @@ from barnabas.app.cli.main import build_app
 CHECKOUT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```[ ]*$", re.DOTALL | re.MULTILINE)
 SHELL = frozenset({"sh", "shell", "console"})
+NotTaken: type[Exception] = typer.BadParameter.__mro__[1]
+"""Wrong usage: click's UsageError, whichever click typer has."""
 
 
 @frozen
@@ -87,36 +89,34 @@ def barnabas_words(line: str) -> Iterator[list[str]]:
 
 
 @cache
-def command() -> click.Command:
+def command() -> Any:
     """`barnabas` with all its commands."""
     return typer.main.get_command(build_app())
 
 
 def parse(words: list[str]) -> None:
-    """Have the real parser look at a call, without running it. Raises `click.UsageError`."""
+    """Have the real parser look at a call, without running it. Raises `NotTaken`."""
     _parse(command(), "barnabas", words, None)
 
 
-def _parse(part: click.Command, name: str, words: list[str], parent: click.Context | None) -> None:
+def _parse(part: Any, name: str, words: list[str], parent: Any) -> None:
     try:
         context = part.make_context(name, list(words), parent=parent)
-    except click.exceptions.Exit:  # --help, --version
+    except typer.Exit:  # --help, --version
         return
     rest = [*context._protected_args, *context.args]
-    if isinstance(part, click.Group) and rest:
+    if hasattr(part, "resolve_command") and rest:
         found, following, further = part.resolve_command(context, rest)
-        assert found is not None
-        assert following is not None
         _parse(following, found, further, context)
 
 
 @cache
-def commands() -> dict[str, click.Command]:
+def commands() -> dict[str, Any]:
     """Every command and group by its words: `topics create`."""
     return dict(_below(command(), ()))
 
 
-def _below(part: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+def _below(part: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     for name, each in getattr(part, "commands", {}).items():
         if not each.hidden:
             yield " ".join((*path, name)), each

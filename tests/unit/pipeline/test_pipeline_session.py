@@ -22,3 +22,12 @@ def test_a_local_session_keeps_to_itself(tmp_path: Path) -> None:
     assert settings["spark.ui.enabled"] == "false"
     for key in ("spark.local.dir", "spark.sql.warehouse.dir"):
         assert settings[key].startswith(str(tmp_path))
+
+
+def test_workers_are_spoken_to_over_unix_sockets_where_their_paths_fit() -> None:
+    def sockets_in(folder: Path) -> list[str]:
+        settings = session.local_settings(folder, cores=1, memory="1g", quick=True, log_level="ERROR")
+        return [value for key, value in settings.items() if "unix.domain" in key]
+
+    assert sockets_in(Path("/tmp/barnabas-spark-12345678")) == ["true", "/tmp/barnabas-spark-12345678"]
+    assert sockets_in(Path("/tmp") / ("long" * 20)) == []

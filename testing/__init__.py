@@ -1,4 +1,5 @@
-"""A Kafka broker, or a cluster of them, for tests: in the process, in memory, with faults on demand.
+"""A Kafka broker, or a cluster of them, for tests: in the process, in memory, with faults on demand; and
+what a broker is made of, to be driven by hand (docs/unit-testing.md).
 
 The names below are loaded on first use; the fixtures of pytest are in `pytest_plugin`.
 """
@@ -8,10 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..core.message.message import Message
     from .broker import TEST_DEFAULTS, TestBroker
+    from .by_hand import ManualClock, ManualScheduler, MemoryDisk, MemoryLogDir, MemoryTree, SeededEntropy
     from .clock import JumpingClock
     from .cluster import CLUSTER_DEFAULTS, COORDINATION, TestCluster
     from .cluster_broker import ClusterBroker
     from .faults import Fault, Faults
+    from .manual_broker import ManualBroker
     from .produced import assert_produced
 
 _HOMES = {
@@ -21,7 +24,14 @@ _HOMES = {
     "Fault": ".faults",
     "Faults": ".faults",
     "JumpingClock": ".clock",
+    "ManualBroker": ".manual_broker",
+    "ManualClock": ".by_hand",
+    "ManualScheduler": ".by_hand",
+    "MemoryDisk": ".by_hand",
+    "MemoryLogDir": ".by_hand",
+    "MemoryTree": ".by_hand",
     "Message": "..core.message.message",
+    "SeededEntropy": ".by_hand",
     "TEST_DEFAULTS": ".broker",
     "TestBroker": ".broker",
     "TestCluster": ".cluster",
@@ -31,12 +41,19 @@ _HOMES = {
 __all__ = [
     "CLUSTER_DEFAULTS",
     "COORDINATION",
-    "TEST_DEFAULTS",
     "ClusterBroker",
     "Fault",
     "Faults",
     "JumpingClock",
+    "ManualBroker",
+    "ManualClock",
+    "ManualScheduler",
+    "MemoryDisk",
+    "MemoryLogDir",
+    "MemoryTree",
     "Message",
+    "SeededEntropy",
+    "TEST_DEFAULTS",
     "TestBroker",
     "TestCluster",
     "assert_produced",

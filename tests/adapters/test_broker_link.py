@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from support.simulated_broker import SimulatedBroker
 
 from barnabas import Broker
 from barnabas.adapters.transport_tcp import Reactor
@@ -12,12 +11,13 @@ from barnabas.adapters.wire_kafka.client import KafkaLink, connect_kafka
 from barnabas.app.in_process import InProcessLink
 from barnabas.ports.transport import TransportError
 from barnabas.testing.contracts.broker_link import BrokerLinkContract, LinkHarness
+from barnabas.testing.manual_broker import ManualBroker
 
 
 class TestKafkaLink(BrokerLinkContract):
     @pytest.fixture
     def harness(self) -> LinkHarness:
-        broker = SimulatedBroker()
+        broker = ManualBroker()
         opened: list[KafkaLink | TransportError] = []
         connect_kafka(
             broker.network.transport("client"),

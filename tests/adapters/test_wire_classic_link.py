@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from support.simulated_broker import SimulatedBroker
 from support.waiting import wait_for
 
 from barnabas import Broker
@@ -15,6 +14,7 @@ from barnabas.ports.scheduler import Scheduler
 from barnabas.ports.transport import Address, Transport, TransportError
 from barnabas.testing.contracts.broker_link import LinkHarness
 from barnabas.testing.contracts.classic_link import BROKER_SETTINGS, ClassicLinkContract
+from barnabas.testing.manual_broker import ManualBroker
 
 
 def _link(
@@ -43,7 +43,7 @@ class TestOverMemory(ClassicLinkContract):
     @pytest.fixture
     def harness(self) -> LinkHarness:
         settings = {key.replace(".", "_"): value for key, value in BROKER_SETTINGS.items()}
-        broker = SimulatedBroker(listeners="classic://broker:9092", **settings)  # type: ignore[arg-type]  # settings are objects
+        broker = ManualBroker(listeners="classic://broker:9092", **settings)  # type: ignore[arg-type]  # settings are objects
 
         def run_until(condition: Callable[[], bool]) -> None:
             if not condition():

@@ -9,7 +9,6 @@ from typing import Any
 
 from attrs import frozen
 from support import classic_wire
-from support.batches import batch, numbered
 from support.classic_frames import message_set
 from support.kafka_pair import joined
 from support.kafka_samples import SAMPLES
@@ -42,6 +41,7 @@ from barnabas.core.message.record_check import validate_records
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.errors import ApiError, ConfigError, Malformed
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.logs import batch, numbered
 
 CODECS = builtin_codecs()
 UNPACKED_MAX = 1 << 20

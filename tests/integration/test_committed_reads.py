@@ -7,7 +7,6 @@ from typing import Any
 import confluent_kafka
 import pytest
 from support.api_connection import ApiConnection
-from support.batches import numbered
 from support.compat.console_tools import ConsoleTools
 from support.compat.model import Unavailable
 from support.waiting import PATIENCE_S, wait_for
@@ -29,6 +28,7 @@ from barnabas.ports.broker_api import (
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
 from barnabas.testing import TestCluster
+from barnabas.testing.logs import numbered
 
 pytestmark = [pytest.mark.xdist_group("confluent")]
 

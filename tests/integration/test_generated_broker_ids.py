@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from support.simulated_broker import SimulatedBroker
 
 from barnabas import Admin, Broker
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.storage_memory import MemoryDisk
 from barnabas.ports.errors import ConfigError
+from barnabas.testing.manual_broker import ManualBroker
 
 
 def test_the_number_is_kept(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_number_that_was_given_once_stays(tmp_path: Path) -> None:
 def test_each_broker_of_a_cluster_gets_its_own() -> None:
     tree = MemoryTree()
     for expected in (5001, 5002):
-        broker = SimulatedBroker(
+        broker = ManualBroker(
             disk=MemoryDisk(),
             tree=tree,
             broker_id=-1,

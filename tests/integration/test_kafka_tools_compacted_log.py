@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from support.batches import TP, batch
 from support.cleaned_log import COMPACT, CleanedLogs, messages_of
 from support.compat.java_client import QUICK, java_classpath
 from support.compat.model import Unavailable
 
 from barnabas.core.message.codec import Codecs
 from barnabas.plugins.builtin.codecs import GzipCodec
+from barnabas.testing.logs import TP, batch
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]  # it may have to be fetched
 

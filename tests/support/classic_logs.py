@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from attrs import evolve
-from support.batches import TP, bytes_of
 from support.classic_frames import message_set
 
 from barnabas.core.log.config import LogConfig
@@ -14,6 +13,7 @@ from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.storage import Folder
 from barnabas.ports.words import Buffer
+from barnabas.testing.logs import TP, bytes_of
 
 OVERHEAD = 10
 """What a message takes besides its payload."""

@@ -19,8 +19,7 @@ from barnabas.core.message.message import Message
 from barnabas.core.message.message_set import MessageSet
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.words import Offset, TopicPartition
-
-from .batches import TP, batch, bytes_of
+from barnabas.testing.logs import TP, batch, bytes_of
 
 COMPACT = LogConfig(
     cleanup_policy=frozenset({"compact"}),

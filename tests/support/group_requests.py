@@ -1,9 +1,7 @@
-"""Requests about groups to a `SimulatedBroker`, in few words."""
+"""Requests about groups to a `ManualBroker`, in few words."""
 
 from collections.abc import Mapping
 from typing import Any
-
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.core.coordinator.placement import partition_of
 from barnabas.ports.broker_api import (
@@ -22,6 +20,7 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.manual_broker import ManualBroker
 
 OFFSETS = "__consumer_offsets"
 
@@ -31,7 +30,7 @@ def place_of(group: str, partitions: int = 50) -> TopicPartition:
     return TopicPartition(OFFSETS, partition_of(group, partitions))
 
 
-def find(broker: SimulatedBroker, *groups: str, key_type: int = 0) -> list[Coordinator]:
+def find(broker: ManualBroker, *groups: str, key_type: int = 0) -> list[Coordinator]:
     return list(broker.ask(FindCoordinator(keys=groups or ("g",), key_type=key_type)).coordinators)
 
 
@@ -49,7 +48,7 @@ def joining(group: str = "g", member: str = "", instance: str | None = None, **m
     )
 
 
-def stable(broker: SimulatedBroker, group: str = "g") -> JoinGroupResult:
+def stable(broker: ManualBroker, group: str = "g") -> JoinGroupResult:
     """A group of one member that has its assignment. The broker has group.initial.rebalance.delay.ms=0."""
     joined = broker.ask(joining(group))
     assert joined.error is ErrorCode.NONE, joined
@@ -62,7 +61,7 @@ def stable(broker: SimulatedBroker, group: str = "g") -> JoinGroupResult:
     return joined
 
 
-def heartbeat(broker: SimulatedBroker, member: JoinGroupResult, group: str = "g") -> ErrorCode:
+def heartbeat(broker: ManualBroker, member: JoinGroupResult, group: str = "g") -> ErrorCode:
     request = Heartbeat(group_id=group, generation_id=member.generation_id, member_id=member.member_id)
     return broker.ask(request).error
 
@@ -72,7 +71,7 @@ def committing(group: str, positions: Mapping[tuple[str, int], int], metadata: s
     return OffsetCommit(group_id=group, partitions=partitions)
 
 
-def commit(broker: SimulatedBroker, group: str, positions: Mapping[tuple[str, int], int]) -> list[ErrorCode]:
+def commit(broker: ManualBroker, group: str, positions: Mapping[tuple[str, int], int]) -> list[ErrorCode]:
     return [each.error for each in broker.ask(committing(group, positions)).partitions]
 
 
@@ -80,14 +79,14 @@ def fetching(group: str) -> OffsetFetch:
     return OffsetFetch(groups=[OffsetFetchGroup(group_id=group)])
 
 
-def committed(broker: SimulatedBroker, group: str) -> dict[tuple[str, int], int]:
+def committed(broker: ManualBroker, group: str) -> dict[tuple[str, int], int]:
     """All positions of a group."""
     (found,) = broker.ask(fetching(group)).groups
     assert found.error is ErrorCode.NONE, found
     return {(each.topic, each.partition): each.offset for each in found.partitions}
 
 
-def load_error(broker: SimulatedBroker, group: str) -> ErrorCode:
+def load_error(broker: ManualBroker, group: str) -> ErrorCode:
     """What is said of the positions of a group here and now: nothing else happens meanwhile."""
     (answer,) = broker.submit(fetching(group))
     return answer.groups[0].error

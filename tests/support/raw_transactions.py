@@ -4,7 +4,6 @@ import time
 from typing import Any
 
 from support.api_connection import ApiConnection
-from support.batches import numbered
 from support.waiting import PATIENCE_S
 
 from barnabas.ports.broker_api import (
@@ -21,6 +20,7 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.logs import numbered
 
 RETRIED = frozenset(
     (

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from support.batches import batch, bytes_of, numbered
 from support.classic_frames import message_set
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
@@ -24,6 +23,7 @@ from barnabas.ports.errors import ApiError
 from barnabas.ports.report import Level, Line
 from barnabas.ports.storage import LogDir
 from barnabas.ports.words import Offset, TopicPartition
+from barnabas.testing.logs import batch, bytes_of, numbered
 
 TP = TopicPartition("t", 0)
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_ms=-1)

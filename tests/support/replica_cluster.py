@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import evolve
-from support.batches import batch, messages_in
 
 from barnabas.adapters.metrics_memory import MemoryMetrics
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
@@ -40,6 +39,7 @@ from barnabas.ports.storage import size_of
 from barnabas.ports.transport import TransportError
 from barnabas.ports.words import TopicPartition
 from barnabas.simulation.disk import FaultyDisk
+from barnabas.testing.logs import batch, messages_in
 
 KEY = TopicPartition("t", 0)
 TOPIC_ID = bytes(range(16))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve
-from support.simulated_broker import batch
 
 from barnabas.adapters.metrics_memory import MemoryMetrics
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
@@ -29,6 +28,7 @@ from barnabas.ports.broker_api import (
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.manual_broker import batch
 
 ME, OTHER = 1, 2
 

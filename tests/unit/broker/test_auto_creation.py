@@ -3,21 +3,21 @@
 from collections.abc import Callable
 
 import pytest
-from support.simulated_broker import SimulatedBroker, produce
 
 from barnabas.ports.broker_api import CreateTopics, Metadata, NewTopic
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.storage import StorageError
+from barnabas.testing.manual_broker import ManualBroker, produce
 
 NONE, LATER, UNKNOWN = ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def errors(broker: SimulatedBroker, *names: str) -> dict[str | None, ErrorCode]:
+def errors(broker: ManualBroker, *names: str) -> dict[str | None, ErrorCode]:
     return {topic.name: topic.error for topic in broker.ask(Metadata(topics=list(names))).topics}
 
 
 def test_more_than_a_request_may_make_are_asked_for_again() -> None:
-    broker = SimulatedBroker(auto_create_topics_max_per_request=20, auto_create_topics_max_per_second=10)
+    broker = ManualBroker(auto_create_topics_max_per_request=20, auto_create_topics_max_per_second=10)
     names = [f"t{number}" for number in range(50)]
     first = errors(broker, *names)
     assert [name for name, error in first.items() if error is NONE] == names[:20], "in the order of the request"
@@ -36,7 +36,7 @@ def test_more_than_a_request_may_make_are_asked_for_again() -> None:
 
 
 def test_bad_names_are_told_at_once_and_do_not_count() -> None:
-    broker = SimulatedBroker(auto_create_topics_max_per_request=1)
+    broker = ManualBroker(auto_create_topics_max_per_request=1)
     assert errors(broker, "a/b", "..", "fine") == {
         "a/b": ErrorCode.INVALID_TOPIC_EXCEPTION,
         "..": ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -45,7 +45,7 @@ def test_bad_names_are_told_at_once_and_do_not_count() -> None:
 
 
 def test_while_a_topic_is_made_clients_are_told_to_ask_again() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     asked = broker.submit(Metadata(topics=["t"]))
     known = broker.submit(Metadata(topics=["t"], allow_auto_topic_creation=False))[0].topics[0]
     assert (known.error, [(p.leader, p.error) for p in known.partitions]) == (NONE, [(-1, LATER)])
@@ -57,7 +57,7 @@ def test_while_a_topic_is_made_clients_are_told_to_ask_again() -> None:
 
 
 def test_nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     kept: list[Callable[[], object]] = []
     with monkeypatch.context() as patch:
         patch.setattr(broker.scheduler, "offload", lambda work, done: kept.append(lambda: done(work())))
@@ -72,7 +72,7 @@ def test_nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_disk_that_refuses_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
 
     def broken(*_: object, **__: object) -> None:
         raise StorageError("no space left")
@@ -84,7 +84,7 @@ def test_a_disk_that_refuses_is_told_and_tried_again(monkeypatch: pytest.MonkeyP
 
 
 def test_a_big_request_of_somebody_else_does_not_come_first() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     big = broker.submit(CreateTopics(topics=[NewTopic(name=f"big{number}") for number in range(100)]))
     small = broker.submit(Metadata(topics=["small"]))
     broker.scheduler.run_until(lambda: bool(small))

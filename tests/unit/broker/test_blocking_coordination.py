@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 from support.coordination_faults import BlockingCoordination
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.core.log.log import Log
 from barnabas.ports.broker_api import (
@@ -25,11 +24,12 @@ from barnabas.ports.broker_api import (
 from barnabas.ports.coordination import Coordination
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.storage import StorageError
+from barnabas.testing.manual_broker import ManualBroker
 
 NONE, TIMED_OUT = ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT
 
 
-class SlowBroker(SimulatedBroker):
+class SlowBroker(ManualBroker):
     """A broker whose coordination calls are made off its thread."""
 
     def __init__(self) -> None:

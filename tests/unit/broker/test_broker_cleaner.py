@@ -1,7 +1,5 @@
 """The cleaner of a running broker: what it compacts, and what the metrics tell of it."""
 
-from support.simulated_broker import SimulatedBroker
-
 from barnabas.core.log.log import Log
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
@@ -15,11 +13,12 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.manual_broker import ManualBroker
 
 _CLEANER, _MANAGER = "kafka_log_logcleaner", "kafka_log_logcleanermanager"
 
 
-def filled(broker: SimulatedBroker, topic: str = "t") -> Log:
+def filled(broker: ManualBroker, topic: str = "t") -> Log:
     broker.create(topic, cleanup_policy="compact", segment_bytes="300", min_cleanable_dirty_ratio="0.01")
     for number in range(20):
         records = memoryview(encode_batch([Message(b"%d" % number, key=b"k")], now_ms=broker.clock.now_ms()))
@@ -30,14 +29,14 @@ def filled(broker: SimulatedBroker, topic: str = "t") -> Log:
     return log
 
 
-def gauge(broker: SimulatedBroker, name: str, **labels: str) -> float:
+def gauge(broker: ManualBroker, name: str, **labels: str) -> float:
     value = broker.metrics.value(name, **labels)
     assert value is not None, name
     return value
 
 
 def test_figures_by_kafkas_names() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     log = filled(broker)
     size = log.size_bytes
     broker.scheduler.advance(15_001)
@@ -53,7 +52,7 @@ def test_figures_by_kafkas_names() -> None:
 
 
 def test_what_cannot_be_cleaned_is_counted() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     log = filled(broker)
     data = broker.disk.folders["t-0"][log.segments[0].names[0]].data
     data[66] ^= 1
@@ -63,7 +62,7 @@ def test_what_cannot_be_cleaned_is_counted() -> None:
 
 
 def test_it_can_be_switched_off_and_on() -> None:
-    broker = SimulatedBroker(log_cleaner_threads=0)
+    broker = ManualBroker(log_cleaner_threads=0)
     log = filled(broker)
     size = log.size_bytes
     broker.scheduler.advance(60_000)
@@ -73,7 +72,7 @@ def test_it_can_be_switched_off_and_on() -> None:
     broker.ask(IncrementalAlterConfigs(resources=[resource], alterations=[change]))
     broker.scheduler.advance(15_001)
     assert log.size_bytes < size / 2
-    never = SimulatedBroker(log_cleaner_enable=False)
+    never = ManualBroker(log_cleaner_enable=False)
     log = filled(never)
     never.scheduler.advance(60_000)
     assert log.size_bytes == size

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import pytest
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.retention import DeletionPolicy, SegmentInfo
 from barnabas.plugins.specs import hookimpl
+from barnabas.testing.manual_broker import ManualBroker
 
 
 class Greedy:
@@ -36,11 +36,11 @@ class Policies:
 
 
 @pytest.fixture
-def broker() -> SimulatedBroker:
-    return SimulatedBroker(plugins=[Policies()], log_retention_check_interval_ms=1000)
+def broker() -> ManualBroker:
+    return ManualBroker(plugins=[Policies()], log_retention_check_interval_ms=1000)
 
 
-def test_a_deletion_policy_of_a_plugin(broker: SimulatedBroker) -> None:
+def test_a_deletion_policy_of_a_plugin(broker: ManualBroker) -> None:
     broker.create("t", deletion_policy="greedy", segment_bytes="300", retention_ms="-1")
     for _ in range(5):
         broker.produce("t", b"x" * 150)
@@ -48,7 +48,7 @@ def test_a_deletion_policy_of_a_plugin(broker: SimulatedBroker) -> None:
     assert broker.node.state.replicas.partitions[("t", 0)].log.log_start_offset >= 4
 
 
-def test_a_deletion_policy_that_raises_is_reported_and_loses_nothing(broker: SimulatedBroker) -> None:
+def test_a_deletion_policy_that_raises_is_reported_and_loses_nothing(broker: ManualBroker) -> None:
     broker.create("t", deletion_policy="failing", segment_bytes="300", retention_ms="1")
     broker.create("other", segment_bytes="300", retention_ms="1")
     for topic in ("t", "other"):
@@ -61,7 +61,7 @@ def test_a_deletion_policy_that_raises_is_reported_and_loses_nothing(broker: Sim
     assert broker.produce("t", b"more").base_offset == 5
 
 
-def test_retention_by_age_moves_the_start(broker: SimulatedBroker) -> None:
+def test_retention_by_age_moves_the_start(broker: ManualBroker) -> None:
     broker.create("t", segment_bytes="300", retention_ms="5000")
     for _ in range(5):
         broker.produce("t", b"x" * 150)

@@ -5,12 +5,12 @@ from functools import partial
 
 import pytest
 from support.raw import frame
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.ports.coordination import Coordination
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError, ClosedError
 from barnabas.ports.transport import Connection, ConnectionHandler, Limits, TransportError
+from barnabas.testing.manual_broker import ManualBroker
 
 ID = "/barnabas/brokers/ids/1"
 PATIENCE_MS = 60_000
@@ -19,7 +19,7 @@ PATIENCE_MS = 60_000
 class Client:
     """Collects what comes back."""
 
-    def __init__(self, broker: SimulatedBroker) -> None:
+    def __init__(self, broker: ManualBroker) -> None:
         self.answers: list[bytes] = []
         self.connection: Connection | None = None
         self.is_closed = False
@@ -47,7 +47,7 @@ class Waiting:
     """A broker that waits for the end of its predecessor's session."""
 
     def __init__(self, data: bytes | None = None) -> None:
-        self.broker = SimulatedBroker()
+        self.broker = ManualBroker()
         standing = self.broker.tree.session().get(ID).data
         self.broker.stop()
         self.predecessor: Coordination = self.broker.tree.session()

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from support.classic_frames import gzip_wrapper, message_set
-from support.simulated_broker import SimulatedBroker
 from support.waiting import wait_for
 
 from barnabas.ports.broker_api import (
@@ -37,11 +36,12 @@ from barnabas.ports.broker_api import (
 from barnabas.ports.coordination import NoNode
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import Buffer
+from barnabas.testing.manual_broker import ManualBroker
 
 LISTENERS = "kafka://broker:9092,classic://broker:9093"
 
 
-class ClassicBroker(SimulatedBroker):
+class ClassicBroker(ManualBroker):
     """Every append is flushed at once unless the settings say otherwise."""
 
     def __init__(self, **settings: object) -> None:
@@ -280,7 +280,7 @@ def test_the_registry_tells_of_the_broker_and_its_topics() -> None:
     assert eyes.children("/brokers/ids") == eyes.children("/brokers/topics/t") == []
 
 
-def stands(broker: SimulatedBroker, path: str) -> bool:
+def stands(broker: ManualBroker, path: str) -> bool:
     try:
         broker.tree.session().get(path)
     except NoNode:
@@ -289,7 +289,7 @@ def stands(broker: SimulatedBroker, path: str) -> bool:
 
 
 def test_a_broker_of_one_generation_is_not_in_the_registry_of_the_other() -> None:
-    classic, current = ClassicBroker(listeners="classic://broker:9093"), SimulatedBroker()
+    classic, current = ClassicBroker(listeners="classic://broker:9093"), ManualBroker()
     ids = ("/brokers/ids/1", "/barnabas/brokers/ids/1")
     assert [stands(classic, path) for path in ids] == [True, False]
     assert [stands(current, path) for path in ids] == [False, True]

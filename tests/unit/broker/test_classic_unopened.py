@@ -1,7 +1,6 @@
 """A classic log that cannot be opened at the start of its broker is not taken for one that does not exist."""
 
 from support.classic_frames import message_set
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.ports.broker_api import (
     EARLIEST,
@@ -15,21 +14,22 @@ from barnabas.ports.broker_api import (
     ClassicProduceResultPartition,
 )
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker
 
 FIRST = "00000000000000000000.kafka"
 
 
-def put(broker: SimulatedBroker, records: bytes) -> ClassicProduceResultPartition:
+def put(broker: ManualBroker, records: bytes) -> ClassicProduceResultPartition:
     place = ClassicProducePartition("t", 0, memoryview(bytearray(records)))
     return broker.ask(ClassicProduce(partitions=[place])).partitions[0]
 
 
-def take(broker: SimulatedBroker) -> ClassicFetchResultPartition:
+def take(broker: ManualBroker) -> ClassicFetchResultPartition:
     return broker.ask(ClassicFetch(partitions=[ClassicFetchPartition("t", 0, 0, 1000)])).partitions[0]
 
 
 def test_it_is_neither_begun_anew_nor_set_aside_and_opens_when_it_can() -> None:
-    broker = SimulatedBroker(
+    broker = ManualBroker(
         listeners="classic://broker:9093", log_flush_interval_messages=1, log_segment_bytes=14, num_partitions=1
     )
     records = message_set(b"one", b"two")

@@ -1,7 +1,6 @@
 """Compaction can be asked for wherever Kafka lets one; topics of the classic generation have no keys to compact by."""
 
 import pytest
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.core.cluster.topics import INTERNAL_TOPICS
 from barnabas.core.log.config import LogConfig
@@ -22,13 +21,14 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.manual_broker import ManualBroker
 
 OFFSETS = "__consumer_offsets"
 
 
 @pytest.fixture
-def broker() -> SimulatedBroker:
-    simulated = SimulatedBroker()
+def broker() -> ManualBroker:
+    simulated = ManualBroker()
     simulated.create("t")
     return simulated
 
@@ -37,20 +37,20 @@ def topic(name: str) -> ConfigResource:
     return ConfigResource(kind=ResourceKind.TOPIC, name=name)
 
 
-def alter(broker: SimulatedBroker, resource: ConfigResource, key: str, value: str, op: int) -> ResourceOutcome:
+def alter(broker: ManualBroker, resource: ConfigResource, key: str, value: str, op: int) -> ResourceOutcome:
     change = ConfigAlteration(resource=resource, name=key, value=value, op=op)
     (outcome,) = broker.ask(IncrementalAlterConfigs(resources=[resource], alterations=[change])).resources
     return outcome
 
 
-def config_of(broker: SimulatedBroker, name: str) -> LogConfig:
+def config_of(broker: ManualBroker, name: str) -> LogConfig:
     log = broker.node.state.logs.get(TopicPartition(name, 0))
     assert log is not None
     return log.config
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete", " delete , compact "])
-def test_for_a_new_topic(broker: SimulatedBroker, policy: str) -> None:
+def test_for_a_new_topic(broker: ManualBroker, policy: str) -> None:
     new = NewTopic(name="new", configs={"cleanup.policy": policy, "min.cleanable.dirty.ratio": "0.25"})
     (made,) = broker.ask(CreateTopics(topics=[new])).topics
     assert made.error is ErrorCode.NONE
@@ -61,14 +61,14 @@ def test_for_a_new_topic(broker: SimulatedBroker, policy: str) -> None:
 
 
 @pytest.mark.parametrize("op", [ConfigOp.SET, ConfigOp.APPEND])
-def test_for_a_topic_that_is_there(broker: SimulatedBroker, op: ConfigOp) -> None:
+def test_for_a_topic_that_is_there(broker: ManualBroker, op: ConfigOp) -> None:
     assert alter(broker, topic("t"), "cleanup.policy", "compact", op).error is ErrorCode.NONE
     assert config_of(broker, "t").compacted
     assert alter(broker, topic("t"), "cleanup.policy", "delete", ConfigOp.SET).error is ErrorCode.NONE
     assert not config_of(broker, "t").compacted
 
 
-def test_for_all_settings_of_a_topic_at_once(broker: SimulatedBroker) -> None:
+def test_for_all_settings_of_a_topic_at_once(broker: ManualBroker) -> None:
     wanted = ConfigReplacement(resource=topic("t"), configs={"cleanup.policy": "compact", "max.compaction.lag.ms": "9"})
     (done,) = broker.ask(AlterConfigs(resources=[wanted])).resources
     assert done.error is ErrorCode.NONE
@@ -76,7 +76,7 @@ def test_for_all_settings_of_a_topic_at_once(broker: SimulatedBroker) -> None:
 
 
 @pytest.mark.parametrize("name", ["1", ""])
-def test_for_brokers(broker: SimulatedBroker, name: str) -> None:
+def test_for_brokers(broker: ManualBroker, name: str) -> None:
     resource = ConfigResource(kind=ResourceKind.BROKER, name=name)
     assert alter(broker, resource, "log.cleanup.policy", "compact", ConfigOp.SET).error is ErrorCode.NONE
     assert alter(broker, resource, "log.cleaner.threads", "0", ConfigOp.SET).error is ErrorCode.NONE
@@ -86,14 +86,14 @@ def test_for_brokers(broker: SimulatedBroker, name: str) -> None:
     assert alter(broker, resource, "log.cleaner.enable", "false", ConfigOp.SET).error is not ErrorCode.NONE
 
 
-def test_classic_topics_refuse_it(broker: SimulatedBroker) -> None:
+def test_classic_topics_refuse_it(broker: ManualBroker) -> None:
     classic = {"cleanup.policy": "compact", "message.format": "classic"}
     (refused,) = broker.ask(CreateTopics(topics=[NewTopic(name="new", configs=classic)])).topics
     assert refused.error is ErrorCode.INVALID_CONFIG
     assert "have no keys to compact by" in (refused.error_message or "")
 
 
-def test_the_topic_of_offsets_is_compacted(broker: SimulatedBroker) -> None:
+def test_the_topic_of_offsets_is_compacted(broker: ManualBroker) -> None:
     assert broker.ask(FindCoordinator(keys=["g"])).coordinators[0].error is ErrorCode.NONE
     (shown,) = broker.ask(DescribeConfigs(resources=[ConfigDescription(resource=topic(OFFSETS))])).resources
     assert {entry.name: entry.value for entry in shown.entries}["cleanup.policy"] == "compact"

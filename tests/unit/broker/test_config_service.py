@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import pytest
-from support.simulated_broker import SimulatedBroker, batch
 
 from barnabas.ports.broker_api import (
     EARLIEST,
@@ -26,6 +25,7 @@ from barnabas.ports.broker_api import (
     ResourceOutcome,
 )
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker, batch
 
 TOPIC = ConfigResource(kind=ResourceKind.TOPIC, name="t")
 BROKER = ConfigResource(kind=ResourceKind.BROKER, name="1")
@@ -33,13 +33,13 @@ ALL_BROKERS = ConfigResource(kind=ResourceKind.BROKER, name="")
 
 
 @pytest.fixture
-def broker() -> SimulatedBroker:
-    simulated = SimulatedBroker()
+def broker() -> ManualBroker:
+    simulated = ManualBroker()
     simulated.create("t")
     return simulated
 
 
-def describe(broker: SimulatedBroker, resource: ConfigResource, *keys: str) -> ResourceOutcome:
+def describe(broker: ManualBroker, resource: ConfigResource, *keys: str) -> ResourceOutcome:
     wanted = ConfigDescription(resource=resource, keys=keys or None)
     return broker.ask(DescribeConfigs(resources=[wanted], include_synonyms=True)).resources[0]
 
@@ -49,7 +49,7 @@ def values(outcome: ResourceOutcome) -> dict[str, tuple[str | None, ConfigSource
 
 
 def alter(
-    broker: SimulatedBroker,
+    broker: ManualBroker,
     resource: ConfigResource,
     changes: Mapping[str, str | None],
     *,
@@ -63,7 +63,7 @@ def alter(
     return broker.ask(request).resources[0]
 
 
-def test_a_topics_configs_override_the_brokers(broker: SimulatedBroker) -> None:
+def test_a_topics_configs_override_the_brokers(broker: ManualBroker) -> None:
     log = broker.node.state.replicas.partitions[("t", 0)].log
     assert values(describe(broker, TOPIC, "retention.ms")) == {"retention.ms": ("604800000", ConfigSource.DEFAULT)}
     alter(broker, BROKER, {"log.retention.ms": "100"})
@@ -81,7 +81,7 @@ def test_a_topics_configs_override_the_brokers(broker: SimulatedBroker) -> None:
     assert broker.node.state.replicas.partitions[("t", 0)].log.config.retention_ms == 70
 
 
-def test_changes_of_a_resource_are_made_all_or_none(broker: SimulatedBroker) -> None:
+def test_changes_of_a_resource_are_made_all_or_none(broker: ManualBroker) -> None:
     outcome = alter(broker, TOPIC, {"retention.ms": "50", "no.such.key": "1"})
     assert outcome.error is ErrorCode.INVALID_CONFIG
     assert "no.such.key" in (outcome.error_message or "")
@@ -108,31 +108,31 @@ def test_changes_of_a_resource_are_made_all_or_none(broker: SimulatedBroker) -> 
     ],
 )
 def test_what_cannot_be_altered(
-    broker: SimulatedBroker, resource: ConfigResource, changes: dict[str, str | None], expected: ErrorCode
+    broker: ManualBroker, resource: ConfigResource, changes: dict[str, str | None], expected: ErrorCode
 ) -> None:
     assert alter(broker, resource, changes).error is expected
 
 
-def test_what_cannot_be_described(broker: SimulatedBroker) -> None:
+def test_what_cannot_be_described(broker: ManualBroker) -> None:
     assert describe(broker, ConfigResource(kind=2, name="nowhere")).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert describe(broker, ConfigResource(kind=4, name="2")).error is ErrorCode.INVALID_REQUEST
     assert describe(broker, ConfigResource(kind=8, name="1")).error is ErrorCode.INVALID_REQUEST
 
 
-def test_describe_the_broker(broker: SimulatedBroker) -> None:
+def test_describe_the_broker(broker: ManualBroker) -> None:
     told = values(describe(broker, BROKER))
     assert told["listeners"] == ("kafka://broker:9092", ConfigSource.STATIC_BROKER)
     assert told["num.partitions"] == ("1", ConfigSource.DEFAULT)
 
 
-def test_describe_cluster(broker: SimulatedBroker) -> None:
+def test_describe_cluster(broker: ManualBroker) -> None:
     answer = broker.ask(DescribeCluster())
     assert (answer.error, answer.controller_id, len(answer.brokers)) == (ErrorCode.NONE, 1, 1)
     assert answer.cluster_id == broker.node.state.cluster_id
     assert broker.ask(DescribeCluster(endpoint_type=2)).error is not ErrorCode.NONE
 
 
-def test_describe_log_dirs(broker: SimulatedBroker) -> None:
+def test_describe_log_dirs(broker: ManualBroker) -> None:
     broker.produce("t", b"a")
     broker.create("u", 2)
     everything = broker.ask(DescribeLogDirs()).log_dirs
@@ -149,13 +149,13 @@ def test_describe_log_dirs(broker: SimulatedBroker) -> None:
 # --- offsets
 
 
-def offsets(broker: SimulatedBroker, timestamp: int, **options: int) -> tuple[ErrorCode, int, int]:
+def offsets(broker: ManualBroker, timestamp: int, **options: int) -> tuple[ErrorCode, int, int]:
     entry = ListOffsetsPartition(topic="t", partition=0, timestamp=timestamp, **options)
     answer = broker.ask(ListOffsets(partitions=[entry])).partitions[0]
     return answer.error, answer.offset, answer.timestamp
 
 
-def test_list_offsets(broker: SimulatedBroker) -> None:
+def test_list_offsets(broker: ManualBroker) -> None:
     assert offsets(broker, LATEST) == (ErrorCode.NONE, 0, -1)
     assert offsets(broker, MAX_TIMESTAMP) == (ErrorCode.NONE, -1, -1)
     start = 1_700_000_000_000
@@ -171,7 +171,7 @@ def test_list_offsets(broker: SimulatedBroker) -> None:
     assert offsets(broker, MAX_TIMESTAMP) == (ErrorCode.NONE, 4, start + 30)
 
 
-def test_list_offsets_errors(broker: SimulatedBroker) -> None:
+def test_list_offsets_errors(broker: ManualBroker) -> None:
     assert offsets(broker, -99)[0] is ErrorCode.UNSUPPORTED_VERSION
     assert offsets(broker, LATEST, current_leader_epoch=3)[0] is ErrorCode.UNKNOWN_LEADER_EPOCH
     entries = [

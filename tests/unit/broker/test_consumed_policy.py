@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 from support.group_requests import commit, find
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.ports.broker_api import (
     ConfigAlteration,
@@ -14,13 +13,14 @@ from barnabas.ports.broker_api import (
     ResourceKind,
 )
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker
 
 CHECK_MS = 1000
 
 
 @pytest.fixture
-def broker() -> Iterator[SimulatedBroker]:
-    simulated = SimulatedBroker(log_retention_check_interval_ms=CHECK_MS, group_initial_rebalance_delay_ms=0)
+def broker() -> Iterator[ManualBroker]:
+    simulated = ManualBroker(log_retention_check_interval_ms=CHECK_MS, group_initial_rebalance_delay_ms=0)
     simulated.create("t", deletion_policy="consumed:billing,audit", segment_bytes="300", retention_ms="1")
     for _ in range(6):
         simulated.produce("t", b"x" * 150)
@@ -28,17 +28,17 @@ def broker() -> Iterator[SimulatedBroker]:
     simulated.stop()
 
 
-def start_of(broker: SimulatedBroker) -> int:
+def start_of(broker: ManualBroker) -> int:
     return int(broker.node.state.replicas.partitions["t", 0].log.log_start_offset)
 
 
-def looks_again(broker: SimulatedBroker) -> int:
+def looks_again(broker: ManualBroker) -> int:
     """After a check that has asked for the positions, and one that goes by them."""
     broker.scheduler.advance(2 * CHECK_MS)
     return start_of(broker)
 
 
-def test_segments_stay_until_all_groups_have_read_them(broker: SimulatedBroker) -> None:
+def test_segments_stay_until_all_groups_have_read_them(broker: ManualBroker) -> None:
     assert looks_again(broker) == 0, "there is not even a topic for positions"
     find(broker)
     commit(broker, "billing", {("t", 0): 4})
@@ -52,7 +52,7 @@ def test_segments_stay_until_all_groups_have_read_them(broker: SimulatedBroker) 
     assert broker.produce("t", b"more").base_offset == 6
 
 
-def test_nothing_goes_while_the_positions_are_not_known(broker: SimulatedBroker) -> None:
+def test_nothing_goes_while_the_positions_are_not_known(broker: ManualBroker) -> None:
     find(broker)
     for group in ("billing", "audit"):
         commit(broker, group, {("t", 0): 3})
@@ -67,7 +67,7 @@ def test_nothing_goes_while_the_positions_are_not_known(broker: SimulatedBroker)
     assert looks_again(broker) == 5
 
 
-def test_other_groups_by_another_config(broker: SimulatedBroker) -> None:
+def test_other_groups_by_another_config(broker: ManualBroker) -> None:
     find(broker)
     commit(broker, "billing", {("t", 0): 4})
     resource = ConfigResource(kind=ResourceKind.TOPIC, name="t")

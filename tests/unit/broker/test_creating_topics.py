@@ -1,17 +1,17 @@
 """CreateTopics that takes its time: what is answered when, and what the disk is asked for."""
 
 import pytest
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.adapters.storage_memory.memory import MemoryFolder
 from barnabas.adapters.system import SeededEntropy
 from barnabas.ports.broker_api import CreateTopics, Metadata, NewTopic
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker
 
 NONE, TIMED_OUT = ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT
 
 
-class SlowDisk(SimulatedBroker):
+class SlowDisk(ManualBroker):
     """Work off the broker's thread takes up to 200 ms."""
 
     def __init__(self) -> None:
@@ -48,14 +48,14 @@ def test_who_does_not_wait_is_answered_at_once() -> None:
 
 
 def test_one_request_makes_so_many_partitions() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     news = [NewTopic(name="a", partitions=6000), NewTopic(name="b", partitions=6000), NewTopic(name="c", partitions=1)]
     answer = broker.ask(CreateTopics(topics=news, validate_only=True))
     assert [topic.error for topic in answer.topics] == [NONE, ErrorCode.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION]
 
 
 def test_the_data_folder_is_flushed_once_for_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     flushed: list[str] = []
     monkeypatch.setattr(MemoryFolder, "flush", lambda self: flushed.append(self.name))
     topics = [NewTopic(name=f"t{number}", partitions=10) for number in range(10)]

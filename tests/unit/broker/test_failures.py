@@ -6,7 +6,6 @@ import pytest
 from support.kafka_frames import header, request_frame
 from support.kafka_pair import PairConnection
 from support.kafka_samples import SAMPLES
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.adapters.wire_kafka import KafkaServer
 from barnabas.adapters.wire_kafka.api import Api
@@ -14,6 +13,7 @@ from barnabas.adapters.wire_kafka.table import BY_KEY
 from barnabas.core.replica.purgatory import Delayed, Purgatory
 from barnabas.ports.broker_api import FetchResult, Metadata
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker
 
 CODE = ErrorCode.UNKNOWN_SERVER_ERROR
 WITHOUT_A_PLACE = {(35, 0), (35, 1), (35, 2), (43, 0)}
@@ -24,7 +24,7 @@ class Failing:
     """A broker on a connection whose handlers all raise."""
 
     def __init__(self) -> None:
-        self.broker = SimulatedBroker()
+        self.broker = ManualBroker()
         self.reports: list[str] = []
         api: Any = self.broker.node.api
         api._handlers = dict.fromkeys(api._handlers, self._fail)
@@ -103,7 +103,7 @@ class _Broken(Delayed):
 
 
 def test_what_waits_and_fails_is_answered_all_the_same() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     errors: list[BaseException] = []
     purgatory = Purgatory(broker.scheduler, errors.append)
     told: list[str] = []

@@ -2,18 +2,17 @@
 
 from typing import Any
 
-from support.simulated_broker import SimulatedBroker
-
 from barnabas.adapters.wire_kafka import KafkaLink, connect_kafka
 from barnabas.ports.broker_api import Caller, DeleteTopics, Fetch, FetchPartition, FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker
 
 
-def _id_of(broker: SimulatedBroker, topic: str) -> bytes:
+def _id_of(broker: ManualBroker, topic: str) -> bytes:
     return broker.node.state.image.topic(topic).topic_id
 
 
-def _fetch(broker: SimulatedBroker, *topic_ids: bytes, max_wait_ms: int = 0) -> list[FetchResultPartition]:
+def _fetch(broker: ManualBroker, *topic_ids: bytes, max_wait_ms: int = 0) -> list[FetchResultPartition]:
     """Over a connection; time passes only as long as messages need."""
     opened: list[Any] = []
     connect_kafka(
@@ -40,7 +39,7 @@ def _fetch(broker: SimulatedBroker, *topic_ids: bytes, max_wait_ms: int = 0) -> 
 
 
 def test_topics_are_found_by_their_ids_and_answered_with_them() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     broker.create("a")
     broker.create("b")
     broker.produce("b", b"x")
@@ -52,14 +51,14 @@ def test_topics_are_found_by_their_ids_and_answered_with_them() -> None:
 
 
 def test_an_unknown_id_is_answered_at_once() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     broker.create("a")
     told = _fetch(broker, _id_of(broker, "a"), b"nobody has this!", max_wait_ms=60_000)
     assert [part.error for part in told] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
 
 
 def test_the_id_of_a_topic_that_was_made_again_is_not_that_of_the_first() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     broker.create("a")
     first = _id_of(broker, "a")
     broker.ask(DeleteTopics(names=["a"]))

@@ -4,20 +4,20 @@ from collections.abc import Iterator
 
 import pytest
 from support.coordination_faults import BlockingCoordination
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.topics import BrokerRegistration, Topic
 from barnabas.ports.broker_api import DeleteTopics, Metadata
 from barnabas.ports.coordination import Coordination
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker
 
 NONE = ErrorCode.NONE
 
 
 @pytest.fixture
-def broker() -> Iterator[SimulatedBroker]:
-    running = SimulatedBroker(wrap_session=BlockingCoordination, shared=True)
+def broker() -> Iterator[ManualBroker]:
+    running = ManualBroker(wrap_session=BlockingCoordination, shared=True)
     running.scheduler.advance(1000)
     running.create("t")
     yield running
@@ -25,14 +25,14 @@ def broker() -> Iterator[SimulatedBroker]:
 
 
 @pytest.fixture
-def other(broker: SimulatedBroker) -> Iterator[Coordination]:
+def other(broker: ManualBroker) -> Iterator[Coordination]:
     """Another session with the same tree."""
     session = broker.tree.session()
     yield session
     session.close()
 
 
-def a_moment(broker: SimulatedBroker) -> None:
+def a_moment(broker: ManualBroker) -> None:
     broker.scheduler.run_pending()
     broker.scheduler.advance(500)
     broker.scheduler.run_pending()
@@ -44,7 +44,7 @@ def node_of(name: str, partitions: int = 2) -> bytes:
     )
 
 
-def test_brokers_come_and_go(broker: SimulatedBroker, other: Coordination) -> None:
+def test_brokers_come_and_go(broker: ManualBroker, other: Coordination) -> None:
     def ids() -> list[int]:
         return [node.node_id for node in broker.ask(Metadata(topics=[])).brokers]
 
@@ -59,7 +59,7 @@ def test_brokers_come_and_go(broker: SimulatedBroker, other: Coordination) -> No
     assert ids() == [1]
 
 
-def test_configs_of_brokers_count_from_the_moment_they_are_set(broker: SimulatedBroker, other: Coordination) -> None:
+def test_configs_of_brokers_count_from_the_moment_they_are_set(broker: ManualBroker, other: Coordination) -> None:
     def segment_bytes() -> int:
         return broker.node.state.replicas.partitions["t", 0].log.config.segment_bytes
 
@@ -75,7 +75,7 @@ def test_configs_of_brokers_count_from_the_moment_they_are_set(broker: Simulated
     assert any("does not hold configs" in line for line in broker.reports)
 
 
-def test_a_topic_that_somebody_enters_is_served(broker: SimulatedBroker, other: Coordination) -> None:
+def test_a_topic_that_somebody_enters_is_served(broker: ManualBroker, other: Coordination) -> None:
     other.create(layout.topic_path("by-hand"), node_of("by-hand"))
     a_moment(broker)
     assert len(broker.ask(Metadata(topics=["by-hand"])).topics[0].partitions) == 2
@@ -84,7 +84,7 @@ def test_a_topic_that_somebody_enters_is_served(broker: SimulatedBroker, other: 
     assert broker.values("by-hand") == [b"x"]
 
 
-def test_a_node_that_makes_no_sense_is_named_and_can_be_removed(broker: SimulatedBroker, other: Coordination) -> None:
+def test_a_node_that_makes_no_sense_is_named_and_can_be_removed(broker: ManualBroker, other: Coordination) -> None:
     other.create(layout.topic_path("bad"), b"junk")
     a_moment(broker)
     assert broker.node.state.image.unreadable == {"bad"}
@@ -95,7 +95,7 @@ def test_a_node_that_makes_no_sense_is_named_and_can_be_removed(broker: Simulate
     broker.create("bad")
 
 
-def test_a_topic_that_is_removed_by_hand_keeps_its_data(broker: SimulatedBroker, other: Coordination) -> None:
+def test_a_topic_that_is_removed_by_hand_keeps_its_data(broker: ManualBroker, other: Coordination) -> None:
     assert broker.produce("t", b"kept").error is NONE
     data = other.get(layout.topic_path("t")).data
     other.delete(layout.topic_path("t"))
@@ -109,7 +109,7 @@ def test_a_topic_that_is_removed_by_hand_keeps_its_data(broker: SimulatedBroker,
     assert broker.values("t") == [b"kept"]
 
 
-def test_folders_of_a_topic_that_comes_back_are_left_alone(broker: SimulatedBroker, other: Coordination) -> None:
+def test_folders_of_a_topic_that_comes_back_are_left_alone(broker: ManualBroker, other: Coordination) -> None:
     broker.create("kept")
     assert broker.produce("t", b"kept").error is NONE
     data = other.get(layout.topic_path("t")).data
@@ -124,8 +124,8 @@ def test_folders_of_a_topic_that_comes_back_are_left_alone(broker: SimulatedBrok
     assert broker.values("t") == [b"kept"]
 
 
-def test_a_classic_broker_sees_the_topics_of_the_other(broker: SimulatedBroker, other: Coordination) -> None:
-    classic = SimulatedBroker(
+def test_a_classic_broker_sees_the_topics_of_the_other(broker: ManualBroker, other: Coordination) -> None:
+    classic = ManualBroker(
         tree=broker.tree,
         listeners="classic://broker:9093",
         broker_id=2,
@@ -144,7 +144,7 @@ def test_a_classic_broker_sees_the_topics_of_the_other(broker: SimulatedBroker, 
     classic.stop()
 
 
-def test_own_changes_are_not_read_one_by_one(broker: SimulatedBroker) -> None:
+def test_own_changes_are_not_read_one_by_one(broker: ManualBroker) -> None:
     session = broker.node.coordination
     assert isinstance(session, BlockingCoordination)
 
@@ -159,7 +159,7 @@ def test_own_changes_are_not_read_one_by_one(broker: SimulatedBroker) -> None:
     assert readings() == before
 
 
-def test_following_goes_on_after_the_service_was_away(broker: SimulatedBroker, other: Coordination) -> None:
+def test_following_goes_on_after_the_service_was_away(broker: ManualBroker, other: Coordination) -> None:
     session = broker.node.coordination
     assert isinstance(session, BlockingCoordination)
     session.down = True

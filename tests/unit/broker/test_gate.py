@@ -6,7 +6,6 @@ import pytest
 from support.kafka_frames import request_frame
 from support.kafka_pair import PairConnection
 from support.kafka_samples import SAMPLES
-from support.simulated_broker import ITSELF, SimulatedBroker, produce
 
 from barnabas.adapters.wire_kafka import KafkaServer
 from barnabas.ports.broker_api import (
@@ -23,6 +22,7 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
+from barnabas.testing.manual_broker import ITSELF, ManualBroker, produce
 
 CLASSIC: list[Request[Any]] = [
     ClassicProduce(partitions=()),
@@ -45,9 +45,9 @@ class Rule:
         return self.refusal
 
 
-def gated(refusal: ApiError | None = None) -> tuple[SimulatedBroker, Rule]:
+def gated(refusal: ApiError | None = None) -> tuple[ManualBroker, Rule]:
     rule = Rule(refusal)
-    return SimulatedBroker(authorizer=rule), rule
+    return ManualBroker(authorizer=rule), rule
 
 
 def test_there_is_no_handler_past_it() -> None:
@@ -102,7 +102,7 @@ def test_a_rule_that_raises_lets_nothing_pass() -> None:
         if isinstance(request, Produce):
             raise KeyError("a fault")
 
-    broker = SimulatedBroker(authorizer=broken)
+    broker = ManualBroker(authorizer=broken)
     broker.create("t")
     answers: list[Any] = []
     broker.node.api.submit(produce("t", b"x"), ALICE, answers.append)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from support.group_requests import find
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.adapters.wire_kafka import KafkaLink, KafkaServer, connect_kafka
 from barnabas.ports.broker_api import (
@@ -24,6 +23,7 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.transport import TransportError
+from barnabas.testing.manual_broker import ManualBroker
 
 SESSION_MS = 10_000
 HEARTBEAT_MS = 1_000
@@ -37,7 +37,7 @@ class Member:
     """Joins, synchronizes and sends heartbeats as a consumer does, until it vanishes: at once, or when it is about to
     do what `until` says ("join", "sync")."""
 
-    def __init__(self, broker: SimulatedBroker, name: str) -> None:
+    def __init__(self, broker: ManualBroker, name: str) -> None:
         self.broker, self.name = broker, name
         self.member_id = ""
         self.generation = -1
@@ -141,14 +141,14 @@ class Member:
 
 
 @pytest.fixture
-def broker() -> Iterator[SimulatedBroker]:
-    simulated = SimulatedBroker(group_initial_rebalance_delay_ms=0)
+def broker() -> Iterator[ManualBroker]:
+    simulated = ManualBroker(group_initial_rebalance_delay_ms=0)
     find(simulated)
     yield simulated
     simulated.stop()
 
 
-def settle(broker: SimulatedBroker, *members: Member) -> float:
+def settle(broker: ManualBroker, *members: Member) -> float:
     """Let time pass until these, and nobody else, have their assignments; returns how long it took."""
 
     def settled() -> bool:
@@ -163,7 +163,7 @@ def settle(broker: SimulatedBroker, *members: Member) -> float:
 
 @pytest.mark.parametrize("vanishing", ["leader", "follower"])
 @pytest.mark.parametrize("until", ["", "join", "joined", "sync", "synced"])
-def test_a_member_that_vanishes_costs_one_session(broker: SimulatedBroker, vanishing: str, until: str) -> None:
+def test_a_member_that_vanishes_costs_one_session(broker: ManualBroker, vanishing: str, until: str) -> None:
     """Whatever it was about to do: answer a heartbeat, join again, wait for the others, take its assignment."""
     members = [Member(broker, f"m{number}") for number in range(3)]
     settle(broker, *members)
@@ -179,7 +179,7 @@ def test_a_member_that_vanishes_costs_one_session(broker: SimulatedBroker, vanis
     assert not broker.reports
 
 
-def test_a_newcomer_that_vanishes_costs_one_session(broker: SimulatedBroker) -> None:
+def test_a_newcomer_that_vanishes_costs_one_session(broker: ManualBroker) -> None:
     first = Member(broker, "first")
     settle(broker, first)
     newcomer = Member(broker, "newcomer")
@@ -190,14 +190,14 @@ def test_a_newcomer_that_vanishes_costs_one_session(broker: SimulatedBroker) -> 
     assert settle(broker, first) <= SESSION_MS + ROUND_MS
 
 
-def test_who_leaves_costs_nothing(broker: SimulatedBroker) -> None:
+def test_who_leaves_costs_nothing(broker: ManualBroker) -> None:
     members = [Member(broker, f"m{number}") for number in range(3)]
     settle(broker, *members)
     members[0].leave()
     assert settle(broker, *members[1:]) <= ROUND_MS
 
 
-def test_answers_to_connections_that_are_gone_are_dropped_and_leave_nothing(broker: SimulatedBroker) -> None:
+def test_answers_to_connections_that_are_gone_are_dropped_and_leave_nothing(broker: ManualBroker) -> None:
     stays = Member(broker, "stays")
     settle(broker, stays)
     (server,) = broker.node._servers
@@ -217,7 +217,7 @@ def test_answers_to_connections_that_are_gone_are_dropped_and_leave_nothing(brok
     assert not broker.reports
 
 
-def test_who_comes_back_over_another_connection_is_the_same_member(broker: SimulatedBroker) -> None:
+def test_who_comes_back_over_another_connection_is_the_same_member(broker: ManualBroker) -> None:
     """Its join waited on the connection that is lost: the answer goes to the new one."""
     stays = Member(broker, "stays")
     settle(broker, stays)

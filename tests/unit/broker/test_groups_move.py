@@ -15,35 +15,35 @@ from support.group_requests import (
     stable,
 )
 from support.replica_house import led_in_sync, reached
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.core.replica.partition import Partition
 from barnabas.ports.broker_api import SyncGroup
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker
 
 HERE, ELSEWHERE = 1, 2
 PLACE = place_of("g")
 
 
 @pytest.fixture
-def broker() -> Iterator[SimulatedBroker]:
-    simulated = SimulatedBroker(group_initial_rebalance_delay_ms=0)
+def broker() -> Iterator[ManualBroker]:
+    simulated = ManualBroker(group_initial_rebalance_delay_ms=0)
     simulated.create("t", 2)
     find(simulated)
     yield simulated
     simulated.stop()
 
 
-def partition_of(broker: SimulatedBroker) -> Partition:
+def partition_of(broker: ManualBroker) -> Partition:
     return broker.node.state.replicas.partitions[PLACE]
 
 
-def led_by(broker: SimulatedBroker, leader: int, epochs: int = 1, isr: Sequence[int] = (HERE,)) -> None:
+def led_by(broker: ManualBroker, leader: int, epochs: int = 1, isr: Sequence[int] = (HERE,)) -> None:
     """Another leader epoch, as the tree would have it."""
     led_in_sync(broker.node.state.replicas, partition_of(broker), isr, leader=leader, epochs=epochs)
 
 
-def test_whoever_waits_is_sent_to_the_new_coordinator(broker: SimulatedBroker) -> None:
+def test_whoever_waits_is_sent_to_the_new_coordinator(broker: ManualBroker) -> None:
     assert len({place_of(group) for group in ("g", "g2", "h")}) == 3
     member = stable(broker)
     joins = broker.submit(joining())  # waits for the first member, who has to join anew
@@ -61,7 +61,7 @@ def test_whoever_waits_is_sent_to_the_new_coordinator(broker: SimulatedBroker) -
     assert [each.partitions[0].error for each in commits] == [ErrorCode.NONE]
 
 
-def test_a_commit_of_this_turn_is_never_written_after_the_next_leader_took_over(broker: SimulatedBroker) -> None:
+def test_a_commit_of_this_turn_is_never_written_after_the_next_leader_took_over(broker: ManualBroker) -> None:
     assert broker.ask(committing("g", {("t", 0): 5})).partitions[0].error is ErrorCode.NONE
     commits = broker.submit(committing("g", {("t", 0): 6}))
     led_by(broker, ELSEWHERE)
@@ -72,7 +72,7 @@ def test_a_commit_of_this_turn_is_never_written_after_the_next_leader_took_over(
     assert partition_of(broker).log.log_end_offset == 1
 
 
-def test_a_commit_that_waits_for_followers_is_answered_when_another_broker_leads(broker: SimulatedBroker) -> None:
+def test_a_commit_that_waits_for_followers_is_answered_when_another_broker_leads(broker: ManualBroker) -> None:
     led_by(broker, HERE, epochs=0, isr=(HERE, ELSEWHERE))
     commits = broker.submit(committing("g", {("t", 0): 5}))
     broker.scheduler.run_pending()
@@ -82,7 +82,7 @@ def test_a_commit_that_waits_for_followers_is_answered_when_another_broker_leads
     assert broker.ask(fetching("g")).groups[0].error is ErrorCode.NOT_COORDINATOR
 
 
-def test_what_comes_back_is_read_anew_and_served_once_the_followers_have_it(broker: SimulatedBroker) -> None:
+def test_what_comes_back_is_read_anew_and_served_once_the_followers_have_it(broker: ManualBroker) -> None:
     member = stable(broker)
     partition = partition_of(broker)
     led_by(broker, ELSEWHERE)
@@ -99,7 +99,7 @@ def test_what_comes_back_is_read_anew_and_served_once_the_followers_have_it(brok
     assert heartbeat(broker, member) is ErrorCode.UNKNOWN_MEMBER_ID, "its session counts from then on"
 
 
-def test_who_is_not_the_leader_any_more_says_so_before_it_has_heard_of_it(broker: SimulatedBroker) -> None:
+def test_who_is_not_the_leader_any_more_says_so_before_it_has_heard_of_it(broker: ManualBroker) -> None:
     member = stable(broker)
     partition_of(broker).leader = ELSEWHERE  # a lease that is over comes to the same
     assert heartbeat(broker, member) is ErrorCode.NOT_COORDINATOR

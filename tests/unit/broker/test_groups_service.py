@@ -18,7 +18,6 @@ from support.group_requests import (
     place_of,
     stable,
 )
-from support.simulated_broker import HERE, SimulatedBroker
 
 from barnabas.core.message.message_set import MessageSet
 from barnabas.ports.broker_api import (
@@ -34,21 +33,22 @@ from barnabas.ports.broker_api import (
 from barnabas.ports.coordination import Coordination
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.manual_broker import HERE, ManualBroker
 
 COUNTERS = "kafka_server_group_coordinator_metrics"
 GAUGES = "kafka_coordinator_group_groupmetadatamanager"
 
 
 @contextmanager
-def running(*, initial_delay_ms: int = 0, **settings: Any) -> Iterator[SimulatedBroker]:
-    simulated = SimulatedBroker(group_initial_rebalance_delay_ms=initial_delay_ms, **settings)
+def running(*, initial_delay_ms: int = 0, **settings: Any) -> Iterator[ManualBroker]:
+    simulated = ManualBroker(group_initial_rebalance_delay_ms=initial_delay_ms, **settings)
     simulated.create("t", 2)
     yield simulated
     simulated.stop()
 
 
 @pytest.fixture
-def broker() -> Iterator[SimulatedBroker]:
+def broker() -> Iterator[ManualBroker]:
     with running() as simulated:
         yield simulated
 
@@ -56,7 +56,7 @@ def broker() -> Iterator[SimulatedBroker]:
 # --- where the coordinator is
 
 
-def test_the_first_search_makes_the_topic(broker: SimulatedBroker) -> None:
+def test_the_first_search_makes_the_topic(broker: ManualBroker) -> None:
     found = find(broker, "g", "other")
     assert [(each.key, each.error, each.node_id, each.host, each.port) for each in found] == [
         (group, ErrorCode.NONE, 1, "broker", 9092) for group in ("g", "other")
@@ -87,7 +87,7 @@ def test_where_topics_are_classic_ones() -> None:
         assert broker.node.state.replicas.partitions[place_of("g")].log.config.message_format == "v2"
 
 
-def test_a_search_for_nothing_makes_no_topic(broker: SimulatedBroker) -> None:
+def test_a_search_for_nothing_makes_no_topic(broker: ManualBroker) -> None:
     assert find(broker, "x", key_type=2)[0].error is ErrorCode.INVALID_REQUEST
     assert OFFSETS not in broker.node.state.image.topics
 
@@ -103,7 +103,7 @@ def test_metadata_and_create_topics_make_the_same_topic() -> None:
         assert broker.node.state.replicas.partitions[place_of("g", 7)].log.log_end_offset == 1
 
 
-def test_before_the_topic_is_there(broker: SimulatedBroker) -> None:
+def test_before_the_topic_is_there(broker: ManualBroker) -> None:
     assert commit(broker, "g", {("t", 0): 5}) == [ErrorCode.NOT_COORDINATOR]
     assert broker.ask(joining()).error is ErrorCode.NOT_COORDINATOR
     assert not broker.ask(ListGroups()).groups
@@ -116,7 +116,7 @@ def test_a_topic_that_cannot_be_made_now() -> None:
         faults.append(FaultyCoordination(session))
         return faults[-1]
 
-    broker = SimulatedBroker(wrap_session=wrapped)
+    broker = ManualBroker(wrap_session=wrapped)
     made = sum(name == "commit" for name, _ in faults[0].calls)
     faults[0].fail("commit", made + 1, done=False)
     (refused,) = find(broker)
@@ -129,7 +129,7 @@ def test_a_topic_that_cannot_be_made_now() -> None:
 # --- members and positions
 
 
-def test_a_group_from_its_first_member_to_its_end(broker: SimulatedBroker) -> None:
+def test_a_group_from_its_first_member_to_its_end(broker: ManualBroker) -> None:
     find(broker)
     member = stable(broker)
     assert member.member_id.startswith("test-")
@@ -155,7 +155,7 @@ def test_a_group_from_its_first_member_to_its_end(broker: SimulatedBroker) -> No
     assert committed(broker, "g") == {}
 
 
-def test_a_restart_keeps_members_generations_and_positions(broker: SimulatedBroker) -> None:
+def test_a_restart_keeps_members_generations_and_positions(broker: ManualBroker) -> None:
     find(broker)
     commit(broker, "simple", {("t", 0): 5})
     commit(broker, "simple", {("t", 0): 7, ("t", 1): 1})
@@ -171,7 +171,7 @@ def test_a_restart_keeps_members_generations_and_positions(broker: SimulatedBrok
     assert stable(broker).generation_id > member.generation_id
 
 
-def test_commits_of_one_turn_go_together(broker: SimulatedBroker) -> None:
+def test_commits_of_one_turn_go_together(broker: ManualBroker) -> None:
     find(broker)
     groups = [f"g{number}" for number in range(200)]
     answers = [broker.submit(committing(group, {("t", 0): 5})) for group in groups]
@@ -189,7 +189,7 @@ def test_commits_of_one_turn_go_together(broker: SimulatedBroker) -> None:
     assert all(committed(broker, group) == {("t", 0): 5} for group in groups)
 
 
-def test_large_writes_of_one_turn_stay_below_the_largest_batch(broker: SimulatedBroker) -> None:
+def test_large_writes_of_one_turn_stay_below_the_largest_batch(broker: ManualBroker) -> None:
     find(broker)
     state = broker.node.state
     key = place_of("g")
@@ -210,7 +210,7 @@ def test_answers_wait_for_a_flush_where_it_is_asked_for() -> None:
         assert log.recovery_point == log.log_end_offset == 1
 
 
-def test_a_full_disk(broker: SimulatedBroker) -> None:
+def test_a_full_disk(broker: ManualBroker) -> None:
     find(broker)
     member = stable(broker)
     broker.disk.capacity = broker.disk.used
@@ -236,7 +236,7 @@ def test_who_waits_at_a_stop_is_sent_elsewhere() -> None:
         assert committed(broker, "simple") == {("t", 0): 6}
 
 
-def test_a_closed_connection_leaves_its_member_in_the_group(broker: SimulatedBroker) -> None:
+def test_a_closed_connection_leaves_its_member_in_the_group(broker: ManualBroker) -> None:
     """It may come back over another one; who does not is gone after a session."""
     find(broker)
     member = stable(broker)
@@ -248,7 +248,7 @@ def test_a_closed_connection_leaves_its_member_in_the_group(broker: SimulatedBro
     assert answers[0].member_id == member.member_id
 
 
-def test_what_is_counted(broker: SimulatedBroker) -> None:
+def test_what_is_counted(broker: ManualBroker) -> None:
     find(broker)
     value = broker.metrics.value
     stable(broker)

@@ -2,25 +2,25 @@
 
 import pytest
 from attrs import evolve
-from support.simulated_broker import HERE, SimulatedBroker, produce
 
 from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged
 from barnabas.core.cluster.topics import BrokerRegistration
 from barnabas.ports.broker_api import BrokerNode, CurrentLeader, Fetch, FetchPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.manual_broker import HERE, ManualBroker, produce
 
 OTHER = BrokerRegistration(broker_id=2, endpoints=("kafka://other:9092",), rack="r2")
 
 
 @pytest.fixture
-def broker() -> SimulatedBroker:
-    simulated = SimulatedBroker()
+def broker() -> ManualBroker:
+    simulated = ManualBroker()
     simulated.create("t", 2)
     return simulated
 
 
-def _lead(broker: SimulatedBroker, leader: int, epoch: int, *, alive: bool = True) -> None:
+def _lead(broker: ManualBroker, leader: int, epoch: int, *, alive: bool = True) -> None:
     """The image says so of partition 0; the partition itself leads no more unless it is this broker."""
     state = broker.node.state
     own = state.image.brokers[state.node_id]
@@ -32,7 +32,7 @@ def _lead(broker: SimulatedBroker, leader: int, epoch: int, *, alive: bool = Tru
     partition.leader, partition.leader_epoch = leader, epoch
 
 
-def test_a_producer(broker: SimulatedBroker) -> None:
+def test_a_producer(broker: ManualBroker) -> None:
     _lead(broker, 2, 5)
     result = broker.ask(produce("t", b"x"))
     (part,) = result.partitions
@@ -40,7 +40,7 @@ def test_a_producer(broker: SimulatedBroker) -> None:
     assert result.nodes == [BrokerNode(node_id=2, host="other", port=9092, rack="r2")]
 
 
-def test_a_consumer(broker: SimulatedBroker) -> None:
+def test_a_consumer(broker: ManualBroker) -> None:
     _lead(broker, 2, 5)
     asked = [FetchPartition("t", number, 0, 1000) for number in (1, 0)]
     result = broker.ask(Fetch(partitions=asked, allows_follower=False))
@@ -50,7 +50,7 @@ def test_a_consumer(broker: SimulatedBroker) -> None:
     assert [node.node_id for node in result.nodes] == [2]
 
 
-def test_who_is_behind_is_told_the_epoch(broker: SimulatedBroker) -> None:
+def test_who_is_behind_is_told_the_epoch(broker: ManualBroker) -> None:
     _lead(broker, 1, 5)
     asked = Fetch(partitions=[FetchPartition("t", 0, 0, 1000, current_leader_epoch=4)])
     result = broker.ask(asked)
@@ -59,7 +59,7 @@ def test_who_is_behind_is_told_the_epoch(broker: SimulatedBroker) -> None:
     assert [node.node_id for node in result.nodes] == [1]
 
 
-def test_nobody_is_told_where_nobody_leads_or_only_an_old_image_says_so(broker: SimulatedBroker) -> None:
+def test_nobody_is_told_where_nobody_leads_or_only_an_old_image_says_so(broker: ManualBroker) -> None:
     _lead(broker, -1, 5)
     result = broker.ask(produce("t", b"x"))
     assert (result.partitions[0].current_leader, list(result.nodes)) == (None, [])
@@ -70,7 +70,7 @@ def test_nobody_is_told_where_nobody_leads_or_only_an_old_image_says_so(broker: 
     assert (result.partitions[0].current_leader, list(result.nodes)) == (None, [])
 
 
-def test_a_leader_that_does_not_live_has_no_address(broker: SimulatedBroker) -> None:
+def test_a_leader_that_does_not_live_has_no_address(broker: ManualBroker) -> None:
     _lead(broker, 2, 5, alive=False)
     result = broker.ask(produce("t", b"x"), HERE)
     assert (result.partitions[0].current_leader, list(result.nodes)) == (CurrentLeader(2, 5), [])

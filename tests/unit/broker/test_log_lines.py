@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 from support.log_lines import infos_of
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.app.cli.log_setup import set_up
 from barnabas.app.logs import log_report
 from barnabas.ports.broker_api import ConfigAlteration, ConfigResource, IncrementalAlterConfigs, ResourceKind
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.report import Level, Line, debug, in_room, info
+from barnabas.testing.manual_broker import ManualBroker
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_levels_that_are_none(level: str) -> None:
 
 
 def test_what_a_broker_tells_from_start_to_stop() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     broker.create("t")
     for resource, name in ((ResourceKind.TOPIC, "t"), (ResourceKind.BROKER, "")):
         where = ConfigResource(kind=resource, name=name)

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from support.simulated_broker import ITSELF, SimulatedBroker
 
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.message import Message
 from barnabas.ports.broker_api import Produce, ProducePartition
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ITSELF, ManualBroker
 
 VALUES = [b"value %02d" % number for number in range(12)]
 SEGMENT_BYTES = 250
@@ -16,8 +16,8 @@ SEGMENT_BYTES = 250
 CHECKPOINT_MS = 60_000
 
 
-def broker_with(topic: str = "t", **settings: Any) -> SimulatedBroker:
-    broker = SimulatedBroker(log_segment_bytes=SEGMENT_BYTES, **settings)
+def broker_with(topic: str = "t", **settings: Any) -> ManualBroker:
+    broker = ManualBroker(log_segment_bytes=SEGMENT_BYTES, **settings)
     broker.create(topic)
     for value in VALUES:
         broker.produce(topic, value)
@@ -25,21 +25,21 @@ def broker_with(topic: str = "t", **settings: Any) -> SimulatedBroker:
     return broker
 
 
-def bases(broker: SimulatedBroker, topic: str = "t") -> list[int]:
+def bases(broker: ManualBroker, topic: str = "t") -> list[int]:
     return sorted(int(name[:20]) for name in broker.disk.folders[f"{topic}-0"] if name.endswith(".log"))
 
 
-def content(broker: SimulatedBroker, base: int, topic: str = "t") -> bytearray:
+def content(broker: ManualBroker, base: int, topic: str = "t") -> bytearray:
     return broker.disk.folders[f"{topic}-0"][f"{base:020d}.log"].data
 
 
-def remove(broker: SimulatedBroker, base: int, topic: str = "t") -> None:
+def remove(broker: ManualBroker, base: int, topic: str = "t") -> None:
     folder = broker.disk.folders[f"{topic}-0"]
     for name in [name for name in folder if name.startswith(f"{base:020d}.") and not name.endswith(".snapshot")]:
         del folder[name]
 
 
-def end(broker: SimulatedBroker, in_order: bool) -> None:
+def end(broker: ManualBroker, in_order: bool) -> None:
     """Stop, or leave the files of the data folder as they are some time before one."""
     broker.scheduler.advance(0 if in_order else CHECKPOINT_MS)
     before = dict(broker.disk.root)
@@ -50,7 +50,7 @@ def end(broker: SimulatedBroker, in_order: bool) -> None:
     broker.lines.clear()
 
 
-def begin(broker: SimulatedBroker) -> list[str]:
+def begin(broker: ManualBroker) -> list[str]:
     """Start; returns what is said to be lost."""
     broker.node = broker._started()
     return [line for line in broker.reports if "lost" in line or "missing" in line]

@@ -2,7 +2,6 @@
 
 import pytest
 from support.classic_frames import message_set
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.core.cluster import layout
@@ -21,11 +20,12 @@ from barnabas.ports.broker_api import (
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ConfigError
+from barnabas.testing.manual_broker import ManualBroker
 
 CLASSIC = ["kafka://broker:9092", "classic://broker:9093"]
 
 
-def begin_again(broker: SimulatedBroker) -> None:
+def begin_again(broker: ManualBroker) -> None:
     """Stop, and start with an empty tree."""
     broker.stop()
     broker.tree = MemoryTree(deliver=broker.scheduler.call_soon)
@@ -33,7 +33,7 @@ def begin_again(broker: SimulatedBroker) -> None:
     broker.node = broker._started()
 
 
-def forget(broker: SimulatedBroker, topic: str) -> None:
+def forget(broker: ManualBroker, topic: str) -> None:
     """The broker stops, and its tree does not know the topic any more; start it again."""
     broker.stop()
     session = broker.tree.session()
@@ -43,12 +43,12 @@ def forget(broker: SimulatedBroker, topic: str) -> None:
     broker.node = broker._started()
 
 
-def contents(broker: SimulatedBroker) -> dict[str, dict[str, bytes]]:
+def contents(broker: ManualBroker) -> dict[str, dict[str, bytes]]:
     return {name: {file: bytes(c.data) for file, c in files.items()} for name, files in broker.disk.folders.items()}
 
 
-def broker_with(*topics: str) -> SimulatedBroker:
-    broker = SimulatedBroker()
+def broker_with(*topics: str) -> ManualBroker:
+    broker = ManualBroker()
     for topic in topics:
         broker.create(topic, 2)
         assert broker.produce(topic, b"kept").error is ErrorCode.NONE
@@ -66,7 +66,7 @@ def test_a_tree_without_topics_is_refused_and_nothing_is_touched() -> None:
 
 
 def test_deleting_the_last_topic_is_no_loss() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     broker.create("only")
     assert broker.ask(DeleteTopics(names=["only"])).topics[0].error is ErrorCode.NONE
     broker.restart()
@@ -92,7 +92,7 @@ def test_the_broker_and_its_cluster_are_noted_and_checked() -> None:
 
 
 def test_the_cluster_id_outlives_a_tree_without_topics() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     before = broker.node.state.cluster_id
     begin_again(broker)
     assert broker.node.state.cluster_id == before
@@ -184,7 +184,7 @@ def test_partitions_beyond_those_that_the_tree_has_are_left_alone_too() -> None:
 
 
 def test_classic_topics_live_without_the_tree() -> None:
-    broker = SimulatedBroker(listeners=CLASSIC, log_flush_interval_messages=1)
+    broker = ManualBroker(listeners=CLASSIC, log_flush_interval_messages=1)
     put = ClassicProduce(partitions=[ClassicProducePartition("old", 0, memoryview(bytearray(message_set(b"kept"))))])
     assert broker.ask(put).partitions[0].error is ErrorCode.NONE
     begin_again(broker)

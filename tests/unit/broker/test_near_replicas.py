@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from support.replica_house import led_in_sync, reached
-from support.simulated_broker import HERE, ITSELF, SimulatedBroker
 
 from barnabas.core.cluster.deltas import BrokersChanged
 from barnabas.core.cluster.topics import BrokerRegistration
@@ -25,6 +24,7 @@ from barnabas.ports.broker_api import (
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.manual_broker import HERE, ITSELF, ManualBroker
 
 OWN_RACK = "a"
 
@@ -50,11 +50,11 @@ class Selectors:
         return self.chosen
 
 
-def _broker(selector: str | None = "rack-aware", plugins: Sequence[object] = ()) -> SimulatedBroker:
+def _broker(selector: str | None = "rack-aware", plugins: Sequence[object] = ()) -> ManualBroker:
     settings: dict[str, Any] = {"broker.rack": OWN_RACK}
     if selector is not None:
         settings["replica.selector.class"] = selector
-    broker = SimulatedBroker(plugins=plugins, **settings)
+    broker = ManualBroker(plugins=plugins, **settings)
     broker.create("t")
     broker.produce("t", b"x", b"y")
     state = broker.node.state
@@ -70,12 +70,12 @@ def _broker(selector: str | None = "rack-aware", plugins: Sequence[object] = ())
     return broker
 
 
-def _partition(broker: SimulatedBroker) -> Partition:
+def _partition(broker: ManualBroker) -> Partition:
     return broker.node.state.replicas.partitions["t", 0]
 
 
 def _fetch(
-    broker: SimulatedBroker, rack: str, offset: int = 0, *, epoch: int = -1, **others: object
+    broker: ManualBroker, rack: str, offset: int = 0, *, epoch: int = -1, **others: object
 ) -> FetchResultPartition:
     options: dict[str, Any] = {"max_wait_ms": 60_000, **others}
     asked = Fetch(partitions=[FetchPartition("t", 0, offset, 1 << 20, epoch)], rack_id=rack, **options)
@@ -140,13 +140,13 @@ def test_a_selector_that_raises_is_reported() -> None:
 
 def test_a_selector_that_nobody_knows() -> None:
     with pytest.raises(ConfigError, match=r"unknown replica selector 'nobody'; known: leader, .*rack-aware"):
-        SimulatedBroker(replica_selector_class="nobody")
+        ManualBroker(replica_selector_class="nobody")
 
 
 # --- at a follower
 
 
-def _following(broker: SimulatedBroker) -> None:
+def _following(broker: ManualBroker) -> None:
     led_in_sync(broker.node.state.replicas, _partition(broker), (1, 2), leader=2, epochs=1)
 
 
@@ -161,7 +161,7 @@ def test_a_follower_answers_consumers_up_to_the_high_watermark_that_it_knows() -
     assert _fetch(broker, "a", allows_follower=False).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _offsets(broker: SimulatedBroker, timestamp: int, replica_id: int = -1) -> ListOffsetsResultPartition:
+def _offsets(broker: ManualBroker, timestamp: int, replica_id: int = -1) -> ListOffsetsResultPartition:
     asked = ListOffsetsPartition(topic="t", partition=0, timestamp=timestamp)
     (told,) = broker.ask(ListOffsets(partitions=[asked], replica_id=replica_id), ITSELF).partitions
     return told

@@ -14,7 +14,6 @@ from support.group_requests import (
     place_of,
     stable,
 )
-from support.simulated_broker import ITSELF, SimulatedBroker, batch
 
 from barnabas.core.coordinator.group.records import encode_offset_key
 from barnabas.core.log.log import Log
@@ -38,27 +37,26 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.storage import StorageError
+from barnabas.testing.manual_broker import ITSELF, ManualBroker, batch
 
 MONTH_MS = 30 * 24 * 3_600_000
 
 
 @pytest.fixture
-def broker() -> Iterator[SimulatedBroker]:
-    simulated = SimulatedBroker(group_initial_rebalance_delay_ms=0, offsets_load_buffer_size=200)
+def broker() -> Iterator[ManualBroker]:
+    simulated = ManualBroker(group_initial_rebalance_delay_ms=0, offsets_load_buffer_size=200)
     simulated.create("t", 2)
     find(simulated)
     yield simulated
     simulated.stop()
 
 
-def segment_of(broker: SimulatedBroker, group: str) -> bytearray:
+def segment_of(broker: ManualBroker, group: str) -> bytearray:
     """The bytes of the log that keeps a group."""
     return broker.disk.folders[str(place_of(group))]["00000000000000000000.log"].data
 
 
-def write(
-    broker: SimulatedBroker, group: str, *records: tuple[bytes | None, bytes | None], caller: Caller
-) -> ErrorCode:
+def write(broker: ManualBroker, group: str, *records: tuple[bytes | None, bytes | None], caller: Caller) -> ErrorCode:
     """Records into the partition that keeps a group, as a client sends them."""
     messages = [Message(value, key) for key, value in records]
     entry = ProducePartition(*place_of(group), memoryview(encode_batch(messages, now_ms=1)))
@@ -68,7 +66,7 @@ def write(
 # --- loading
 
 
-def test_groups_are_loading_until_their_partition_is_read(broker: SimulatedBroker) -> None:
+def test_groups_are_loading_until_their_partition_is_read(broker: ManualBroker) -> None:
     for number in range(30):
         commit(broker, "g", {("t", 0): number, ("t", 1): 2 * number})
     member = stable(broker, "h")
@@ -87,7 +85,7 @@ def test_groups_are_loading_until_their_partition_is_read(broker: SimulatedBroke
     assert load_ms >= 0
 
 
-def test_records_that_cannot_be_read_are_left_out(broker: SimulatedBroker) -> None:
+def test_records_that_cannot_be_read_are_left_out(broker: ManualBroker) -> None:
     commit(broker, "g", {("t", 0): 5})
     unknown = (b"\0\x63garbage", b"x"), (encode_offset_key("g", "t", 1), b"\0\x09"), (b"", b"")
     assert write(broker, "g", *unknown, caller=ITSELF) is ErrorCode.NONE
@@ -102,7 +100,7 @@ def test_records_that_cannot_be_read_are_left_out(broker: SimulatedBroker) -> No
 @pytest.mark.parametrize("damage", ["a record", "the length", "a whole header"])
 def test_damaged_batches_are_left_out(damage: str) -> None:
     """In a segment that is not the newest: that one is repaired by the log itself."""
-    broker = SimulatedBroker(offsets_topic_segment_bytes=250, offsets_load_buffer_size=200)
+    broker = ManualBroker(offsets_topic_segment_bytes=250, offsets_load_buffer_size=200)
     broker.create("t", 2)
     find(broker)
     commit(broker, "g", {("t", 0): 5})
@@ -131,7 +129,7 @@ def test_damaged_batches_are_left_out(damage: str) -> None:
 @pytest.mark.parametrize("byte", [0, 5, 6, 7, 8, 10, 11, 16, 18, HEADER_SIZE + 9])
 def test_the_commits_behind_a_damaged_batch_count(byte: int, slice_bytes: int) -> None:
     """One flipped bit in the middle of the newest segment, between two orderly starts."""
-    broker = SimulatedBroker(offsets_load_buffer_size=slice_bytes)
+    broker = ManualBroker(offsets_load_buffer_size=slice_bytes)
     broker.create("t", 40)
     find(broker)
     starts = []
@@ -152,7 +150,7 @@ def test_the_commits_behind_a_damaged_batch_count(byte: int, slice_bytes: int) -
         broker.restart()
 
 
-def test_a_disk_that_cannot_be_read_for_a_while(broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_cannot_be_read_for_a_while(broker: ManualBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(broker, "g", {("t", 0): 5})
     read = Log.read
 
@@ -169,7 +167,7 @@ def test_a_disk_that_cannot_be_read_for_a_while(broker: SimulatedBroker, monkeyp
     assert any("the disk does not answer" in text for text in broker.reports)
 
 
-def test_a_stop_in_the_middle_of_loading(broker: SimulatedBroker) -> None:
+def test_a_stop_in_the_middle_of_loading(broker: ManualBroker) -> None:
     for group in ("a", "b", "c"):
         commit(broker, group, {("t", 0): 5})
     broker.restart()
@@ -181,7 +179,7 @@ def test_a_stop_in_the_middle_of_loading(broker: SimulatedBroker) -> None:
 # --- with the topics that they are of
 
 
-def test_positions_go_with_their_topic(broker: SimulatedBroker) -> None:
+def test_positions_go_with_their_topic(broker: ManualBroker) -> None:
     broker.create("u", 1)
     commit(broker, "g", {("t", 0): 5, ("u", 0): 6})
     on_its_way = broker.submit(DeleteTopics(names=["t"]))
@@ -193,7 +191,7 @@ def test_positions_go_with_their_topic(broker: SimulatedBroker) -> None:
     assert committed(broker, "g") == {("u", 0): 6}
 
 
-def test_a_position_that_is_being_written_goes_with_its_topic(broker: SimulatedBroker) -> None:
+def test_a_position_that_is_being_written_goes_with_its_topic(broker: ManualBroker) -> None:
     answers = broker.submit(committing("g", {("t", 0): 5}))
     broker.submit(DeleteTopics(names=["t"]))
     broker.scheduler.run_pending()
@@ -205,7 +203,7 @@ def test_a_position_that_is_being_written_goes_with_its_topic(broker: SimulatedB
     assert committed(broker, "g") == {}
 
 
-def test_a_topic_that_is_deleted_while_groups_are_loading(broker: SimulatedBroker) -> None:
+def test_a_topic_that_is_deleted_while_groups_are_loading(broker: ManualBroker) -> None:
     for group in ("g", "h", "i"):
         commit(broker, group, {("t", 0): 5})
     broker.restart()
@@ -223,7 +221,7 @@ def test_a_topic_that_is_deleted_while_groups_are_loading(broker: SimulatedBroke
 # --- what nobody may do
 
 
-def test_clients_cannot_write_into_it(broker: SimulatedBroker) -> None:
+def test_clients_cannot_write_into_it(broker: ManualBroker) -> None:
     record = (encode_offset_key("g", "t", 0), None)
     assert write(broker, "g", record, caller=Caller(client_id="app")) is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert write(broker, "g", record, caller=Caller()) is ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -234,7 +232,7 @@ def test_clients_cannot_write_into_it(broker: SimulatedBroker) -> None:
     assert [each.error for each in answer.partitions] == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
-def test_a_record_without_a_key_is_named(broker: SimulatedBroker) -> None:
+def test_a_record_without_a_key_is_named(broker: ManualBroker) -> None:
     """The one compacted topic there is."""
     messages = [Message(b"a", b"key"), Message(b"b"), Message(b"c")]
     entry = ProducePartition(*place_of("g"), memoryview(encode_batch(messages, now_ms=1)))
@@ -244,7 +242,7 @@ def test_a_record_without_a_key_is_named(broker: SimulatedBroker) -> None:
     assert all("needs a key" in (each.message or "") for each in refused.record_errors)
 
 
-def test_it_is_neither_deleted_nor_grown_nor_shortened(broker: SimulatedBroker) -> None:
+def test_it_is_neither_deleted_nor_grown_nor_shortened(broker: ManualBroker) -> None:
     commit(broker, "g", {("t", 0): 5})
     topic_id = broker.node.state.image.topics[OFFSETS].topic_id
     for wanted in (DeleteTopics(names=[OFFSETS]), DeleteTopics(names=[], topic_ids=[topic_id])):
@@ -256,7 +254,7 @@ def test_it_is_neither_deleted_nor_grown_nor_shortened(broker: SimulatedBroker) 
     assert [each.group_id for each in broker.ask(ListGroups()).groups] == ["g"]
 
 
-def test_retention_leaves_it_alone(broker: SimulatedBroker) -> None:
+def test_retention_leaves_it_alone(broker: ManualBroker) -> None:
     resource = ConfigResource(kind=ResourceKind.TOPIC, name=OFFSETS)
     for name, value in (
         ("cleanup.policy", "delete"),

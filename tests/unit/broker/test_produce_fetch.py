@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-from support.simulated_broker import HERE, SimulatedBroker, batch, fetch, produce
 
 from barnabas.adapters.storage_memory import MemoryDisk
 from barnabas.adapters.storage_memory.memory import MemoryRegion
@@ -24,17 +23,18 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.scheduler import Outcome
 from barnabas.ports.storage import StorageError
+from barnabas.testing.manual_broker import HERE, ManualBroker, batch, fetch, produce
 
 
 @pytest.fixture
-def broker() -> SimulatedBroker:
-    simulated = SimulatedBroker()
+def broker() -> ManualBroker:
+    simulated = ManualBroker()
     simulated.create("t", 2)
     return simulated
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_what_is_produced_is_fetched(broker: SimulatedBroker, acks: int) -> None:
+def test_what_is_produced_is_fetched(broker: ManualBroker, acks: int) -> None:
     first = broker.produce("t", b"a", b"b", acks=acks)
     second = broker.produce("t", b"c", acks=acks)
     assert (first.error, first.base_offset, second.base_offset) == (ErrorCode.NONE, 0, 2)
@@ -47,19 +47,19 @@ def test_what_is_produced_is_fetched(broker: SimulatedBroker, acks: int) -> None
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
-def test_other_acks_are_refused(broker: SimulatedBroker, acks: int) -> None:
+def test_other_acks_are_refused(broker: ManualBroker, acks: int) -> None:
     result = broker.produce("t", b"a", acks=acks)
     assert (result.error, result.base_offset) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)
     assert broker.values("t") == []
 
 
-def test_a_transactional_id_makes_no_transaction_of_plain_messages(broker: SimulatedBroker) -> None:
+def test_a_transactional_id_makes_no_transaction_of_plain_messages(broker: ManualBroker) -> None:
     result = broker.ask(produce("t", b"a", transactional_id="x")).partitions[0]
     assert (result.error, result.base_offset) == (ErrorCode.NONE, 0)
     assert broker.fetch("t").partitions[0].last_stable_offset == 1
 
 
-def test_one_partition_that_fails_leaves_the_others_alone(broker: SimulatedBroker) -> None:
+def test_one_partition_that_fails_leaves_the_others_alone(broker: ManualBroker) -> None:
     damaged = batch(b"damaged")
     damaged[-1] ^= 1
     entries = [
@@ -80,19 +80,19 @@ def test_one_partition_that_fails_leaves_the_others_alone(broker: SimulatedBroke
     assert (broker.values("t"), broker.values("t", partition=1)) == ([b"a"], [b"e"])
 
 
-def test_no_more_replicas_must_be_in_sync_than_there_are(broker: SimulatedBroker) -> None:
+def test_no_more_replicas_must_be_in_sync_than_there_are(broker: ManualBroker) -> None:
     """As in Kafka 4: else a topic with one replica could not be written to where the default is 2."""
     broker.create("safe", min_insync_replicas="2")
     assert broker.produce("safe", b"a", acks=-1).error is ErrorCode.NONE
 
 
-def test_a_batch_above_the_maximum_is_refused(broker: SimulatedBroker) -> None:
+def test_a_batch_above_the_maximum_is_refused(broker: ManualBroker) -> None:
     broker.create("small", max_message_bytes="100")
     assert broker.produce("small", b"x" * 100).error is ErrorCode.MESSAGE_TOO_LARGE
     assert broker.produce("small", b"x").error is ErrorCode.NONE
 
 
-def test_out_of_range(broker: SimulatedBroker) -> None:
+def test_out_of_range(broker: ManualBroker) -> None:
     broker.produce("t", b"a", b"b")
     for offset in (3, -1, 10**12):
         answer = broker.fetch("t", offset).partitions[0]
@@ -107,12 +107,12 @@ def test_out_of_range(broker: SimulatedBroker) -> None:
     ("epoch", "expected"),
     [(-1, ErrorCode.NONE), (0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
-def test_leader_epoch(broker: SimulatedBroker, epoch: int, expected: ErrorCode) -> None:
+def test_leader_epoch(broker: ManualBroker, epoch: int, expected: ErrorCode) -> None:
     request = Fetch(partitions=[FetchPartition("t", 0, 0, 100, current_leader_epoch=epoch)], max_wait_ms=0)
     assert broker.ask(request).partitions[0].error is expected
 
 
-def test_an_older_leader_epoch_is_fenced(broker: SimulatedBroker) -> None:
+def test_an_older_leader_epoch_is_fenced(broker: ManualBroker) -> None:
     broker.node.state.replicas.partitions[("t", 0)].leader_epoch = 5
     request = Fetch(partitions=[FetchPartition("t", 0, 0, 100, current_leader_epoch=4)], max_wait_ms=0)
     assert broker.ask(request).partitions[0].error is ErrorCode.FENCED_LEADER_EPOCH
@@ -121,7 +121,7 @@ def test_an_older_leader_epoch_is_fenced(broker: SimulatedBroker) -> None:
 # --- sizes
 
 
-def test_the_first_partition_with_data_gives_a_whole_batch_however_small_the_limits(broker: SimulatedBroker) -> None:
+def test_the_first_partition_with_data_gives_a_whole_batch_however_small_the_limits(broker: ManualBroker) -> None:
     broker.produce("t", b"x" * 1000, partition=1)
     broker.produce("t", b"y" * 1000, partition=1)
     entries = [FetchPartition("t", 0, 0, 10), FetchPartition("t", 1, 0, 10)]
@@ -130,7 +130,7 @@ def test_the_first_partition_with_data_gives_a_whole_batch_however_small_the_lim
     assert 1000 < _size(whole.records) < 2000
 
 
-def test_the_total_limit_counts_in_the_order_of_the_request(broker: SimulatedBroker) -> None:
+def test_the_total_limit_counts_in_the_order_of_the_request(broker: ManualBroker) -> None:
     for partition in (0, 1):
         broker.produce("t", b"x" * 1000, partition=partition)
     size = _size(broker.fetch("t").partitions[0].records)
@@ -142,14 +142,14 @@ def test_the_total_limit_counts_in_the_order_of_the_request(broker: SimulatedBro
 
 
 def test_the_brokers_own_limit_counts_too() -> None:
-    broker = SimulatedBroker(fetch_max_bytes=1024)
+    broker = ManualBroker(fetch_max_bytes=1024)
     broker.create("t")
     for _ in range(10):
         broker.produce("t", b"x" * 500)
     assert _size(broker.fetch("t").partitions[0].records) <= 1024
 
 
-def test_zstd_is_kept_from_clients_that_cannot_read_it(broker: SimulatedBroker) -> None:
+def test_zstd_is_kept_from_clients_that_cannot_read_it(broker: ManualBroker) -> None:
     broker.produce("t", b"plain")
     plain = _size(broker.fetch("t").partitions[0].records)
     packed = Produce(partitions=[ProducePartition("t", 0, batch(b"packed", codec="zstd"))])
@@ -160,7 +160,7 @@ def test_zstd_is_kept_from_clients_that_cannot_read_it(broker: SimulatedBroker) 
     assert broker.ask(old).partitions[0].error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_what_old_clients_can_read_stays_where_it_is(broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_old_clients_can_read_stays_where_it_is(broker: ManualBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         broker.produce("t", b"plain" * (number + 1))
     whole = broker.fetch("t").partitions[0].records
@@ -186,7 +186,7 @@ def test_what_old_clients_can_read_stays_where_it_is(broker: SimulatedBroker, mo
 
 
 def test_an_answer_to_old_clients_ends_after_so_many_batches(
-    broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
+    broker: ManualBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barnabas.core.replica.reading.HEADERS_MAX", 3)
     for _ in range(5):
@@ -199,7 +199,7 @@ def test_an_answer_to_old_clients_ends_after_so_many_batches(
 # --- waiting
 
 
-def test_a_fetch_waits_for_data(broker: SimulatedBroker) -> None:
+def test_a_fetch_waits_for_data(broker: ManualBroker) -> None:
     waiting = broker.submit(fetch("t", max_wait_ms=500))
     broker.scheduler.advance(499)
     assert not waiting
@@ -209,14 +209,14 @@ def test_a_fetch_waits_for_data(broker: SimulatedBroker) -> None:
     assert len(waiting) == 1
 
 
-def test_a_fetch_waits_no_longer_than_it_says(broker: SimulatedBroker) -> None:
+def test_a_fetch_waits_no_longer_than_it_says(broker: ManualBroker) -> None:
     waiting = broker.submit(fetch("t", max_wait_ms=500))
     broker.scheduler.advance(500)
     answer = waiting[0].partitions[0]
     assert (answer.error, _size(answer.records), answer.high_watermark) == (ErrorCode.NONE, 0, 0)
 
 
-def test_a_fetch_waits_for_min_bytes_in_all_partitions_together(broker: SimulatedBroker) -> None:
+def test_a_fetch_waits_for_min_bytes_in_all_partitions_together(broker: ManualBroker) -> None:
     entries = [FetchPartition("t", 0, 0, 1 << 20), FetchPartition("t", 1, 0, 1 << 20)]
     waiting = broker.submit(Fetch(partitions=entries, max_wait_ms=500, min_bytes=400))
     broker.produce("t", b"x" * 100)
@@ -228,7 +228,7 @@ def test_a_fetch_waits_for_min_bytes_in_all_partitions_together(broker: Simulate
     assert _size(second.records) > 110
 
 
-def test_data_beyond_the_limit_of_a_partition_does_not_count(broker: SimulatedBroker) -> None:
+def test_data_beyond_the_limit_of_a_partition_does_not_count(broker: ManualBroker) -> None:
     waiting = broker.submit(fetch("t", partition_bytes=200, max_wait_ms=500, min_bytes=1000))
     for _ in range(10):
         broker.produce("t", b"x" * 500)
@@ -237,27 +237,27 @@ def test_data_beyond_the_limit_of_a_partition_does_not_count(broker: SimulatedBr
     assert len(waiting) == 1
 
 
-def test_an_error_is_answered_at_once(broker: SimulatedBroker) -> None:
+def test_an_error_is_answered_at_once(broker: ManualBroker) -> None:
     entries = [FetchPartition("t", 0, 0, 100), FetchPartition("t", 9, 0, 100)]
     assert len(broker.submit(Fetch(partitions=entries, max_wait_ms=500))) == 1
     assert len(broker.submit(Fetch(partitions=[], max_wait_ms=500))) == 1
     assert len(broker.submit(fetch("t", max_wait_ms=-5))) == 1
 
 
-def test_a_fetch_ends_when_its_topic_is_deleted(broker: SimulatedBroker) -> None:
+def test_a_fetch_ends_when_its_topic_is_deleted(broker: ManualBroker) -> None:
     waiting = broker.submit(fetch("t", max_wait_ms=500))
     broker.ask(DeleteTopics(names=["t"]))
     assert waiting[0].partitions[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_fetch_ends_when_the_log_starts_after_its_offset(broker: SimulatedBroker) -> None:
+def test_a_fetch_ends_when_the_log_starts_after_its_offset(broker: ManualBroker) -> None:
     broker.produce("t", b"a")
     waiting = broker.submit(fetch("t", max_wait_ms=500, min_bytes=10_000))
     broker.ask(DeleteRecords(partitions=[DeleteRecordsPartition(topic="t", partition=0, offset=1)]))
     assert waiting[0].partitions[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_fetch_does_not_wait_for_more_when_the_log_has_rolled_on(broker: SimulatedBroker) -> None:
+def test_a_fetch_does_not_wait_for_more_when_the_log_has_rolled_on(broker: ManualBroker) -> None:
     broker.create("rolling", segment_bytes="1000")
     broker.produce("rolling", b"x" * 600)
     waiting = broker.submit(fetch("rolling", max_wait_ms=500, min_bytes=100_000))
@@ -266,7 +266,7 @@ def test_a_fetch_does_not_wait_for_more_when_the_log_has_rolled_on(broker: Simul
     assert _size(waiting[0].partitions[0].records) > 0
 
 
-def test_what_waits_for_a_connection_ends_with_it(broker: SimulatedBroker) -> None:
+def test_what_waits_for_a_connection_ends_with_it(broker: ManualBroker) -> None:
     other = Caller(host="127.0.0.1", connection=2)
     mine, others = broker.submit(fetch("t", max_wait_ms=10**9)), broker.submit(fetch("t", max_wait_ms=10**9), other)
     broker.node.state.gone(HERE.connection)
@@ -274,13 +274,13 @@ def test_what_waits_for_a_connection_ends_with_it(broker: SimulatedBroker) -> No
     assert len(broker.node.state.replicas.purgatory) == 1
 
 
-def test_stopping_answers_what_waits(broker: SimulatedBroker) -> None:
+def test_stopping_answers_what_waits(broker: ManualBroker) -> None:
     waiting = broker.submit(fetch("t", max_wait_ms=10**9))
     broker.stop()
     assert len(waiting) == 1
 
 
-def test_many_waiting_fetches_do_not_slow_other_partitions(broker: SimulatedBroker) -> None:
+def test_many_waiting_fetches_do_not_slow_other_partitions(broker: ManualBroker) -> None:
     for _ in range(1000):
         broker.submit(fetch("t", max_wait_ms=10**9))
     watched: list[object] = []
@@ -292,7 +292,7 @@ def test_many_waiting_fetches_do_not_slow_other_partitions(broker: SimulatedBrok
 # --- durable answers
 
 
-def test_an_answer_waits_for_the_flush_that_its_append_made_due(broker: SimulatedBroker) -> None:
+def test_an_answer_waits_for_the_flush_that_its_append_made_due(broker: ManualBroker) -> None:
     broker.create("durable", flush_messages="2")
     assert broker.produce("durable", b"a").error is ErrorCode.NONE
     waiting = broker.submit(produce("durable", b"b"))
@@ -302,7 +302,7 @@ def test_an_answer_waits_for_the_flush_that_its_append_made_due(broker: Simulate
     assert broker.node.state.replicas.partitions[("durable", 0)].log.recovery_point == 2
 
 
-def test_what_is_appended_while_a_flush_is_under_way_is_flushed_too(broker: SimulatedBroker) -> None:
+def test_what_is_appended_while_a_flush_is_under_way_is_flushed_too(broker: ManualBroker) -> None:
     broker.create("durable", flush_messages="2")
     first = broker.submit(produce("durable", b"a", b"b"))
     second = broker.submit(produce("durable", b"c", acks=-1))
@@ -312,7 +312,7 @@ def test_what_is_appended_while_a_flush_is_under_way_is_flushed_too(broker: Simu
     assert broker.node.state.replicas.partitions[("durable", 0)].log.recovery_point == 3
 
 
-def test_a_flush_that_fails_is_answered_as_such(broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_that_fails_is_answered_as_such(broker: ManualBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     broker.create("durable", flush_messages="1")
     broker.scheduler.run_pending()
 
@@ -330,7 +330,7 @@ def test_a_flush_that_fails_is_answered_as_such(broker: SimulatedBroker, monkeyp
 
 def test_a_full_disk_is_reported_and_the_broker_stays_readable() -> None:
     disk = MemoryDisk()
-    broker = SimulatedBroker(disk=disk)
+    broker = ManualBroker(disk=disk)
     broker.create("t")
     broker.produce("t", b"before")
     disk.capacity = disk.used
@@ -347,7 +347,7 @@ def test_a_full_disk_is_reported_and_the_broker_stays_readable() -> None:
 
 def test_a_read_only_disk_is_reported_and_the_broker_stays_readable() -> None:
     disk = MemoryDisk()
-    broker = SimulatedBroker(disk=disk)
+    broker = ManualBroker(disk=disk)
     broker.create("t")
     broker.produce("t", b"before")
     disk.read_only = True
@@ -360,7 +360,7 @@ def test_a_read_only_disk_is_reported_and_the_broker_stays_readable() -> None:
     broker.create("new")
 
 
-def test_a_handler_that_fails_is_answered_and_reported(broker: SimulatedBroker) -> None:
+def test_a_handler_that_fails_is_answered_and_reported(broker: ManualBroker) -> None:
     broker.node.state.replicas.partitions[("t", 0)].log = _Untouchable([])  # type: ignore[assignment]  # a fault
     both = [ProducePartition("t", number, batch(b"a")) for number in (0, 1)]
     produced = broker.ask(Produce(partitions=both, acks=-1)).partitions
@@ -372,7 +372,7 @@ def test_a_handler_that_fails_is_answered_and_reported(broker: SimulatedBroker) 
     assert [result.error for result in fetched.partitions] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
 
 
-def test_an_unknown_request_is_refused(broker: SimulatedBroker) -> None:
+def test_an_unknown_request_is_refused(broker: ManualBroker) -> None:
     class Unknown(Request[None]):
         pass
 
@@ -380,7 +380,7 @@ def test_an_unknown_request_is_refused(broker: SimulatedBroker) -> None:
         broker.ask(Unknown())
 
 
-def test_counters(broker: SimulatedBroker) -> None:
+def test_counters(broker: ManualBroker) -> None:
     broker.produce("t", b"a", b"b")
     broker.fetch("t")
     assert broker.metrics.value("kafka_server_brokertopicmetrics_messagesin_total", topic="t") == 2
@@ -389,7 +389,7 @@ def test_counters(broker: SimulatedBroker) -> None:
     assert broker.metrics.value("kafka_server_brokertopicmetrics_bytesout_total", topic="t") == size
 
 
-def test_messages_survive_a_restart(broker: SimulatedBroker) -> None:
+def test_messages_survive_a_restart(broker: ManualBroker) -> None:
     broker.produce("t", b"a")
     broker.restart()
     assert broker.values("t") == [b"a"]

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from support.batches import numbered
 from support.coordination_faults import BlockingCoordination
-from support.simulated_broker import SimulatedBroker, batch
 
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.core.cluster import layout
@@ -20,35 +18,37 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.coordination import Coordination, CoordinationError
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.logs import numbered
+from barnabas.testing.manual_broker import ManualBroker, batch
 
 
 @pytest.fixture
-def broker() -> Iterator[SimulatedBroker]:
-    simulated = SimulatedBroker()
+def broker() -> Iterator[ManualBroker]:
+    simulated = ManualBroker()
     simulated.create("t", 2)
     yield simulated
     simulated.stop()
 
 
-def init(broker: SimulatedBroker, producer_id: int = -1, epoch: int = -1) -> tuple[int, int]:
+def init(broker: ManualBroker, producer_id: int = -1, epoch: int = -1) -> tuple[int, int]:
     result = broker.ask(InitProducerId(producer_id=producer_id, producer_epoch=epoch))
     assert result.error is ErrorCode.NONE
     return result.producer_id, result.producer_epoch
 
 
 def send(
-    broker: SimulatedBroker, value: bytes, sequence: int, *, producer: int = 5, epoch: int = 0, partition: int = 0
+    broker: ManualBroker, value: bytes, sequence: int, *, producer: int = 5, epoch: int = 0, partition: int = 0
 ) -> ProduceResultPartition:
     records = numbered(value, producer=producer, epoch=epoch, sequence=sequence)
     return broker.ask(Produce(partitions=[ProducePartition("t", partition, records)])).partitions[0]
 
 
-def test_every_producer_gets_its_own_id(broker: SimulatedBroker) -> None:
+def test_every_producer_gets_its_own_id(broker: ManualBroker) -> None:
     ids = [init(broker) for _ in range(2 * BLOCK_SIZE + 1)]
     assert ids == [(number, 0) for number in range(2 * BLOCK_SIZE + 1)]
 
 
-def test_ids_do_not_come_again_after_a_restart(broker: SimulatedBroker) -> None:
+def test_ids_do_not_come_again_after_a_restart(broker: ManualBroker) -> None:
     assert init(broker) == (0, 0)
     broker.restart()
     assert init(broker) == (BLOCK_SIZE, 0)
@@ -71,7 +71,7 @@ def test_the_last_id_and_garbage_in_the_tree() -> None:
         take_block(session, 1)
 
 
-def test_the_next_epoch_of_an_id(broker: SimulatedBroker) -> None:
+def test_the_next_epoch_of_an_id(broker: ManualBroker) -> None:
     mine = init(broker)
     assert init(broker, *mine) == (mine[0], 1)
     assert init(broker, mine[0], 1) == (mine[0], 2)
@@ -82,7 +82,7 @@ def test_the_next_epoch_of_an_id(broker: SimulatedBroker) -> None:
     assert init(broker, *mine) == (mine[0], 1)
 
 
-def test_requests_that_make_no_sense(broker: SimulatedBroker) -> None:
+def test_requests_that_make_no_sense(broker: ManualBroker) -> None:
     def error(**fields: object) -> ErrorCode:
         result = broker.ask(InitProducerId(**fields))  # type: ignore[arg-type]  # of the test's own making
         assert (result.producer_id, result.producer_epoch) == (-1, -1)
@@ -94,7 +94,7 @@ def test_requests_that_make_no_sense(broker: SimulatedBroker) -> None:
 
 
 def test_those_who_wait_for_a_block_get_different_ids() -> None:
-    broker = SimulatedBroker(wrap_session=BlockingCoordination)
+    broker = ManualBroker(wrap_session=BlockingCoordination)
     asked = [broker.submit(InitProducerId()) for _ in range(2 * BLOCK_SIZE + 5)]
     broker.scheduler.run_pending()
     ids = [answers[0].producer_id for answers in asked]
@@ -110,7 +110,7 @@ def test_an_unreachable_tree_is_told_and_forgotten(how: str) -> None:
         sessions.append(BlockingCoordination(session))
         return sessions[-1]
 
-    broker = SimulatedBroker(wrap_session=slow)
+    broker = ManualBroker(wrap_session=slow)
     setattr(sessions[-1], how, True)
     result = broker.ask(InitProducerId())
     assert (result.error, result.producer_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
@@ -119,7 +119,7 @@ def test_an_unreachable_tree_is_told_and_forgotten(how: str) -> None:
     broker.stop()
 
 
-def test_a_batch_that_is_sent_again_has_its_first_offset(broker: SimulatedBroker) -> None:
+def test_a_batch_that_is_sent_again_has_its_first_offset(broker: ManualBroker) -> None:
     first = send(broker, b"a", 0)
     send(broker, b"b", 1)
     again = send(broker, b"a", 0)
@@ -127,7 +127,7 @@ def test_a_batch_that_is_sent_again_has_its_first_offset(broker: SimulatedBroker
     assert broker.values("t") == [b"a", b"b"]
 
 
-def test_one_partition_out_of_order_leaves_the_others_alone(broker: SimulatedBroker) -> None:
+def test_one_partition_out_of_order_leaves_the_others_alone(broker: ManualBroker) -> None:
     send(broker, b"a", 0)
     entries = [
         ProducePartition("t", 0, numbered(b"x", producer=5, sequence=9)),
@@ -144,12 +144,12 @@ def test_one_partition_out_of_order_leaves_the_others_alone(broker: SimulatedBro
     assert send(broker, b"b", 1).base_offset == 1
 
 
-def test_an_older_epoch_is_refused(broker: SimulatedBroker) -> None:
+def test_an_older_epoch_is_refused(broker: ManualBroker) -> None:
     send(broker, b"a", 0, epoch=1)
     assert send(broker, b"b", 1, epoch=0).error is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_sequences_go_on_after_a_restart(broker: SimulatedBroker) -> None:
+def test_sequences_go_on_after_a_restart(broker: ManualBroker) -> None:
     for number in range(7):
         send(broker, b"%d" % number, number)
     broker.restart()
@@ -159,17 +159,17 @@ def test_sequences_go_on_after_a_restart(broker: SimulatedBroker) -> None:
     assert len(broker.values("t")) == 8
 
 
-def test_duplicates_do_not_count_as_messages_in(broker: SimulatedBroker) -> None:
+def test_duplicates_do_not_count_as_messages_in(broker: ManualBroker) -> None:
     for _ in range(3):
         send(broker, b"a", 0)
     assert broker.metrics.value("kafka_server_brokertopicmetrics_messagesin_total", topic="t") == 1
 
 
-def describe(broker: SimulatedBroker, topic: str, partition: int) -> DescribedPartition:
+def describe(broker: ManualBroker, topic: str, partition: int) -> DescribedPartition:
     return broker.ask(DescribeProducers(topics={topic: [partition]})).partitions[0]
 
 
-def test_producers_are_described(broker: SimulatedBroker) -> None:
+def test_producers_are_described(broker: ManualBroker) -> None:
     send(broker, b"a", 0, producer=7, epoch=3)
     send(broker, b"b", 1, producer=7, epoch=3)
     (found,) = describe(broker, "t", 0).producers
@@ -182,7 +182,7 @@ def test_producers_are_described(broker: SimulatedBroker) -> None:
 
 def test_silent_producers_expire() -> None:
     settings = {"producer.id.expiration.ms": 10_000, "producer.id.expiration.check.interval.ms": 1000}
-    broker = SimulatedBroker(**settings)  # type: ignore[arg-type]  # dotted keys
+    broker = ManualBroker(**settings)  # type: ignore[arg-type]  # dotted keys
     broker.create("t", 1)
     send(broker, b"a", 0, producer=1)
     broker.scheduler.advance(6000)

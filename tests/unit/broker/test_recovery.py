@@ -1,7 +1,6 @@
 """A tree made anew from folders: nothing in it goes back behind what clients have seen already."""
 
 from support.elections import elect_again
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.storage_memory import MemoryLogDir
@@ -12,9 +11,10 @@ from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.ports.broker_api import InitProducerId, Metadata
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker
 
 
-def recover(broker: SimulatedBroker, **settings: object) -> Recovery:
+def recover(broker: ManualBroker, **settings: object) -> Recovery:
     """With a stopped broker."""
     log_dir, session, entropy = MemoryLogDir(broker.disk), broker.tree.session(), SeededEntropy(3)
     registry = ClusterRegistry(session, broker.reports.append)
@@ -27,7 +27,7 @@ def recover(broker: SimulatedBroker, **settings: object) -> Recovery:
     return plan
 
 
-def lose_tree(broker: SimulatedBroker) -> None:
+def lose_tree(broker: ManualBroker) -> None:
     broker.stop()
     broker.tree = MemoryTree(deliver=broker.scheduler.call_soon)
 
@@ -37,7 +37,7 @@ def told(plan: Recovery) -> dict[str, tuple[str, str]]:
 
 
 def test_leader_epochs_go_on() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     broker.create("t", 2)
     for _ in range(3):
         elect_again(broker.node.state.registry, "t", 1)
@@ -55,7 +55,7 @@ def test_leader_epochs_go_on() -> None:
 
 
 def test_no_producer_id_is_given_out_twice() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     broker.create("t")
     given = broker.ask(InitProducerId(transactional_id=None)).producer_id
     lose_tree(broker)
@@ -66,7 +66,7 @@ def test_no_producer_id_is_given_out_twice() -> None:
 
 
 def test_what_the_folders_lack_is_told() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     broker.create("gap", 3)
     broker.create("huge")
     lose_tree(broker)

@@ -1,13 +1,12 @@
 """A topic created again under the name of an earlier one begins empty, at offset 0."""
 
-from support.simulated_broker import SimulatedBroker
-
 from barnabas.ports.broker_api import DeleteRecords, DeleteRecordsPartition, DeleteTopics
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker
 
 
 def test_after_a_restart_nothing_is_remembered_of_the_deleted_one() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     broker.create("again")
     broker.produce("again", b"one", b"two", b"three")
     wanted = DeleteRecordsPartition(topic="again", partition=0, offset=2)

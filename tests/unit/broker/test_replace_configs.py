@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 import pytest
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.ports.broker_api import AlterConfigs, ConfigReplacement, ConfigResource, ResourceKind, ResourceOutcome
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker
 
 TOPIC = ConfigResource(kind=ResourceKind.TOPIC, name="t")
 BROKER = ConfigResource(kind=ResourceKind.BROKER, name="1")
@@ -14,15 +14,15 @@ ALL_BROKERS = ConfigResource(kind=ResourceKind.BROKER, name="")
 
 
 @pytest.fixture
-def broker() -> Iterator[SimulatedBroker]:
-    simulated = SimulatedBroker()
+def broker() -> Iterator[ManualBroker]:
+    simulated = ManualBroker()
     simulated.create("t", retention_ms="5000", segment_bytes="1048576")
     yield simulated
     simulated.stop()
 
 
 def replace(
-    broker: SimulatedBroker,
+    broker: ManualBroker,
     resource: ConfigResource,
     configs: Mapping[str, str | None],
     *,
@@ -32,11 +32,11 @@ def replace(
     return broker.ask(AlterConfigs(resources=[wanted], validate_only=validate_only)).resources[0]
 
 
-def overrides(broker: SimulatedBroker, topic: str = "t") -> Mapping[str, str]:
+def overrides(broker: ManualBroker, topic: str = "t") -> Mapping[str, str]:
     return broker.node.state.image.topic(topic).configs
 
 
-def test_a_topic(broker: SimulatedBroker) -> None:
+def test_a_topic(broker: ManualBroker) -> None:
     log = broker.node.state.replicas.partitions[("t", 0)].log
     assert replace(broker, TOPIC, {"retention.ms": "7000"}, validate_only=True).error is ErrorCode.NONE
     assert overrides(broker) == {"retention.ms": "5000", "segment.bytes": "1048576"}
@@ -47,7 +47,7 @@ def test_a_topic(broker: SimulatedBroker) -> None:
     assert overrides(broker) == {}
 
 
-def test_brokers(broker: SimulatedBroker) -> None:
+def test_brokers(broker: ManualBroker) -> None:
     log = broker.node.state.replicas.partitions[("t", 0)].log
     assert replace(broker, TOPIC, {}).error is ErrorCode.NONE
     assert replace(broker, ALL_BROKERS, {"log.retention.ms": "70"}).error is ErrorCode.NONE
@@ -75,13 +75,13 @@ def test_brokers(broker: SimulatedBroker) -> None:
     ],
 )
 def test_what_cannot_be_set_changes_nothing(
-    broker: SimulatedBroker, resource: ConfigResource, configs: Mapping[str, str | None], expected: ErrorCode
+    broker: ManualBroker, resource: ConfigResource, configs: Mapping[str, str | None], expected: ErrorCode
 ) -> None:
     assert replace(broker, resource, configs).error is expected
     assert overrides(broker) == {"retention.ms": "5000", "segment.bytes": "1048576"}
 
 
-def test_a_classic_topic_stays_one(broker: SimulatedBroker) -> None:
+def test_a_classic_topic_stays_one(broker: ManualBroker) -> None:
     broker.create("old", message_format="classic", retention_ms="5000")
     old = ConfigResource(kind=ResourceKind.TOPIC, name="old")
     assert replace(broker, old, {"retention.ms": "7000"}).error is ErrorCode.NONE

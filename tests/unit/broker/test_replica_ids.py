@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.ports.broker_api import (
     LATEST,
@@ -18,6 +17,7 @@ from barnabas.ports.broker_api import (
     Request,
 )
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker
 
 LISTENERS = "INTERNAL://broker:9092,EXTERNAL://broker:9093"
 INSIDE = Caller(listener="kafka://broker:9092", connection=1)
@@ -34,8 +34,8 @@ def _asking(replica_id: int) -> list[Request[Any]]:
 
 
 @pytest.fixture(params=["INTERNAL", "EXTERNAL"])
-def broker(request: pytest.FixtureRequest) -> SimulatedBroker:
-    broker = SimulatedBroker(
+def broker(request: pytest.FixtureRequest) -> ManualBroker:
+    broker = ManualBroker(
         **{
             "listeners": LISTENERS,
             "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
@@ -46,7 +46,7 @@ def broker(request: pytest.FixtureRequest) -> SimulatedBroker:
     return broker
 
 
-def _errors(broker: SimulatedBroker, replica_id: int, caller: Caller) -> list[ErrorCode]:
+def _errors(broker: ManualBroker, replica_id: int, caller: Caller) -> list[ErrorCode]:
     errors = []
     for request in _asking(replica_id):
         result: Any = broker.ask(request, caller)
@@ -54,7 +54,7 @@ def _errors(broker: SimulatedBroker, replica_id: int, caller: Caller) -> list[Er
     return errors
 
 
-def test_only_on_the_listener_for_brokers(broker: SimulatedBroker) -> None:
+def test_only_on_the_listener_for_brokers(broker: ManualBroker) -> None:
     inside, outside = INSIDE, OUTSIDE
     if broker.node.state.settings.static.inter_broker_listener_name == "EXTERNAL":
         inside, outside = outside, inside

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.ports.broker_api import (
     AlterPartitionReassignments,
@@ -19,18 +18,19 @@ from barnabas.ports.broker_api import (
     Reassignment,
 )
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker
 
 
 @pytest.fixture
-def broker() -> Iterator[SimulatedBroker]:
-    simulated = SimulatedBroker()
+def broker() -> Iterator[ManualBroker]:
+    simulated = ManualBroker()
     simulated.create("t", 2)
     yield simulated
     simulated.stop()
 
 
 @pytest.mark.parametrize("kind", ElectionType)
-def test_no_election_is_needed_where_the_leader_is_there(broker: SimulatedBroker, kind: ElectionType) -> None:
+def test_no_election_is_needed_where_the_leader_is_there(broker: ManualBroker, kind: ElectionType) -> None:
     result = broker.ask(ElectLeaders(topics={"t": [0, 1, 7], "nowhere": [0]}, election_type=kind))
     assert result.error is ErrorCode.NONE
     assert [(change.topic, change.partition, change.error) for change in result.partitions] == [
@@ -50,7 +50,7 @@ def test_no_election_is_needed_where_the_leader_is_there(broker: SimulatedBroker
     ],
 )
 def test_a_partition_whose_log_is_not_there_gets_no_leader(
-    broker: SimulatedBroker, kind: ElectionType, expected: ErrorCode
+    broker: ManualBroker, kind: ElectionType, expected: ErrorCode
 ) -> None:
     partitions: Any = broker.node.state.replicas.partitions
     del partitions["t", 1]
@@ -58,7 +58,7 @@ def test_a_partition_whose_log_is_not_there_gets_no_leader(
     assert [(change.partition, change.error) for change in result.partitions] == [(1, expected)]
 
 
-def test_an_unknown_kind_of_election(broker: SimulatedBroker) -> None:
+def test_an_unknown_kind_of_election(broker: ManualBroker) -> None:
     assert broker.ask(ElectLeaders(topics=None, election_type=9)).error is ErrorCode.INVALID_REQUEST
 
 
@@ -74,7 +74,7 @@ def test_an_unknown_kind_of_election(broker: SimulatedBroker) -> None:
     ],
 )
 def test_partitions_stay_where_they_are(
-    broker: SimulatedBroker, partition: int, replicas: Sequence[int] | None, expected: ErrorCode, said: str | None
+    broker: ManualBroker, partition: int, replicas: Sequence[int] | None, expected: ErrorCode, said: str | None
 ) -> None:
     wanted = Reassignment(topic="t", partition=partition, replicas=replicas)
     (change,) = broker.ask(AlterPartitionReassignments(partitions=[wanted])).partitions
@@ -83,13 +83,13 @@ def test_partitions_stay_where_they_are(
     assert list(broker.ask(ListPartitionReassignments()).partitions) == []
 
 
-def epoch_end(broker: SimulatedBroker, epoch: int, *, current: int = -1, partition: int = 0) -> tuple[object, ...]:
+def epoch_end(broker: ManualBroker, epoch: int, *, current: int = -1, partition: int = 0) -> tuple[object, ...]:
     asked = EpochQuestion(topic="t", partition=partition, leader_epoch=epoch, current_leader_epoch=current)
     (found,) = broker.ask(OffsetForLeaderEpoch(partitions=[asked])).partitions
     return found.error, found.leader_epoch, found.end_offset
 
 
-def test_where_a_leader_epoch_ends(broker: SimulatedBroker) -> None:
+def test_where_a_leader_epoch_ends(broker: ManualBroker) -> None:
     assert epoch_end(broker, 0) == (ErrorCode.NONE, 0, 0)
     broker.produce("t", b"a", b"b", b"c")
     partition = broker.node.state.replicas.partitions["t", 0]
@@ -105,14 +105,14 @@ def test_where_a_leader_epoch_ends(broker: SimulatedBroker) -> None:
     assert epoch_end(broker, 2) == (ErrorCode.NONE, 2, 4)
 
 
-def test_who_asks_with_another_epoch_is_told_so(broker: SimulatedBroker) -> None:
+def test_who_asks_with_another_epoch_is_told_so(broker: ManualBroker) -> None:
     broker.node.state.replicas.partitions["t", 0].leader_epoch = 2
     assert epoch_end(broker, 0, current=1)[0] is ErrorCode.FENCED_LEADER_EPOCH
     assert epoch_end(broker, 0, current=3)[0] is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert epoch_end(broker, 0, partition=7) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
 
 
-def test_there_are_no_quotas(broker: SimulatedBroker) -> None:
+def test_there_are_no_quotas(broker: ManualBroker) -> None:
     anyone = QuotaFilter(entity_type="user", match=QuotaMatch.ANY)
     result = broker.ask(DescribeClientQuotas(filters=[anyone]))
     assert (result.error, list(result.entries or [])) == (ErrorCode.NONE, [])

@@ -2,13 +2,13 @@
 
 import pytest
 from support.log_lines import warnings_of
-from support.simulated_broker import fetch, produce
 
 from barnabas.adapters.system import ManualClock, ManualScheduler
 from barnabas.core.traffic.flood import Flood
 from barnabas.core.traffic.request_watch import RequestWatch, SeenRequest, patience_ms
 from barnabas.ports.broker_api import Caller, Heartbeat, JoinGroup
 from barnabas.ports.report import Level, Line
+from barnabas.testing.manual_broker import fetch, produce
 
 SEEN = SeenRequest(
     api="Fetch", version=12, caller=Caller(client_id="app", host="10.0.0.9", listener="kafka://b:1"), size_bytes=70

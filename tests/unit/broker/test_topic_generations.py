@@ -1,7 +1,6 @@
 """To which generation a topic belongs, and which brokers may change topics."""
 
 import pytest
-from support.simulated_broker import SimulatedBroker
 from support.waiting import wait_for
 
 from barnabas.adapters.coord_memory import MemoryTree
@@ -23,29 +22,30 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ConfigError
+from barnabas.testing.manual_broker import ManualBroker
 
 FORMAT = "message.format"
 UNSUPPORTED = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
-def create(broker: SimulatedBroker, name: str, partitions: int = -1, **configs: str) -> CreatedTopic:
+def create(broker: ManualBroker, name: str, partitions: int = -1, **configs: str) -> CreatedTopic:
     dotted: dict[str, str | None] = {key.replace("_", "."): value for key, value in configs.items()}
     return broker.ask(CreateTopics(topics=[NewTopic(name=name, partitions=partitions, configs=dotted)])).topics[0]
 
 
-def alter(broker: SimulatedBroker, name: str, value: str | None, op: ConfigOp = ConfigOp.SET) -> ErrorCode:
+def alter(broker: ManualBroker, name: str, value: str | None, op: ConfigOp = ConfigOp.SET) -> ErrorCode:
     resource = ConfigResource(kind=ResourceKind.TOPIC, name=name)
     change = ConfigAlteration(resource=resource, name=FORMAT, value=value, op=op)
     return broker.ask(IncrementalAlterConfigs(resources=[resource], alterations=[change])).resources[0].error
 
 
-def configs(broker: SimulatedBroker, name: str) -> dict[str, str | None]:
+def configs(broker: ManualBroker, name: str) -> dict[str, str | None]:
     resource = ConfigResource(kind=ResourceKind.TOPIC, name=name)
     found = broker.ask(DescribeConfigs(resources=[ConfigDescription(resource=resource)])).resources[0]
     return {entry.name: entry.value for entry in found.entries}
 
 
-def generations(broker: SimulatedBroker) -> dict[str, str]:
+def generations(broker: ManualBroker) -> dict[str, str]:
     """By what the broker does with a topic."""
     found = {}
     for name in broker.node.state.image.topics:
@@ -56,7 +56,7 @@ def generations(broker: SimulatedBroker) -> dict[str, str]:
 
 
 def test_a_topic_that_is_created_as_a_classic_one() -> None:
-    broker = SimulatedBroker(topic_partition_count_map="listed:3", topic_log_file_size="listed:500")
+    broker = ManualBroker(topic_partition_count_map="listed:3", topic_log_file_size="listed:500")
     assert create(broker, "old", 2, message_format="classic").error is ErrorCode.NONE
     assert create(broker, "new").error is ErrorCode.NONE
     assert create(broker, "listed", message_format="classic").partitions == 3
@@ -73,7 +73,7 @@ def test_a_topic_that_is_created_as_a_classic_one() -> None:
 
 
 def test_topics_keep_their_generation_whatever_the_broker_makes_by_default() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     create(broker, "made-by-default")
     create(broker, "made-classic", message_format="classic")
     broker.settings = {"message_format": "classic"}
@@ -90,7 +90,7 @@ def test_topics_keep_their_generation_whatever_the_broker_makes_by_default() -> 
 
 
 def test_where_topics_are_classic_the_current_generation_makes_none_by_asking_for_them() -> None:
-    broker = SimulatedBroker(message_format="classic")
+    broker = ManualBroker(message_format="classic")
     assert broker.ask(Metadata(topics=["t"])).topics[0].error is UNSUPPORTED
     assert broker.ask(Metadata(topics=["t"], allow_auto_topic_creation=False)).topics[0].error is (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -99,7 +99,7 @@ def test_where_topics_are_classic_the_current_generation_makes_none_by_asking_fo
 
 
 def test_the_generation_of_a_topic_cannot_change() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     create(broker, "old", message_format="classic")
     create(broker, "new")
     assert alter(broker, "old", "v2") is ErrorCode.INVALID_CONFIG
@@ -112,7 +112,7 @@ def test_the_generation_of_a_topic_cannot_change() -> None:
 
 
 def test_classic_topics_cannot_be_compacted() -> None:
-    refused = create(SimulatedBroker(), "t", message_format="classic", cleanup_policy="compact")
+    refused = create(ManualBroker(), "t", message_format="classic", cleanup_policy="compact")
     assert refused.error is ErrorCode.INVALID_CONFIG
     assert "no keys" in (refused.error_message or "")
 
@@ -122,26 +122,26 @@ def test_classic_topics_cannot_be_compacted() -> None:
 
 def test_a_tree_for_one_broker_is_not_shared() -> None:
     tree = MemoryTree()
-    first = SimulatedBroker(tree=tree, broker_id=1)
+    first = ManualBroker(tree=tree, broker_id=1)
     create(first, "t")
     with pytest.raises(ConfigError, match="another broker uses this tree, which is for one"):
-        SimulatedBroker(tree=tree, broker_id=2)
+        ManualBroker(tree=tree, broker_id=2)
     with pytest.raises(ApiError, match=r"broker.id 1 is taken"):
-        SimulatedBroker(tree=tree, broker_id=1, listeners="kafka://elsewhere:9092")
+        ManualBroker(tree=tree, broker_id=1, listeners="kafka://elsewhere:9092")
     assert first.node.ready
     first.stop()
-    second = SimulatedBroker(tree=tree, broker_id=2)
+    second = ManualBroker(tree=tree, broker_id=2)
     assert set(second.node.state.image.topics) == {"t"}
 
 
 def test_brokers_with_classic_listeners_only_may_be_many_and_change_nothing() -> None:
     tree = MemoryTree()
-    owner = SimulatedBroker(tree=tree, broker_id=1)
+    owner = ManualBroker(tree=tree, broker_id=1)
     create(owner, "t", 2)
     create(owner, "old", 2, message_format="classic")
     remote = "zookeeper://only.its.name:2181/counts"
     others = [
-        SimulatedBroker(tree=tree, broker_id=number, listeners="classic://broker:6667", coordination=remote)
+        ManualBroker(tree=tree, broker_id=number, listeners="classic://broker:6667", coordination=remote)
         for number in (2, 3)
     ]
     for other in others:
@@ -157,7 +157,7 @@ def test_brokers_with_classic_listeners_only_may_be_many_and_change_nothing() ->
 
 def test_a_broker_is_shown_again_after_its_session_expired() -> None:
     tree = MemoryTree()
-    broker = SimulatedBroker(tree=tree)
+    broker = ManualBroker(tree=tree)
     eyes = tree.session()
     paths = ("/barnabas/brokers/ids/1", "/barnabas/controller")
     before = [eyes.get(path).data for path in paths]

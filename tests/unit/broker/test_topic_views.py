@@ -4,32 +4,32 @@ from collections.abc import Iterator
 
 import pytest
 from support.elections import elect_again
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.app.broker.topic_views import TopicViews
 from barnabas.core.cluster.deltas import BrokersChanged, StatesChanged, TopicGone, TopicSet
 from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, Topic
 from barnabas.ports.broker_api import Metadata, MetadataResult, TopicMetadata
+from barnabas.testing.manual_broker import ManualBroker
 
 
 @pytest.fixture
-def broker() -> Iterator[SimulatedBroker]:
-    running = SimulatedBroker()
+def broker() -> Iterator[ManualBroker]:
+    running = ManualBroker()
     running.create("t")
     running.create("u")
     yield running
     running.stop()
 
 
-def told(broker: SimulatedBroker) -> MetadataResult:
+def told(broker: ManualBroker) -> MetadataResult:
     return broker.ask(Metadata(topics=None))
 
 
-def topic(broker: SimulatedBroker, name: str) -> TopicMetadata:
+def topic(broker: ManualBroker, name: str) -> TopicMetadata:
     return next(each for each in told(broker).topics if each.name == name)
 
 
-def test_nothing_is_made_twice_until_something_changes(broker: SimulatedBroker) -> None:
+def test_nothing_is_made_twice_until_something_changes(broker: ManualBroker) -> None:
     assert told(broker) is told(broker)
     t, u = topic(broker, "t"), topic(broker, "u")
     state = broker.node.state
@@ -38,7 +38,7 @@ def test_nothing_is_made_twice_until_something_changes(broker: SimulatedBroker) 
     assert topic(broker, "u") is u
 
 
-def test_other_brokers_and_leaders_show(broker: SimulatedBroker) -> None:
+def test_other_brokers_and_leaders_show(broker: ManualBroker) -> None:
     registry, own = broker.node.state.registry, broker.node.state.node_id
     moved = PartitionState(leader=own + 1, leader_epoch=1, isr=(own + 1,))
     topic_id = registry.image.topic("t").topic_id
@@ -53,7 +53,7 @@ def test_other_brokers_and_leaders_show(broker: SimulatedBroker) -> None:
     assert [node.node_id for node in told(broker).brokers] == [own]
 
 
-def test_views_of_topics_that_are_no_more_are_not_kept(broker: SimulatedBroker) -> None:
+def test_views_of_topics_that_are_no_more_are_not_kept(broker: ManualBroker) -> None:
     state = broker.node.state
     views = TopicViews(state)
     for number in range(60):

@@ -1,7 +1,6 @@
 """Metadata and the requests that make, grow and remove topics."""
 
 import pytest
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.core.cluster.change_queue import complete
 from barnabas.ports.broker_api import (
@@ -15,19 +14,20 @@ from barnabas.ports.broker_api import (
     NewTopic,
 )
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.manual_broker import ManualBroker
 
 
 @pytest.fixture
-def broker() -> SimulatedBroker:
-    return SimulatedBroker()
+def broker() -> ManualBroker:
+    return ManualBroker()
 
 
-def create(broker: SimulatedBroker, *topics: NewTopic, validate_only: bool = False) -> list[ErrorCode]:
+def create(broker: ManualBroker, *topics: NewTopic, validate_only: bool = False) -> list[ErrorCode]:
     answer = broker.ask(CreateTopics(topics=topics, validate_only=validate_only))
     return [topic.error for topic in answer.topics]
 
 
-def test_create_and_describe(broker: SimulatedBroker) -> None:
+def test_create_and_describe(broker: ManualBroker) -> None:
     created = broker.ask(CreateTopics(topics=[NewTopic(name="t", partitions=3, configs={"retention.ms": "5"})])).topics[
         0
     ]
@@ -46,14 +46,14 @@ def test_create_and_describe(broker: SimulatedBroker) -> None:
         assert answer.controller_id == 1
 
 
-def test_metadata_without_topics_tells_the_brokers_only(broker: SimulatedBroker) -> None:
+def test_metadata_without_topics_tells_the_brokers_only(broker: ManualBroker) -> None:
     broker.create("t")
     answer = broker.ask(Metadata(topics=[]))
     assert (len(answer.brokers), len(answer.topics)) == (1, 0)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ä", "a" * 250, "a b", "../etc"])
-def test_illegal_names(broker: SimulatedBroker, name: str) -> None:
+def test_illegal_names(broker: ManualBroker, name: str) -> None:
     assert create(broker, NewTopic(name=name)) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     for allowed in (True, False):
         asked = Metadata(topics=[name], allow_auto_topic_creation=allowed)
@@ -61,12 +61,12 @@ def test_illegal_names(broker: SimulatedBroker, name: str) -> None:
     assert broker.disk.folders == {}
 
 
-def test_the_longest_legal_name(broker: SimulatedBroker) -> None:
+def test_the_longest_legal_name(broker: ManualBroker) -> None:
     assert create(broker, NewTopic(name="a" * 249)) == [ErrorCode.NONE]
     assert broker.produce("a" * 249, b"x").error is ErrorCode.NONE
 
 
-def test_what_cannot_be_created(broker: SimulatedBroker) -> None:
+def test_what_cannot_be_created(broker: ManualBroker) -> None:
     broker.create("t")
     broker.create("with.dot")
     expected = [
@@ -85,20 +85,20 @@ def test_what_cannot_be_created(broker: SimulatedBroker) -> None:
     assert set(broker.node.state.image.topics) == {"t", "with.dot"}
 
 
-def test_a_topic_named_twice_is_refused_once(broker: SimulatedBroker) -> None:
+def test_a_topic_named_twice_is_refused_once(broker: ManualBroker) -> None:
     assert create(broker, NewTopic(name="t"), NewTopic(name="u"), NewTopic(name="t")) == [
         ErrorCode.INVALID_REQUEST,
         ErrorCode.NONE,
     ]
 
 
-def test_validate_only_has_no_effect(broker: SimulatedBroker) -> None:
+def test_validate_only_has_no_effect(broker: ManualBroker) -> None:
     assert create(broker, NewTopic(name="t"), validate_only=True) == [ErrorCode.NONE]
     assert create(broker, NewTopic(name=".."), validate_only=True) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert broker.ask(Metadata(topics=None)).topics == []
 
 
-def test_topics_are_made_when_they_are_named(broker: SimulatedBroker) -> None:
+def test_topics_are_made_when_they_are_named(broker: ManualBroker) -> None:
     assert broker.ask(Metadata(topics=["no"], allow_auto_topic_creation=False)).topics[0].error is (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
@@ -108,23 +108,23 @@ def test_topics_are_made_when_they_are_named(broker: SimulatedBroker) -> None:
 
 
 def test_topics_are_not_made_where_it_is_forbidden() -> None:
-    broker = SimulatedBroker(auto_create_topics_enable=False)
+    broker = ManualBroker(auto_create_topics_enable=False)
     assert broker.ask(Metadata(topics=["t"])).topics[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_made_topics_have_the_brokers_defaults() -> None:
-    broker = SimulatedBroker(num_partitions=4)
+    broker = ManualBroker(num_partitions=4)
     assert len(broker.ask(Metadata(topics=["t"])).topics[0].partitions) == 4
     broker.ask(CreateTopics(topics=[NewTopic(name="u")]))
     assert len(broker.ask(Metadata(topics=["u"])).topics[0].partitions) == 4
 
 
-def test_an_unknown_topic_id(broker: SimulatedBroker) -> None:
+def test_an_unknown_topic_id(broker: ManualBroker) -> None:
     topic = broker.ask(Metadata(topics=[], topic_ids=[b"x" * 16])).topics[0]
     assert (topic.name, topic.topic_id, topic.error) == (None, b"x" * 16, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def test_grow(broker: SimulatedBroker) -> None:
+def test_grow(broker: ManualBroker) -> None:
     broker.create("t", 2)
     broker.produce("t", b"kept")
 
@@ -142,7 +142,7 @@ def test_grow(broker: SimulatedBroker) -> None:
     assert broker.values("t") == [b"kept"]
 
 
-def test_delete(broker: SimulatedBroker) -> None:
+def test_delete(broker: ManualBroker) -> None:
     broker.create("t", 2)
     broker.create("u")
     broker.produce("t", b"gone")
@@ -162,12 +162,12 @@ def test_delete(broker: SimulatedBroker) -> None:
 
 
 def test_deletion_can_be_forbidden() -> None:
-    broker = SimulatedBroker(delete_topic_enable=False)
+    broker = ManualBroker(delete_topic_enable=False)
     broker.create("t")
     assert broker.ask(DeleteTopics(names=["t"])).topics[0].error is ErrorCode.TOPIC_DELETION_DISABLED
 
 
-def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(broker: SimulatedBroker) -> None:
+def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(broker: ManualBroker) -> None:
     broker.create("t")
     broker.produce("t", b"gone")
     complete(broker.node.state.registry.begin_delete("t"))
@@ -176,7 +176,7 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(broke
     assert broker.values("t") == []
 
 
-def test_delete_records(broker: SimulatedBroker) -> None:
+def test_delete_records(broker: ManualBroker) -> None:
     broker.create("t")
     broker.produce("t", b"a", b"b", b"c")
 
@@ -195,7 +195,7 @@ def test_delete_records(broker: SimulatedBroker) -> None:
     assert delete(0, partition=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
-def test_topics_survive_a_restart(broker: SimulatedBroker) -> None:
+def test_topics_survive_a_restart(broker: ManualBroker) -> None:
     broker.create("t", 3, retention_ms="77")
     before = broker.node.state.image.topic("t")
     cluster_id = broker.node.state.cluster_id

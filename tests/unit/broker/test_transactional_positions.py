@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 from support.group_requests import commit, committed, find, load_error, place_of
 from support.replica_house import led_in_sync, reached
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.core.replica.partition import Partition
 from barnabas.ports.broker_api import (
@@ -19,6 +18,7 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.manual_broker import ManualBroker
 
 HERE, ELSEWHERE = 1, 2
 PRODUCER = 900
@@ -28,8 +28,8 @@ Position = tuple[str, int]
 
 
 @pytest.fixture
-def broker() -> Iterator[SimulatedBroker]:
-    simulated = SimulatedBroker(
+def broker() -> Iterator[ManualBroker]:
+    simulated = ManualBroker(
         group_initial_rebalance_delay_ms=0,
         transaction_partition_verification_enable=False,  # nobody coordinates here
     )
@@ -49,7 +49,7 @@ def committing_in(positions: dict[Position, int], *, producer: int = PRODUCER, e
     )
 
 
-def commit_in(broker: SimulatedBroker, positions: dict[Position, int], *, epoch: int = 3) -> list[E]:
+def commit_in(broker: ManualBroker, positions: dict[Position, int], *, epoch: int = 3) -> list[E]:
     return [each.error for each in broker.ask(committing_in(positions, epoch=epoch)).partitions]
 
 
@@ -66,12 +66,12 @@ def ending(
     return WriteTxnMarkers(markers=[marker])
 
 
-def end(broker: SimulatedBroker, *, committed: bool = True, epoch: int = 3) -> E:
+def end(broker: ManualBroker, *, committed: bool = True, epoch: int = 3) -> E:
     (marker,) = broker.ask(ending(committed=committed, epoch=epoch)).markers
     return marker.partitions[0].error
 
 
-def stable(broker: SimulatedBroker, *places: Position) -> dict[Position, int | E]:
+def stable(broker: ManualBroker, *places: Position) -> dict[Position, int | E]:
     """As readers ask who want no position that is about to change."""
     wanted = OffsetFetchGroup(group_id="g", partitions=[TopicPartition(*each) for each in places])
     (group,) = broker.ask(OffsetFetch(groups=[wanted], require_stable=True)).groups
@@ -79,11 +79,11 @@ def stable(broker: SimulatedBroker, *places: Position) -> dict[Position, int | E
     return {(each.topic, each.partition): each.error or each.offset for each in group.partitions}
 
 
-def partition_of(broker: SimulatedBroker) -> Partition:
+def partition_of(broker: ManualBroker) -> Partition:
     return broker.node.state.replicas.partitions[PLACE]
 
 
-def led_by(broker: SimulatedBroker, leader: int, *isr: int) -> None:
+def led_by(broker: ManualBroker, leader: int, *isr: int) -> None:
     """Another leader epoch, as the tree would have it."""
     led_in_sync(broker.node.state.replicas, partition_of(broker), isr or (HERE,), leader=leader, epochs=1)
 
@@ -91,7 +91,7 @@ def led_by(broker: SimulatedBroker, leader: int, *isr: int) -> None:
 @pytest.mark.parametrize("is_committed", [True, False])
 @pytest.mark.parametrize("restarts", [(), ("pending",), ("ended",), ("pending", "ended")], ids="+".join)
 def test_they_count_when_the_marker_is_there(
-    broker: SimulatedBroker, restarts: tuple[str, ...], is_committed: bool
+    broker: ManualBroker, restarts: tuple[str, ...], is_committed: bool
 ) -> None:
     commit(broker, "g", {T0: 1})
     assert commit_in(broker, {T0: 5, T1: 6}) == [E.NONE, E.NONE]
@@ -108,7 +108,7 @@ def test_they_count_when_the_marker_is_there(
     assert not broker.reports
 
 
-def test_many_transactions_are_read_again(broker: SimulatedBroker) -> None:
+def test_many_transactions_are_read_again(broker: ManualBroker) -> None:
     for number in range(30):
         assert commit_in(broker, {T0: number, T1: 2 * number}) == [E.NONE, E.NONE]
         assert end(broker, committed=number % 3 != 2) is E.NONE
@@ -119,7 +119,7 @@ def test_many_transactions_are_read_again(broker: SimulatedBroker) -> None:
     assert stable(broker, T0, T1) == {T0: E.UNSTABLE_OFFSET_COMMIT, T1: 56}
 
 
-def test_a_producer_of_an_earlier_epoch(broker: SimulatedBroker) -> None:
+def test_a_producer_of_an_earlier_epoch(broker: ManualBroker) -> None:
     assert commit_in(broker, {T0: 5}) == [E.NONE]
     assert end(broker, epoch=4, committed=False) is E.NONE, "it is fenced"
     assert commit_in(broker, {T0: 6}) == [E.INVALID_PRODUCER_EPOCH]
@@ -129,7 +129,7 @@ def test_a_producer_of_an_earlier_epoch(broker: SimulatedBroker) -> None:
     assert stable(broker, T0) == {T0: 7}
 
 
-def test_a_marker_of_another_partition_changes_nothing(broker: SimulatedBroker) -> None:
+def test_a_marker_of_another_partition_changes_nothing(broker: ManualBroker) -> None:
     commit_in(broker, {T0: 5})
     other = place_of("h")
     assert other != PLACE
@@ -139,7 +139,7 @@ def test_a_marker_of_another_partition_changes_nothing(broker: SimulatedBroker) 
     assert stable(broker, T0) == {T0: E.UNSTABLE_OFFSET_COMMIT}
 
 
-def test_positions_go_with_their_topic(broker: SimulatedBroker) -> None:
+def test_positions_go_with_their_topic(broker: ManualBroker) -> None:
     broker.create("u", 1)
     commit_in(broker, {T0: 5, ("u", 0): 6})
     broker.ask(DeleteTopics(names=["t"]))
@@ -153,7 +153,7 @@ def test_positions_go_with_their_topic(broker: SimulatedBroker) -> None:
 # --- the coordinator moves
 
 
-def test_the_marker_comes_to_another_leader(broker: SimulatedBroker) -> None:
+def test_the_marker_comes_to_another_leader(broker: ManualBroker) -> None:
     commit_in(broker, {T0: 5})
     led_by(broker, ELSEWHERE)
     assert commit_in(broker, {T0: 6}) == [E.NOT_COORDINATOR]
@@ -164,7 +164,7 @@ def test_the_marker_comes_to_another_leader(broker: SimulatedBroker) -> None:
     assert stable(broker, T0) == {T0: 5}
 
 
-def test_a_marker_that_is_not_everywhere_yet_does_not_count(broker: SimulatedBroker) -> None:
+def test_a_marker_that_is_not_everywhere_yet_does_not_count(broker: ManualBroker) -> None:
     led_by(broker, HERE, HERE, ELSEWHERE)
     partition = partition_of(broker)
     answers = broker.submit(committing_in({T0: 5}))
@@ -183,7 +183,7 @@ def test_a_marker_that_is_not_everywhere_yet_does_not_count(broker: SimulatedBro
     assert stable(broker, T0) == {T0: 5}
 
 
-def test_both_may_come_with_one_fetch_of_the_follower(broker: SimulatedBroker) -> None:
+def test_both_may_come_with_one_fetch_of_the_follower(broker: ManualBroker) -> None:
     led_by(broker, HERE, HERE, ELSEWHERE)
     answers = broker.submit(committing_in({T0: 5}))
     ends = broker.submit(ending(committed=True))
@@ -194,7 +194,7 @@ def test_both_may_come_with_one_fetch_of_the_follower(broker: SimulatedBroker) -
     assert stable(broker, T0) == {T0: 5}
 
 
-def test_a_marker_that_comes_while_the_next_leader_reads(broker: SimulatedBroker) -> None:
+def test_a_marker_that_comes_while_the_next_leader_reads(broker: ManualBroker) -> None:
     commit_in(broker, {T0: 5})
     led_by(broker, ELSEWHERE)
     partition = partition_of(broker)
@@ -212,7 +212,7 @@ def test_a_marker_that_comes_while_the_next_leader_reads(broker: SimulatedBroker
     assert stable(broker, T0) == {T0: 5}
 
 
-def test_the_coordinator_of_the_transaction_is_asked_as_it_is_for_messages(broker: SimulatedBroker) -> None:
+def test_the_coordinator_of_the_transaction_is_asked_as_it_is_for_messages(broker: ManualBroker) -> None:
     asked: list[tuple[object, ...]] = []
     broker.node.state.replicas.verified_appends.verify = lambda *each: asked.append(each)
     answers = broker.submit(committing_in({T0: 5}))

@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from support.batches import numbered
-from support.simulated_broker import HERE, ITSELF, SimulatedBroker, fetch
 
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.message_set import MessageSet
@@ -24,20 +22,22 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.logs import numbered
+from barnabas.testing.manual_broker import HERE, ITSELF, ManualBroker, fetch
 
 E = ErrorCode
 TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def broker() -> SimulatedBroker:
-    running = SimulatedBroker(transaction_partition_verification_enable=False)  # nobody coordinates here
+def broker() -> ManualBroker:
+    running = ManualBroker(transaction_partition_verification_enable=False)  # nobody coordinates here
     running.create("t", 2)
     return running
 
 
 def send(
-    broker: SimulatedBroker,
+    broker: ManualBroker,
     *values: bytes,
     producer: int = 1,
     epoch: int = 0,
@@ -51,7 +51,7 @@ def send(
 
 
 def end(
-    broker: SimulatedBroker, committed: bool, *, producer: int = 1, epoch: int = 0, coordinator: int = 0, on: Any = TP
+    broker: ManualBroker, committed: bool, *, producer: int = 1, epoch: int = 0, coordinator: int = 0, on: Any = TP
 ) -> ErrorCode:
     marker = TxnMarker(
         producer_id=producer,
@@ -67,16 +67,16 @@ def end(
     return outcome.error
 
 
-def committed(broker: SimulatedBroker, offset: int = 0) -> FetchResultPartition:
+def committed(broker: ManualBroker, offset: int = 0) -> FetchResultPartition:
     return broker.fetch("t", offset, isolation_level=1).partitions[0]
 
 
-def listed(broker: SimulatedBroker, timestamp: int, isolation: int) -> int:
+def listed(broker: ManualBroker, timestamp: int, isolation: int) -> int:
     asked = ListOffsetsPartition(topic="t", partition=0, timestamp=timestamp)
     return broker.ask(ListOffsets(partitions=[asked], isolation_level=isolation)).partitions[0].offset
 
 
-def test_readers_of_committed_records_stop_before_what_is_open(broker: SimulatedBroker) -> None:
+def test_readers_of_committed_records_stop_before_what_is_open(broker: ManualBroker) -> None:
     broker.produce("t", b"plain")
     assert send(broker, b"a", b"b").base_offset == 1
     broker.produce("t", b"later")
@@ -94,7 +94,7 @@ def test_readers_of_committed_records_stop_before_what_is_open(broker: Simulated
     assert [message.value for message in MessageSet(found.records, NO_CODECS)] == [b"plain", b"a", b"b", b"later"]
 
 
-def test_they_are_told_what_was_aborted(broker: SimulatedBroker) -> None:
+def test_they_are_told_what_was_aborted(broker: ManualBroker) -> None:
     send(broker, b"a")
     send(broker, b"b", producer=2)
     assert end(broker, False, producer=2) is E.NONE
@@ -107,7 +107,7 @@ def test_they_are_told_what_was_aborted(broker: SimulatedBroker) -> None:
     assert committed(broker, 4).aborted == []
 
 
-def test_offsets_by_isolation_level(broker: SimulatedBroker) -> None:
+def test_offsets_by_isolation_level(broker: ManualBroker) -> None:
     broker.produce("t", b"plain")
     send(broker, b"a")
     assert [listed(broker, LATEST, isolation) for isolation in (0, 1)] == [2, 1]
@@ -117,7 +117,7 @@ def test_offsets_by_isolation_level(broker: SimulatedBroker) -> None:
     assert [listed(broker, LATEST, isolation) for isolation in (0, 1)] == [3, 3]
 
 
-def test_who_waits_for_committed_records_is_woken_by_the_end(broker: SimulatedBroker) -> None:
+def test_who_waits_for_committed_records_is_woken_by_the_end(broker: ManualBroker) -> None:
     send(broker, b"a")
     waiting = broker.submit(fetch("t", 0, max_wait_ms=10_000, isolation_level=1))
     broker.produce("t", b"more")
@@ -129,7 +129,7 @@ def test_who_waits_for_committed_records_is_woken_by_the_end(broker: SimulatedBr
     assert answer.partitions[0].last_stable_offset == 3
 
 
-def test_producers_are_described_with_their_transactions(broker: SimulatedBroker) -> None:
+def test_producers_are_described_with_their_transactions(broker: ManualBroker) -> None:
     broker.produce("t", b"plain")
     send(broker, b"a", producer=7, epoch=2)
     (found,) = broker.ask(DescribeProducers(topics={"t": [0]})).partitions[0].producers
@@ -140,7 +140,7 @@ def test_producers_are_described_with_their_transactions(broker: SimulatedBroker
     assert (found.coordinator_epoch, found.current_txn_start_offset) == (5, -1)
 
 
-def test_what_belongs_to_no_named_transaction_is_refused(broker: SimulatedBroker) -> None:
+def test_what_belongs_to_no_named_transaction_is_refused(broker: ManualBroker) -> None:
     refused = send(broker, b"a", transactional_id=None)
     assert refused.error is E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert "transactional id" in refused.error_message
@@ -149,7 +149,7 @@ def test_what_belongs_to_no_named_transaction_is_refused(broker: SimulatedBroker
     assert broker.fetch("t").partitions[0].high_watermark == 1
 
 
-def test_markers_that_are_refused(broker: SimulatedBroker) -> None:
+def test_markers_that_are_refused(broker: ManualBroker) -> None:
     send(broker, b"a", epoch=3)
     assert end(broker, True, epoch=2) is E.INVALID_PRODUCER_EPOCH
     assert end(broker, True, epoch=3, coordinator=4) is E.NONE
@@ -159,7 +159,7 @@ def test_markers_that_are_refused(broker: SimulatedBroker) -> None:
     assert broker.fetch("t").partitions[0].high_watermark == 2
 
 
-def test_many_markers_at_once_are_answered_in_their_order(broker: SimulatedBroker) -> None:
+def test_many_markers_at_once_are_answered_in_their_order(broker: ManualBroker) -> None:
     for producer in (1, 2):
         send(broker, b"a", producer=producer)
     places = [TP, TopicPartition("gone", 1), TopicPartition("t", 1)]
@@ -177,7 +177,7 @@ def test_many_markers_at_once_are_answered_in_their_order(broker: SimulatedBroke
 
 
 def test_more_markers_than_are_written_at_once_are_answered_in_their_order() -> None:
-    broker = SimulatedBroker()
+    broker = ManualBroker()
     broker.create("t", 90)
     places = [TopicPartition("t", number) for number in range(100)]
     markers = [
@@ -198,7 +198,7 @@ def test_more_markers_than_are_written_at_once_are_answered_in_their_order() -> 
 
 
 def test_a_marker_is_told_of_when_the_disk_has_it_where_the_topic_asks_for_that() -> None:
-    broker = SimulatedBroker(transaction_partition_verification_enable=False)
+    broker = ManualBroker(transaction_partition_verification_enable=False)
     broker.create("t", flush_messages="1")
     log = broker.node.state.replicas.partitions[TP].log
     send(broker, b"a")
@@ -213,7 +213,7 @@ def test_a_marker_is_told_of_when_the_disk_has_it_where_the_topic_asks_for_that(
     assert (ended, log.recovery_point) == ([2], 2)
 
 
-def test_transactions_that_nobody_ends_are_counted(broker: SimulatedBroker) -> None:
+def test_transactions_that_nobody_ends_are_counted(broker: ManualBroker) -> None:
     def late() -> float | None:
         return broker.metrics.value("kafka_server_replicamanager_partitionswithlatetransactionscount")
 
@@ -226,7 +226,7 @@ def test_transactions_that_nobody_ends_are_counted(broker: SimulatedBroker) -> N
     assert late() == 0
 
 
-def test_those_who_listen_hear_of_the_end(broker: SimulatedBroker) -> None:
+def test_those_who_listen_hear_of_the_end(broker: ManualBroker) -> None:
     heard: list[object] = []
 
     def broken(*_: object) -> None:
@@ -242,7 +242,7 @@ def test_those_who_listen_hear_of_the_end(broker: SimulatedBroker) -> None:
     assert "a fault" in broker.reports.pop()
 
 
-def test_transactions_outlive_a_restart(broker: SimulatedBroker) -> None:
+def test_transactions_outlive_a_restart(broker: ManualBroker) -> None:
     send(broker, b"a", producer=1)
     end(broker, False, producer=1, coordinator=6)
     send(broker, b"b", producer=2)
@@ -254,7 +254,7 @@ def test_transactions_outlive_a_restart(broker: SimulatedBroker) -> None:
     assert committed(broker).last_stable_offset == 4
 
 
-def test_deleted_records_take_their_transaction_with_them(broker: SimulatedBroker) -> None:
+def test_deleted_records_take_their_transaction_with_them(broker: ManualBroker) -> None:
     broker.produce("t", b"plain")
     send(broker, b"a")
     broker.produce("t", b"later")
@@ -265,7 +265,7 @@ def test_deleted_records_take_their_transaction_with_them(broker: SimulatedBroke
     assert committed(broker, 3).last_stable_offset == 4
 
 
-def test_the_broker_writes_transactions_into_its_own_topics(broker: SimulatedBroker) -> None:
+def test_the_broker_writes_transactions_into_its_own_topics(broker: ManualBroker) -> None:
     broker.create("own")
     records = numbered(b"position", sequence=-1, transactional=True)
     entry = ProducePartition("own", 0, records)

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.batches import numbered
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.core.coordinator.placement import partition_of
 from barnabas.ports.broker_api import (
@@ -28,24 +26,26 @@ from barnabas.ports.broker_api import (
 )
 from barnabas.ports.error_codes import ErrorCode as E
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.logs import numbered
+from barnabas.testing.manual_broker import ManualBroker
 
 LOG, OFFSETS = "__transaction_state", "__consumer_offsets"
 
 
 @pytest.fixture
-def broker() -> Iterator[SimulatedBroker]:
-    simulated = SimulatedBroker(transaction_state_log_num_partitions=4, offsets_topic_num_partitions=2)
+def broker() -> Iterator[ManualBroker]:
+    simulated = ManualBroker(transaction_state_log_num_partitions=4, offsets_topic_num_partitions=2)
     simulated.create("t", 2)
     yield simulated
     simulated.stop()
     assert simulated.reports == []
 
 
-def find(broker: SimulatedBroker, *ids: str) -> list[Coordinator]:
+def find(broker: ManualBroker, *ids: str) -> list[Coordinator]:
     return list(broker.ask(FindCoordinator(keys=ids, key_type=TRANSACTION_COORDINATOR)).coordinators)
 
 
-def begun(broker: SimulatedBroker, name: str = "x", **more: int) -> dict[str, Any]:
+def begun(broker: ManualBroker, name: str = "x", **more: int) -> dict[str, Any]:
     """A producer of this id, as its requests name it."""
     find(broker, name)
     result = broker.ask(InitProducerId(transactional_id=name, **more))
@@ -57,12 +57,12 @@ def begun(broker: SimulatedBroker, name: str = "x", **more: int) -> dict[str, An
     }
 
 
-def add(broker: SimulatedBroker, who: dict[str, Any], *partitions: int) -> list[E]:
+def add(broker: ManualBroker, who: dict[str, Any], *partitions: int) -> list[E]:
     keys = [TopicPartition("t", each) for each in partitions]
     return [each.error for each in broker.ask(AddPartitionsToTxn(**who, partitions=keys)).partitions]
 
 
-def produce(broker: SimulatedBroker, who: dict[str, Any], partition: int = 0, sequence: int = 0) -> E:
+def produce(broker: ManualBroker, who: dict[str, Any], partition: int = 0, sequence: int = 0) -> E:
     records = numbered(
         b"v", producer=who["producer_id"], epoch=who["producer_epoch"], sequence=sequence, transactional=True
     )
@@ -71,12 +71,12 @@ def produce(broker: SimulatedBroker, who: dict[str, Any], partition: int = 0, se
     return result.partitions[0].error
 
 
-def state(broker: SimulatedBroker, name: str = "x") -> str:
+def state(broker: ManualBroker, name: str = "x") -> str:
     told: str = broker.ask(DescribeTransactions(transactional_ids=[name])).transactions[0].state
     return told
 
 
-def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(broker: SimulatedBroker) -> None:
+def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(broker: ManualBroker) -> None:
     assert LOG not in broker.node.state.image.topics
     assert broker.ask(InitProducerId(transactional_id="x")).error is E.NOT_COORDINATOR
     first, second = find(broker, "x", "y")
@@ -88,13 +88,13 @@ def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(broker: Simulat
     assert config.segment_bytes == 104_857_600
 
 
-def test_metadata_makes_the_same_topic(broker: SimulatedBroker) -> None:
+def test_metadata_makes_the_same_topic(broker: ManualBroker) -> None:
     (topic,) = broker.ask(Metadata(topics=[LOG])).topics
     assert (topic.error, len(topic.partitions), topic.internal) == (E.NONE, 4, True)
     begun(broker)
 
 
-def test_positions_make_the_topic_that_keeps_them(broker: SimulatedBroker) -> None:
+def test_positions_make_the_topic_that_keeps_them(broker: ManualBroker) -> None:
     who = begun(broker)
     assert OFFSETS not in broker.node.state.image.topics
     assert broker.ask(AddOffsetsToTxn(**who, group_id="g")).error is E.NONE
@@ -102,7 +102,7 @@ def test_positions_make_the_topic_that_keeps_them(broker: SimulatedBroker) -> No
     assert told.topics == {OFFSETS: [partition_of("g", 2)]}
 
 
-def test_a_produce_to_a_partition_that_was_never_added(broker: SimulatedBroker) -> None:
+def test_a_produce_to_a_partition_that_was_never_added(broker: ManualBroker) -> None:
     who = begun(broker)
     assert produce(broker, who) is E.INVALID_TXN_STATE
     add(broker, who, 1)
@@ -111,7 +111,7 @@ def test_a_produce_to_a_partition_that_was_never_added(broker: SimulatedBroker) 
     assert broker.metrics.value("kafka_server_addpartitionstotxnmanager_verificationfailures_total") == 2
 
 
-def test_a_classic_topic_has_no_transactions(broker: SimulatedBroker) -> None:
+def test_a_classic_topic_has_no_transactions(broker: ManualBroker) -> None:
     broker.create("classic", 1, message_format="classic")
     who = begun(broker)
     keys = [TopicPartition("t", 0), TopicPartition("classic", 0)]
@@ -120,7 +120,7 @@ def test_a_classic_topic_has_no_transactions(broker: SimulatedBroker) -> None:
     assert state(broker) == "Empty"
 
 
-def test_verification_can_be_switched_off_while_the_broker_runs(broker: SimulatedBroker) -> None:
+def test_verification_can_be_switched_off_while_the_broker_runs(broker: ManualBroker) -> None:
     who = begun(broker)
     everywhere = ConfigResource(kind=ResourceKind.BROKER, name="")
     change = ConfigAlteration(
@@ -134,7 +134,7 @@ def test_verification_can_be_switched_off_while_the_broker_runs(broker: Simulate
     assert produce(broker, who) is E.NONE
 
 
-def test_a_stop_in_order_in_every_state(broker: SimulatedBroker) -> None:
+def test_a_stop_in_order_in_every_state(broker: ManualBroker) -> None:
     empty, open_, ended = begun(broker, "empty"), begun(broker, "open"), begun(broker, "ended")
     for who, partition in ((open_, 0), (ended, 1)):
         assert add(broker, who, partition) == [E.NONE]
@@ -155,7 +155,7 @@ def test_a_stop_in_order_in_every_state(broker: SimulatedBroker) -> None:
     assert sorted(each.transactional_id for each in listed) == ["empty", "ended", "open"]
 
 
-def test_who_waits_when_the_broker_stops_is_told(broker: SimulatedBroker) -> None:
+def test_who_waits_when_the_broker_stops_is_told(broker: ManualBroker) -> None:
     who = begun(broker)
     add(broker, who, 0)
     waiting = broker.submit(EndTxn(**who, committed=True))
@@ -167,7 +167,7 @@ def test_who_waits_when_the_broker_stops_is_told(broker: SimulatedBroker) -> Non
     assert broker.ask(EndTxn(**who, committed=True)).error is E.NOT_COORDINATOR
 
 
-def test_a_transaction_times_out_and_its_marker_is_written(broker: SimulatedBroker) -> None:
+def test_a_transaction_times_out_and_its_marker_is_written(broker: ManualBroker) -> None:
     who = begun(broker, transaction_timeout_ms=5000)
     add(broker, who, 0)
     assert produce(broker, who) is E.NONE
@@ -179,7 +179,7 @@ def test_a_transaction_times_out_and_its_marker_is_written(broker: SimulatedBrok
     assert produce(broker, who, sequence=1) is E.INVALID_PRODUCER_EPOCH
 
 
-def test_what_dashboards_see(broker: SimulatedBroker) -> None:
+def test_what_dashboards_see(broker: ManualBroker) -> None:
     begun(broker)
     for name in (
         "kafka_server_transaction_coordinator_metrics_partition_load_time_max",

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-from support.batches import bytes_of
 from support.replica_house import ME, OTHER, ReplicaHouse, reached
 
 from barnabas.core.coordinator.log import CoordinatorLog, Record
@@ -18,6 +17,7 @@ from barnabas.core.replica.partition import Partition
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.logs import bytes_of
 
 TOPIC = "__transaction_state"
 NONE = ErrorCode.NONE

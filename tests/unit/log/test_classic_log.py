@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from support.batches import bytes_of
 from support.classic_frames import entry, gzip_wrapper, message_set
 from support.classic_logs import OVERHEAD, classic, content, flush, open_classic, put, put_set, visible
 
@@ -19,6 +18,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import File, Folder, StorageError, StorageFull
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.logs import bytes_of
 
 LATEST, EARLIEST = -1, -2
 

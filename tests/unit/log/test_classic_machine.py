@@ -8,7 +8,6 @@ from collections.abc import Callable
 from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from support.batches import bytes_of
 from support.classic_frames import entry, gzip_wrapper, message_set
 from support.classic_logs import open_classic, put_set
 
@@ -17,6 +16,7 @@ from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.flushing import FlushWork
 from barnabas.ports.storage import LogDir
+from barnabas.testing.logs import bytes_of
 
 _payloads = st.lists(st.binary(max_size=30), min_size=1, max_size=4)
 _sets = st.one_of(

@@ -2,7 +2,6 @@
 
 import pytest
 from attrs import evolve
-from support.batches import bytes_of, put, read_all
 from support.classic_frames import message_set
 from support.classic_logs import put as put_classic
 from support.classic_logs import visible
@@ -17,6 +16,7 @@ from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.storage import StorageError
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.logs import bytes_of, put, read_all
 
 CONFIG = LogConfig(message_format="classic", segment_bytes=14, retention_ms=-1)
 FIRST = f"{0:020d}.kafka"

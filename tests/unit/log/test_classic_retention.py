@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import pytest
-from support.batches import bytes_of
 from support.classic_frames import message_set
 from support.classic_logs import flush, open_classic, put, visible
 
@@ -12,6 +11,7 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.log.retention import SegmentInfo
 from barnabas.ports.storage import Folder
+from barnabas.testing.logs import bytes_of
 
 SIZE = 15
 """Of every segment here."""

@@ -2,7 +2,6 @@
 
 import pytest
 from attrs import evolve
-from support.batches import TP, batch, bytes_of, numbered
 from support.cleaned_log import COMPACT, CleanedLogs, last_values, messages_of
 
 from barnabas.core.log.cleaning.order import CleanerSettings
@@ -20,6 +19,7 @@ from barnabas.plugins.builtin.codecs import ZstdCodec
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import Offset, TopicPartition
+from barnabas.testing.logs import TP, batch, bytes_of, numbered
 
 DAY_MS = 86_400_000
 

@@ -2,12 +2,12 @@
 
 import pytest
 from attrs import evolve
-from support.batches import TP
 from support.cleaned_log import COMPACT, CleanedLogs, last_values, messages_of
 
 from barnabas.adapters.storage_memory import MemoryDisk
 from barnabas.core.log.cleaning.order import CleanerSettings
 from barnabas.ports.storage import StorageError
+from barnabas.testing.logs import TP
 
 
 class WatchedDisk(MemoryDisk):

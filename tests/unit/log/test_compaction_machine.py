@@ -2,12 +2,12 @@
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from support.batches import TP, bytes_of
 from support.cleaned_log import CleanedLogs, last_values, messages_of
 
 from barnabas.core.log.cleaning.order import CleanerSettings
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.ports.words import Offset
+from barnabas.testing.logs import TP, bytes_of
 
 _keys = st.sampled_from([b"a", b"b", b"c", b"a longer key"])
 _values = st.one_of(st.none(), st.binary(max_size=12))

@@ -2,12 +2,12 @@
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support.batches import numbered, open_log, read_all
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.ports.storage import Folder
+from barnabas.testing.logs import numbered, open_log, read_all
 
 _configs = st.builds(
     LogConfig,

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-from support.batches import batch, open_log, put, read_all
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.checkpoints import Sealed
@@ -12,6 +11,7 @@ from barnabas.core.message.batch_header import stamp
 from barnabas.ports.report import Level, Line
 from barnabas.ports.storage import File, Folder
 from barnabas.ports.words import Offset
+from barnabas.testing.logs import batch, open_log, put, read_all
 
 SIZE = len(batch(b"00000000"))
 COUNT = 12

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import pytest
-from support.batches import batch, bytes_of, messages_in, open_log, put, read_all
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
@@ -18,6 +17,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder, StorageError, StorageFull, StorageReadOnly
 from barnabas.ports.words import Offset
+from barnabas.testing.logs import batch, bytes_of, messages_in, open_log, put, read_all
 
 
 @pytest.fixture
@@ -250,10 +250,9 @@ def test_roll_with_jitter(folder: Folder) -> None:
         def token(self, size: int) -> bytes:
             return bytes(size)
 
-    from support.batches import TP
-
     from barnabas.core.message.codec import NO_CODECS
     from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
+    from barnabas.testing.logs import TP
 
     log = Log.open(
         folder,

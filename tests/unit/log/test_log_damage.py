@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.batches import batch, bytes_of, open_log, put, read_all
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
@@ -17,6 +16,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder
 from barnabas.ports.words import Offset, Position
+from barnabas.testing.logs import batch, bytes_of, open_log, put, read_all
 
 SIZE = len(batch(b"12345678"))
 COUNT = 24

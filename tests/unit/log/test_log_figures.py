@@ -4,7 +4,6 @@ import random
 from html.parser import HTMLParser
 
 import pytest
-from support.batches import batch, numbered, open_log
 from support.classic_frames import gzip_wrapper, message_set
 
 from barnabas.adapters.storage_memory import MemoryLogDir
@@ -16,6 +15,7 @@ from barnabas.core.log.figures.reading import batch_figures, classic_figures
 from barnabas.core.log.origin import AppendOrigin
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.storage import File
+from barnabas.testing.logs import batch, numbered, open_log
 
 CODECS = builtin_codecs()
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support.batches import batch, bytes_of, messages_in, open_log, read_all
 
 from barnabas.adapters.storage_fs import open_log_dir
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.traffic.steps import complete
 from barnabas.ports.storage import LogDir
+from barnabas.testing.logs import batch, bytes_of, messages_in, open_log, read_all
 
 Record = tuple[int, int, bytes]
 """(offset, timestamp, value)."""

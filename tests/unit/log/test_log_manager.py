@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 from attrs import evolve
-from support.batches import put, read_all
 from support.log_lines import infos_of
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
@@ -20,6 +19,7 @@ from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy, KeepAll
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.storage import FolderLocked, LogDir, StorageError
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.logs import put, read_all
 
 CONFIG = LogConfig(segment_bytes=200, retention_ms=-1)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-from support.batches import put, read_all
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.storage_memory.memory import MemoryFile
@@ -17,6 +16,7 @@ from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.errors import ClosedError
 from barnabas.ports.storage import StorageError
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.logs import put, read_all
 
 
 class House:

@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.batches import batch, bytes_of, messages_in, open_log, put, read_all
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
@@ -16,6 +15,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder
 from barnabas.ports.words import Offset
+from barnabas.testing.logs import batch, bytes_of, messages_in, open_log, put, read_all
 
 SIZE = len(batch(b"12345678"))
 

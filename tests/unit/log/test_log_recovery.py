@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from unittest import mock
 
 import pytest
-from support.batches import batch, bytes_of, open_log, put, read_all
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.adapters.storage_memory.memory import MemoryFile
@@ -17,6 +16,7 @@ from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder
+from barnabas.testing.logs import batch, bytes_of, open_log, put, read_all
 
 SIZE = len(batch(b"12345678"))
 CONFIG = LogConfig(segment_bytes=5 * SIZE, index_interval_bytes=SIZE)

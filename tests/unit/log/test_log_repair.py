@@ -7,7 +7,6 @@ import pytest
 from attrs import evolve
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.batches import numbered
 from support.repair_house import CONFIG, TP, RepairHouse
 
 from barnabas.adapters.storage_memory import MemoryDisk
@@ -18,6 +17,7 @@ from barnabas.core.log.origin import AppendOrigin
 from barnabas.core.message.batch_header import CRC_AT
 from barnabas.ports.storage import StorageError
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.logs import numbered
 
 SIZES = [1, 3, 2, 5, 1, 1, 4, 2, 2, 6, 1, 3, 1, 1, 2, 3, 5, 1]
 AFTER_A_CRASH = ("no orderly stop before", "are not there")

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-from support.batches import batch, bytes_of, numbered, open_log, put, read_all
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
@@ -14,6 +13,7 @@ from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder, StorageError
 from barnabas.ports.words import Buffer, Position
+from barnabas.testing.logs import batch, bytes_of, numbered, open_log, put, read_all
 
 
 @pytest.fixture

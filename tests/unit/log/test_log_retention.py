@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 from attrs import evolve
-from support.batches import batch, open_log, put, read_all
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
@@ -15,6 +14,7 @@ from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder, StorageError, StorageFull
+from barnabas.testing.logs import batch, open_log, put, read_all
 
 SIZE = len(batch(b"12345678"))
 CONFIG = LogConfig(segment_bytes=2 * SIZE, index_interval_bytes=SIZE, retention_ms=-1)

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from support.batches import numbered
 from support.cleaned_log import COMPACT, CleanedLogs, messages_of
 
 from barnabas.core.log.retention import DeletionContext
@@ -13,6 +12,7 @@ from barnabas.core.message.message import Message
 from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy, KeepAll
 from barnabas.plugins.builtin.record_deletion import HeaderTtl, KeyPrefixAge
+from barnabas.testing.logs import numbered
 
 DELETE = evolve(COMPACT, cleanup_policy=frozenset({"delete"}), retention_ms=-1)
 HOUR_MS = 3_600_000

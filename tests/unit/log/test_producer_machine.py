@@ -10,7 +10,6 @@ from attrs import define, field
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from support.batches import numbered, open_log, put, read_all
 
 from barnabas.adapters.system import SeededEntropy
 from barnabas.core.log.config import LogConfig
@@ -18,6 +17,7 @@ from barnabas.core.log.log import Log
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.simulation.disk import FaultyDisk
+from barnabas.testing.logs import numbered, open_log, put, read_all
 
 IN_FLIGHT_MAX = 5
 MASK = 0x7FFFFFFF

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-from support.batches import numbered, open_log, put, read_all
 
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
@@ -13,6 +12,7 @@ from barnabas.core.log.producer_state_snapshot import decode_snapshot, encode_sn
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder
+from barnabas.testing.logs import numbered, open_log, put, read_all
 
 SIZE = len(numbered(b"12345678"))
 CONFIG = LogConfig(segment_bytes=5 * SIZE, index_interval_bytes=SIZE)

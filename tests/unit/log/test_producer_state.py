@@ -1,7 +1,6 @@
 """Sequences of idempotent producers on append: the rules of facts B2."""
 
 import pytest
-from support.batches import batch, bytes_of, numbered, open_log, put, read_all
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
@@ -11,6 +10,7 @@ from barnabas.core.message.batch_header import parse_header
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import StorageError
+from barnabas.testing.logs import batch, bytes_of, numbered, open_log, put, read_all
 
 NEWEST = 2**31 - 1
 

@@ -10,7 +10,6 @@ from attrs import define
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from support.batches import batch, numbered, open_log
 
 from barnabas.adapters.system import SeededEntropy
 from barnabas.core.log.config import LogConfig
@@ -24,6 +23,7 @@ from barnabas.core.message.message_set import MessageSet
 from barnabas.ports.broker_api import AbortedTransaction
 from barnabas.ports.storage import Folder
 from barnabas.simulation.disk import FaultyDisk
+from barnabas.testing.logs import batch, numbered, open_log
 
 PRODUCERS = 3
 PLAIN, DATA, COMMIT, ABORT = range(4)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from support.batches import batch, numbered, open_log, put
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
@@ -18,6 +17,7 @@ from barnabas.core.message.markers import Marker, encode_marker, read_marker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder, StorageError
+from barnabas.testing.logs import batch, numbered, open_log, put
 
 FAR = 1 << 40
 

@@ -1,6 +1,5 @@
 """Each replica compacts its own log: what is copied from another one may have holes where others have none."""
 
-from support.batches import batch
 from support.cleaned_log import last_values, messages_of
 from support.replica_cluster import KEY, Member, ReplicaCluster
 
@@ -11,6 +10,7 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.ports.broker_api import ProducePartition
 from barnabas.ports.words import Offset
+from barnabas.testing.logs import batch
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=400, min_cleanable_dirty_ratio=0.0)
 

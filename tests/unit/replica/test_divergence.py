@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-from support.batches import put
 from support.replica_cluster import ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
@@ -11,6 +10,7 @@ from barnabas.core.log.leader_epochs import LeaderEpochs
 from barnabas.core.replica.followed import where_to_cut
 from barnabas.ports.broker_api import DivergingEpoch
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.logs import put
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """What replicas owe to others besides copies: deletions that wait, readers nearby, disks that fail."""
 
 import pytest
-from support.batches import messages_in
 from support.replica_cluster import KEY, ReplicaCluster
 
 from barnabas.ports.broker_api import FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.storage import StorageError, StorageFull
+from barnabas.testing.logs import messages_in
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from support.batches import put
 from support.replica_house import ME, OTHER, ReplicaHouse, reached
-from support.simulated_broker import batch
 
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.origin import AppendOrigin
@@ -16,6 +14,8 @@ from barnabas.ports.broker_api import FetchResultPartition, ProduceResultPartiti
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.logs import put
+from barnabas.testing.manual_broker import batch
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 import pytest
 from attrs import evolve
-from support.batches import numbered
 from support.replica_cluster import KEY, ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
 from barnabas.core.log.config import LogConfig
 from barnabas.ports.broker_api import ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.logs import numbered
 
 
 @pytest.fixture

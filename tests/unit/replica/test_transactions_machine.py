@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
-from support.batches import numbered
 from support.replica_cluster import KEY, Member
 
 from barnabas.core.log.origin import AppendOrigin
@@ -19,6 +18,7 @@ from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.message_set import MessageSet
 from barnabas.ports.broker_api import ProducePartition, TxnMarker
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.logs import numbered
 
 from .test_replicas_machine import ReplicasMachine
 

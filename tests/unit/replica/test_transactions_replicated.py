@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.batches import numbered
 from support.replica_cluster import KEY, Member, ReplicaCluster
 
 from barnabas.core.log.config import LogConfig
@@ -12,6 +11,7 @@ from barnabas.core.log.origin import AppendOrigin
 from barnabas.core.replica.isolation import FetchIsolation
 from barnabas.ports.broker_api import AbortedTransaction, ProducePartition, TxnMarker, WrittenTxnMarker
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.testing.logs import numbered
 
 E = ErrorCode
 COMMITTED = FetchIsolation.TXN_COMMITTED

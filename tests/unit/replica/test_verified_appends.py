@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from support.batches import batch, numbered
-from support.simulated_broker import SimulatedBroker
 
 from barnabas.core.replica import verified_appends
 from barnabas.ports.broker_api import Produce, ProducePartition, ProduceResult, TxnMarker, WriteTxnMarkers
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.logs import batch, numbered
+from barnabas.testing.manual_broker import ManualBroker
 
 E = ErrorCode
 
@@ -44,7 +44,7 @@ class Coordinator:
 
 class House:
     def __init__(self) -> None:
-        self.broker = SimulatedBroker()
+        self.broker = ManualBroker()
         self.broker.create("t", 3)
         self.appends = self.broker.node.state.replicas.verified_appends
         self.coordinator = Coordinator()

@@ -1,22 +1,25 @@
-"""Record batches and logs for tests of the log."""
+"""One log by hand: opened in a folder, appended to and read in the test's own thread, at the times that it says.
+
+log = open_log(MemoryLogDir().folder("orders-0"))
+put(log, b"one", b"two")
+assert read_all(log) == [(0, b"one"), (1, b"two")]
+"""
 
 from collections.abc import Callable, Collection, Sequence
 
-from barnabas.core.log.checkpoints import Sealed
-from barnabas.core.log.config import LogConfig
-from barnabas.core.log.log import Log
-from barnabas.core.log.retention import DeletionPolicy
-from barnabas.core.message.batch_writer import encode_batch
-from barnabas.core.message.codec import NO_CODECS, Codec, Codecs
-from barnabas.core.message.message import Message
-from barnabas.core.message.message_set import MessageSet
-from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
-from barnabas.ports.storage import Folder
-from barnabas.ports.words import Buffer, TopicPartition
+from ..core.log.checkpoints import Sealed
+from ..core.log.config import LogConfig
+from ..core.log.log import Log
+from ..core.log.retention import DeletionPolicy
+from ..core.message.batch_writer import encode_batch
+from ..core.message.codec import NO_CODECS, Codec, Codecs
+from ..core.message.message import Message
+from ..core.message.message_set import MessageSet
+from ..plugins.builtin.deletion import KafkaDeletionPolicy
+from ..ports.storage import Folder
+from ..ports.words import Buffer, TopicPartition
 
 TP = TopicPartition("t", 0)
-BATCH_OVERHEAD = 61 + 7
-"""Header, and what a record of up to 63 bytes needs besides its value."""
 
 
 def batch(
@@ -26,7 +29,7 @@ def batch(
     keys: Sequence[bytes | None] = (),
     codec: Codec | None = None,
 ) -> memoryview:
-    """A client's batch; every message at time `at` unless `timestamps` are given."""
+    """A client's batch, as the log takes it; every message at time `at` unless `timestamps` are given."""
     messages = [
         Message(
             value=value,
@@ -68,6 +71,7 @@ def open_log(
     policy: DeletionPolicy | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> Log:
+    """The log `TP` in this folder, with what is there. `policy`: Kafka's, by default. Raises `StorageError`."""
     return Log.open(
         folder,
         topic_partition=TP,
@@ -96,6 +100,7 @@ def bytes_of(log: Log, offset: int, *, max_bytes: int = 1 << 20, limit: int | No
 
 
 def messages_in(records: Buffer, codecs: Codecs = NO_CODECS) -> list[tuple[int, bytes | None]]:
+    """(offset, value) of each message in a set."""
     return [(message.offset, message.value) for message in MessageSet(records, codecs)]
 
 

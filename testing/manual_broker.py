@@ -1,25 +1,22 @@
-"""A whole broker without threads, sockets or disks: its clock stands still unless a test lets time pass."""
+"""A whole broker without threads, sockets or disks: its clock stands still unless a test lets time pass.
+
+What it is asked is done at once, in the test's own thread.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from attrs import evolve
-from support.log_lines import warnings_of
 
-from barnabas.adapters.coord_memory import MemoryTree
-from barnabas.adapters.metrics_memory import MemoryMetrics
-from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
-from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
-from barnabas.adapters.transport_memory import MemoryNetwork
-from barnabas.app.broker.gate import Authorizer, everyone
-from barnabas.app.broker.node import BrokerServer
-from barnabas.app.compose.broker import outside_of, plugin_host
-from barnabas.app.config import BrokerConfig
-from barnabas.core.message.batch_writer import encode_batch
-from barnabas.core.message.message import Message
-from barnabas.core.message.message_set import MessageSet
-from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.ports.broker_api import (
+from ..app.broker.gate import Authorizer, everyone
+from ..app.broker.node import BrokerServer
+from ..app.compose.broker import outside_of, plugin_host
+from ..app.config import BrokerConfig
+from ..core.message.batch_writer import encode_batch
+from ..core.message.message import Message
+from ..core.message.message_set import MessageSet
+from ..plugins.builtin.codecs import builtin_codecs
+from ..ports.broker_api import (
     Caller,
     CreateTopics,
     Fetch,
@@ -33,9 +30,20 @@ from barnabas.ports.broker_api import (
     ProduceResultPartition,
     Request,
 )
-from barnabas.ports.coordination import Coordination
-from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.errors import BarnabasError
+from ..ports.coordination import Coordination
+from ..ports.error_codes import ErrorCode
+from ..ports.errors import ApiError, BarnabasError
+from ..ports.report import Level, Line
+from .by_hand import (
+    ManualClock,
+    ManualScheduler,
+    MemoryDisk,
+    MemoryLogDir,
+    MemoryMetrics,
+    MemoryNetwork,
+    MemoryTree,
+    SeededEntropy,
+)
 
 ResultT = TypeVar("ResultT")
 HERE = Caller(client_id="test", host="127.0.0.1", connection=1)
@@ -43,8 +51,18 @@ ITSELF = Caller(origin=Origin.BROKER)
 """The broker, where it asks itself."""
 
 
-class SimulatedBroker:
-    """Starts at once; `restart` stops it in order and starts it on the same disk and tree."""
+class ManualBroker:
+    """Starts at once; `restart` stops it in order and starts it on the same disk and tree.
+
+        broker = ManualBroker(plugins=["newest"], log_retention_check_interval_ms=1000)
+        broker.create("orders", deletion_policy="newest:3")
+        broker.produce("orders", b"one")
+        broker.wait(1000)
+
+    `settings` are those of `Broker`. `disk` is a `MemoryDisk`, which outlives the broker and crashes (`after_crash`);
+    `tree` the coordination tree. `clock` is its clock, `lines` what it would log, `network` what leads to its listener,
+    `node` the broker itself.
+    """
 
     def __init__(
         self,
@@ -97,10 +115,15 @@ class SimulatedBroker:
 
     @property
     def reports(self) -> list[str]:
-        """What somebody should look at."""
-        return warnings_of(self.lines)
+        """What somebody should look at: warnings and errors among `lines`."""
+        return [line for line in self.lines if not isinstance(line, Line) or line.level >= Level.WARNING]
+
+    def wait(self, ms: float) -> None:
+        """Let time pass, with all that is due in it."""
+        self.scheduler.advance(ms)
 
     def stop(self) -> None:
+        """In order."""
         stopped: list[bool] = []
         self.node.stop(lambda: stopped.append(True))
         self.scheduler.run_until(lambda: bool(stopped))
@@ -110,7 +133,7 @@ class SimulatedBroker:
         self.node = self._started()
 
     def submit(self, request: Request[ResultT], caller: Caller = HERE) -> list[ResultT]:
-        """The list gets the answer, now or later."""
+        """Ask something of `ports.broker_api`; the list gets the answer, now or later. Raises `BarnabasError`."""
         answers: list[ResultT] = []
 
         def reply(result: ResultT | BarnabasError) -> None:
@@ -122,13 +145,15 @@ class SimulatedBroker:
         return answers
 
     def ask(self, request: Request[ResultT], caller: Caller = HERE) -> ResultT:
-        """The answer, which must come without time passing."""
+        """The answer. Raises `AssertionError` if it does not come without time passing, `BarnabasError`."""
         answers = self.submit(request, caller)
         self.scheduler.run_pending()
-        assert len(answers) == 1, answers
+        if len(answers) != 1:
+            raise AssertionError(f"{len(answers)} answers to {type(request).__name__}; one that waits needs wait()")
         return answers[0]
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Make a topic; its settings in snake case. Raises `ApiError`."""
         new = NewTopic(
             name=name,
             partitions=partitions,
@@ -136,21 +161,27 @@ class SimulatedBroker:
             configs={key.replace("_", "."): value for key, value in configs.items()},
         )
         outcome = self.ask(CreateTopics(topics=[new])).topics[0]
-        assert outcome.error is ErrorCode.NONE, outcome
+        if outcome.error is not ErrorCode.NONE:
+            raise ApiError(outcome.error, outcome.error_message or "")
 
     def produce(self, topic: str, *values: bytes, partition: int = 0, acks: int = 1) -> ProduceResultPartition:
-        result: ProduceResult = self.ask(produce(topic, *values, partition=partition, acks=acks))
+        """One batch, of now; the result has `error` and `base_offset`."""
+        records = batch(*values, timestamp_ms=self.clock.now_ms())
+        request = Produce(partitions=[ProducePartition(topic, partition, records)], acks=acks)
+        result: ProduceResult = self.ask(request)
         return result.partitions[0]
 
     def fetch(self, topic: str, offset: int = 0, partition: int = 0, **options: Any) -> FetchResult:
+        """As a consumer fetches; it does not wait for messages unless `max_wait_ms` says so."""
         return self.ask(fetch(topic, offset, partition, **{"max_wait_ms": 0, **options}))
 
     def values(self, topic: str, offset: int = 0, partition: int = 0) -> list[bytes | None]:
-        """All values from `offset` to the end of the partition."""
+        """All values from `offset` to the end of the partition. Raises `ApiError`."""
         found: list[bytes | None] = []
         while True:
             result = self.fetch(topic, offset, partition).partitions[0]
-            assert result.error is ErrorCode.NONE, result
+            if result.error is not ErrorCode.NONE:
+                raise ApiError(result.error, f"{topic}-{partition} at offset {offset}")
             messages = list(MessageSet(result.records, builtin_codecs(), from_offset=offset))
             if not messages:
                 return found
@@ -165,8 +196,10 @@ def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000, codec: str = ""
 
 
 def produce(topic: str, *values: bytes, partition: int = 0, acks: int = 1, **options: Any) -> Produce:
+    """A request with one batch."""
     return Produce(partitions=[ProducePartition(topic, partition, batch(*values))], acks=acks, **options)
 
 
 def fetch(topic: str, offset: int = 0, partition: int = 0, *, partition_bytes: int = 1 << 20, **options: Any) -> Fetch:
+    """A request for one partition."""
     return Fetch(partitions=[FetchPartition(topic, partition, offset, partition_bytes)], **options)

@@ -1,0 +1,18 @@
+"""What time, chance, disks and the tree of a broker are made of when a test drives them by hand."""
+
+from ..adapters.coord_memory import MemoryTree
+from ..adapters.metrics_memory import MemoryMetrics
+from ..adapters.storage_memory import MemoryDisk, MemoryLogDir
+from ..adapters.system import ManualClock, ManualScheduler, SeededEntropy
+from ..adapters.transport_memory import MemoryNetwork
+
+__all__ = [
+    "ManualClock",
+    "ManualScheduler",
+    "MemoryDisk",
+    "MemoryLogDir",
+    "MemoryMetrics",
+    "MemoryNetwork",
+    "MemoryTree",
+    "SeededEntropy",
+]

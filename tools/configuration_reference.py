@@ -1,66 +1,84 @@
-"""Writes docs/configuration.md from the tables of keys."""
+"""Writes the tables of docs/configuration.md: keys, settings of clients, options of commands, as the code has them."""
 
-from collections.abc import Iterable, Iterator
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from functools import partial
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
+import attrs
+from typer.models import ArgumentInfo, OptionInfo
+
+from barnabas.app.cli.mirror import mirror
+from barnabas.app.clients.classic.producer_settings import (
+    ClassicConsumerSettings,
+    ClassicProducerSettings,
+    RegistrySettings,
+)
+from barnabas.app.clients.settings import (
+    OTHER_NAMES,
+    CommonSettings,
+    ConsumerSettings,
+    FetchSettings,
+    ProducerSettings,
+)
 from barnabas.app.config import EFFECTIVE_KEYS, TOPIC_KEYS
 from barnabas.app.config.kept import KEPT, KEPT_KEYS
 from barnabas.app.config.keys import DOUBLE_MAX, INT_MAX, LONG_MAX, ConfigKey
 from barnabas.app.config.names import ALIASES, PREFIXES, REFUSED
+from barnabas.core.classic.consumer.settings import ConnectorSettings
 from barnabas.ports.broker_api.configs import ConfigType
+from barnabas.schemas.registry.commands import registry
+from barnabas.testing import CLUSTER_DEFAULTS, TEST_DEFAULTS
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
-_HEAD = """\
-# Configuration
-
-Written by `tools/configuration_reference.py` from the tables in `app/config`; edit those.
-
-A broker is configured by a file (`barnabas serve --config FILE`), by `--set KEY=VALUE`, or in Python by
-`Broker(config={...})` and keyword arguments with `_` for `.`. A file is TOML, with dotted keys or tables, or a
-`server.properties` of Kafka: the name ends with `.toml` or `.properties`, or the content decides. Later ones win: file,
-then `--set`, then the other options. A key that is not known is an error that names the nearest one.
-
-Names, meanings and defaults are those of Kafka 4; "Ours" marks the keys that Kafka does not have. Keys marked *dynamic*
-can be changed while the broker runs (`barnabas configs`, `kafka-configs.sh`).
-"""
-_LISTENERS = """\
-Listeners may have names of their own, as in Kafka: `listener.security.protocol.map` says what they speak. Those in
-`controller.listener.names` are left out, like the rest of KRaft: brokers agree through `coordination`.
-`zookeeper.connect=HOST:PORT/CHROOT` is `coordination=zookeeper://HOST:PORT/CHROOT`.
-"""
 
 
 def page() -> str:
-    """The whole page."""
-    return "\n".join(_lines()) + "\n"
+    """The whole page: what stands between the marks is made anew, the rest is as it was."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name, table in TABLES.items():
+        begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->\n"
+        before, found, rest = text.partition(begin)
+        _, ended, after = rest.partition(end)
+        if not (found and ended):
+            raise LookupError(f"{PAGE.name} has no {begin.strip()} with its end")
+        text = before + begin + "\n".join(table()) + "\n" + end + after
+    return text
 
 
-def _lines() -> Iterator[str]:
-    yield _HEAD
-    yield "## Brokers\n"
-    yield from _table(("Key", "Type", "Default", "Allowed", "What it is for"), map(_row, EFFECTIVE_KEYS.values()))
-    yield "\n" + _LISTENERS
-    yield "## Topics\n"
-    yield "A topic without a value of its own goes by the key of the broker.\n"
+def _brokers() -> Iterator[str]:
+    yield from _table(
+        ("Key", "Type", "Default", "Allowed", "Topic", "Also", "What it is for"), map(_row, EFFECTIVE_KEYS.values())
+    )
+
+
+def _topics() -> Iterator[str]:
     rows = (
-        (f"`{name}`", f"`{topic.twin}`" if topic.twin else "", _default(topic.key), topic.key.doc)
+        (f"`{name}`", f"`{topic.twin}`" if topic.twin else "", _default(topic.key), _allowed(topic.key), topic.key.doc)
         for name, topic in TOPIC_KEYS.items()
     )
-    yield from _table(("Key", "Key of the broker", "Default", "What it is for"), rows)
-    yield f"\n## {KEPT}\n"
-    yield "These keys of Kafka are accepted, checked by type and told by DescribeConfigs, and change nothing here.\n"
-    for reason, keys in _by_reason().items():
-        yield f"{reason[0].upper()}{reason[1:]}\n"
+    yield from _table(("Key", "Key of the broker", "Default", "Allowed", "What it is for"), rows)
+
+
+def _kept() -> Iterator[str]:
+    for number, (reason, keys) in enumerate(_by_reason().items()):
+        yield ("\n" if number else "") + f"{reason[0].upper()}{reason[1:]}\n"
         yield from _table(("Key", "Type", "Default"), (_row(key)[:3] for key in keys))
-        yield ""
-    yield "## Other names\n"
+
+
+def _names() -> Iterator[str]:
     told = {
         name: f"`{key}`" + (f", in units of {factor}" if factor != 1 else "") for name, (key, factor) in ALIASES.items()
     }
     told |= {name: f"`{key}={prefix}...`" for name, (key, prefix) in PREFIXES.items()}
     yield from _table(("Name", "Stands for"), ((f"`{name}`", told[name]) for name in sorted(told)))
-    yield "\n## Refused\n"
-    yield "What would promise something that is not there, or is said otherwise here, is an error.\n"
+
+
+def _refused() -> Iterator[str]:
     yield from _table(("Key", "Why"), ((f"`{name}`", REFUSED[name]) for name in sorted(REFUSED)))
     yield "| `ssl.*`, `sasl.*`, `security.*`, `delegation.token.*` | " + REFUSED["authorizer.class.name"] + " |"
 
@@ -73,13 +91,12 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str
         yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |"
 
 
-def _row(key: ConfigKey) -> tuple[str, str, str, str, str]:
+def _row(key: ConfigKey) -> tuple[str, ...]:
     kind = key.type.name.lower() + (", dynamic" if key.dynamic else "")
-    return f"`{key.name}`", kind, _default(key), _allowed(key), key.doc
-
-
-def _units(factor: int) -> str:
-    return f", in units of {factor}" if factor != 1 else ""
+    topic = ", ".join(f"`{name}`" for name, of_topic in TOPIC_KEYS.items() if of_topic.twin == key.name)
+    also = [f"`{name}`" for name, (stands_for, _) in ALIASES.items() if stands_for == key.name]
+    also += [f"`{name}`" for name, (stands_for, _) in PREFIXES.items() if stands_for == key.name]
+    return f"`{key.name}`", kind, _default(key), _allowed(key), topic, ", ".join(sorted(also)), key.doc
 
 
 def _default(key: ConfigKey) -> str:
@@ -102,6 +119,145 @@ def _by_reason() -> dict[str, list[ConfigKey]]:
     for key in KEPT_KEYS.values():
         found.setdefault(key.doc.removeprefix(f"{KEPT}: "), []).append(key)
     return found
+
+
+# --- clients
+
+
+def _settings(kind: type, without: type | None = None) -> Iterator[str]:
+    """The table of one class of settings; `without` those that it inherits from another one."""
+    left_out = set() if without is None else {each.name for each in attrs.fields(without)}
+    docs, hints = docs_of(kind), get_type_hints(kind)
+    aliases: dict[str, list[str]] = {}
+    for alias, name in {**OTHER_NAMES, **getattr(kind, "ALIASES", {})}.items():
+        aliases.setdefault(name, []).append(f"`{alias}`")
+    rows = [
+        (
+            f"`{each.name.replace('_', '.')}`",
+            _type_text(each.name, hints[each.name]),
+            _default_text(each),
+            _allowed_text(each),
+            ", ".join(sorted(aliases.get(each.name, ()))),
+            docs[each.name],
+        )
+        for each in attrs.fields(kind)
+        if each.name not in left_out
+    ]
+    yield from _table(("Key", "Type", "Default", "Allowed", "Also", "What it is for"), rows)
+
+
+def docs_of(kind: type) -> dict[str, str]:
+    """The text that follows each field in the source. Raises `LookupError` for a field without one."""
+    found: dict[str, str] = {}
+    for cls in reversed(kind.__mro__):
+        if attrs.has(cls):
+            (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+            assert isinstance(body, ast.ClassDef)
+            for field, after in zip(body.body, [*body.body[1:], ast.Pass()], strict=True):
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                    match after:
+                        case ast.Expr(value=ast.Constant(value=str(text))):
+                            found[field.target.id] = " ".join(text.split())
+    missing = [each.name for each in attrs.fields(kind) if each.name not in found]
+    if missing:
+        raise LookupError(f"{kind.__name__}: say in a line below it what {missing[0]} is for")
+    return found
+
+
+_WORDS = {"isolation_level": {0: "read_uncommitted", 1: "read_committed"}}
+"""Fields that keep a number for a word."""
+
+
+def _type_text(name: str, hint: Any) -> str:
+    if name in _WORDS or (isinstance(hint, type) and issubclass(hint, Enum)):
+        return "string"
+    kinds = {int: "int", float: "number", bool: "boolean", str: "string"}
+    plain = [each for each in get_args(hint) or (hint,) if each is not type(None)]
+    if plain[0] in kinds and getattr(hint, "__origin__", None) is None:
+        return kinds[plain[0]]
+    return "mapping" if getattr(hint, "__origin__", None) is Mapping.__class__ or "Mapping" in str(hint) else "list"
+
+
+def _default_text(field: "attrs.Attribute[Any]") -> str:
+    value = field.default
+    if isinstance(value, attrs.Factory) or value is attrs.NOTHING:  # type: ignore[arg-type]  # a class, to attrs too
+        return "see there"
+    if field.name in _WORDS:
+        value = _WORDS[field.name][int(str(value))]
+    if value is None:
+        return "unset"
+    if isinstance(value, Enum):
+        value = value.name.lower()
+    if isinstance(value, bool):
+        value = str(value).lower()
+    if isinstance(value, tuple):
+        value = ",".join(map(str, value))
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return "empty" if text in ("", "{}") else f"`{text}`"
+
+
+def _allowed_text(field: "attrs.Attribute[Any]") -> str:
+    if field.name in _WORDS:
+        return ", ".join(f"`{word}`" for word in _WORDS[field.name].values())
+    if isinstance(field.default, Enum):
+        return ", ".join(f"`{each.name.lower()}`" for each in type(field.default))
+    bound, options = getattr(field.validator, "bound", None), getattr(field.validator, "options", None)
+    if options is not None:
+        return ", ".join(f"`{option}`" for option in options)
+    return "" if bound is None else f"from {bound:g}"
+
+
+# --- commands and tests
+
+
+def _options(command: Callable[..., None]) -> Iterator[str]:
+    rows = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        info = next((each for each in get_args(parameter.annotation) if isinstance(each, OptionInfo)), None)
+        assert info is not None and not isinstance(info, ArgumentInfo), name
+        # In an annotation the first name stands where the default would.
+        named = [each for each in (info.default, *(info.param_decls or ())) if isinstance(each, str)]
+        said = [each for each in named if each.startswith("--")] or [f"--{name.replace('_', '-')}"]
+        default = parameter.default
+        shown = (
+            "needed" if default is inspect.Parameter.empty else "" if default in (None, False, "") else f"`{default}`"
+        )
+        names = " ".join(filter(None, (said[0], info.metavar if isinstance(info.metavar, str) else "")))
+        rows.append((f"`{names}`", shown, ", ".join(f"`{each}`" for each in said[1:]), info.help or ""))
+    yield from _table(("Option", "Default", "Also", "What it is for"), rows)
+
+
+def _tests() -> Iterator[str]:
+    rows = (
+        (f"`{key}`", "" if key not in TEST_DEFAULTS else f"`{_plain(value)}`", f"`{_plain(value)}`")
+        for key, value in sorted(CLUSTER_DEFAULTS.items())
+    )
+    yield from _table(("Key", "`TestBroker`", "`TestCluster`"), rows)
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
+    "brokers": _brokers,
+    "topics": _topics,
+    "kept": _kept,
+    "names": _names,
+    "refused": _refused,
+    "every-client": partial(_settings, CommonSettings),
+    "producers": partial(_settings, ProducerSettings, without=CommonSettings),
+    "simple-consumers": partial(_settings, FetchSettings, without=CommonSettings),
+    "consumers": partial(_settings, ConsumerSettings, without=FetchSettings),
+    "classic-producers": partial(_settings, ClassicProducerSettings, without=RegistrySettings),
+    "registries": partial(_settings, RegistrySettings),
+    "classic-consumers": partial(_settings, ConnectorSettings),
+    "classic-simple-consumers": partial(_settings, ClassicConsumerSettings),
+    "mirror": partial(_options, mirror),
+    "registry": partial(_options, registry),
+    "tests": _tests,
+}
+"""Mark on the page → what makes the lines between its begin and its end."""
 
 
 if __name__ == "__main__":

@@ -22,14 +22,23 @@ class CommonSettings:
     """What every client has. Times in ms, sizes in bytes."""
 
     client_id: str = "barnabas"
+    """What the client calls itself in requests, logs and metrics of brokers."""
     request_timeout_ms: int = field(default=30_000, validator=ge(1))
+    """How long an answer is waited for before the request is tried again or has failed."""
     socket_connection_setup_timeout_ms: int = field(default=10_000, validator=ge(1))
+    """How long a connection may take to come about."""
     retry_backoff_ms: float = field(default=100, validator=ge(0))
+    """How long to wait before a request is tried again; it doubles with each failure in a row."""
     retry_backoff_max_ms: float = field(default=1000, validator=ge(0))
+    """The longest such wait."""
     reconnect_backoff_ms: float = field(default=50, validator=ge(0))
+    """How long to wait before a broker that could not be reached is tried again; it doubles, too."""
     reconnect_backoff_max_ms: float = field(default=1000, validator=ge(0))
+    """The longest such wait."""
     metadata_max_age_ms: float = field(default=300_000, validator=ge(1))
+    """Topics and leaders are asked for anew when what is known of them is as old as this."""
     default_api_timeout_ms: int = field(default=60_000, validator=ge(1))
+    """How long a call that waits for an answer waits in all, tries and waits between them included."""
 
 
 @frozen(kw_only=True)
@@ -37,36 +46,55 @@ class ProducerSettings(CommonSettings):
     """How a producer batches and delivers."""
 
     acks: int = field(default=-1, validator=in_((-1, 0, 1)))
+    """Who must have a message: 0 nobody is asked, 1 the leader, -1 or all everyone in sync."""
     compression_type: str = "none"
+    """The codec of batches: none, gzip, snappy, lz4, zstd, or a plug-in's."""
     compressed_topics: tuple[str, ...] = ()
     """With a codec: compress only these topics; empty = all."""
     linger_ms: float = field(default=5, validator=ge(0))
+    """How long a batch that is not full waits for more."""
     batch_size: int = field(default=262_144, validator=ge(1))
     """About how many bytes go into a batch before compression. A batch of one message may be larger."""
     batch_num_messages: int = field(default=10_000, validator=ge(1))
+    """The most messages that go into a batch."""
     buffer_memory: int = field(default=33_554_432, validator=ge(1))
+    """How many bytes of messages may wait for their delivery."""
     queue_buffering_max_messages: int = field(default=1_000_000, validator=ge(1))
+    """How many messages may wait for their delivery."""
     max_block_ms: float = 60_000
     """How long `send` waits for room: 0 = not at all, negative = for ever; then it raises `QueueFull`."""
     max_request_size: int = field(default=1_048_576, validator=ge(1))
+    """The largest message, and how many bytes of batches one request carries, about."""
     max_in_flight_requests_per_connection: int = field(default=5, validator=ge(1))
+    """Requests that wait for a broker's answer at a time."""
     retries: int = field(default=2_147_483_647, validator=ge(0))
+    """How often a batch is tried again, within `delivery.timeout.ms`."""
     delivery_timeout_ms: float = field(default=120_000, validator=ge(1))
+    """A message that has not arrived so long after it was sent has failed."""
     enable_idempotence: bool | None = None
-    """No message twice and none out of order by retries (facts B2); None: if acks, retries and in-flight allow it."""
+    """No message twice and none out of order by retries (facts B2); unset: if acks, retries and in-flight allow it."""
     transactional_id: str | None = None
     """Makes a transactional producer; it fences the one that had the id before."""
     transaction_timeout_ms: int = field(default=60_000, validator=ge(1))
     """Who does not end a transaction within it is fenced, and the transaction aborted."""
     producer_type: str = field(default="async", validator=in_(("sync", "async")))
+    """With sync, `send` returns when the message has arrived."""
     allow_auto_create_topics: bool = True
+    """Whether a topic that is missing may be made by the broker."""
     encoder: str = "bytes"
+    """From values to bytes: bytes, string, json, or a plug-in's."""
     key_encoder: str = "bytes"
+    """The same of keys."""
     partitioner: str = "murmur2"
+    """Where messages without a partition go: murmur2 (as Kafka's Java clients), or another one, or a plug-in's."""
     event_handler: str = ""
+    """The plug-in that gets each batch that is about to go out."""
     event_handler_props: Mapping[str, object] = {}
+    """What that plug-in is told."""
     callback_handler: str = ""
+    """The plug-in that watches and changes messages on their way."""
     callback_handler_props: Mapping[str, object] = {}
+    """What that plug-in is told."""
 
     def __attrs_post_init__(self) -> None:
         transactional = self.transactional_id is not None
@@ -97,20 +125,32 @@ class FetchSettings(CommonSettings):
     """How one fetches."""
 
     fetch_min_bytes: int = field(default=1, validator=ge(0))
+    """A broker with fewer bytes waits before it answers."""
     fetch_max_wait_ms: int = field(default=500, validator=ge(0))
+    """How long it waits."""
     fetch_max_bytes: int = field(default=52_428_800, validator=ge(1))
+    """About how many bytes an answer carries."""
     max_partition_fetch_bytes: int = field(default=1_048_576, validator=ge(1))
+    """About how many bytes an answer carries of one partition."""
     max_poll_records: int = field(default=500, validator=ge(1))
+    """How many messages `poll_many` gives at a time, unless it is told."""
     auto_offset_reset: Reset = Reset.LATEST
+    """Where to begin without a committed position, or with one that is out of range: earliest, latest, or none (an
+    error)."""
     isolation_level: int = 0
+    """read_committed leaves out messages of transactions that are open or were aborted."""
     check_crcs: bool = True
+    """Whether checksums of batches are looked at."""
     skip_damaged: bool = False
     """Go on behind records that are damaged, and tell which; else `CorruptRecord` is raised where they begin."""
     consumer_timeout_ms: float = -1
     """How long iterating waits for a message before it ends; -1 = for ever."""
     allow_auto_create_topics: bool = False
+    """Whether a topic that is missing may be made by the broker."""
     decoder: str = "bytes"
+    """From bytes to values: bytes, string, json, or a plug-in's."""
     key_decoder: str = "bytes"
+    """The same of keys."""
 
 
 @frozen(kw_only=True)
@@ -124,15 +164,19 @@ class ConsumerSettings(FetchSettings):
     enable_auto_commit: bool = True
     """Commit by itself what the user has come back from, at an interval, before partitions are given up, on closing."""
     auto_commit_interval_ms: float = field(default=5000, validator=ge(0))
+    """That interval."""
     partition_assignment_strategy: tuple[Any, ...] = ("range", "cooperative-sticky")
     """Names, or objects with the methods of an `Assignor`, in the order of preference."""
     session_timeout_ms: int = field(default=45_000, validator=ge(1))
+    """Who is not heard of for so long is no longer a member."""
     heartbeat_interval_ms: int = field(default=3000, validator=ge(1))
+    """How often a member is heard of; less than the session."""
     max_poll_interval_ms: int = field(default=300_000, validator=ge(1))
     """Who has not asked for messages for so long leaves the group; also how long a rebalance waits for a member."""
     exclude_internal_topics: bool = True
     """A pattern does not match internal topics."""
     client_rack: str = ""
+    """Where the consumer stands, for brokers that choose a near replica (`replica.selector.class`)."""
 
     def __attrs_post_init__(self) -> None:
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
@@ -257,7 +301,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 }
 _BY_TYPE: dict[Any, Callable[[Any], Any]] = {int: _integer, float: float, bool: _boolean, str: str}
 
-_ALIASES = {
+OTHER_NAMES = {
     "connect.timeout.ms": "socket_connection_setup_timeout_ms",
     "socket.timeout.ms": "request_timeout_ms",
     "request.required.acks": "acks",
@@ -289,6 +333,7 @@ _ALIASES = {
     "fetch.message.max.bytes": "max_partition_fetch_bytes",
     "fetch.wait.max.ms": "fetch_max_wait_ms",
 }
+"""Dotted name → the field that it stands for, in every kind of settings that has it."""
 
 # Keys that say what this version does not do yet, or does another way.
 _REFUSED = {
@@ -315,7 +360,7 @@ def read_settings(kind: type[T], config: Mapping[str, Any] | None, given: Mappin
     """
     fields = {attribute.name: attribute for attribute in attrs.fields(kind)}  # type: ignore[arg-type]  # an attrs class
     known = {name.replace("_", "."): name for name in fields}
-    known |= {alias: name for alias, name in _ALIASES.items() if name in fields}
+    known |= {alias: name for alias, name in OTHER_NAMES.items() if name in fields}
     known |= getattr(kind, "ALIASES", {})
     config = {key: value for key, value in (config or {}).items() if key not in _PASSED}
     if "batch.size" in config and "batch_num_messages" in fields and _CLASSIC_PRODUCER & config.keys():

@@ -39,19 +39,27 @@ class ConnectorSettings:
         "zookeeper.connection.timeout.ms": "zk_connectiontimeout_ms",
     }
     groupid: str = ""
+    """The group of consumers that share the partitions."""
     zk_connect: str = ""
+    """HOST:PORT,.../CHROOT of the ZooKeeper with the registries."""
     etcd_connect: str = ""
+    """HOST:PORT,.../PREFIX of the etcd with the registries."""
     client_id: str = "barnabas"
+    """What the consumer calls itself in its log."""
     consumerid: str = ""
     """Instead of a generated one; for tests. Two consumers of one group must not share it."""
     socket_timeout_ms: int = field(default=30_000, validator=ge(1))
+    """How long an answer is waited for."""
     socket_buffersize: int = field(default=65_536, validator=ge(1))
     """Accepted, without effect: the transport sizes its buffers by itself."""
     socket_connection_setup_timeout_ms: int = field(default=10_000, validator=ge(1))
+    """How long a connection may take to come about."""
     reconnect_backoff_ms: float = field(default=50, validator=ge(0))
+    """How long to wait before a broker that could not be reached is tried again; it doubles."""
     reconnect_backoff_max_ms: float = field(default=1000, validator=ge(0))
+    """The longest such wait."""
     fetch_size: int = field(default=1_048_576, validator=ge(1))
-    """Per partition and fetch."""
+    """How many bytes of a partition a fetch asks for."""
     fetch_size_max: int = field(default=67_108_864, validator=ge(1))
     """Ours: what a fetch of one partition may grow to when a single message is larger than `fetch.size`."""
     fetch_max_bytes: int = field(default=52_428_800, validator=ge(1))
@@ -59,12 +67,15 @@ class ConnectorSettings:
     fetcher_backoff_ms: float = field(default=1000, validator=ge(0))
     """How long a fetcher rests when its partitions had nothing."""
     autocommit_enable: bool = True
+    """Commit by itself what was handed out, at an interval and at the end."""
     autocommit_interval_ms: float = field(default=10_000, validator=ge(1))
+    """That interval."""
     autooffset_reset: str = field(default="smallest", validator=in_(tuple(_RESETS)))
     """Where to begin without an offset, or with one out of range; `none` raises that in the stream."""
     queuedchunks_max: int = field(default=10, validator=ge(1))
     """Chunks that wait per stream. What was asked for before it was full still comes: one more per partition."""
     rebalance_retries_max: int = field(default=4, validator=ge(1))
+    """How often a rebalance is tried before `ConsumerRebalanceFailed`."""
     rebalance_strategy: str = "range"
     """Ours: the `Rebalancer` that shares out the partitions, by its name; the same for all members of a group."""
     consumer_timeout_ms: float = -1
@@ -72,15 +83,23 @@ class ConnectorSettings:
     shallowiterator_enable: bool = False
     """Streams give the outer messages as stored, compressed wrappers unopened."""
     check_crcs: bool = True
+    """Whether checksums of messages are looked at."""
     decoder: str = "bytes"
+    """From bytes to values: bytes, string, json, or a plug-in's."""
     zk_sessiontimeout_ms: int = field(default=6000, validator=ge(1))
+    """The session with ZooKeeper or etcd ends after so much silence; the others share the partitions then."""
     zk_connectiontimeout_ms: int = field(validator=ge(1))
+    """How long to wait for the first connection. Default: a session."""
     zk_synctime_ms: float = field(default=2000, validator=ge(0))
+    """How far a ZooKeeper follower may be behind; what a rebalance waits by default."""
     rebalance_backoff_ms: float = field(validator=ge(0))
+    """How long to wait before a rebalance is tried again. Default: `zk.synctime.ms`."""
     mirror_topics_whitelist: str = ""
     """Accepted, without effect, as in 0.7.1 and later; so are the next two."""
     mirror_topics_blacklist: str = ""
+    """Accepted, without effect."""
     mirror_consumer_numthreads: int = 1
+    """Accepted, without effect."""
 
     zk_suspended_stop_ms: float = field(validator=ge(-1))
     """Ours: how long a consumer without connection to the registries hands out messages; then it waits for the

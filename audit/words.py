@@ -1,30 +1,8 @@
-"""Times, as people write and read them."""
+"""Times and shares, as people read them."""
 
-import re
 from datetime import UTC, datetime
 
 from ..ports.errors import ConfigError
-
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def parse_duration(text: str, option: str) -> int:
-    """Milliseconds of "10m", "30s", "2h", "1d" or "500ms". Raises `ConfigError`."""
-    found = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d)", text.strip())
-    if found is None or not int(found[1]):
-        raise ConfigError(f"{option} {text!r} is no duration; write 30s, 10m, 2h or 1d")
-    return int(found[1]) * _UNITS_MS[found[2]]
-
-
-def parse_moment(text: str, option: str, now_ms: int) -> int:
-    """Milliseconds since 1970 of an ISO time (UTC unless it says so) or a duration before now. Raises `ConfigError`."""
-    if re.fullmatch(r"\d+\s*(ms|s|m|h|d)", text.strip()):
-        return max(0, now_ms - parse_duration(text, option))
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(f"{option} {text!r} is no time; write 2026-01-31T12:00, or 2h for two hours ago") from error
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def moment_text(time_ms: int) -> str:

@@ -1,14 +1,14 @@
 """The commands that the pipeline adds to `barnabas`: load, report, demo."""
 
-import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..app.cli.options import AsJson, Settings, SkipDamaged, parse_settings, progress
+from ..app.cli.reaching import check_reachable
+from ..app.cli.times import parse_period_ms, parse_time_ms
 from ..app.extras import require
 from ..ports.errors import ConfigError
 from .session import REPORT_PACKAGES
@@ -53,7 +53,7 @@ def load(
     bootstrap: Cluster = "",
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Load again from this time: 2026-01-31T12:00[:00][Z], or milliseconds."),
+        typer.Option(metavar="TIME", help="Load again from this time: 2026-01-31T12:00[:00][Z], an age (2h), or ms."),
     ] = None,
     recreated: Annotated[
         str, typer.Option(help="A topic that was deleted and created again: fail, or replace its rows.")
@@ -85,7 +85,8 @@ def load(
         ),
     ] = None,
     value_format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="Typed values: avro, json or protobuf. Default: bytes.")
+        str | None,
+        typer.Option(metavar="FORMAT", help="Typed values: avro, json or protobuf; keys stay bytes. Default: bytes."),
     ] = None,
     registry: Annotated[
         str | None, typer.Option(metavar="URL", help="The schema registry, as in http://127.0.0.1:8081.")
@@ -111,21 +112,23 @@ def load(
     """Bring everything new since the last load into a table, each message exactly once."""
     from .load import TopicsFailed
     from .load import load as run
-    from .load_command import file_or_text, load_rounds, parse_period, tell
+    from .load_command import file_or_text, load_rounds, tell
     from .table_audit import TableAudit, audited_load
 
     names = [name for group in topics for name in group.split(",") if name]
     if not names:
         raise ConfigError("--topics names no topic")
-    since_ms = None if since is None else parse_time(since)
+    since_ms = None if since is None else parse_time_ms(since, "--since")
     client = parse_settings(settings)
     if isolation_level is not None:
         client["isolation.level"] = isolation_level
 
     counting = None
     if audit is not None:
-        window_ms = int(parse_period(audit_window, "--audit-window") * 1000)
+        window_ms = parse_period_ms(audit_window, "--audit-window")
         counting = TableAudit(bootstrap, into, names, tier=audit, window_ms=window_ms)
+        if every is None:
+            check_reachable(bootstrap)
 
     def once(spark: "SparkSession | None", advance: "Callable[[LoadProgress], None]") -> "LoadResult":
         with audited_load(counting, lambda text: typer.echo(text, err=True)):
@@ -151,15 +154,22 @@ def load(
             )
 
     if every is not None:
+        every_s = parse_period_ms(every, "--every") / 1000
         if since is not None:
             raise ConfigError("--since goes with one load: leave --every out")
         with on_the_command_line():
-            load_rounds(lambda spark: once(spark, lambda _: None), parse_period(every), as_json=as_json)
+            load_rounds(lambda spark: once(spark, lambda _: None), every_s, as_json=as_json)
         return
+
+    def told(at: "LoadProgress") -> None:
+        if at.step == "plan" and bootstrap and "://" not in bootstrap:  # all is checked that needs no cluster
+            check_reachable(bootstrap)
+        advance(at.done, at.total or None, f"load {', '.join(names)}: {at.step}")
+
     failed: Mapping[str, Exception] = {}
     with on_the_command_line(), progress(f"load {', '.join(names)}", None) as advance:
         try:
-            done = once(None, lambda at: advance(at.done, at.total or None, f"load {', '.join(names)}: {at.step}"))
+            done = once(None, told)
         except TopicsFailed as error:
             done, failed = error.result, error.failed
     tell(done, failed, into, group, as_json=as_json)
@@ -207,18 +217,3 @@ def demo(
 
     if not run(log, out, seconds):
         raise typer.Exit(1)
-
-
-def parse_time(text: str, option: str = "--since") -> int:
-    """Milliseconds since the epoch of an ISO time (UTC unless it says so) or of a number. Raises `ConfigError`."""
-    if re.fullmatch(r"\d{9,}", text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(
-            f"{option} {text!r} is no time; write 2026-01-31, 2026-01-31T12:00, or milliseconds"
-        ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)

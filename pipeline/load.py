@@ -103,6 +103,8 @@ def load(
     require_spark("a load")
     if not topics:
         raise ConfigError("name at least one topic to load")
+    if recreated not in ("fail", "replace"):
+        raise ConfigError(f"recreated must be 'fail' or 'replace', not {recreated!r}")
     settings = dict(client or {})
     where = bootstrap if isinstance(bootstrap, Where) else Where.of(bootstrap, settings)
     check_group(group, where)

@@ -1,6 +1,5 @@
 """What `barnabas load` says: of one load, and of one round after the other."""
 
-import re
 import signal
 import sys
 import time
@@ -13,7 +12,6 @@ import typer
 from attrs import asdict
 
 from ..app.cli.options import print_json
-from ..ports.errors import ConfigError
 from .load import LoadResult, TopicsFailed
 from .tables.quarantine import FOLDER as QUARANTINE
 from .tables.rounds import Round, Run, Sessions, lasting_session, rounds
@@ -131,13 +129,3 @@ def file_or_text(given: str) -> str | Path:
         return Path(given) if Path(given).is_file() else given
     except OSError:  # too long for a name
         return given
-
-
-def parse_period(text: str, option: str = "--every") -> float:
-    """Seconds, of 30s, 5m, 1h, or several of them. Raises `ConfigError`."""
-    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    found = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
-    total = sum(float(number) * seconds[unit] for number, unit in found)
-    if "".join(number + unit for number, unit in found) != text or not total:
-        raise ConfigError(f"{option} {text!r} is no time; write 30s, 5m or 1h")
-    return total

@@ -8,9 +8,16 @@ from ...ports.errors import ConfigError
 
 _MILLISECONDS = re.compile(r"@(\d+)|(\d{9,})")
 _DAYS = r"(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
-_TIME = r"(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?"
+_TIME = r"(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?(?:(?P<milliseconds>\d+)MS)?"
 _SHORT, _ISO = re.compile(_DAYS + _TIME), re.compile(f"P{_DAYS}(?:T{_TIME})?")
-_UNIT_MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
+_UNIT_MS = {
+    "weeks": 604_800_000,
+    "days": 86_400_000,
+    "hours": 3_600_000,
+    "minutes": 60_000,
+    "seconds": 1000,
+    "milliseconds": 1,
+}
 
 
 def parse_time_ms(text: str, option: str, *, now_ms: int | None = None) -> int:
@@ -28,7 +35,7 @@ def parse_time_ms(text: str, option: str, *, now_ms: int | None = None) -> int:
         moment = datetime.fromisoformat(wanted)
     except ValueError as error:
         raise ConfigError(
-            f"{option} {text!r} is no time: give 2026-01-31, 2026-01-31T12:00, -15m (so long ago), now, "
+            f"{option} {text!r} is no time: give 2026-01-31, 2026-01-31T12:00, 15m (so long ago), now, "
             "or milliseconds such as @1700000000000"
         ) from error
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
@@ -39,6 +46,14 @@ def parse_duration_ms(text: str, option: str) -> int:
     found = _duration_ms(text.strip())
     if found is None:
         raise ConfigError(f"{option} {text!r}: give a duration such as 90m, 2h30m, 7d or PT90M")
+    return found
+
+
+def parse_period_ms(text: str, option: str) -> int:
+    """As `parse_duration_ms`, of something that has a length. Raises `ConfigError` that names the option."""
+    found = _duration_ms(text.strip())
+    if not found:
+        raise ConfigError(f"{option} {text!r} is no time; write 30s, 5m or 1h")
     return found
 
 

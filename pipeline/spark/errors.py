@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from ...ports.errors import BarnabasError
 from ..wording import in_python
 
+_REPEATING_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""pyspark logs each error of a query, as a line of JSON, before it raises it (pyspark.errors.exceptions.base)."""
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """Where it is set, a Python worker of Spark tells Java an exception without its traceback (pyspark.util)."""
 _OURS = re.compile(r"barnabas\.[\w.]+\.(\w+): (.+)")
@@ -29,12 +31,29 @@ def plain_spark_errors() -> Iterator[None]:
     from pyspark.errors import PySparkException
 
     try:
-        yield
+        with _said_once():
+            yield
     except (Py4JNetworkError, ConnectionError) as error:
         text = "Spark's Java has ended, killed or for want of memory; nothing is changed, do it once more"
         raise SparkFailed(f"{text} with a new session") from error
     except (PySparkException, Py4JError) as error:
         raise SparkFailed(in_python(summary(str(error)))) from error
+
+
+@contextmanager
+def _said_once() -> Iterator[None]:
+    """Errors that are raised are not logged besides."""
+    from pyspark.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(name) for name in _REPEATING_LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 def summary(text: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from ...ports.errors import BarnabasError, ConfigError
+from ...ports.errors import BarnabasError
 from ..source.ranges import OffsetRange, data_loss, known_topics
 from ..topics.model import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, ClusterPartition, TopicInfo
 from .state import Commit, TopicState
@@ -67,8 +67,6 @@ def plan_load(
 
     Raises `ApiError` for an unknown topic and for data loss, `TopicRecreated` unless `recreated` is "replace".
     """
-    if recreated not in ("fail", "replace"):
-        raise ConfigError(f"recreated must be 'fail' or 'replace', not {recreated!r}")
     state: dict[str, TopicState] = dict(last.topics) if last is not None else {}
     infos = known_topics(cluster, topics)
     partitions = [place for info in infos for place in info.places]

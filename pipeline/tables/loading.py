@@ -117,6 +117,7 @@ class TableLoad:
         if plan.changes(last):
             done = self._carried_out(plan, last, layout)
         else:
+            self._check_typed(plan, topics)
             newest = {} if last is None else last.newest_ms
             done = LoadResult(
                 rows=0, files=0, commit=None, ranges=(), lost=plan.lost, absent=_texts(plan), newest_ms=newest
@@ -158,6 +159,10 @@ class TableLoad:
             fail_on_data_loss=self.source.fail_on_data_loss,
             recreated=self.recreated,
         )
+
+    def _check_typed(self, plan: LoadPlan, topics: Sequence[str]) -> None:
+        """Where nothing is new a wrong format or registry is told, too: of topics that have had messages."""
+        typed_values(self.source, self.store, [name for name in topics if any(plan.topics[name].next_offsets.values())])
 
     def _without_faults(self, topics: Sequence[str], failed: dict[str, BarnabasError]) -> list[str]:
         """Those that can be planned; why the others cannot is noted in `failed`."""

@@ -33,7 +33,8 @@ class TypedValues:
 
 
 def typed_values(source: LoadSource, store: TableStore, topics: Sequence[str]) -> TypedValues | None:
-    """None: the values are bytes. Raises `TopicNotTyped`, `TableError` when the table has the other kind."""
+    """None: the values are bytes, or there are no topics. Raises `TopicNotTyped`, and `TableError` when the table has
+    the other kind."""
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     before = _value_type(store)
@@ -41,7 +42,7 @@ def typed_values(source: LoadSource, store: TableStore, topics: Sequence[str]) -
     if before is not None and untyped == bool(source.decoding):
         has, how = ("bytes", "without --value-format") if untyped else ("typed values", "with --value-format as before")
         raise TableError(f"{store.folder} has {has}: load {how}, or into another folder")
-    if not source.decoding:
+    if not source.decoding or not topics:
         return None
     given = None if before is None else StructType([StructField(_VALUE, before)])
     found = {topic: _settled(source, topic, given) for topic in topics}

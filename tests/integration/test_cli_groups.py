@@ -9,7 +9,7 @@ from support.command import Command
 from support.group_member import IdleMember
 
 from barnabas import Admin, Broker, Message, Producer
-from barnabas.app.cli.times import parse_duration_ms, parse_time_ms
+from barnabas.app.cli.times import parse_duration_ms, parse_period_ms, parse_time_ms
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.words import TopicPartition
 
@@ -169,6 +169,20 @@ def test_only_one_view_of_a_group(barnabas: Command) -> None:
 )
 def test_durations(text: str, milliseconds: int) -> None:
     assert parse_duration_ms(text, "--by-duration") == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("30s", 30_000), ("1h30m", 5_400_000), ("0.5s", 500), ("500ms", 500), ("5m1ms", 300_001), ("1d", 86_400_000)],
+)
+def test_periods(text: str, milliseconds: int) -> None:
+    assert parse_period_ms(text, "--every") == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "0s", "5 m", "5x", "-1s", "soon"])
+def test_what_is_no_period(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"--every '.*' is no time; write 30s, 5m or 1h"):
+        parse_period_ms(text, "--every")
 
 
 def test_times() -> None:

@@ -15,6 +15,7 @@ from barnabas.pipeline.tables.loading import TableLoad
 from barnabas.pipeline.tables.state import TableError
 from barnabas.pipeline.tables.typed import TopicNotTyped
 from barnabas.schemas import AvroEncoder
+from barnabas.schemas.client import RegistryUnreachable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,6 +123,13 @@ def test_another_type_stops_its_topic_only(
     assert isinstance(failed.value.failed["text"], TopicNotTyped)
     assert "value.id is bigint in the table and string in the schema now" in str(failed.value.failed["text"])
     assert "Subject not found" in str(failed.value.failed["unknown"])
+    for wrong, kind, text in (
+        ({}, TableError, "has typed values: load with --value-format as before"),
+        ({**told, "value_format": "json"}, TopicNotTyped, "is of AVRO, not of JSON"),
+        ({**told, "registry": "http://127.0.0.1:1"}, RegistryUnreachable, "127.0.0.1:1"),
+    ):
+        with pytest.raises(kind, match=text):  # although nothing is new
+            load(broker.bootstrap, ["good"], tmp_path, **{"spark": spark, **wrong})
     _soil(broker, "good", b"one more")
     with pytest.raises(TableError, match="has typed values: load with --value-format as before"):
         load(broker.bootstrap, ["good"], tmp_path, spark=spark)

@@ -91,6 +91,7 @@ def test_the_page_on_spark(page: str, address: str, spark: "SparkSession", tmp_p
     assert [json.loads(line) for line in done.stdout.decode().splitlines()] == [{"one": 1}, {"n": 3}]
     failed = barnabas_here("sql", "-b", address, "-e", "select nix from `odd-name`", expect=1)
     assert len(failed.stderr.splitlines()) < 4
+    assert b'"level"' not in failed.stderr  # of Spark's own log
     assert b"nix" in failed.stderr
 
 

@@ -5,7 +5,7 @@ from barnabas.pipeline.source.ranges import OffsetRange
 from barnabas.pipeline.tables.load_plan import LoadPlan, TopicRecreated, plan_load, task_count
 from barnabas.pipeline.tables.state import Commit
 from barnabas.pipeline.topics.model import ClusterPartition
-from barnabas.ports.errors import ApiError, ConfigError
+from barnabas.ports.errors import ApiError
 
 
 def _cluster(records: int = 10) -> MemoryCluster:
@@ -118,9 +118,7 @@ def test_a_recreated_topic_is_noticed_without_ids() -> None:
         _plan(shorter, first)
 
 
-def test_wrong_words_and_topics() -> None:
-    with pytest.raises(ConfigError, match="recreated"):
-        _plan(_cluster(), recreated="maybe")
+def test_unknown_topics() -> None:
     with pytest.raises(ApiError, match="there is no topic 't'; there is none"):
         _plan(MemoryCluster())
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.pipeline.load import TopicsFailed
-from barnabas.pipeline.load_command import load_rounds, parse_period, tell
+from barnabas.pipeline.load_command import load_rounds, tell
 from barnabas.pipeline.tables.load_plan import TopicRecreated
 from barnabas.pipeline.tables.loading import LoadResult
 from barnabas.pipeline.tables.rounds import Round, rounds
@@ -106,14 +106,3 @@ def test_a_topic_that_failed_beside_others_names_flags(
     assert "load it with --recreated replace" in said.out
     assert "not loaded: t: load it with --recreated replace" in said.err
     assert "recreated=" not in said.out + said.err
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("5m", 300), ("1h30m", 5400), ("0.5s", 0.5)])
-def test_periods(text: str, seconds: float) -> None:
-    assert parse_period(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "5", "m", "0s", "5 m", "5x"])
-def test_what_is_no_period(text: str) -> None:
-    with pytest.raises(ConfigError, match="write 30s, 5m or 1h"):
-        parse_period(text)

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.app.cli import reaching
 from barnabas.pipeline import commands
 from barnabas.pipeline.tables.load_plan import TopicRecreated
 from barnabas.pipeline.wording import in_python, on_the_command_line
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.errors import ApiError, ConfigError
+from barnabas.ports.errors import ApiError, BarnabasError, ConfigError
 
 
 def test_options_of_spark_in_python() -> None:
@@ -42,3 +43,9 @@ def test_keywords_on_the_command_line() -> None:
 def test_wrong_usage_of_a_load(arguments: dict[str, object], text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=text):
         commands.load(["t"], tmp_path, **arguments)  # type: ignore[arg-type]  # as given
+
+
+def test_a_load_names_a_host_that_is_not_there_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reaching, "REACH_S", 0.05)
+    with pytest.raises(BarnabasError, match=r"^no broker there: 127\.0\.0\.1:1: Connection refused"):
+        commands.load(["t"], tmp_path, "127.0.0.1:1")

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,10 +11,10 @@ import typer
 from ..app.cli.options import AsJson, Bootstrap, print_json, progress
 from ..app.cli.reaching import check_reachable
 from ..app.cli.tables import show
+from ..app.cli.times import parse_period_ms, parse_time_ms
 from ..app.extras import require
-from ..ports.errors import ConfigError
+from ..ports.errors import BarnabasError, ConfigError
 from .reports import BROKER, PRODUCER
-from .words import parse_duration, parse_moment
 
 if TYPE_CHECKING:
     from .reading import AuditReader
@@ -65,25 +66,25 @@ def audit(
     """
     if context.invoked_subcommand is not None:
         return
-    from .publishing import wall_ms
     from .reading import AuditReader
 
     if not bootstrap:
         raise ConfigError("say which cluster: --bootstrap HOST:PORT")
     if html is not None:
         require("the audit's page", ["jinja2"], "audit")
-    every_s, grace_ms = parse_duration(every, "--every") / 1000, parse_duration(grace, "--grace")
-    since_ms = 0 if since is None else parse_moment(since, "--since", wall_ms())
+    every_s, grace_ms = parse_period_ms(every, "--every") / 1000, parse_period_ms(grace, "--grace")
+    since_ms = 0 if since is None else parse_time_ms(since, "--since")
     for cluster in bootstrap:
         check_reachable(cluster)
     reader = AuditReader(bootstrap, since_ms=since_ms)
-    agrees = True
+    agrees, names = True, names_of(topics)
     try:
         while True:
-            found = _reconciled(reader, names_of(topics), since_ms, grace_ms)
+            found = _reconciled(reader, names, since_ms, grace_ms)
             agrees = found.agrees
             _tell(found, html, as_json=as_json)
             if not watch:
+                _refuse_unknown(names, reader.ledger.topics)
                 break
             time.sleep(every_s)
     except KeyboardInterrupt:
@@ -101,6 +102,14 @@ def _reconciled(reader: "AuditReader", topics: list[str], since_ms: int, grace_m
     with progress("audit", None):
         reader.read()
     return reconcile(reader.ledger, now_ms=wall_ms(), topics=topics, since_ms=since_ms, grace_ms=grace_ms)
+
+
+def _refuse_unknown(names: Sequence[str], known: Sequence[str]) -> None:
+    """Raises `BarnabasError` for names that no tier has told anything of: they may be misspelt."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        there = f"those counted are {', '.join(known)}" if known else "no topic has been counted yet"
+        raise BarnabasError(f"no tier has counted topic {', '.join(unknown)}; {there}")
 
 
 def _tell(found: "Reconciliation", html: Path | None, *, as_json: bool) -> None:
@@ -142,8 +151,8 @@ def count(
         tier=tier,
         after=after,
         topics=names_of(topics),
-        window_ms=parse_duration(window, "--window"),
-        interval_s=parse_duration(interval, "--interval") / 1000,
+        window_ms=parse_period_ms(window, "--window"),
+        interval_s=parse_period_ms(interval, "--interval") / 1000,
         instance=instance,
     )
     before = {number: signal.signal(number, lambda *_: made.stop()) for number in (signal.SIGTERM, signal.SIGINT)}

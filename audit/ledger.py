@@ -107,6 +107,11 @@ class Ledger:
             _add(passed, report)
         return dict(sorted(found.items()))
 
+    @property
+    def topics(self) -> list[str]:
+        """Those that something is known of."""
+        return sorted({report.topic for report in self._counts} | {topic for _, topic in self._extents})
+
     def tiers(self, topic: str) -> list[str]:
         """Those that have something to do with the topic."""
         counted = {report.origin.tier for report in self._counts if report.topic == topic}

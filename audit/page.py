@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .reconcile import Reconciliation, WindowFigures
-from .view import KINDS, faults, headline, unclosed_text
+from .view import KINDS, faults, headline, unclosed_text, uncompared_text
 from .words import delay_text, moment_text, share_text
 
 _NAMED_MAX = 500
@@ -30,6 +30,7 @@ def render(found: Reconciliation, made_ms: int) -> str:
         found=found,
         headline=headline(found),
         unclosed=unclosed_text(found),
+        uncompared=uncompared_text(found),
         topics={topic: _topic(windows) for topic, windows in topics.items()},
         kinds=KINDS,
         faults=faults(found)[:_NAMED_MAX],

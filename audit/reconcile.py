@@ -5,7 +5,7 @@ in its source (its reach). What the tier before had counted by then, it must hav
 ages. So nothing is lost because a table is loaded once a day, and what is lost shows before its window has passed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define, field
 
@@ -97,6 +97,13 @@ class Reconciliation:
     def agrees(self) -> bool:
         """False if messages were lost or doubled."""
         return all(window.state != "wrong" for window in self.windows)
+
+    @property
+    def uncompared(self) -> Mapping[str, str]:
+        """Topic → its tiers, of topics that no tier can be compared in: there is none before it that has counted."""
+        compared = {window.topic for window in self.windows if any(tier.after for tier in window.tiers)}
+        alone = {window.topic: window.tiers for window in self.windows if window.topic not in compared}
+        return {topic: ", ".join(tier.tier for tier in tiers) for topic, tiers in alone.items()}
 
     def messages(self, kind: str) -> int:
         """How many messages are `lost`, `doubled` or `unexpected`, over all windows and tiers."""

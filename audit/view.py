@@ -13,6 +13,7 @@ _COLUMNS = (
     "p99",
 )
 _NAMED_MAX = 100
+_ALONE = "only one tier has counted"
 KINDS = {"lost": "lost before", "doubled": "doubled before", "unexpected": "unexpected in"}
 
 
@@ -24,8 +25,17 @@ def headline(found: Reconciliation) -> str:
     states = {state: sum(window.state == state for window in windows) for state in ("complete", "open", "wrong")}
     parts = [f"{count} {state}" for state, count in states.items() if count]
     faults = [f"{found.messages(kind)} {kind}" for kind in KINDS if found.messages(kind)]
-    verdict = "the tiers do not agree, messages: " + ", ".join(faults) if faults else "all tiers agree"
+    verdict = "all tiers agree"
+    if faults:
+        verdict = f"the tiers do not agree, messages: {', '.join(faults)}"
+    elif len(found.uncompared) == len({window.topic for window in windows}):
+        verdict = f"nothing can be compared yet, {_ALONE}"
     return f"{verdict}; windows: {', '.join(parts)}"
+
+
+def uncompared_text(found: Reconciliation) -> str:
+    """Of topics that nothing can be said of."""
+    return f"not compared, {_ALONE} it: {', '.join(f'{topic} ({tier})' for topic, tier in found.uncompared.items())}"
 
 
 def unclosed_text(found: Reconciliation) -> str:
@@ -55,6 +65,8 @@ def sections(found: Reconciliation) -> list[Section]:
         ]
         more = f" (the first {_NAMED_MAX} of {len(wrong)} ranges; --json has all)" if len(wrong) > _NAMED_MAX else ""
         made.append(Section(f"which messages{more}", ("what", "topic", "window", "instance and numbers"), lines))
+    if found.uncompared:
+        made.append(Section(uncompared_text(found)))
     if found.unclosed:
         some = ", ".join(found.unclosed[:10]) + (", ..." if len(found.unclosed) > 10 else "")
         made.append(Section(f"{unclosed_text(found)}: {some}"))
@@ -84,6 +96,7 @@ def as_tree(found: Reconciliation) -> dict[str, Any]:
         "lost": found.messages("lost"),
         "doubled": found.messages("doubled"),
         "unexpected": found.messages("unexpected"),
+        "uncompared": dict(found.uncompared),
         "unclosed": list(found.unclosed),
         "windows": [
             {

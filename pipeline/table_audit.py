@@ -18,8 +18,9 @@ from ..audit.tier import TierReports
 from ..ports.errors import BarnabasError, ConfigError
 from ..ports.words import TopicPartition
 from .tables.formats import open_store
+from .tables.quarantine import FOLDER as QUARANTINE
 from .tables.stamps import count_rows
-from .tables.state import no_table
+from .tables.state import DataFile, no_table
 from .tables.store import TableStore
 
 if TYPE_CHECKING:
@@ -123,9 +124,9 @@ class TableAudit:
     def _count_rows(
         self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], counts: MessageCounts
     ) -> int:
-        store, now_ms, total = open_store(self._folder), wall_ms(), 0
-        store.settle()
-        for file in store.files():
+        """Of the table, and of what is in quarantine below it: those rows have come through, too."""
+        now_ms, total = wall_ms(), 0
+        for store, file in _files(self._folder, self._folder / QUARANTINE):
             topic = file.partition["topic"] or ""
             wanted = {
                 place.partition: (start, ends[place])
@@ -137,6 +138,15 @@ class TableAudit:
                 total += rows.num_rows
                 count_rows(rows, topic, counts, now_ms)
         return total
+
+
+def _files(*folders: Path) -> Iterator[tuple[TableStore, DataFile]]:
+    """Of those tables among them that are there."""
+    for folder in folders:
+        store = open_store(folder)
+        if store.exists():
+            store.settle()
+            yield from ((store, file) for file in store.files())
 
 
 def _new_rows(store: TableStore, name: str, wanted: Mapping[int, tuple[int, int]]) -> "pa.Table":

@@ -3,14 +3,17 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.command import barnabas_here
+from support.tables import Rows, commit_rows
 from support.waiting import wait_for
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.app.mirror import MirrorMaker
+from barnabas.audit import commands
 from barnabas.audit.auditor import Auditor
 from barnabas.audit.consuming import AuditedConsumer
 from barnabas.audit.publishing import wall_ms
@@ -18,6 +21,9 @@ from barnabas.audit.reading import AuditReader
 from barnabas.audit.reconcile import Reconciliation, TierFigures, reconcile
 from barnabas.audit.reports import TOPIC
 from barnabas.audit.stamp import HEADER
+from barnabas.pipeline.table_audit import TableAudit
+from barnabas.pipeline.tables.formats import open_store
+from barnabas.pipeline.tables.quarantine import FOLDER as QUARANTINE
 from barnabas.ports.errors import ConfigError
 from barnabas.testing import TestBroker
 
@@ -220,11 +226,48 @@ def test_the_commands_count_and_tell(broker: str, tmp_path: Path) -> None:
     )
     tree = json.loads(wrong.stdout)
     assert (tree["lost"], tree["doubled"], {w["topic"] for w in tree["windows"]}) == (2, 0, {"gone"})
+    assert wrong.stderr == b"barnabas: no tier has counted topic other; those counted are gone, views\n"
     other = barnabas_here("audit", "--since", "tomorrow", "--bootstrap", broker, expect=2)
     assert b"no time" in other.stderr
     for words in ((), ("count", "--once")):
         away = barnabas_here("audit", *words, "--bootstrap", "127.0.0.1:1", expect=1)
         assert b"no broker there: 127.0.0.1:1" in away.stderr
+
+
+def test_what_went_to_quarantine_has_come_to_the_table(bootstrap: str, tmp_path: Path) -> None:
+    table, day = tmp_path / "t", "2024-01-01"
+    with Admin(bootstrap) as admin:
+        admin.create_topic("bad", partitions=1)
+    commit_rows(open_store(table / QUARANTINE), Rows("bad", day, [3, 4, 10]))  # 10 is of a load that was killed then
+    commit_rows(open_store(table), Rows("bad", day, [0, 1, 2, 5, 6, 7, 8, 9]))
+    audit = TableAudit(bootstrap, table, ["bad"], tier="table")
+    assert audit.count() == 10
+    assert audit.count() == 0
+
+
+def test_watching_shows_what_changes_until_it_is_told_to_end(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Admin(broker) as admin:
+        admin.create_topic("views", partitions=1)
+    with audited(broker, "web-1/w") as producer:
+        producer.send_many("views", [b"x"] * 5)
+    waits = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 1:
+            with Admin(broker) as admin:
+                admin.delete_records({("views", 0): 2})
+            count(broker)
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "time", SimpleNamespace(sleep=wait))
+    words = ("audit", "--bootstrap", broker, "--topics", "views", "--grace", "1ms", "--watch", "--every", "250ms")
+    shown = barnabas_here(*words, expect=1).stdout.decode()
+    assert waits == [0.25, 0.25]
+    before, _, after = shown.partition("the tiers do not agree, messages: 2 lost")
+    assert before.startswith("nothing can be compared yet")
+    assert "lost before broker  views" in after
 
 
 @pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly-once", "at-least-once"])

@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from attrs import evolve
 
 from barnabas.audit import view, words
 from barnabas.audit.page import render
 from barnabas.audit.reconcile import Reconciliation, TierFigures, Which, WindowFigures
-from barnabas.ports.errors import ConfigError
 
 LOST = Which(instance="web-1/<a>", first=3, last=5)
 PRODUCER = TierFigures(tier="producer", after="", count=10, unstamped=0, expected=0, arrived=0)
@@ -26,6 +26,7 @@ BROKER = TierFigures(
 )
 WRONG = WindowFigures(topic="views", start_ms=0, width_ms=600_000, state="wrong", tiers=[PRODUCER, BROKER])
 FINE = WindowFigures(topic="views", start_ms=600_000, width_ms=600_000, state="open", tiers=[PRODUCER])
+GOOD = evolve(WRONG, state="open", tiers=[PRODUCER, evolve(BROKER, lost=[], doubled=[])])
 
 
 def test_the_terminal_tells_what_is_wrong_and_which() -> None:
@@ -42,7 +43,20 @@ def test_the_terminal_tells_what_is_wrong_and_which() -> None:
 
 def test_the_headline_of_nothing_and_of_all_well() -> None:
     assert view.headline(Reconciliation(windows=[], unclosed=[])) == "nothing has been counted yet"
-    assert view.headline(Reconciliation(windows=[FINE], unclosed=[])) == "all tiers agree; windows: 1 open"
+    assert view.headline(Reconciliation(windows=[GOOD, FINE], unclosed=[])) == "all tiers agree; windows: 2 open"
+
+
+def test_one_tier_alone_agrees_with_nobody() -> None:
+    alone = evolve(FINE, topic="orders")
+    said = view.headline(Reconciliation(windows=[alone], unclosed=[]))
+    assert said == "nothing can be compared yet, only one tier has counted; windows: 1 open"
+    both = Reconciliation(windows=[GOOD, FINE, alone], unclosed=[])
+    overview, uncompared = view.sections(both)
+    assert overview.title == "all tiers agree; windows: 3 open"
+    assert uncompared.title == "not compared, only one tier has counted it: orders (producer)"
+    assert uncompared.title in render(both, 0)
+    assert view.as_tree(both)["uncompared"] == {"orders": "producer"}
+    assert view.sections(Reconciliation(windows=[WRONG], unclosed=[]))[0].title.startswith("the tiers do not agree")
 
 
 def test_the_page_shows_the_same_and_escapes() -> None:
@@ -65,25 +79,6 @@ def test_programs_get_numbers() -> None:
     tree = json.loads(json.dumps(view.as_tree(Reconciliation(windows=[WRONG], unclosed=[]))))
     assert (tree["agrees"], tree["lost"], tree["doubled"]) == (False, 3, 2)
     assert tree["windows"][0]["tiers"][1]["lost"] == [{"instance": "web-1/<a>", "first": 3, "last": 5, "copies": 1}]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("10m", 600_000), ("500ms", 500), ("1d", 86_400_000), ("2 h", 7_200_000)]
-)
-def test_durations(text: str, expected: int) -> None:
-    assert words.parse_duration(text, "--x") == expected
-    assert words.parse_moment(text, "--x", 10**12) == 10**12 - expected
-
-
-def test_moments() -> None:
-    assert (
-        words.parse_moment("1970-01-01T00:01Z", "--x", 0) == words.parse_moment("1970-01-01T00:01", "--x", 0) == 60_000
-    )
-    for bad in ("", "soon", "0s", "-1s"):
-        with pytest.raises(ConfigError, match="--x"):
-            words.parse_duration(bad, "--x")
-    with pytest.raises(ConfigError, match="no time"):
-        words.parse_moment("soon", "--x", 0)
 
 
 @pytest.mark.parametrize(

@@ -7,36 +7,23 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from attrs import define, field, frozen
-from confluent_kafka import Consumer, Producer, TopicPartition
-from support.ports import free_port
-from support.process import BrokerProcess
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from table_kills.foreign import READERS
 from table_kills.loading import Loader
+from table_kills.source import Source
 from table_kills.verdict import faults
 
 from barnabas import Admin
 
 TOPICS = {"a": 3, "b": 1}
-SETTINGS = ("offsets.topic.num.partitions=1", "auto.create.topics.enable=false")
 CALL_S = 20.0
+SETTLED_S = 60.0
 PER_ROUND = 300
 """Messages of each partition."""
-TARGETS = (
-    "a step",
-    "driver",
-    "java",
-    "worker",
-    "broker",
-    "a step",
-    "everything",
-    "a step of --since",
-    "a step of compact",
-)
-"""What is killed, in turn; a step: the driver, at a step of the commit."""
 
 
 @define
@@ -62,13 +49,20 @@ class Round:
 
 
 def play(
-    folder: Path, *, rounds: int, seed: int, formats: Sequence[str] = tuple(READERS), say: Callable[[str], None]
+    folder: Path,
+    source: Callable[[Path], Source],
+    *,
+    rounds: int,
+    seed: int,
+    formats: Sequence[str] = tuple(READERS),
+    say: Callable[[str], None],
 ) -> Outcome:
     """So many kills; after each, one load brings all the rest, and the table is looked at."""
     with ExitStack() as stack:
-        house = House(folder, random.Random(seed), stack)
+        house = House(folder, source, random.Random(seed), stack)
         for number in range(rounds):
-            house.play(Round(number, formats[number % len(formats)], TARGETS[number // len(formats) % len(TARGETS)]))
+            target = house.source.targets[number // len(formats) % len(house.source.targets)]
+            house.play(Round(number, formats[number % len(formats)], target))
             if not (number + 1) % 5:
                 done = house.outcome
                 say(f"{done.rounds} rounds, {done.kills.total()} kills, {len(done.faults)} faults")
@@ -77,20 +71,20 @@ def play(
 
 
 class House:
-    """Broker, producer, loader and reader."""
+    """Source, producer, loader and reader."""
 
-    def __init__(self, folder: Path, chance: random.Random, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, source: Callable[[Path], Source], chance: random.Random, stack: ExitStack) -> None:
         self.outcome = Outcome()
         self._folder = folder
         self._chance = chance
-        port = free_port()
-        self._address = f"kafka://127.0.0.1:{port}"
-        self._broker = self._start_broker()
-        stack.callback(lambda: self._broker.process.poll() is None and self._broker.stop())
-        with Admin(self._broker.bootstrap) as admin:
+        self._sent = 0
+        """Messages of each partition."""
+        self.source = source(folder)
+        stack.callback(self.source.stop)
+        with Admin(self.source.bootstrap) as admin:
             for topic, partitions in TOPICS.items():
                 admin.create_topic(topic, partitions=partitions)
-        self._loader = Loader(self._broker.bootstrap, folder)
+        self._loader = Loader(self.source.bootstrap, folder)
         stack.callback(lambda: self._loader.end())  # noqa: PLW0108  the one that is there then
         self._last_steps: dict[str, int] = {}
         reader = [sys.executable, "-P", "-m", "table_kills.reader", str(folder), json.dumps(TOPICS)]
@@ -109,6 +103,7 @@ class House:
             self._await(this)
         if self.outcome.kills.total() == before:
             self.outcome.errors["nothing was killed: it was done before"] += 1
+        self._await_all_messages(this)
         self._load_all(this)
         self._examine(this)
         self.outcome.rounds += 1
@@ -140,10 +135,8 @@ class House:
             killed = self._loader.kill_java()
         elif this.target == "worker":
             killed = self._loader.kill_worker()
-        elif this.target == "broker":
-            self._broker.kill()
-            time.sleep(self._chance.uniform(0, 2))
-            self._broker = self._start_broker()
+        elif this.target in ("broker", "leader"):
+            self.source.kill(self._chance, self._chance.choice(sorted(TOPICS)))
         else:
             self._loader.end()
         self.outcome.kills[f"{this.format}: {this.target}"] += killed
@@ -180,7 +173,7 @@ class House:
         while True:
             if not self._loader.alive:
                 left = self._loader
-                self._loader = Loader(self._broker.bootstrap, self._folder)
+                self._loader = Loader(self.source.bootstrap, self._folder)
             self._order(this.format)
             ended = self._loader.answer("done", "failed")
             if ended["event"] == "done":
@@ -212,19 +205,28 @@ class House:
         self.outcome.faults += [f"round {this.number}, {this.format}, {this.target} killed: {text}" for text in found]
 
     def _produce(self) -> None:
-        producer = Producer({"bootstrap.servers": self._broker.bootstrap, "enable.idempotence": True, "log_level": 0})
+        producer = Producer({"bootstrap.servers": self.source.bootstrap, "enable.idempotence": True, "log_level": 0})
         for topic, partitions in TOPICS.items():
             for number in range(partitions * PER_ROUND):
                 producer.produce(topic, b"value %d" % number, b"key", partition=number % partitions)
         assert producer.flush(CALL_S) == 0
+        self._sent += PER_ROUND
+
+    def _await_all_messages(self, this: Round) -> None:
+        """A new leader does not know at once that all has all that it has."""
+        until, ends = time.monotonic() + SETTLED_S, dict[tuple[str, int], int]()
+        while set(ends.values()) != {self._sent}:
+            if time.monotonic() > until:
+                self.outcome.faults.append(f"round {this.number}: {self._sent} were sent, the topics end at {ends}")
+                return
+            time.sleep(0.1)
+            with suppress(KafkaException):  # nobody leads a partition
+                ends = self._ends()
 
     def _ends(self) -> dict[tuple[str, int], int]:
-        consumer = Consumer({"bootstrap.servers": self._broker.bootstrap, "group.id": "nobody", "log_level": 0})
+        consumer = Consumer({"bootstrap.servers": self.source.bootstrap, "group.id": "nobody", "log_level": 0})
         try:
             places = [TopicPartition(topic, number) for topic, count in TOPICS.items() for number in range(count)]
             return {(at.topic, at.partition): consumer.get_watermark_offsets(at, CALL_S)[1] for at in places}
         finally:
             consumer.close()
-
-    def _start_broker(self) -> BrokerProcess:
-        return BrokerProcess(self._folder / "broker", *SETTINGS, listen=[self._address])

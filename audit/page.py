@@ -4,29 +4,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..app.pages import render_page
 from .reconcile import Reconciliation, WindowFigures
 from .view import KINDS, faults, headline, unclosed_text, uncompared_text
 from .words import delay_text, moment_text, share_text
 
+_TEMPLATE = Path(__file__).with_name("page.html.j2")
 _NAMED_MAX = 500
 
 
 def render(found: Reconciliation, made_ms: int) -> str:
     """The page as text. Everything that comes from the audit topic is escaped."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters |= {"moment": moment_text, "delay": delay_text, "share": share_text}
     topics: dict[str, list[WindowFigures]] = {}
     for window in found.windows:
         topics.setdefault(window.topic, []).append(window)
-    return environment.get_template("page.html.j2").render(
+    return render_page(
+        _TEMPLATE,
+        {"moment": moment_text, "delay": delay_text, "share": share_text},
         found=found,
         headline=headline(found),
         unclosed=unclosed_text(found),

@@ -156,20 +156,26 @@ class RegistryClient:
 
         return self._once(("version of", subject, kind, text, tuple(references)), ask)
 
-    def referred(self, schema: RegisteredSchema, *, serialized: bool = False) -> Mapping[str, str]:
-        """Name → text of all that a schema refers to, directly or not; what is referred to comes first."""
+    def referred(self, references: Sequence[SchemaReference], *, serialized: bool = False) -> Mapping[str, str]:
+        """Name → text of all that a schema with these references refers to, directly or not; what is referred to comes
+        first."""
         found: dict[str, str] = {}
-        self._gather(schema, found, serialized=serialized, around=())
+        self._gather(references, found, serialized=serialized, around=())
         return found
 
     def _gather(
-        self, schema: RegisteredSchema, found: dict[str, str], *, serialized: bool, around: tuple[str, ...]
+        self,
+        references: Sequence[SchemaReference],
+        found: dict[str, str],
+        *,
+        serialized: bool,
+        around: tuple[str, ...],
     ) -> None:
-        for reference in schema.references:
+        for reference in references:
             if reference.name in found or reference.name in around:
                 continue
             there = self.version(reference.subject, reference.version, serialized=serialized)
-            self._gather(there, found, serialized=serialized, around=(*around, reference.name))
+            self._gather(there.references, found, serialized=serialized, around=(*around, reference.name))
             found[reference.name] = there.text
 
     def _id_of(self, verb: str, path: str, kind: str, text: str, references: Sequence[SchemaReference]) -> int:

@@ -36,7 +36,7 @@ def message_class(schema: RegisteredSchema, client: RegistryClient, indexes: Seq
         raise ConfigError(f"schema {schema.id} is of {schema.kind}, not of PROTOBUF")
     pool = descriptor_pool.DescriptorPool()
     try:
-        for name, text in client.referred(schema, serialized=True).items():
+        for name, text in client.referred(schema.references, serialized=True).items():
             _add(pool, name, text)
         file = _add(pool, f"schema-{schema.id}.proto", schema.text)
     except TypeError as error:

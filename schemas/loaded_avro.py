@@ -47,7 +47,7 @@ def registered_avro(client: RegistryClient, schema: RegisteredSchema) -> LoadedA
     """Raises `ConfigError`, and what the client does."""
     if schema.kind != "AVRO":
         raise ConfigError(f"schema {schema.id} is of {schema.kind}, not of AVRO")
-    return load_avro(schema.text, client.referred(schema))
+    return load_avro(schema.text, client.referred(schema.references))
 
 
 def _loaded(schema: Any) -> Any:

@@ -4,23 +4,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ...app.pages import render_page
 from . import charts
 
 
 def render_template(name: str, **values: Any) -> str:
     """A page as text. Everything that comes from the data is escaped."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters["compact"] = charts.compact
-    environment.filters["moment"] = _moment
-    return environment.get_template(name).render(**values)
+    return render_page(Path(__file__).with_name(name), {"compact": charts.compact, "moment": _moment}, **values)
 
 
 def _moment(time_ms: int | None) -> str:

@@ -13,7 +13,7 @@ from ..client import RegistryClient, SchemaReference
 from ..loaded_avro import LoadedAvro, load_avro, registered_avro
 from ..subjects import SchemaSettings, SubjectNaming, client_of
 from ..wire import HEADER_BYTES, frame, unframe
-from .typed import Typed, avro_of, is_typed
+from .typed import Typed, WrittenAs, avro_of, is_typed
 
 _KIND = "AVRO"
 
@@ -62,11 +62,10 @@ class AvroEncoder:
             use_latest=use_latest,
         )
         self._references = tuple(references)
-        self._own = None if schema is None else self._read(schema)
+        self._written = WrittenAs(schema, self._read, for_json=False)
         wanted = reader if reader is not None else schema if is_typed(schema) else None
         self._typed = Typed(wanted, for_json=False) if wanted is not None and is_typed(wanted) else None
         self._reader = None if wanted is None else self._read(wanted).loaded
-        self._classes: dict[type, tuple[Typed, _Own]] = {}
         self._loaded: dict[int, LoadedAvro] = {}
 
     def encode(self, topic: str, value: Any) -> bytes | None:
@@ -74,11 +73,7 @@ class AvroEncoder:
         does."""
         if value is None:
             return None
-        own = self._own
-        if is_typed(type(value)):
-            typed, of_class = self._of_class(type(value))
-            own = own or of_class
-            value = typed.plain(value)
+        own, value = self._written.of(value)
         schema_id, schema = self._chosen(topic, own)
         out = io.BytesIO()
         from fastavro import schemaless_writer
@@ -121,21 +116,11 @@ class AvroEncoder:
             known = self._loaded[schema_id] = registered_avro(client, client.by_id(schema_id))
         return known
 
-    def _of_class(self, cls: type) -> tuple[Typed, _Own]:
-        known = self._classes.get(cls)
-        if known is None:
-            known = self._classes[cls] = Typed(cls, for_json=False), self._read(cls)
-        return known
-
     def _read(self, schema: Any) -> _Own:
         if is_typed(schema):
             schema = avro_of(schema)
         text = schema_text(schema)
-        client = self._settings.client
-        referred: dict[str, str] = {}
-        for each in self._references:
-            there = client.version(each.subject, each.version)
-            referred |= {**client.referred(there), each.name: there.text}
+        referred = self._settings.client.referred(self._references)
         loaded = load_avro(text, referred)
         return _Own(loaded, text if text.strip()[:1] in ("{", "[", '"') else json.dumps(text.strip()), self._references)
 

@@ -12,7 +12,7 @@ from ..client import RegisteredSchema, RegistryClient, SchemaReference
 from ..subjects import SchemaSettings, SubjectNaming, client_of
 from ..wire import HEADER_BYTES, frame, unframe
 from .avro import schema_text
-from .typed import Typed, is_typed, json_schema_of
+from .typed import Typed, WrittenAs, is_typed, json_schema_of
 
 KIND = "JSON"
 
@@ -60,9 +60,8 @@ class JsonSchemaEncoder:
         )
         self._validate = validate
         self._references = tuple(references)
-        self._own = None if schema is None else self._read(schema)
+        self._written = WrittenAs(schema, self._read, for_json=True)
         self._typed = Typed(schema, for_json=True) if is_typed(schema) else None
-        self._classes: dict[type, tuple[Typed, _Checked]] = {}
         self._known: dict[int, _Checked] = {}
 
     def encode(self, topic: str, value: Any) -> bytes | None:
@@ -70,11 +69,7 @@ class JsonSchemaEncoder:
         does."""
         if value is None:
             return None
-        own = self._own
-        if is_typed(type(value)):
-            typed, of_class = self._of_class(type(value))
-            own = own or of_class
-            value = typed.plain(value)
+        own, value = self._written.of(value)
         if own is None or self._settings.use_latest:
             found = self._settings.latest(topic, own.name if own else "")
             schema_id, checked = found.id, self._of(found)
@@ -103,24 +98,14 @@ class JsonSchemaEncoder:
         if known is None:
             if schema.kind != KIND:
                 raise ConfigError(f"schema {schema.id} is of {schema.kind}, not of JSON")
-            known = self._known[schema.id] = _checked(schema.text, self._settings.client.referred(schema))
-        return known
-
-    def _of_class(self, cls: type) -> tuple[Typed, _Checked]:
-        known = self._classes.get(cls)
-        if known is None:
-            known = self._classes[cls] = Typed(cls, for_json=True), self._read(cls)
+            known = self._known[schema.id] = _checked(schema.text, self._settings.client.referred(schema.references))
         return known
 
     def _read(self, schema: Any) -> _Checked:
         if is_typed(schema):
             schema = json_schema_of(schema)
         text = schema_text(schema)
-        client = self._settings.client
-        referred: dict[str, str] = {}
-        for each in self._references:
-            there = client.version(each.subject, each.version)
-            referred |= {**client.referred(there), each.name: there.text}
+        referred = self._settings.client.referred(self._references)
         return _checked(text, referred)
 
 

@@ -9,13 +9,14 @@ import types
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 import attrs
 
 from ...app.extras import require
 from ...ports.errors import ConfigError
 
+S = TypeVar("S")
 _DECIMAL = (38, 18)
 _LISTS = (list, tuple, set, frozenset, Sequence)
 _MAPS = (dict, Mapping)
@@ -221,3 +222,25 @@ def _of_that_kind(value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
     return value
+
+
+class WrittenAs(Generic[S]):
+    """What values are written with: the schema that the encoder was given, else that of an object's class."""
+
+    def __init__(self, given: Any, read: Callable[[Any], S], *, for_json: bool) -> None:
+        """`read` makes a schema of a class, or of what else an encoder is given (None: nothing)."""
+        self._read = read
+        self._for_json = for_json
+        self._own = None if given is None else read(given)
+        self._classes: dict[type, tuple[Typed, S]] = {}
+
+    def of(self, value: Any) -> tuple[S | None, Any]:
+        """The schema, None if that is for the registry to say, and the value without classes."""
+        cls = type(value)
+        if not is_typed(cls):
+            return self._own, value
+        known = self._classes.get(cls)
+        if known is None:
+            known = self._classes[cls] = Typed(cls, for_json=self._for_json), self._read(cls)
+        typed, schema = known
+        return self._own or schema, typed.plain(value)

@@ -13,6 +13,7 @@ from ...ports.errors import BarnabasError
 from ...ports.values import frozen
 from ..formats.compatibility import Compatibility
 from ..formats.parsed import AVRO
+from .members import config_members, version_members
 from .words import ID_MAX, VERSION_MAX, Config, Content, Mode, Reference, Version
 
 _KEY_VERSIONS = {"SCHEMA": 1}
@@ -135,19 +136,7 @@ def _json(value: Any) -> bytes | None:
 
 
 def _schema_value(version: Version) -> dict[str, Any]:
-    content = version.content
-    out: dict[str, Any] = {"subject": version.subject, "version": version.version, "id": version.id}
-    if content.references:
-        out["references"] = [
-            {"name": each.name, "subject": each.subject, "version": each.version} for each in content.references
-        ]
-    if content.metadata:
-        out["metadata"] = json.loads(content.metadata)
-    if content.rule_set:
-        out["ruleSet"] = json.loads(content.rule_set)
-    if content.format != AVRO:
-        out["schemaType"] = content.format
-    return out | {"schema": content.text, "deleted": version.deleted}
+    return {**version_members(version), "deleted": version.deleted}
 
 
 def _version(subject: str, number: int, value: Any) -> Version:
@@ -171,10 +160,7 @@ def packed(value: Any) -> str:
 
 
 def _config_value(subject: str | None, config: Config) -> dict[str, Any]:
-    out: dict[str, Any] = _of_subject(subject)
-    if config.level is not None:
-        out["compatibilityLevel"] = config.level.value
-    return out if config.normalize is None else {**out, "normalize": config.normalize}
+    return _of_subject(subject) | config_members(config, "compatibilityLevel")
 
 
 def _of_subject(subject: str | None) -> dict[str, Any]:

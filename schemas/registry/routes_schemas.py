@@ -6,10 +6,10 @@ from concurrent.futures import Future
 from typing import Any
 
 from ..formats.parsed import FORMATS
-from .answers import config_members, content_members, version_members
 from .call import Call
 from .changing import delete_config, delete_mode, set_config, set_mode
 from .errors import RegistryError, schema_not_found
+from .members import config_members, content_members, version_members
 from .state import Subjects
 from .words import DEFAULT_LEVEL, Config, Content, Mode, Version
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from .answers import version_members
 from .call import Call
 from .changing import delete_subject, delete_version
 from .errors import schema_not_found, subject_not_found, version_not_found
+from .members import version_members
 from .registering import Given, compare, find, read, register
 from .state import Subjects
 from .words import LATEST, Mode, Version

@@ -1,29 +1,25 @@
 """`make audit-proof ROUNDS=n`: kill -9 anything between producer and table; the audit must explain every message."""
 
-import argparse
-import random
 import sys
 import tempfile
 from pathlib import Path
 
 from audit_kills.run import play
+from support.kill_rounds import kill_parser, say, verdict
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="audit_kills", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=None, help="of what is killed, and when; by chance")
+    parser = kill_parser("audit_kills", __doc__, 30)
     parser.add_argument("--no-table", action="store_true", help="without Spark")
     given = parser.parse_args()
-    seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
-    print(f"{given.rounds} rounds, seed {seed}", flush=True)
+    print(f"{given.rounds} rounds, seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="barnabas-audit-") as scratch:
         outcome = play(
             Path(scratch),
             rounds=given.rounds,
-            seed=seed,
+            seed=given.seed,
             with_table=not given.no_table,
-            say=lambda line: print(f"  {line}", flush=True),
+            say=say,
         )
     found = outcome.found
     totals: dict[str, list[int]] = {}
@@ -34,10 +30,7 @@ def main() -> int:
     for name, (count, arrived, unconfirmed) in totals.items():
         print(f"  {name}: {count} counted, {arrived} of those expected, {unconfirmed} unconfirmed")
     print(f"  kills: {', '.join(f'{name} {count}' for name, count in outcome.kills.items() if count)}")
-    for fault in outcome.faults[:50]:
-        print(f"  {fault}")
-    print(f"{len(outcome.faults)} faults" if outcome.faults else "0 messages unexplained")
-    return 1 if outcome.faults else 0
+    return verdict(outcome.faults, "0 messages unexplained")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from typing import Any
 from pyiceberg.io import InputFile, OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from ..files import sync
+
 
 class DurableFileIO(PyArrowFileIO):
     """As pyiceberg's own; a local file is on the disk, with its name, when it is closed."""
@@ -23,15 +25,6 @@ def local_path(location: str) -> Path | None:
     if location.startswith("file:"):
         return Path("/" + location.removeprefix("file:").lstrip("/"))
     return None if "://" in location else Path(location)
-
-
-def sync(path: Path) -> None:
-    """Make a file's content, or a folder's entries, durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class _LocalOutput(OutputFile):

@@ -16,12 +16,13 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStat
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
+from ..files import sync
 from ..layout import Layout
 from ..lock import exclusive
 from ..state import Commit, DataFile, Staging, TableChange, TableError
 from ..store import Checkpoint, no_checkpoint
 from .catalog import Place, keep_place, kept_place, opened
-from .durable import local_path, sync
+from .durable import local_path
 from .expiry import expired, metadata_folder, needed, remove_empty, strays
 from .files import StagedFile, data_file, partition_texts
 from .layout import create_table, take_in

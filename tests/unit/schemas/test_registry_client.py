@@ -93,7 +93,7 @@ def test_what_a_schema_refers_to_comes_in_its_order(stub: RegistryStub) -> None:
     schema_id = stub.put("c", '"outer"', references=[{"name": "B", "subject": "b", "version": 1}])
     client = RegistryClient(stub.url)
     assert client.by_id(schema_id).references == (SchemaReference("B", "b", 1),)
-    assert list(client.referred(client.by_id(schema_id)).items()) == [("A", '"inner"'), ("B", '"middle"')]
+    assert list(client.referred(client.by_id(schema_id).references).items()) == [("A", '"inner"'), ("B", '"middle"')]
 
 
 def test_a_client_goes_to_another_process_by_its_addresses(stub: RegistryStub) -> None:

@@ -1,4 +1,4 @@
-"""What the API says of a schema, a version, a setting."""
+"""What is said of a schema, a version, a setting: in answers of the API and in records of the topic."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ def content_members(content: Content, text: str | None = None) -> dict[str, Any]
     `text`: in the place of the one that is kept.
     """
     out: dict[str, Any] = {}
-    if content.format != AVRO:
-        out["schemaType"] = content.format
     if content.references:
         out["references"] = [
             {"name": each.name, "subject": each.subject, "version": each.version} for each in content.references
@@ -25,6 +23,8 @@ def content_members(content: Content, text: str | None = None) -> dict[str, Any]
         out["metadata"] = json.loads(content.metadata)
     if content.rule_set:
         out["ruleSet"] = json.loads(content.rule_set)
+    if content.format != AVRO:
+        out["schemaType"] = content.format
     return {**out, "schema": content.text if text is None else text}
 
 
@@ -36,6 +36,6 @@ def version_members(version: Version, text: str | None = None) -> dict[str, Any]
 
 
 def config_members(config: Config, level_name: str) -> dict[str, Any]:
-    """Answers call the level otherwise than requests do."""
+    """Answers and records call the level otherwise than requests do."""
     out: dict[str, Any] = {} if config.level is None else {level_name: config.level.value}
     return out if config.normalize is None else {**out, "normalize": config.normalize}

@@ -65,8 +65,8 @@ class NotedConsumer(ClassicConsumer):
 
     def stop(self, stopped: Callable[[BaseException | None], None]) -> None:
         owned = dict(self._partitions)
+        at = time.monotonic()  # from here on another thread may release them, and others take them
         super().stop(stopped)
-        at = time.monotonic()
         for (topic, place), partition in owned.items():
             note("give", topic, str(place), partition.consumed, at=at)
 

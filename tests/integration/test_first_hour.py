@@ -61,7 +61,7 @@ def test_the_hour(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.Mon
     serve, *others = blocks(PAGE, "sh", "python")
     assert lines_of(serve) == [f"barnabas serve --data data --listen kafka://{ADDRESS}"]
     monkeypatch.syspath_prepend(tmp_path)
-    with broker_process(tmp_path / "data") as broker:
+    with broker_process(tmp_path / "data", "group.initial.rebalance.delay.ms=0") as broker:
         hour = Hour(Reader(tmp_path, monkeypatch), tmp_path, broker.bootstrap)
         for block in others:
             hour.do(block)

@@ -24,7 +24,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
 def test_the_commands_of_one_broker(reader: Reader, tmp_path: Path) -> None:
     (tmp_path / "access.log").write_text("a line\n")
     (commands,) = (block for block in blocks(PAGE, "sh") if "barnabas serve" in block.code)
-    with Broker(tmp_path / "data") as broker:
+    with Broker(tmp_path / "data", group_initial_rebalance_delay_ms=0) as broker:
         printed = reader.run(commands, broker.bootstrap)
     assert [out for line, out in printed.items() if " consume " in line] == ["a line\n"] * 2
     assert len(printed) >= 12

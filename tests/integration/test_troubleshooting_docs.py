@@ -15,7 +15,7 @@ ROOMS = ("app", "adapters", "core", "pipeline")
 
 def test_the_first_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Reader(tmp_path, monkeypatch)
-    with Broker(tmp_path / "data") as broker:
+    with Broker(tmp_path / "data", group_initial_rebalance_delay_ms=0) as broker:
         with Producer(broker) as producer:
             producer.send("orders", b"x").result(10)
         with Consumer(broker, group_id="readers", auto_offset_reset="earliest") as consumer:

@@ -35,7 +35,7 @@ lint: $(STAMP)  ## style, types, import rules
 	@$(MAKE) --no-print-directory docs
 
 docs: $(STAMP)  ## the documents as a site, in build/site/index.html
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -P -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -P -m mkdocs build
 
 format: $(STAMP)  ## put the code in the project's style
 	@$(BIN)/ruff check --fix .

@@ -34,6 +34,8 @@ from barnabas.app.config import BrokerConfig
 
 TO_BE_RUN = ("sh", "console", "python", "toml")
 DRAWINGS = ("", "text")
+OF_OTHERS = ("shell", "json", "properties")
+"""Commands that cannot be run here, and files that other programs read."""
 RUN = {
     "README.md": {"test_readme": 4, "test_testing_docs": 1},
     "docs/adapters.md": {"test_own_adapters": 3},
@@ -56,6 +58,7 @@ RUN = {
     "docs/testing.md": {"test_testing_docs": 10},
     "docs/transactions.md": {"test_transactions_docs": 3},
     "docs/troubleshooting.md": {"test_troubleshooting_docs": 1},
+    "docs/unit-testing.md": {"test_unit_testing_docs": 7},
     "docs/uses.md": {"test_streams_docs": 1},
 }
 """Page → tests of tests/integration → how many of its blocks they run. A new block: have it run, then count it here."""
@@ -78,7 +81,7 @@ def test_every_block_is_run_or_looked_at() -> None:
         if block.language in TO_BE_RUN:
             found[block.page] += 1
         else:
-            known = block.language in {*DRAWINGS, "shell", "json"} or block.language.startswith('python title="')
+            known = block.language in (*DRAWINGS, *OF_OTHERS) or block.language.startswith('python title="')
             assert known, f"{block}: nobody knows how to look at a block of {block.language!r}"
     assert found == {page: sum(tests.values()) for page, tests in RUN.items()}, "see RUN above"
 
@@ -159,6 +162,6 @@ def test_options_that_the_text_names_are_there() -> None:
     for page in map(name_of, pages()):
         code = re.findall(r"`([^`\n]+)`", prose(read(page)))
         code += [line for block in blocks(page) if block.language in SHELL for line in lines_of(block)]
-        named = {flag for text in code for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)}
+        named = {flag for text in code for flag in re.findall(r"(?<![\w-])--[a-z](?:[a-z.-]*[a-z])?", text)}
         wrong += [f"{page}: {flag}" for flag in sorted(named - flags() - OTHERS)]
     assert wrong == []

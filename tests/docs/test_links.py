@@ -44,6 +44,7 @@ def test_source_files_that_the_text_names_are_there() -> None:
     wrong = []
     for page in pages():
         for name in SOURCE.findall(prose(page.read_text(encoding="utf-8"))):
-            if not any((folder / name).exists() for folder in (CHECKOUT, page.parent, CHECKOUT / "docs")):
+            ours = (CHECKOUT / name.partition("/")[0]).is_dir()  # or a file on somebody's machine
+            if ours and not any((folder / name).exists() for folder in (CHECKOUT, page.parent)):
                 wrong.append(f"{name_of(page)}: {name}")
     assert wrong == []

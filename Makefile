@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEMO   := $(VENV)/.demo
 JOBS   ?= 2
 
 .PHONY: help install demo examples test lint format docs bench bench-peers compatibility sim crashes fuzz chaos kills table-kills audit-proof wheel clean
@@ -14,10 +15,15 @@ help:  ## show the commands
 install: $(STAMP)  ## make .venv with Barnabas and all it needs for work on it
 
 $(STAMP): pyproject.toml tools/setup_venv.sh
-	@bash tools/setup_venv.sh $(PYTHON) $(VENV)
+	@bash tools/setup_venv.sh $(PYTHON) $(VENV) test
 	@touch $@
 
-demo: $(STAMP)  ## a log line's way to a warehouse table; LOG=access.log[.gz] for your own
+# The demo needs a third of that, unless the rest is there already.
+$(DEMO): pyproject.toml tools/setup_venv.sh
+	@[ $(STAMP) -nt pyproject.toml ] || bash tools/setup_venv.sh $(PYTHON) $(VENV) demo
+	@touch $@
+
+demo: $(DEMO)  ## a log line's way to a warehouse table; LOG=access.log[.gz] for your own
 	@$(BIN)/barnabas demo $(if $(LOG),--log "$(LOG)") $(if $(OUT),--out "$(OUT)")
 
 examples: $(STAMP)  ## what a log is for, on real data with Spark; NAME=activity for one; DATA=FOLDER

@@ -34,6 +34,7 @@ from barnabas.ports.broker_api.configs import ConfigType
 from barnabas.schemas.registry.commands import registry
 from barnabas.testing import CLUSTER_DEFAULTS, TEST_DEFAULTS
 
+BAR = r"\|"
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 
 
@@ -88,7 +89,7 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str
     yield f"| {' | '.join(columns)} |"
     yield f"|{'---|' * len(columns)}"
     for row in rows:
-        yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |"
+        yield f"| {' | '.join(cell.replace('|', BAR) for cell in row)} |"
 
 
 def _row(key: ConfigKey) -> tuple[str, ...]:

@@ -13,9 +13,16 @@ from ..ports.errors import ConfigError
 
 def require(purpose: str, packages: Iterable[str], extra: str) -> None:
     """Raises `ConfigError` that names the packages which are not installed and the extra that brings them."""
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    missing = [name for name in packages if not _is_there(name)]
     if missing:
         raise ConfigError(f"{purpose}: {', '.join(missing)} not installed; to get it: {install_command(extra)}")
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # the package that it would be in
+        return False
 
 
 def install_command(extra: str) -> str:

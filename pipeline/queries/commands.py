@@ -10,9 +10,10 @@ import typer
 
 from ...app.cli.options import Settings, parse_settings, progress
 from ...app.cli.reaching import check_reachable
+from ...app.extras import require
 from ...ports.errors import ConfigError
 from .output import FORMATS, chosen_format, print_rows, rows_of, write_file
-from .run import answered, window_of
+from .run import QUERY_PACKAGES, answered, window_of
 from .scope import Scope
 
 _Bootstrap = Annotated[
@@ -82,6 +83,7 @@ def query(
     and the fields of its JSON values. Only what the query names is read, up to where the topics end now.
     """
     format_ = chosen_format(format_, out)
+    require("a query", QUERY_PACKAGES, "query")
     if bootstrap:
         check_reachable(bootstrap)
     if sql == "-":

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from math import ceil, floor, log, log10
 
 from attrs import frozen
-from markupsafe import Markup, escape
+
+from .markup import Markup, escape
 
 HEIGHT = 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 68, 8, 10, 24

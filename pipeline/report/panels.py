@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from attrs import frozen
-from markupsafe import Markup
 
+from .markup import Markup
 from .rendering import render_template
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
+from ...app.extras import require
 from ...ports.errors import ConfigError, Malformed
 from ..client import RegistryClient, SchemaReference
 from ..loaded_avro import LoadedAvro, load_avro, registered_avro
@@ -54,6 +55,7 @@ class AvroEncoder:
         use_latest: bool = False,
         references: Sequence[SchemaReference] = (),
     ) -> None:
+        require("Avro", ("fastavro",), "schemas")
         self._settings = SchemaSettings(
             client=client_of(registry),
             is_key=is_key,

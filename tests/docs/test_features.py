@@ -1,0 +1,21 @@
+"""docs/features.md does not say more, or less, of the protocol than there is."""
+
+import re
+
+from support.documents import read
+
+from barnabas.app.compose.broker import kafka_apis
+
+
+def test_the_apis() -> None:
+    page = read("docs/features.md")
+    offered = set(kafka_apis())
+    assert f"({len(offered)} APIs)" in page
+    section = page.partition("## By API key")[2]
+    refused: set[int] = set()
+    for numbers in re.findall(r"\((\d[^)]*)\)", section):
+        for first, last in re.findall(r"(\d+)(?: to (\d+))?", numbers.partition(" is ")[0]):
+            refused |= set(range(int(first), int(last or first) + 1))
+    assert {4, 5, 6, 7} <= refused
+    assert refused & offered == set()
+    assert len(refused) > 25

@@ -1,7 +1,6 @@
 """A broker, our clients, and real coordination servers that stop and come back."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -162,12 +161,11 @@ def test_the_broker_answers_others_while_a_change_waits(backend: Backend, tmp_pa
         try:
             waiting = threading.Thread(target=_works, args=(admin, "slow"))
             waiting.start()
-            longest = 0.0
+            meanwhile = 0
             for n in range(20):
-                began = time.monotonic()
                 send(broker.bootstrap, "t", b"%d" % n)
-                longest = max(longest, time.monotonic() - began)
-            assert longest < SESSION_MS / 1000, "a send has waited for the change"
+                meanwhile += waiting.is_alive()
+            assert meanwhile > 1, "the sends have waited for the change"
             assert len(values(broker.bootstrap, "t")) == 21
         finally:
             backend.server.resume()

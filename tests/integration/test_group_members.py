@@ -211,7 +211,7 @@ def test_a_topic_that_is_deleted_does_not_hold_up_its_readers(
 
 def test_who_gets_on_with_what_it_has_counts_as_alive(broker: Broker, fill: Callable[[int], list[bytes]]) -> None:
     fill(400)
-    with Consumer(broker, **QUICK, group_id="steady", max_poll_interval_ms=600) as consumer:
+    with Consumer(broker, **QUICK, group_id="steady", max_poll_interval_ms=1500) as consumer:
         consumer.subscribe("t", on_lost=lambda _: pytest.fail("it was alive"))
         messages = consumer.messages(timeout=20)
         generation, work = 0, threading.Event()
@@ -219,7 +219,7 @@ def test_who_gets_on_with_what_it_has_counts_as_alive(broker: Broker, fill: Call
             generation = generation or consumer.group_metadata.generation_id
             if number >= 50:
                 break
-            work.wait(0.02)
+            work.wait(0.04)
         assert consumer.group_metadata.generation_id == generation == 1
 
 

@@ -12,7 +12,7 @@ from barnabas import Admin, Broker
 
 pytestmark = [pytest.mark.xdist_group("confluent")]
 
-SOON_S = PATIENCE_S / 4
+SOON_S = PATIENCE_S / 2
 """Far below every client's timeout, and far above what it takes."""
 
 

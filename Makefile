@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.demo
-JOBS   ?= 2
+# JOBS=N: how many processes share the work of a command. Three by default for tests on two cores, as they often wait.
 
 .PHONY: help install demo examples test lint format docs bench bench-peers compatibility sim crashes fuzz chaos kills table-kills audit-proof wheel clean
 .DEFAULT_GOAL := help
@@ -30,7 +30,7 @@ examples: $(STAMP)  ## what a log is for, on real data with Spark; NAME=activity
 	@$(BIN)/barnabas examples run $(or $(NAME),all) --data "$(or $(DATA),../shared/data)" --out "$(or $(OUT),examples-out)"
 
 test: $(STAMP)  ## run the tests
-	@$(BIN)/pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	@$(BIN)/pytest -n $(or $(JOBS),3) --dist loadgroup $(ARGS)
 
 lint: $(STAMP)  ## style, types, import rules
 	@$(BIN)/ruff check .
@@ -54,14 +54,14 @@ bench-peers: $(STAMP)  ## the paper's experiments beside RabbitMQ and ActiveMQ, 
 	@$(BIN)/python benchmarks/peers.py $(ARGS)
 
 compatibility: $(STAMP)  ## what each Kafka client does with the broker; writes docs/compatibility.md
-	@$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/compatibility/test_compatibility.py $(ARGS)
+	@$(BIN)/pytest -n $(or $(JOBS),2) --dist loadgroup tests/compatibility/test_compatibility.py $(ARGS)
 	@$(BIN)/python tools/compatibility_table.py
 
 sim: $(STAMP)  ## clusters and brokers under a seeded clock, network and disk; SEEDS=10000 FIRST=0 STORY=cluster
-	@$(BIN)/python -P tools/simulate.py --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0) $(if $(STORY),--story $(STORY)) --jobs $(JOBS)
+	@$(BIN)/python -P tools/simulate.py --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0) $(if $(STORY),--story $(STORY)) --jobs $(or $(JOBS),2)
 
 crashes: $(STAMP)  ## what recorded work leaves on a disk, after a crash at every moment of it; POINTS=100000 FIRST=0
-	@$(BIN)/python -P tools/crashes.py --points $(or $(POINTS),100000) --first $(or $(FIRST),0) --jobs $(JOBS)
+	@$(BIN)/python -P tools/crashes.py --points $(or $(POINTS),100000) --first $(or $(FIRST),0) --jobs $(or $(JOBS),2)
 
 chaos: $(STAMP)  ## real clusters under faults, checked by what clients saw; MINUTES=2, half over ZooKeeper, half over etcd
 	@PYTHONPATH=tests $(BIN)/python -P -m chaos --minutes $(or $(MINUTES),2) $(ARGS)
@@ -77,7 +77,7 @@ audit-proof: $(STAMP)  ## kill -9 anything between producer and table: the audit
 
 fuzz: $(STAMP)  ## bytes that no decoder expects, guided by the code that they reach; MINUTES=10 TARGET="record batches"
 	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'atheris>=3'
-	@$(BIN)/python -P tools/fuzz.py --minutes $(or $(MINUTES),10) $(if $(TARGET),--target "$(TARGET)") --jobs $(JOBS)
+	@$(BIN)/python -P tools/fuzz.py --minutes $(or $(MINUTES),10) $(if $(TARGET),--target "$(TARGET)") --jobs $(or $(JOBS),2)
 
 wheel: $(STAMP)  ## a wheel and a source distribution in dist/, tried in an empty environment
 	@rm -rf dist build

@@ -1,5 +1,6 @@
 """What every test may use."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -8,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.sharing_out import InParts, sort
 
 if TYPE_CHECKING:
     from support.etcd_server import EtcdServer
     from support.zookeeper_server import ZookeeperServer
+    from xdist.remote import Producer
 
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -37,6 +40,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cluster-seeds", type=int, default=100, help="how many seeds it plays of whole clusters")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected lives to the end: looking through it for garbage, now and from test to test, takes long."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> InParts | None:
+    return InParts(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Tests of one xdist group stay together. pytest-xdist 3.8 writes the group into a field that pytest 9.2 no longer
@@ -50,6 +69,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             identity = getattr(item, "_id", None)
             if identity is not None:
                 item._id = type(identity).parse(item.nodeid + suffix)  # of pytest 9.2
+    sort(session.items)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,12 +92,23 @@ def _used(tree: ast.Module) -> Iterator[str]:
 def _dead(house: dict[str, str], around: list[str]) -> dict[str, str]:
     """Name → where it is defined, of what is named nowhere else."""
     trees = {path: ast.parse(text) for path, text in house.items()}
-    inside = Counter(name for tree in trees.values() for name in _used(tree))
-    outside = {name for text in around for name in _used(ast.parse(text))}
+    inside = {name for tree in trees.values() for name in _used(tree)}
+    outside: set[str] = set()
+    unread = list(around)
+
+    def is_used_outside(name: str) -> bool:
+        """Reads no more than it takes to know."""
+        for text in [text for text in unread if name in text]:
+            if name in outside:
+                break
+            unread.remove(text)
+            outside.update(_used(ast.parse(text)))
+        return name in outside
+
     found: dict[str, str] = {}
     for path, tree in trees.items():
         for name, line in _defined(tree):
-            if not inside[name] and not (path.startswith(FACES) and name in outside):
+            if name not in inside and not (path.startswith(FACES) and is_used_outside(name)):
                 found[name] = f"{path}:{line}"
     return found
 

@@ -1,0 +1,53 @@
+"""Which worker of pytest-xdist runs what, and when."""
+
+from collections.abc import Sequence
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
+from xdist.workermanage import WorkerController
+
+LONGEST_FIRST: Sequence[str] = (
+    "spark",
+    "chaos",
+    "zookeeper",
+    "etcd",
+    "reliability",
+    "confluent",
+    "tests/simulation/test_billing_story.py",
+    "tests/simulation/test_broker_story.py",
+    "tests/crashes/test_crashes.py",
+    "tests/simulation/test_cluster_mutations.py",
+    "tests/audit_kills/test_audit_kills.py",
+    "idempotent",
+    "cli",
+)
+"""Groups and files that take long: begun last, one of them would keep a worker busy while the others have nothing left.
+All others come as pytest-randomly has shuffled them."""
+
+
+def part_of(nodeid: str) -> str:
+    """The group of a test, or else its file: what it shares with others in there is made once."""
+    _, at, group = nodeid.rpartition("@")
+    return group if at and "]" not in group else nodeid.partition("::")[0]
+
+
+class InParts(LoadGroupScheduling):  # type: ignore[misc]  # it has no types
+    """Hands out groups and files, in the order in which they were collected."""
+
+    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        return part_of(nodeid)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """A worker has to know of the test after the present one, and of no more: others may be free before it."""
+        if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
+
+
+def sort(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(part_of(item.nodeid), len(places)))

@@ -82,9 +82,12 @@ def audit(
         while True:
             found = _reconciled(reader, names, since_ms, grace_ms)
             agrees = found.agrees
-            _tell(found, html, as_json=as_json)
+            unknown = None if watch else _unknown(names, reader.ledger.topics)
+            if unknown is None or found.windows:
+                _tell(found, html, as_json=as_json)
+            if unknown is not None:
+                raise unknown
             if not watch:
-                _refuse_unknown(names, reader.ledger.topics)
                 break
             time.sleep(every_s)
     except KeyboardInterrupt:
@@ -104,12 +107,13 @@ def _reconciled(reader: "AuditReader", topics: list[str], since_ms: int, grace_m
     return reconcile(reader.ledger, now_ms=wall_ms(), topics=topics, since_ms=since_ms, grace_ms=grace_ms)
 
 
-def _refuse_unknown(names: Sequence[str], known: Sequence[str]) -> None:
-    """Raises `BarnabasError` for names that no tier has told anything of: they may be misspelt."""
+def _unknown(names: Sequence[str], known: Sequence[str]) -> BarnabasError | None:
+    """What to say of names that no tier has told anything of: they may be misspelt."""
     unknown = [name for name in names if name not in known]
-    if unknown:
-        there = f"those counted are {', '.join(known)}" if known else "no topic has been counted yet"
-        raise BarnabasError(f"no tier has counted topic {', '.join(unknown)}; {there}")
+    if not unknown:
+        return None
+    there = f"those counted are {', '.join(known)}" if known else "no topic has been counted yet"
+    return BarnabasError(f"no tier has counted topic {', '.join(unknown)}; {there}")
 
 
 def _tell(found: "Reconciliation", html: Path | None, *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from ..app.cli.options import print_json
 from .load import LoadResult, TopicsFailed
 from .tables.quarantine import FOLDER as QUARANTINE
 from .tables.rounds import Round, Run, Sessions, lasting_session, rounds
-from .wording import in_command
+from .wording import files_text, in_command
 
 
 def load_rounds(run: Run, every_s: float, *, as_json: bool, sessions: Sessions = lasting_session) -> None:
@@ -78,10 +78,6 @@ def _facts(done: LoadResult, failed: Mapping[str, Exception]) -> dict[str, objec
         "newest_age_s": {topic: round((now_ms - ms) / 1000, 3) for topic, ms in done.newest_ms.items()},
         "group_error": done.group_error,
     }
-
-
-def files_text(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
 
 
 def _iso(milliseconds: int) -> str:

@@ -14,7 +14,7 @@ from ..app.cli.options import AsJson, print_json, print_table, progress
 from ..app.cli.times import parse_time_ms
 from ..app.extras import require
 from .session import SPARK_PACKAGES
-from .wording import on_the_command_line
+from .wording import files_text, on_the_command_line
 
 if TYPE_CHECKING:
     from .tables.state import TopicState
@@ -149,7 +149,7 @@ def vacuum(
     for name in names:
         typer.echo(name)
     what = "removed" if run else "to remove; give --run to do it"
-    typer.echo(f"{len(names)} files, {in_all} bytes {what}", err=True)
+    typer.echo(f"{files_text(len(names))}, {in_all} bytes {what}", err=True)
 
 
 @table.command("convert")
@@ -173,7 +173,7 @@ def convert(
     if as_json:
         print_json({"format": to, "commit": done.number, "files": len(done.files)})
     else:
-        typer.echo(f"{folder} is a table in format {to} now: {len(done.files)} files, commit {done.number}")
+        typer.echo(f"{folder} is a table in format {to} now: {files_text(len(done.files))}, commit {done.number}")
 
 
 @contextmanager

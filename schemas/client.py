@@ -225,7 +225,7 @@ class RegistryClient:
                 try:
                     status, answer = self._exchange(place, method, path, body)
                 except (OSError, http.client.HTTPException, ValueError) as error:
-                    faults[str(place)] = str(error) or type(error).__name__
+                    faults[str(place)] = getattr(error, "strerror", None) or str(error) or type(error).__name__
                     continue
                 if status < 300:
                     return answer

@@ -227,6 +227,8 @@ def test_the_commands_count_and_tell(broker: str, tmp_path: Path) -> None:
     tree = json.loads(wrong.stdout)
     assert (tree["lost"], tree["doubled"], {w["topic"] for w in tree["windows"]}) == (2, 0, {"gone"})
     assert wrong.stderr == b"barnabas: no tier has counted topic other; those counted are gone, views\n"
+    typo = barnabas_here("audit", "--bootstrap", broker, "--topics", "vews", expect=1)
+    assert (typo.stdout, b"topic vews; those counted are gone, views" in typo.stderr) == (b"", True)
     other = barnabas_here("audit", "--since", "tomorrow", "--bootstrap", broker, expect=2)
     assert b"no time" in other.stderr
     for words in ((), ("count", "--once")):

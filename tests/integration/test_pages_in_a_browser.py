@@ -1,4 +1,4 @@
-"""The report's pages in a headless browser: wide and phone, light and dark. Facts of the layout, and screenshots."""
+"""The pages of report and audit in a headless browser: wide and phone, light and dark. Facts of layout, pictures."""
 
 import html
 import json
@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.audit.page import render
+from barnabas.audit.reconcile import Reconciliation, TierFigures, Which, WindowFigures
 from barnabas.pipeline.report import page
 from barnabas.pipeline.report.access_log import AccessFigures, TopEntry
 from barnabas.pipeline.report.completeness import TopicAudit
@@ -126,6 +128,32 @@ def a_page(topics: int) -> str:
     return page.render(Path("lake"), sections[:topics], datetime(2026, 1, 2, tzinfo=UTC))
 
 
+def an_audit() -> str:
+    lost = [Which(instance="web-1/" + LONG, first=number, last=number + 4) for number in range(0, 90, 9)]
+    producer = TierFigures(tier="producer", after="", count=10**6, unstamped=0, expected=0, arrived=0)
+    tiers = [
+        TierFigures(
+            tier=f"tier-{number}",
+            after="producer",
+            count=10**6,
+            unstamped=1,
+            expected=10**6,
+            arrived=999_000,
+            lost=lost,
+            pending=9,
+            unconfirmed=9,
+            delay_median_ms=870,
+            delay_p99_ms=125_000,
+        )
+        for number in range(6)
+    ]
+    windows = [
+        WindowFigures(topic=LONG, start_ms=HOUR * 1000 + n, width_ms=1, state="wrong", tiers=[producer, *tiers])
+        for n in range(9)
+    ]
+    return render(Reconciliation(windows=windows, unclosed=[LONG]), HOUR * 1000)
+
+
 def browse(tmp_path: Path, scheme: str, size: str, *what: str, file: Path) -> str:
     assert BROWSER is not None
     quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"]
@@ -135,10 +163,13 @@ def browse(tmp_path: Path, scheme: str, size: str, *what: str, file: Path) -> st
     return done.stdout
 
 
-def facts_of(tmp_path: Path, scheme: str, text: str) -> dict[str, Any]:
+def facts_of(tmp_path: Path, scheme: str, **pages: str) -> dict[str, Any]:
+    """By page and name of the width."""
     frames = "".join(
-        f'<iframe id="{name}" width="{width}" height="800" style="border: 0" srcdoc="{html.escape(text)}"></iframe>'
+        f'<iframe id="{page} {name}" width="{width}" height="800" style="border: 0" srcdoc="{html.escape(text)}">'
+        "</iframe>"
         for name, width in WIDTHS.items()
+        for page, text in pages.items()
     )
     outer = tmp_path / "outer.html"
     outer.write_text(f"<!doctype html><meta charset=utf-8>{frames}<pre id=facts></pre><script>{LOOK}</script>")
@@ -169,12 +200,12 @@ def colours_in(picture: Path) -> int:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_their_screens(tmp_path: Path, scheme: str) -> None:
-    facts = facts_of(tmp_path, scheme, a_page(2))
-    assert facts.keys() == WIDTHS.keys()
+    facts = facts_of(tmp_path, scheme, report=a_page(2), audit=an_audit())
+    assert {each["title"] for each in facts.values()} == {"lake · Barnabas report", "Audit · Barnabas"}
+    assert len(facts) == 2 * len(WIDTHS)
     for name, found in facts.items():
-        assert found["title"] == "lake · Barnabas report"
         assert (found["scrolls"], found["outside"]) == (0, []), name
-        assert len(found["charts"]) == 4, "the records of an access log are folded away"
+        assert len(found["charts"]) == (4 if "report" in name else 0), "the records of an access log are folded away"
         for chart in found["charts"]:
             assert chart["shapes"] > 0
             assert chart["type"] >= 10, f"type of {chart['type']} pixels"

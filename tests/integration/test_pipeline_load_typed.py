@@ -131,5 +131,6 @@ def test_another_type_stops_its_topic_only(
         with pytest.raises(kind, match=text):  # although nothing is new
             load(broker.bootstrap, ["good"], tmp_path, **{"spark": spark, **wrong})
     _soil(broker, "good", b"one more")
-    with pytest.raises(TableError, match="has typed values: load with --value-format as before"):
-        load(broker.bootstrap, ["good"], tmp_path, spark=spark)
+    with pytest.raises(RegistryUnreachable):
+        load(broker.bootstrap, ["good"], tmp_path, **{**told, "registry": "http://127.0.0.1:1"})
+    assert load(broker.bootstrap, ["good"], tmp_path, **told).quarantined == 1

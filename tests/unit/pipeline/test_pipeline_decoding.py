@@ -87,12 +87,24 @@ def test_a_sample_tells_what_json_has() -> None:
         chosen(given, sample=[b"plain text"])
 
 
-def test_rows_that_do_not_decode() -> None:
-    raw = source_schema(include_headers=False)
-    row = {"value": [b'{"id": 1}', b"{"], "topic": ["t", "t"], "partition": [0, 0], "offset": [7, 8]}
+def rows_of(*values: bytes) -> tuple[StructType, pa.RecordBatch]:
+    raw, count = source_schema(include_headers=False), len(values)
+    row = {"value": values, "topic": ["t"] * count, "partition": [0] * count, "offset": range(7, 7 + count)}
     schema = to_arrow_schema(raw, timezone="UTC")
-    columns = [pa.array(row[f.name], f.type) if f.name in row else pa.nulls(2, f.type) for f in schema]
-    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    columns = [pa.array(row[f.name], f.type) if f.name in row else pa.nulls(count, f.type) for f in schema]
+    return raw, pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def test_a_registry_that_is_away_is_no_fault_of_the_rows() -> None:
+    given = {"value.format": "avro", "schema.registry.url": URL, "value.schema": json.dumps(ID), "mode": "PERMISSIVE"}
+    raw, batch = rows_of(b"\0\0\0\0\1\2")
+    lenient = chosen(given)
+    with pytest.raises(RegistryUnreachable, match="start one, or mend the address"):
+        list(decoded_batches([batch], lenient, to_arrow_schema(typed_schema(raw, lenient), timezone="UTC")))
+
+
+def test_rows_that_do_not_decode() -> None:
+    raw, batch = rows_of(b'{"id": 1}', b"{")
     strict = chosen({"value.format": "json", "value.schema": "id BIGINT"})
     with pytest.raises(Undecodable, match="t-0 offset 8: value does not decode: not JSON of this type"):
         list(decoded_batches([batch], strict, to_arrow_schema(typed_schema(raw, strict), timezone="UTC")))

@@ -31,6 +31,7 @@ def test_the_commands_of_one_broker(reader: Reader, tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.xdist_group("etcd")
 def test_the_commands_of_several_brokers(reader: Reader, etcd_server: EtcdServer, tmp_path: Path) -> None:
     (commands,) = (block for block in blocks(PAGE, "sh") if "barnabas cluster start" in block.code)
     where = f"etcd://127.0.0.1:{etcd_server.port}/operations-{tmp_path.name}"

@@ -48,6 +48,7 @@ class PluginHost:
         self, plugins: Sequence[object] = (), *, load_entry_points: bool = True, blocked: Sequence[str] = ()
     ) -> None:
         """`plugins`: modules, objects with hooks, or dotted names of modules; `blocked`: names never to be loaded."""
+        given = [plugins] if isinstance(plugins, str) else plugins
         self._manager = pluggy.PluginManager(PROJECT)
         self._manager.add_hookspecs(Specs)
         self._register_builtin()
@@ -55,7 +56,7 @@ class PluginHost:
             self._manager.set_blocked(name)
         if load_entry_points:
             self._load_entry_points()
-        for plugin in plugins:
+        for plugin in given:
             self._register(_loaded(plugin) if isinstance(plugin, str) else plugin)
         try:
             self._manager.check_pending()
@@ -169,6 +170,8 @@ class PluginHost:
             self._manager.register(plugin, name=name or _name_for(plugin))
         except (ValueError, pluggy.PluginValidationError) as error:
             raise ConfigError(f"plugin {name or _name_for(plugin)}: {_one_line(error)}") from error
+        if not self._manager.get_hookcallers(plugin):
+            raise ConfigError(f"plugin {name or _name_for(plugin)}: {plugin!r:.80} has no hooks, see docs/plugins.md")
 
     def _load_entry_points(self) -> None:
         from importlib.metadata import entry_points
@@ -193,7 +196,8 @@ def _check(kind: str, name: str, made: object) -> None:
     what = f"{kind.replace('_', ' ')} {name!r}"
     if isinstance(made, type):
         raise ConfigError(f"{what}: {made.__name__} is a class; the hook is to give an object: {made.__name__}(...)")
-    missing = [each for each in _MEMBERS.get(kind, ()) if not hasattr(made, each)]
+    wanted = _MEMBERS.get(kind, ())
+    missing = [each for each in wanted if isinstance(made, str) or not hasattr(made, each)]  # a text has an `encode`
     if missing:
         raise ConfigError(f"{what}: {made!r:.80} has no {missing[0]}, see docs/plugins.md")
 

@@ -27,6 +27,7 @@ def producer_of(bootstrap: str, **settings: Any) -> Producer:
     quick = {"linger_ms": 0, "retry_backoff_ms": 10}
     if not {"delivery_timeout_ms", "request_timeout_ms", "config"} & settings.keys():
         quick |= {"delivery_timeout_ms": _GIVES_UP_MS, "request_timeout_ms": _GIVES_UP_MS // 2}
+        quick |= {"max_block_ms": _GIVES_UP_MS}  # of a topic that it hears nothing of
     return Producer(bootstrap, **{**quick, **settings})
 
 

@@ -100,7 +100,8 @@ class Inbound:
             return None
         size: int = _LENGTH.unpack_from(self._buffer, start)[0]
         if not 0 < size <= self._bytes_max:
-            raise TransportError(f"a frame of {size} bytes is not allowed (1 to {self._bytes_max})")
+            spoken = _other_protocol(size.to_bytes(4, "big", signed=True))
+            raise TransportError(f"a frame of {size} bytes is not allowed (1 to {self._bytes_max}){spoken}")
         stop = start + 4 + size
         if stop > self._end:
             return None
@@ -141,3 +142,12 @@ class Inbound:
             self._buffers.give_back(self._buffer)
         self._buffer, self._start, self._end = larger, 0, left
         self._limit = min(need, len(larger))
+
+
+def _other_protocol(begin: bytes) -> str:
+    """What the other side speaks in place of frames, where that can be told by how it begins."""
+    if begin in (b"HTTP", b"GET ", b"POST", b"PUT ", b"HEAD"):
+        return "; the other side speaks HTTP: is this the port of a broker?"
+    if begin[:2] in (b"\x15\x03", b"\x16\x03"):
+        return "; the other side speaks TLS, which is not there yet"
+    return ""

@@ -1,6 +1,7 @@
 """From what a user gives to `send` to what goes into a batch; whatever is wrong with it is found here."""
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import index
 from typing import Any, Protocol
 
 from ...core.client.cluster_view import TopicView
@@ -173,3 +174,11 @@ def checked_timestamp(timestamp_ms: int) -> None:
     """Raises `EncodeError` for what is not a number of milliseconds."""
     if type(timestamp_ms) is not int or not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
         raise EncodeError(f"timestamp_ms {timestamp_ms!r}: expected milliseconds since 1970")
+
+
+def checked_partition(partition: object) -> int:
+    """Raises `EncodeError` for what is no whole number."""
+    try:
+        return index(partition)  # type: ignore[arg-type]  # that is the question
+    except TypeError as error:
+        raise EncodeError(f"partition {partition!r:.80}: expected a number") from error

@@ -14,7 +14,7 @@ from ...core.client.producer.unplaced import UnplacedMessage, UnplacedMessages
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from ...ports.words import TopicPartition
-from .encoding import Encoding, choose_partition
+from .encoding import Encoding, checked_partition, choose_partition
 from .handle import DeliveryHandle
 from .machine_settings import accumulating
 
@@ -93,6 +93,8 @@ class Intake:
         on_delivery: DeliveryCallback | None = None,
     ) -> DeliveryHandle:
         """Put an encoded message into its batch, or keep it until it has one. With a `handle`, from hooks: at once."""
+        if partition is not None and type(partition) is not int:
+            partition = checked_partition(partition)
         value, key, headers, _ = message
         size = message_bytes(value, key, headers)
         if size > self.settings.max_request_size:

@@ -9,7 +9,7 @@ from ...core.client.errors import QueueFull
 from ...core.client.producer.accumulator import bytes_up_to
 from ...core.client.producer.batch import EncodedMessage, Home
 from ...core.message.message import Message
-from .encoding import checked_headers, checked_timestamp
+from .encoding import checked_headers, checked_partition, checked_timestamp
 from .handle import DeliveryHandle, ManyHandle
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ _RUN_BYTES = 65_536
 
 def send_many(intake: Intake, topic: str, values: Sequence[Any], partition: int | None, key: Any) -> ManyHandle:
     """See `Producer.send_many`."""
+    if partition is not None:
+        partition = checked_partition(partition)
     kinds = set(map(type, values))
     if kinds == {bytes} and key is None and intake.encoding.plain:
         return _send_values(intake, topic, list(values), partition)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...ports.errors import ConfigError
-from ...ports.report import Report, in_room
+from ...ports.report import Report, in_room, info
 from ..logs import log_report
 from .coordination import REMOTE_COORDINATION, configured_coordination
 
@@ -86,7 +86,7 @@ def outside_of(
         scheduler=scheduler,
         transport=transport,
         metrics=metrics,
-        expose_metrics=_metrics_endpoint(config, scheduler, clock),
+        expose_metrics=_metrics_endpoint(config, scheduler, clock, in_room(report, "app.broker")),
         open_log_dirs=open_log_dirs or (lambda: open_log_dirs_of(config)),
         open_coordination=open_coordination or (lambda: configured_coordination(config, report)),
         servers=_servers(watching),
@@ -182,7 +182,7 @@ _BEAT_MS, _STUCK_MS = 1_000.0, 10_000.0
 """How often the broker's thread says that it gets round, and when it counts as stuck."""
 
 
-def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock) -> ExposeMetrics | None:
+def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock, report: Report) -> ExposeMetrics | None:
     """Opens the endpoint that `metrics.listen` asks for, and returns how to close it; None: nothing is asked for."""
     address = config.metrics_address
     if address is None:
@@ -207,6 +207,8 @@ def _metrics_endpoint(config: BrokerConfig, scheduler: Scheduler, clock: Clock) 
             return None if stuck_ms < _STUCK_MS else f"the broker's thread is stuck for {stuck_ms / 1000:.0f} s"
 
         endpoint = MetricsEndpoint(metrics, address, healthy=healthy, ready=ready)
+        host, port = endpoint.address
+        report(info(f"metrics at http://{host}:{port}/metrics, the broker's state at /healthz and /readyz"))
         beat()
 
         def close() -> None:

@@ -2,10 +2,12 @@
 
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.adapters.transport_tcp.inbound import LARGE_BYTES, SHARED_BYTES, Inbound, ReceiveBuffers
+from barnabas.ports.transport import TransportError
 
 SIZES = st.one_of(
     st.integers(1, 40),
@@ -98,3 +100,15 @@ def test_the_memory_of_a_frame_grows_with_what_has_come() -> None:
         assert not taken or taken[-1] <= 4 * came + 4
     assert taken[0] < 500_000
     assert len(taken) < 8
+
+
+@pytest.mark.parametrize(
+    ("begin", "spoken"),
+    [(b"HTTP/1.1", "speaks HTTP"), (b"GET / HT", "speaks HTTP"), (b"\x15\x03\x01\x00\x02", "speaks TLS")],
+)
+def test_another_protocol_is_named(begin: bytes, spoken: str) -> None:
+    inbound, stream = Inbound(ReceiveBuffers(), 1000), Stream(begin)
+    stream.ready = len(begin)
+    inbound.receive(stream)
+    with pytest.raises(TransportError, match=f"is not allowed .*the other side {spoken}"):
+        inbound.next_frame()

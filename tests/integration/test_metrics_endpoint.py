@@ -82,6 +82,12 @@ def test_health(served: tuple[Broker, str]) -> None:
     assert get(f"{url}/nothing")[0] == 404
 
 
+def test_the_log_says_where_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "barnabas.app.broker"), Broker(storage="memory", metrics_listen="127.0.0.1:0"):
+        (told,) = [text for text in caplog.messages if text.startswith("metrics at ")]
+        assert "kafka_server" in get(told.removeprefix("metrics at ").partition(",")[0])[1]
+
+
 def test_what_is_wrong_is_told() -> None:
     trouble: list[str] = []
     endpoint = MetricsEndpoint(

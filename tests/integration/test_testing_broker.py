@@ -2,8 +2,9 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import confluent_kafka
@@ -12,8 +13,8 @@ from support.waiting import PATIENCE_S, wait_for
 
 from barnabas import Consumer, Producer
 from barnabas.ports.error_codes import ErrorCode
-from barnabas.ports.errors import ApiError, ClosedError, ConfigError
-from barnabas.testing import Message, TestBroker, assert_produced
+from barnabas.ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
+from barnabas.testing import Message, TestBroker, assert_produced, own_clients
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -345,3 +346,20 @@ def test_our_own_consumer_in_a_group(broker: TestBroker) -> None:
         assert broker.expire_member("ours", "mine").startswith("mine-")
         broker.produce(topic, ["b"])
         wait_for(lambda: (found := consumer.poll(0.1)) is not None and found.value == b"b")
+
+
+@pytest.mark.parametrize("how", ["refused", "stopped"])
+def test_a_producer_that_reaches_nobody_is_left_soon(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that has heard nothing of its topic."""
+    monkeypatch.setattr(own_clients, "_GIVES_UP_MS", 400)
+    with TestBroker() as broker, ExitStack() as stack:
+        if how == "stopped":
+            broker.stop()
+        else:
+            stack.enter_context(broker.faults.refuse())
+        began = time.monotonic()
+        with broker.producer() as producer:
+            sent = producer.send("new", b"x")
+        assert time.monotonic() - began < PATIENCE_S / 2
+        with pytest.raises(BarnabasError):
+            sent.result(0)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas import Consumer, Producer
+from barnabas.core.client.errors import EncodeError
 from barnabas.ports.errors import ConfigError
 from barnabas.testing import TestBroker
 
@@ -50,3 +51,13 @@ def test_what_is_no_decoder_is_refused_when_a_consumer_is_made(name: str) -> Non
     given: dict[str, Any] = {name: Encoder()}
     with pytest.raises(ConfigError, match=f"{name}: Encoder is no name"):
         Consumer("127.0.0.1:1", **given)
+
+
+def test_a_partition_that_is_no_number_is_told_to_who_sends() -> None:
+    with TestBroker() as broker, Producer(broker.bootstrap) as producer:
+        for wrong in ("0", 0.5):
+            with pytest.raises(EncodeError, match="expected a number"):
+                producer.send("new", b"x", partition=wrong)  # type: ignore[arg-type]  # on purpose
+            with pytest.raises(EncodeError, match="expected a number"):
+                producer.send_many("new", [b"x"], partition=wrong)  # type: ignore[arg-type]  # on purpose
+        assert producer.send("new", b"x", partition=0).result(10).offset == 0

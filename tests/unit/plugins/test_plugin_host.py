@@ -171,3 +171,42 @@ def test_an_installed_plugin_that_cannot_be_loaded_is_named_and_can_be_blocked()
         PluginHost()
     assert "broken" not in PluginHost(blocked=["broken"]).names
     assert alone().names == ["builtin"]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "text"),
+    [
+        (5, "plugin int: 5 has no hooks"),
+        (Shouting(), "plugin Shouting: .* has no hooks"),
+        (pytest, "plugin pytest: .* has no hooks"),
+        ("nowhere_to_be_found", "plugin nowhere_to_be_found: cannot be imported"),
+    ],
+)
+def test_what_is_no_plugin_is_refused(plugin: object, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        alone(plugin)
+
+
+def test_one_name_need_not_stand_in_a_list() -> None:
+    with pytest.raises(ConfigError, match="plugin nowhere_to_be_found"):
+        PluginHost("nowhere_to_be_found", load_entry_points=False)
+
+
+class Wrong:
+    @hookimpl
+    def barnabas_encoder(self, name: str) -> object:
+        return {"text": "shouting", "class": Shouting}.get(name)
+
+    @hookimpl
+    def barnabas_codecs(self) -> object:
+        return ["gzip"]
+
+
+def test_what_a_hook_gives_is_looked_at_when_it_is_composed() -> None:
+    host = alone(Wrong())
+    with pytest.raises(ConfigError, match="encoder 'text': 'shouting' has no encode"):
+        host.encoder("text")
+    with pytest.raises(ConfigError, match=r"Shouting is a class; the hook is to give an object: Shouting\(\.\.\.\)"):
+        host.encoder("class")
+    with pytest.raises(ConfigError, match="codec '': 'gzip' has no id"):
+        host.codecs()

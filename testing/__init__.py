@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..core.message.message import Message
     from .broker import TEST_DEFAULTS, TestBroker
-    from .by_hand import ManualClock, ManualScheduler, MemoryDisk, MemoryLogDir, MemoryTree, SeededEntropy
+    from .by_hand import (
+        ManualClock,
+        ManualScheduler,
+        MemoryDisk,
+        MemoryLogDir,
+        MemoryMetrics,
+        MemoryTree,
+        SeededEntropy,
+    )
     from .clock import JumpingClock
     from .cluster import CLUSTER_DEFAULTS, COORDINATION, TestCluster
     from .cluster_broker import ClusterBroker
@@ -29,6 +37,7 @@ _HOMES = {
     "ManualScheduler": ".by_hand",
     "MemoryDisk": ".by_hand",
     "MemoryLogDir": ".by_hand",
+    "MemoryMetrics": ".by_hand",
     "MemoryTree": ".by_hand",
     "Message": "..core.message.message",
     "SeededEntropy": ".by_hand",
@@ -50,6 +59,7 @@ __all__ = [
     "ManualScheduler",
     "MemoryDisk",
     "MemoryLogDir",
+    "MemoryMetrics",
     "MemoryTree",
     "Message",
     "SeededEntropy",

@@ -12,17 +12,23 @@ PUBLIC = (
     "barnabas.schemas",
     "barnabas.simulation",
     "barnabas.testing",
+    "barnabas.testing.crashes",
+    "barnabas.testing.logs",
+    "barnabas.audit.consuming",
+    "barnabas.audit.envelope",
     # For Spark.
     "barnabas.pipeline.queries",
+    "barnabas.pipeline.report.panels",
     "barnabas.pipeline.session",
     "barnabas.pipeline.streams",
-    # For those who write an adapter (docs/adapters.md).
+    # For those who compose a broker, or write an adapter (docs/composing.md, docs/adapters.md).
     "barnabas.adapters.watch_delivery",
+    "barnabas.app.compose.serve",
+    "barnabas.app.config",
     "barnabas.core.tree.tree",
     "barnabas.ports.coordination",
-    "barnabas.testing.contracts.coordination",
 )
-"""Modules that examples may take names from."""
+"""Modules that examples may take names from, besides the suites of `barnabas.testing.contracts`."""
 
 
 def _imports(source: str) -> Iterator[tuple[str, str]]:
@@ -34,12 +40,22 @@ def _imports(source: str) -> Iterator[tuple[str, str]]:
             yield from ((node.module or "", each.name) for each in node.names)
 
 
+def _sources(checkout: Path) -> Iterator[tuple[str, str]]:
+    """(file, Python) of the examples, and of the blocks on pages."""
+    for path in (checkout / "examples").rglob("*.py"):
+        yield path.name, path.read_text(encoding="utf-8")
+    for page in (checkout / "README.md", *(checkout / "docs").glob("*.md")):
+        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+            yield page.name, block
+
+
 def test_examples_import_only_the_public_face(checkout: Path) -> None:
-    sources = {path: path.read_text(encoding="utf-8") for path in (checkout / "examples").rglob("*.py")}
-    found = {(path.name, *taken) for path, source in sources.items() for taken in _imports(source)}
-    assert len(sources) >= 10
-    assert len(found) >= 25
-    assert sorted(each for each in found if each[1] not in PUBLIC) == []
+    sources = list(_sources(checkout))
+    found = {(name, *taken) for name, source in sources for taken in _imports(source)}
+    assert len(sources) >= 40
+    assert len(found) >= 80
+    public = (each for each in found if each[1] in PUBLIC or each[1].startswith("barnabas.testing.contracts."))
+    assert sorted(found - set(public)) == []
     assert [each for each in sorted(found) if each[2] and not hasattr(import_module(each[1]), each[2])] == []
 
 

@@ -1,6 +1,8 @@
 """`barnabas consume`: messages to lines."""
 
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +29,7 @@ from .options import (
     ZkConnect,
     client_settings,
     open_admin,
+    progress,
     reading_settings,
 )
 from .reaching import check_reachable
@@ -195,16 +198,38 @@ def _read_current(
         consumer.assign(topic, partitions=partitions, **_position(extent.start))
         for place, offset in starts.items():
             consumer.seek(place, offset)
-        left = extent.count
-        for message in consumer.messages(stop_at_end=stop_at_end, timeout=extent.timeout_s):
-            if message.offset >= ends.get(TopicPartition(message.topic, message.partition), message.offset + 1):
-                consumer.pause((message.topic, message.partition))
-                continue
-            show(message, None)
-            if left is not None and (left := left - 1) == 0:
-                break
-            if not consumer.buffered:
-                out.flush()
+        shown = 0
+        with _progress(consumer, topic, extent, ends) as advance:
+            for message in consumer.messages(stop_at_end=stop_at_end, timeout=extent.timeout_s):
+                if message.offset >= ends.get(TopicPartition(message.topic, message.partition), message.offset + 1):
+                    consumer.pause((message.topic, message.partition))
+                    continue
+                show(message, None)
+                shown += 1
+                if shown == extent.count:
+                    break
+                if not consumer.buffered:
+                    out.flush()
+                    advance(shown)
+            advance(shown)
+
+
+@contextmanager
+def _progress(
+    consumer: Consumer, topic: str, extent: Extent, ends: Mapping[TopicPartition, int]
+) -> Iterator[Callable[[float], None]]:
+    """A bar where what is read goes elsewhere than to the terminal, with what there is to read now as its total."""
+    if sys.stdout.isatty() or not sys.stderr.isatty():
+        yield lambda _shown: None
+        return
+    left = consumer.lag()
+    for place, end in ends.items():
+        left[place] = max(0, end - consumer.position(place))
+    there = sum(left.values())
+    total = there if extent.count is None else min(there, extent.count)
+    endless = not extent.stop_at_end and extent.until_ms is None
+    with progress(f"from {topic}", extent.count if endless else total) as advance:
+        yield lambda shown: advance(shown, extent.count if endless else total)
 
 
 def _bounds(

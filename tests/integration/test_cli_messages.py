@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from support.command import barnabas_here
+from support.process import COMMAND
+from support.pseudo_terminal import AtTerminal
 
 from barnabas import Admin, Message, Producer
 from barnabas.app.cli import reaching
@@ -188,3 +190,17 @@ def test_a_host_that_is_not_there_is_named_at_once(monkeypatch: pytest.MonkeyPat
     for words in (["topics", "list"], ["consume", "t"], ["consume", "t", "-g", "g"], ["produce", "t"]):
         told = barnabas_here(*words, "--bootstrap", "127.0.0.1:1", expect=1).stderr.decode()
         assert told == "barnabas: no broker there: 127.0.0.1:1: Connection refused\n"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("words", "last"), [("--last 10", "20/20"), (f"--until {START_MS + 100}", "100/100")])
+def test_who_waits_sees_how_much_is_left(broker: TestBroker, tmp_path: Path, words: str, last: str) -> None:
+    """Where messages go elsewhere than to the terminal."""
+    topic = new_topic(broker, 2)
+    broker.produce(topic, [Message(b"%d" % n, timestamp_ms=START_MS + n) for n in range(100)], partition=0)
+    broker.produce(topic, [Message(b"%d" % n, timestamp_ms=START_MS + 100 + n) for n in range(200)], partition=1)
+    line = f"{COMMAND} consume {topic} --from beginning {words} -b {broker.bootstrap} > {tmp_path / 'out'}"
+    with AtTerminal(["-c", line], program="/bin/sh") as terminal:
+        assert terminal.ended() == 0, terminal.screen
+        assert last in terminal.written
+    assert len((tmp_path / "out").read_bytes().splitlines()) == int(last.partition("/")[0])

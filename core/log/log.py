@@ -143,8 +143,8 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         self._ledger.load(self._segments.items, self._end, now_ms)
         if recovery.lacks_epochs(self._start) and self._format.keeps_epochs:
             self._read_epochs()
-        self.epochs.truncate_from_end(self._end)
         self.epochs.truncate_from_start(self._start)
+        self.epochs.truncate_from_end(self._end)  # last: of an epoch that begins where the log ends nothing is here
 
     def _read_epochs(self) -> None:
         """The checkpoint of the epochs is lost, or knows of a later start than the log has: the batches know them."""

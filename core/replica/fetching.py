@@ -155,7 +155,8 @@ class Copying:
         partition, now_ms = followed.partition, self.clock.now_ms()
         log, key = partition.log, partition.topic_partition
         before = log.log_end_offset
-        if leader_start > before or offset < log.log_start_offset:
+        is_empty = log.log_start_offset == before  # all of it was deleted here: nothing is left to part with
+        if leader_start > before or offset < log.log_start_offset or is_empty:
             partition.begin_anew_at(max(0, leader_start), now_ms)
         elif offset >= before:
             if self.put_off(followed):

@@ -78,6 +78,9 @@ class FollowerMachine(RuleBasedStateMachine):
         """Cut the follower to where it agrees with the leader (facts D6, KIP-595)."""
         leader, follower = self.leader, self.follower
         while (last := follower.epochs.latest) >= 0:
+            if follower.log_start_offset == follower.log_end_offset:  # nothing is left to part with
+                follower.truncate_fully_and_start_at(leader.log_start_offset)
+                return
             epoch, end = leader.epochs.end_offset_for(last, leader.log_end_offset)
             if epoch < 0:  # the leader of a new epoch without a message
                 epoch = leader.epochs.latest if leader.epochs.entries else last

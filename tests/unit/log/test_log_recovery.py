@@ -294,6 +294,15 @@ def test_log_start(folder: Folder) -> None:
     assert open_log(folder, recover=False, config=CONFIG).log_start_offset == 0
 
 
+def test_a_log_that_is_found_with_nothing_in_it_has_no_epoch(folder: Folder) -> None:
+    """One that began below its start and ended with it is noted, and stands nowhere."""
+    _written(folder).close()
+    log = open_log(folder, recover=False, config=CONFIG, log_start_offset=12)
+    assert (log.log_start_offset, log.log_end_offset, log.epochs.entries) == (12, 12, [])
+    put(log, b"x", epoch=2)
+    assert log.epochs.entries == [(2, 12)]
+
+
 def test_log_start_beyond_the_end_begins_anew_there(folder: Folder) -> None:
     _written(folder).close()
     reports: list[str] = []

@@ -83,6 +83,26 @@ def test_an_epoch_that_the_other_never_saw(cluster: ReplicaCluster) -> None:
     assert cluster[1].values == [b"both", b"b1", b"b2", b"b3"]
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["goes on", "killed meanwhile"])
+def test_who_has_deleted_all_of_an_epoch_that_the_other_never_saw(cluster: ReplicaCluster, restarts: bool) -> None:
+    """Both logs end at the same offset, so that there is nowhere to cut."""
+    cluster[1].produce(b"both")
+    cluster.run()
+    cluster.cut = {frozenset((1, 2))}
+    cluster[1].produce(b"a")
+    cluster.lead(2, isr=[2])
+    cluster[2].produce(b"b")
+    cluster[2].partition.delete_records(-1)
+    assert (cluster[2].log.log_start_offset, cluster[2].log.log_end_offset) == (2, 2)
+    if restarts:
+        cluster.kill(2)
+        cluster.start(2)
+    cluster.lead(1, isr=[1])
+    cluster.cut.clear()
+    agree(cluster)
+    assert cluster[2].values == [b"both", b"a"]
+
+
 def test_many_epochs_that_the_other_never_saw(cluster: ReplicaCluster) -> None:
     cluster.cut = {frozenset((1, 2))}
     for number in range(8):

@@ -58,7 +58,8 @@ class FsRegion:
     def read(self, start: int = 0, size: int | None = None) -> bytes:
         left = self._size - start
         try:
-            return _read(self._descriptor.fd, self._position + start, left if size is None else min(size, left))
+            wanted = left if size is None or size > left else size
+            return _read(self._descriptor.fd, self._position + start, wanted)
         except OSError as error:
             raise storage_error(error, f"cannot read {left} bytes at {self._position + start}") from error
 
@@ -92,7 +93,7 @@ class FsFile:
 
     def append(self, *buffers: Buffer) -> Position:
         position = self._size
-        wanted = sum(map(len, buffers))
+        wanted = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         if not wanted:
             return Position(position)
         fd = self._writable()
@@ -125,8 +126,13 @@ class FsFile:
     def region(self, position: int, size: int) -> FsRegion:
         if position < 0 or size < 0:
             raise ValueError(f"no region of {size} bytes at {position}")
-        start = min(position, self._size)
-        return FsRegion(self._hold(), start, min(size, self._size - start))
+        start = position if position < self._size else self._size
+        left = self._size - start
+        descriptor = self._descriptor
+        if descriptor is None:
+            descriptor = self._hold()
+        self.used = True
+        return FsRegion(descriptor, start, size if size < left else left)
 
     def flush(self) -> None:
         descriptor = self._hold()

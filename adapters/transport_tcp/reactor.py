@@ -191,7 +191,8 @@ class Reactor:
             callback = timer.take()
             if callback is not None:
                 self._guard(callback)
-        self._run_ready()
+        if self._ready:
+            self._run_ready()
         self._end_turn()
 
     def _end_turn(self) -> None:
@@ -207,8 +208,9 @@ class Reactor:
         wait = None if max_wait_ms is None else max_wait_ms / 1000.0
         due = self._timers.next_due()
         if due is not None:
-            until_due = max(0.0, due - monotonic())
-            wait = until_due if wait is None else min(wait, until_due)
+            until_due = due - monotonic()
+            if wait is None or until_due < wait:
+                wait = until_due if until_due > 0.0 else 0.0
         return wait
 
     def _turn(self, wait: float | None) -> None:

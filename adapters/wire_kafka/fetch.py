@@ -280,9 +280,9 @@ class FetchResponse:
 
     def write(self, writer: Writer, version: int, value: FetchResult) -> None:
         if version >= 7:
-            writer.put(_THROTTLE_ERROR_SESSION, value.throttle_ms, value.error, value.session_id)
+            writer.out += _THROTTLE_ERROR_SESSION.pack(value.throttle_ms, value.error, value.session_id)
         else:
-            writer.put(wire.I32, value.throttle_ms)
+            writer.out += wire.I32.pack(value.throttle_ms)
         tail = self._TAIL_V12 if version >= 12 else self._TAIL_V11 if version >= 11 else self._TAIL_V4
         topics = grouped(value.partitions, _TOPIC_ID if version >= WITH_IDS else _TOPIC)
         writer.count(len(topics))
@@ -296,9 +296,9 @@ class FetchResponse:
                 error = part.error if part.topic or version < WITH_IDS else _of_nameless(part)
                 fixed = (part.partition, error, part.high_watermark, part.last_stable_offset)
                 if version >= 5:
-                    writer.put(self._FIXED_V5, *fixed, part.log_start_offset)
+                    writer.out += self._FIXED_V5.pack(*fixed, part.log_start_offset)
                 else:
-                    writer.put(self._FIXED_V4, *fixed)
+                    writer.out += self._FIXED_V4.pack(*fixed)
                 if part.aborted is not None or part.preferred_read_replica >= 0:
                     self._write_aborted(writer, version, part)
                 else:

@@ -29,6 +29,8 @@ ITEMS_MAX = 100_000
 """Elements of all arrays of one request together; a request for more than that many partitions is refused."""
 
 _HEADER = Struct(">hhih")
+_HEADER_BYTES = _HEADER.size
+_VERSIONS = "ApiVersions"
 _NO_ANSWER: Sequence[Piece] = ()
 _DECODED = 8
 """So many times the bytes of its frame a request takes that waits: it consists of objects, one for a few bytes each."""
@@ -132,8 +134,10 @@ class _ServerConnection:
         self._in_flight.append(slot)
         watch = self._watch
         if watch is not None:
-            slot.caller, slot.size_bytes, slot.began_ms = self._caller, len(content), watch.now_ms()
+            slot.caller = self._caller
+            slot.size_bytes = len(content)
             slot.request = None if type(request) is Produce else request
+            slot.began_ms = watch.now_ms()
         if request is not None:
             self._api.submit(request, self._caller, slot.reply)
             if watch is not None and slot.pieces is None and self._open:
@@ -219,10 +223,10 @@ class _ServerConnection:
 
     def _read_client(self, content: memoryview, size: int) -> int:
         """Takes the client id, which has the old encoding in every version of the header; returns where it ends."""
-        end = _HEADER.size + max(size, 0)
+        end = _HEADER_BYTES + size if size > 0 else _HEADER_BYTES
         if size < -1 or end > len(content):
             raise Malformed(f"a client id of {size} bytes is claimed")
-        client = None if size < 0 else content[_HEADER.size : end]
+        client = None if size < 0 else content[_HEADER_BYTES:end]
         if client != self._client:
             self._client = None if client is None else bytes(client)
             client_id = None if client is None else str(client, "utf-8")
@@ -282,7 +286,7 @@ class _ServerConnection:
         took_ms = watch.now_ms() - slot.began_ms
         lately = watch.lately
         if lately is not None:
-            lately.append((slot.name, took_ms))
+            lately.append((slot.api.name if slot.api is not None else _VERSIONS, took_ms))
             if len(lately) >= _NOTED_MAX:
                 watch.count()
         if took_ms > watch.looks_from_ms:
@@ -330,10 +334,10 @@ class _InFlight:
     """
 
     __slots__ = (
-        "_api",
         "_connection",
         "_correlation_id",
         "_version",
+        "api",
         "began_ms",
         "caller",
         "is_long",
@@ -351,7 +355,7 @@ class _InFlight:
 
     def __init__(self, connection: _ServerConnection, api: Api | None, version: int, correlation_id: int) -> None:
         self._connection = connection
-        self._api = api
+        self.api = api
         self._version = version
         self._correlation_id = correlation_id
         self.silent = False
@@ -363,7 +367,7 @@ class _InFlight:
 
     @property
     def name(self) -> str:
-        return self._api.name if self._api else "ApiVersions"
+        return self.api.name if self.api is not None else _VERSIONS
 
     def told(self) -> SeenRequest:
         """For a watch."""
@@ -374,14 +378,14 @@ class _InFlight:
         self._connection.answered(self, result)
 
     def encode(self, result: object) -> Sequence[Piece]:
-        api, version = self._api, self._version
+        api, version = self.api, self._version
         assert api is not None
         writer = self._writer(api)
         api.result.write(writer, version, result)
         return writer.pieces()
 
     def encode_in_steps(self, result: object) -> Steps[Sequence[Piece]]:
-        api = self._api
+        api = self.api
         assert api is not None
         writer = self._writer(api)
         yield from write_in_steps(api.result, writer, self._version, result)

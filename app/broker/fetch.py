@@ -30,7 +30,8 @@ class FetchService:
         self._near = NearReplicas(state, selector) if selector is not None else None
 
     def handle(self, request: Fetch, caller: Caller, reply: Reply[FetchResult]) -> None:
-        max_bytes = min(request.max_bytes, self._max_bytes)
+        # Conditions in place of `min` and `max` where every request comes by: a call costs ten times as much.
+        max_bytes = request.max_bytes if request.max_bytes < self._max_bytes else self._max_bytes
         if request.replica_id >= 0:
             self._answer_follower(request, caller, reply, max_bytes)
             return
@@ -46,7 +47,7 @@ class FetchService:
             request.partitions,
             done,
             max_bytes=max_bytes,
-            min_bytes=min(request.min_bytes, max_bytes),
+            min_bytes=request.min_bytes if request.min_bytes < max_bytes else max_bytes,
             max_wait_ms=request.max_wait_ms,
             isolation=_ISOLATION.get(request.isolation_level, _UNCOMMITTED),
             allows_zstd=request.allows_zstd,

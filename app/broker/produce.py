@@ -38,7 +38,7 @@ class ProduceService:
             told, nodes = self._leaders.told(results, caller)
             reply(ProduceResult(partitions=told, nodes=nodes))
 
-        timeout_ms = max(0, request.timeout_ms)
+        timeout_ms = request.timeout_ms if request.timeout_ms > 0 else 0
         if request.transactional_id is not None:
             self._append_verified(
                 request.partitions,

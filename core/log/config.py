@@ -54,11 +54,15 @@ class LogConfig:
     record_validation: bool = False
     """Open every record on append, not only on compacted topics."""
 
-    @property
-    def compacted(self) -> bool:
+    # What follows from them, worked out once: every append asks.
+    compacted: bool = field(init=False, repr=False, eq=False)
+    roll_ms: int = field(init=False, repr=False, eq=False)
+    """After so long a segment is sealed."""
+
+    @compacted.default
+    def _is_compacted(self) -> bool:
         return "compact" in self.cleanup_policy
 
-    @property
-    def roll_ms(self) -> int:
-        """After so long a segment is sealed."""
+    @roll_ms.default
+    def _rolls_after_ms(self) -> int:
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms

@@ -54,7 +54,8 @@ class Durability:
         """True if `flush.messages` or `flush.ms` asks for a flush of a log that ends at `end`."""
         if end <= self.recovery_point:
             return False
-        self._last_flush_ms = min(self._last_flush_ms, now_ms)  # the clock may have been set back
+        last_ms = self._last_flush_ms
+        self._last_flush_ms = last_ms if last_ms <= now_ms else now_ms  # the clock may have been set back
         return self.appended - self._flushed >= config.flush_messages or now_ms - self._last_flush_ms >= config.flush_ms
 
     def may_begin(self, target: Offset) -> bool:

@@ -13,6 +13,8 @@ from .leader_epochs import LeaderEpochs
 from .results import EMPTY_SLICE, LogSlice, TimestampOffset
 from .segment_list import FoundRecord, SegmentList, among_present
 
+_new = tuple.__new__  # once in every fetch, for half of what the named tuple's own takes
+
 
 class LogReads:
     """The reading half of a `Log`, over what the other half keeps. Owner thread only."""
@@ -55,13 +57,14 @@ class LogReads:
         if place is None:
             return EMPTY_SLICE
         number, position, first_batch_size, end_position = place
-        size = min(max_bytes, end_position - position)
+        left = end_position - position
+        size = left if left < max_bytes else max_bytes
         if size < first_batch_size:
             if not whole_first_batch:
                 return EMPTY_SLICE
             size = first_batch_size
         segment = self._segments.items[number]
-        return LogSlice(segment.region(position, size), segment.base_offset, position)
+        return _new(LogSlice, (segment.region(position, size), segment.base_offset, position))
 
     def available_bytes(self, offset: int, limit: int, max_bytes: int) -> int:
         """How many bytes reads from `offset` up to `limit` could give, at most `max_bytes`; 0 outside the log."""

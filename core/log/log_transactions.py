@@ -32,7 +32,8 @@ class LogTransactions:
 
     def first_unstable_offset(self, high_watermark: int) -> Offset | None:
         """The first offset of a transaction that is under way, or that has ended at or above the high watermark."""
-        first = self._ledger.states.open.first_unstable(high_watermark)
+        opened = self._ledger.states.open
+        first = opened.first_unstable(high_watermark) if opened.may_hold_back else None
         return None if first is None else Offset(first)
 
     @property

@@ -30,9 +30,6 @@ class _Ended:
             ended.popleft()
         return ended[0][1] if ended else None
 
-    def __bool__(self) -> bool:
-        return bool(self._ended)
-
     def clear(self) -> None:
         self._ended.clear()
 
@@ -48,12 +45,14 @@ class _Ended:
 class OpenTransactions:
     """By the offset of the first batch of each, which is also the order in which they come. Owner thread only."""
 
-    __slots__ = ("_not_durable", "_not_replicated", "_open")
+    __slots__ = ("_not_durable", "_not_replicated", "_open", "may_hold_back")
 
     def __init__(self) -> None:
         self._open: OrderedDict[int, int] = OrderedDict()
         self._not_replicated = _Ended()
         self._not_durable = _Ended()
+        self.may_hold_back = False
+        """False: `first_unstable` is None. So it is in nearly every fetch, which need not ask then."""
 
     def __len__(self) -> int:
         """How many are under way."""
@@ -72,10 +71,12 @@ class OpenTransactions:
     def begun(self, first_offset: int, producer_id: int) -> None:
         """A producer's transaction begins; those that began before it are known already."""
         self._open[first_offset] = producer_id
+        self.may_hold_back = True
 
     def ended(self, first_offset: int, marker_offset: int) -> None:
         """The transaction that began at `first_offset` has ended; the markers come in their order."""
         self._open.pop(first_offset, None)
+        self.may_hold_back = True
         self._not_replicated.add(first_offset, marker_offset)
         self._not_durable.add(first_offset, marker_offset)
 
@@ -84,8 +85,9 @@ class OpenTransactions:
 
         The high watermark does not go back but with `clear`.
         """
-        not_replicated = self._not_replicated
-        return self._first(not_replicated.first(high_watermark)) if self._open or not_replicated else None
+        first = self._first(self._not_replicated.first(high_watermark))
+        self.may_hold_back = first is not None
+        return first
 
     def first_not_durable(self, recovery_point: int) -> int | None:
         """The first offset of a transaction that is under way, or whose marker a power cut may take away.
@@ -101,6 +103,7 @@ class OpenTransactions:
         return first if ended is None else min(first, ended)
 
     def clear(self) -> None:
+        self.may_hold_back = False
         self._open.clear()
         self._not_replicated.clear()
         self._not_durable.clear()

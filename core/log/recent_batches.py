@@ -4,6 +4,7 @@ from array import array
 from bisect import bisect_right
 
 from ...ports.words import Offset, Position
+from ..message.batch_header import LONG_MAX
 
 _MIN, _MAX = 384, 512
 """So many are remembered; beyond, the oldest are forgotten together."""
@@ -12,10 +13,11 @@ _MIN, _MAX = 384, 512
 class RecentBatches:
     """Owner thread only."""
 
-    __slots__ = ("_ends", "_floor", "_positions")
+    __slots__ = ("_ends", "_positions", "floor")
 
     def __init__(self) -> None:
-        self._floor = 0
+        self.floor = LONG_MAX
+        """From this offset on `locate` can tell; LONG_MAX when nothing is remembered."""
         self._ends = array("q")
         self._positions = array("q")
 
@@ -24,16 +26,12 @@ class RecentBatches:
         ends = self._ends
         if len(ends) >= _MAX:
             cut = _MAX - _MIN
-            self._floor = ends[cut - 1]
+            self.floor = ends[cut - 1]
             del ends[:cut], self._positions[:cut]
         elif not ends:
-            self._floor = base_offset
+            self.floor = base_offset
         ends.append(next_offset)
         self._positions.append(position)
-
-    def knows(self, offset: Offset) -> bool:
-        """True if `locate` can tell."""
-        return bool(self._ends) and offset >= self._floor
 
     def locate(self, offset: Offset, size: int) -> tuple[Position, int] | None:
         """(position, size) of the first batch that ends above `offset`; None when all end below. `size`: of the

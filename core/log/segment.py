@@ -208,7 +208,7 @@ class Segment:
 
         Raises `StorageError`, and `ApiError` CORRUPT_MESSAGE when the segment itself is damaged.
         """
-        if self._recent.knows(offset):
+        if offset >= self._recent.floor:
             return self._recent.locate(offset, self.size)
         for gap in self.gaps:
             if gap.first_offset <= offset < gap.next_offset:

@@ -22,6 +22,7 @@ from .segment import NO_TIMESTAMP, Segment
 from .sparse_index import IndexDamaged
 
 _BEGINNING = Position(0)
+_new = tuple.__new__  # as in `log_reads`
 _HEADERS_PER_STEP = 64
 _SMALL_BYTES = 65_536
 """A batch up to this size that is not compressed is opened without a worker."""
@@ -85,7 +86,8 @@ class SegmentList:
             return None
         bases, items = self.bases, self.items
         last = len(items) - 1
-        for index in range(max(0, bisect_right(bases, offset) - 1), last + 1):
+        first = last if offset >= bases[last] else bisect_right(bases, offset) - 1
+        for index in range(first if first > 0 else 0, last + 1):
             segment = items[index]
             found = segment.locate(offset) if segment.size else None
             if found is None:
@@ -96,7 +98,9 @@ class SegmentList:
                 beyond = segment.first_intact(limit)
                 if beyond is not None:
                     end_position = min(end_position, beyond[0])
-            return ReadStart(index, position, size, end_position) if end_position > position else None
+            if end_position <= position:
+                return None
+            return _new(ReadStart, (index, position, size, end_position))
         lost = Gap(
             position=_BEGINNING,
             end=_BEGINNING,

@@ -151,21 +151,24 @@ def check_batch(
         )
     if header.producer_id >= 0 and header.base_sequence < 0 and needs_sequence:
         raise ApiError(ErrorCode.INVALID_RECORD, f"producer {header.producer_id} without a sequence number")
-    _check_attributes(header, codecs, allows_zstd)
+    attributes = header.attributes
+    if attributes & ~CODEC_MASK:
+        _check_attributes(header)
+    codec_id = attributes & CODEC_MASK
+    if codec_id == ZSTD_ID and not allows_zstd:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+    if codecs is not None and codec_id not in codecs:
+        codecs.by_id(codec_id)
     return header
 
 
-def _check_attributes(header: BatchHeader, codecs: Codecs | None, allows_zstd: bool) -> None:
+def _check_attributes(header: BatchHeader) -> None:
     if header.control:
         raise ApiError(ErrorCode.INVALID_RECORD, "a client may not write control batches")
     if header.transactional and header.producer_id < 0:
         raise ApiError(ErrorCode.INVALID_RECORD, "a batch of a transaction has no producer id")
     if header.log_append_time:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a client may not set the timestamp type to LogAppendTime")
-    if header.codec_id == ZSTD_ID and not allows_zstd:
-        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
-    if codecs is not None and header.codec_id not in codecs:
-        codecs.by_id(header.codec_id)
 
 
 def check_timestamps(first: int, largest: int, *, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:

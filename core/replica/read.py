@@ -182,7 +182,7 @@ class Reads:
             result = self.read_one(entry, left, reading, first=total == 0)
             size = size_of(result.records)
             if size:
-                left = max(0, left - size)
+                left = left - size if left > size else 0
                 total += size
             results.append(result)
         return results, total
@@ -203,7 +203,7 @@ class Reads:
                 elsewhere = reading.without_records(partition, entry)
                 if elsewhere is not None:
                     return elsewhere
-            size = min(entry.max_bytes, left)
+            size = entry.max_bytes if entry.max_bytes < left else left
             aborted: Sequence[AbortedTransaction] | None = None
             records: Buffer | Region
             if reading.isolation is _COMMITTED:

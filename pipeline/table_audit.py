@@ -15,6 +15,7 @@ from ..audit.counting import MessageCounts
 from ..audit.publishing import ensure_topic, wall_ms
 from ..audit.reports import BROKER, TOPIC, WINDOW_MS
 from ..audit.tier import TierReports
+from ..ports.broker_api import TopicMetadata
 from ..ports.errors import BarnabasError, ConfigError
 from ..ports.words import TopicPartition
 from .tables.formats import open_store
@@ -82,7 +83,7 @@ class TableAudit:
         """
         reaching = self._reports.reaching
         with Admin(self._bootstrap) as admin:
-            known = admin.describe_topics([name for name in self._topics if name in set(admin.list_topics())])
+            known = self._there(admin)
             places = [TopicPartition(topic.name or "", p.partition) for topic in known for p in topic.partitions]
             reaching.forget(places)
             now_ms = wall_ms()
@@ -96,8 +97,8 @@ class TableAudit:
             self._bootstrap, transactional_id=self._group, transaction_timeout_ms=_TRANSACTION_MS
         ) as producer:
             producer.init_transactions()  # whoever counted before has ended, one way or the other
-            ends = self._ends()
             with Admin(self._bootstrap) as admin:
+                ends = self._ends(admin)
                 found = admin.group_offsets(self._group, list(ends), require_stable=True)
             starts = {place: found[place].offset if place in found else 0 for place in ends}
             counts = MessageCounts(self._window_ms)
@@ -110,15 +111,22 @@ class TableAudit:
                     producer.send_offsets(ends, self._group)
             return rows
 
-    def _ends(self) -> dict[TopicPartition, int]:
+    def _there(self, admin: Admin) -> Sequence[TopicMetadata]:
+        known = set(admin.list_topics())
+        return admin.describe_topics([name for name in self._topics if name in known])
+
+    def _ends(self, admin: Admin) -> dict[TopicPartition, int]:
+        """Of topics that are there, and those that were loaded: of another one of the name nothing is counted yet."""
         last = open_store(self._folder).last()
         if last is None:
             raise no_table(self._folder)
-        states = {topic: last.topics[topic] for topic in self._topics if topic in last.topics}
+        ids = {topic.name or "": topic.topic_id.hex() for topic in self._there(admin)}
+        states = {topic: last.topics[topic] for topic in ids if topic in last.topics}
         return {
             TopicPartition(topic, int(key)): offset
             for topic, state in states.items()
             for key, offset in state.next_offsets.items()
+            if state.topic_id in ("", ids[topic])
         }
 
     def _count_rows(

@@ -238,13 +238,32 @@ def test_the_commands_count_and_tell(broker: str, tmp_path: Path) -> None:
 
 def test_what_went_to_quarantine_has_come_to_the_table(bootstrap: str, tmp_path: Path) -> None:
     table, day = tmp_path / "t", "2024-01-01"
-    with Admin(bootstrap) as admin:
-        admin.create_topic("bad", partitions=1)
+    topic_id = made(bootstrap, "bad")
     commit_rows(open_store(table / QUARANTINE), Rows("bad", day, [3, 4, 10]))  # 10 is of a load that was killed then
-    commit_rows(open_store(table), Rows("bad", day, [0, 1, 2, 5, 6, 7, 8, 9]))
+    commit_rows(open_store(table), Rows("bad", day, [0, 1, 2, 5, 6, 7, 8, 9]), topic_id=topic_id)
     audit = TableAudit(bootstrap, table, ["bad"], tier="table")
     assert audit.count() == 10
     assert audit.count() == 0
+
+
+def test_a_topic_that_is_gone_or_another_does_not_keep_a_table_from_being_counted(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    ids = {topic: made(bootstrap, topic) for topic in ("goes", "made-again", "stays")}
+    commit_rows(open_store(tmp_path), *(Rows(topic, "2024-01-01", range(5)) for topic in ids), topic_id=ids["stays"])
+    audit = TableAudit(bootstrap, tmp_path, list(ids), tier="kept")
+    with Admin(bootstrap) as admin:
+        admin.delete_topics(["goes", "made-again"])
+    made(bootstrap, "made-again")
+    assert audit.count() == 5
+    assert audit.count() == 0
+
+
+def made(bootstrap: str, topic: str) -> str:
+    """A topic with a partition; its id."""
+    with Admin(bootstrap) as admin:
+        admin.create_topic(topic, partitions=1)
+        return str(admin.describe_topics([topic])[0].topic_id.hex())
 
 
 def test_watching_shows_what_changes_until_it_is_told_to_end(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:

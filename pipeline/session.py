@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..app.extras import require
+from .spark.ending import stop_session
 from .spark.errors import SparkFailed, summary
 from .spark.java import LOG_VARIABLE, find_java, spark_java_home
 from .spark.workers import workers_python
@@ -96,7 +97,7 @@ def local_session(
         try:
             yield register(spark)
         finally:
-            spark.stop()
+            stop_session(spark)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from ...ports.errors import BarnabasError
 from ..wording import in_python
 
+JAVA_ENDED = "Spark's Java has ended"
 _REPEATING_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """pyspark logs each error of a query, as a line of JSON, before it raises it (pyspark.errors.exceptions.base)."""
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
@@ -34,8 +35,8 @@ def plain_spark_errors() -> Iterator[None]:
         with _said_once():
             yield
     except (Py4JNetworkError, ConnectionError) as error:
-        text = "Spark's Java has ended, killed or for want of memory; nothing is changed, do it once more"
-        raise SparkFailed(f"{text} with a new session") from error
+        text = f"{JAVA_ENDED}, killed or for want of memory; nothing is changed, do it once more with a new session"
+        raise SparkFailed(text) from error
     except (PySparkException, Py4JError) as error:
         raise SparkFailed(in_python(summary(str(error)))) from error
 

@@ -108,7 +108,7 @@ def _packaged() -> Java | None:
 
 def _script(real: Path, *, drop_incubator: bool) -> str:
     quoted = "'" + str(real).replace("'", "'\\''") + "'"
-    lines = ["#!/bin/sh"]
+    lines = ["#!/bin/sh", "trap '' TERM"]  # it ends with its Python, which a signal to both of them leaves the time
     if drop_incubator:
         lines.append(f'for a do shift; [ "$a" = "{_INCUBATOR}" ] || set -- "$@" "$a"; done')
     lines.append(f'[ -z "${LOG_VARIABLE}" ] || exec 2>>"${LOG_VARIABLE}"')

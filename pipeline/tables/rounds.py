@@ -11,6 +11,7 @@ from attrs import frozen
 
 from ...ports.errors import BarnabasError, ConfigError
 from ..session import local_session
+from ..spark.ending import java_runs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,6 +74,6 @@ def _alive(spark: "SparkSession") -> bool:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no type hints
 
     try:
-        return not spark.sparkContext._jsc.sc().isStopped()
+        return java_runs() and not spark.sparkContext._jsc.sc().isStopped()
     except (Py4JError, AttributeError, OSError):
         return False

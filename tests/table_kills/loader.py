@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from barnabas.pipeline import load as load_module
 from barnabas.pipeline.session import local_session
+from barnabas.pipeline.spark.errors import JAVA_ENDED
 from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.upkeep.compact import compact
 from barnabas.ports.errors import BarnabasError
@@ -84,13 +85,19 @@ def main() -> None:
     bootstrap, log_file = sys.argv[1], Path(sys.argv[2])
     steps = Steps()
     watch_iceberg(steps)
-    with local_session(cores=2, log_file=log_file) as spark:
-        say(event="ready")
-        for line in sys.stdin:
-            try:
-                work(json.loads(line), bootstrap, spark, steps)
-            except BarnabasError as error:
-                say(event="failed", error=str(error), kind=type(error).__name__)
+    orders = iter(sys.stdin)
+    while True:
+        with local_session(cores=2, log_file=log_file) as spark:
+            say(event="ready")
+            for line in orders:
+                try:
+                    work(json.loads(line), bootstrap, spark, steps)
+                except BarnabasError as error:
+                    say(event="failed", error=str(error), kind=type(error).__name__)
+                    if JAVA_ENDED in str(error):
+                        break  # as a load that goes on does it: with a new session
+            else:
+                return
 
 
 if __name__ == "__main__":

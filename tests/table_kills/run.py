@@ -184,8 +184,6 @@ class House:
                 self.outcome.faults.append(f"round {this.number}: the load died by itself")
             if time.monotonic() > until:
                 raise TimeoutError(f"round {this.number}: no load comes through: {text}")
-            if "Java has ended" in text:  # in this round, or unnoticed in one before: its user starts again
-                self._loader.end()
         self._last_steps[f"{this.format} step"] = max(
             6, ended.get("steps", 0), self._last_steps.get(f"{this.format} step", 0)
         )

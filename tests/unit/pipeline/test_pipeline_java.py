@@ -87,3 +87,10 @@ def test_the_script_sends_standard_error_to_a_file(tmp_path: Path) -> None:
     told = subprocess.run([wrapped / "bin" / "java", "x"], capture_output=True, text=True, check=True, env=environment)
     assert (told.stdout, told.stderr) == ("x\n", "")
     assert log.read_text() == "to stderr\n"
+
+
+def test_java_leaves_it_to_python_when_to_end(tmp_path: Path) -> None:
+    home = _fake_java(tmp_path / "java", "17")
+    (home / "bin" / "java").write_text("#!/bin/sh\nkill -TERM $$\necho goes on\n")
+    wrapped = java.spark_java_home(java.Java(home=home, version=17), log_file=tmp_path / "log")
+    assert subprocess.run([wrapped / "bin" / "java"], capture_output=True, check=True).stdout == b"goes on\n"

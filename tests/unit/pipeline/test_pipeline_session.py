@@ -1,9 +1,12 @@
 import importlib.util
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from barnabas.pipeline import session
+from barnabas.pipeline.spark.ending import stop_session
 from barnabas.ports.errors import ConfigError
 
 
@@ -31,3 +34,38 @@ def test_workers_are_spoken_to_over_unix_sockets_where_their_paths_fit() -> None
 
     assert sockets_in(Path("/tmp/barnabas-spark-12345678")) == ["true", "/tmp/barnabas-spark-12345678"]
     assert sockets_in(Path("/tmp") / ("long" * 20)) == []
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["noticed", "unnoticed"])
+def test_a_session_whose_java_is_gone_does_not_stand_in_the_way_of_the_next(
+    ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession, SQLContext
+
+    class Context:
+        _jsc: object = "of a Java that is gone"
+        stopped = False
+
+        def stop(self) -> None:
+            assert self._jsc is None
+            self.stopped = True
+
+    class Session:
+        sparkContext = Context()
+
+        def stop(self) -> None:
+            assert not ended
+            warnings.warn("Unable to cleanly shutdown Spark JVM process.", RuntimeWarning, stacklevel=1)
+            raise ConnectionRefusedError(111, "Connection refused")
+
+    gateway = SimpleNamespace(proc=SimpleNamespace(poll=lambda: -9 if ended else None))
+    kept = [(SparkContext, "_gateway"), (SparkContext, "_jvm"), (SparkSession, "_instantiatedSession")]
+    for where, name in kept:
+        monkeypatch.setattr(where, name, gateway)
+    monkeypatch.setattr(SparkSession, "_activeSession", None)
+    monkeypatch.setattr(SQLContext, "_instantiatedContext", None)
+    session = Session()
+    stop_session(session)  # type: ignore[arg-type]  # as one behaves
+    assert session.sparkContext.stopped
+    assert [getattr(where, name) for where, name in kept] == [None, None, None]

@@ -10,6 +10,7 @@ from xdist.workermanage import WorkerController
 LONGEST_FIRST: Sequence[str] = (
     "spark",
     "chaos",
+    "tests/simulation/test_cluster_story.py",
     "zookeeper",
     "etcd",
     "reliability",
@@ -21,6 +22,9 @@ LONGEST_FIRST: Sequence[str] = (
     "tests/audit_kills/test_audit_kills.py",
     "idempotent",
     "cli",
+    "tests/integration/test_own_adapters.py",
+    "tests/integration/test_registry_process.py",
+    "tests/integration/test_classic_reliability_brokers.py",
 )
 """Groups and files that take long: begun last, one of them would keep a worker busy while the others have nothing left.
 All others come as pytest-randomly has shuffled them."""

@@ -20,7 +20,7 @@ def lines_of(broker: BrokerProcess) -> list[dict[str, Any]]:
 
 
 def test_a_day_of_a_broker_in_json(tmp_path: Path) -> None:
-    settings = ["logging.format=json", "group.initial.rebalance.delay.ms=0"]
+    settings = ["logging.format=json", "group.initial.rebalance.delay.ms=0", "slow.request.threshold.ms=-1"]
     with broker_process(tmp_path / "data", *settings) as broker:
         with Admin(broker.bootstrap) as admin:
             admin.create_topic("orders", partitions=2)

@@ -1,7 +1,7 @@
 """Where the fields of many records stand, found for all of them at once (facts B1).
 
-One short loop goes from record to record; the rest is done per column. What is not plainly right is `OddError`, and is
-judged by the reader of `core.message`: so both say the same of every batch.
+One short loop goes from record to record, where not many in a row have one size; the rest is done per column. What is
+not plainly right is `OddError`, and is judged by the reader of `core.message`: so both say the same of every batch.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,10 @@ from ....ports.errors import ApiError
 from .varints import LONG_BYTES_MAX, Bytes, Flags, Numbers, OddError, read_varints, undo_zigzags
 
 RECORD_SIZE_MIN = 7
+_MORE = 0x80
+"""Set in a varint's byte that is not its last."""
+_ALIKE_MIN = 16
+"""So many records of one size in a row are found at once. Where there are fewer, the rest of the batch is walked."""
 HEADERS_MAX = 64
 """Per record; a round of the columns each."""
 _SURE = 1 << 61
@@ -125,18 +129,45 @@ def _bounds(data: bytes, runs: Sequence[RecordRun]) -> tuple[Numbers, Numbers]:
 
 
 def _find_ends(data: bytes, position: int, count: int) -> list[int]:
-    """Where the records from `position` on end. The one loop over records: its lengths' varints are read in place."""
+    """Where the records from `position` on end."""
+    ends: list[int] = []
     try:
-        return [
-            position := position + 1 + (low >> 1)
-            if (low := data[position]) < 0x80
-            else position + 2 + (low >> 1 & 0x3F | high << 6)
-            if (high := data[position + 1]) < 0x80
-            else _far_end(data, position)
-            for _ in range(count)
-        ]
+        while count >= _ALIKE_MIN:
+            size, alike = _of_one_size(data, position, count)
+            if alike < _ALIKE_MIN:
+                break
+            ends += range(position + size, position + size * alike + 1, size)
+            position, count = ends[-1], count - alike
+        return ends + _walked(data, position, count)
     except (IndexError, ApiError):
         raise OddError from None
+
+
+def _of_one_size(data: bytes, position: int, count: int) -> tuple[int, int]:
+    """(size, number) of records from `position` on that say the same length; (0, 0) if they are not to be counted."""
+    low, high = data[position], data[position + 1]
+    width = 1 if low < _MORE else 2
+    if width == 2 and high >= _MORE:
+        return 0, 0
+    size = width + (low >> 1 if width == 1 else low >> 1 & 0x3F | high << 6)
+    if data[position + size] != low:
+        return size, 1
+    for place in range(position, position + width):
+        octets = data[place : place + size * (count - 1) + 1 : size]
+        count = len(octets) - len(octets.lstrip(octets[:1]))
+    return size, count
+
+
+def _walked(data: bytes, position: int, count: int) -> list[int]:
+    """The loop from record to record: lengths' varints are read in place."""
+    return [
+        position := position + 1 + (low >> 1)
+        if (low := data[position]) < _MORE
+        else position + 2 + (low >> 1 & 0x3F | high << 6)
+        if (high := data[position + 1]) < _MORE
+        else _far_end(data, position)
+        for _ in range(count)
+    ]
 
 
 def _far_end(data: bytes, position: int) -> int:

@@ -141,6 +141,21 @@ def test_damage_within_records(spoilt: list[tuple[int, int]], key: bytes | None)
     compared(bytes(with_right_crc(data)))
 
 
+@given(
+    runs=st.lists(
+        st.tuples(st.sampled_from([0, 1, 50, 56, 57, 58, 200, 8180, 8190]), st.integers(1, 90)), min_size=1, max_size=3
+    ),
+    spoilt=st.none() | st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)),
+)
+def test_records_of_one_size_in_a_row(runs: list[tuple[int, int]], spoilt: tuple[float, int] | None) -> None:
+    values = [b"v" * size for size, count in runs for _ in range(count)]
+    data = bytearray(encode_columns(values, now_ms=NOW_MS) + encode_columns(values[:20], now_ms=NOW_MS))
+    if spoilt is not None:
+        at = HEADER_SIZE + int(spoilt[0] * (len(data) - HEADER_SIZE))
+        data[at] ^= spoilt[1]
+    compared(bytes(data), check_crc=False)
+
+
 @pytest.mark.parametrize("with_headers", [False, True])
 def test_what_is_damaged_is_left_out_if_that_is_wanted(with_headers: bool) -> None:
     batches = [bytearray(encode_columns([b"%d" % n] * 5, now_ms=NOW_MS, base_offset=5 * n)) for n in range(3)]

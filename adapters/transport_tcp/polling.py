@@ -42,6 +42,7 @@ class _EpollPoller:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
+        self._but_in, self._but_out = ~select.EPOLLIN, ~select.EPOLLOUT
         self._watched: dict[int, tuple[int, Ready]] = {}
 
     def __len__(self) -> int:
@@ -62,12 +63,13 @@ class _EpollPoller:
 
     def poll(self, seconds: float | None) -> list[tuple[Ready, int]]:
         told = []
+        but_in, but_out = self._but_in, self._but_out
         for descriptor, event in self._epoll.poll(-1 if seconds is None else seconds, _EVENTS_MAX):
             watched = self._watched.get(descriptor)
             if watched is not None:
                 interest, ready = watched
                 # An error or a hang-up is told to whoever waits for anything.
-                found = (READ if event & ~select.EPOLLOUT else 0) | (WRITE if event & ~select.EPOLLIN else 0)
+                found = (READ if event & but_out else 0) | (WRITE if event & but_in else 0)
                 told.append((ready, found & interest))
         return told
 

@@ -76,7 +76,8 @@ class FetchRequest:
         else:
             replica_id, max_wait_ms, min_bytes, max_bytes, isolation = reader.take(self._HEAD_V4)
         partitions = self._read_partitions(reader, version)
-        forgotten = self._read_forgotten(reader, version) if version >= 7 else ()
+        forgets = reader.count() if version >= 7 else 0
+        forgotten = self._read_forgotten(reader, version, forgets) if forgets > 0 else ()
         rack_id = reader.text() if version >= 11 else ""
         replica_epoch = -1
         for tag, content in reader.tags():
@@ -131,10 +132,10 @@ class FetchRequest:
         index, offset, max_bytes = reader.take(self._PARTITION_V4)
         return FetchPartition(topic, index, offset, max_bytes)
 
-    def _read_forgotten(self, reader: Reader, version: int) -> Sequence[tuple[bytes, int]]:
+    def _read_forgotten(self, reader: Reader, version: int, topics: int) -> Sequence[tuple[bytes, int]]:
         """None where topics are named: consumers alone ask like that, and nothing is remembered for them."""
         forgotten: list[tuple[bytes, int]] = []
-        for _ in range(reader.count()):
+        for _ in range(topics):
             if version >= WITH_IDS:
                 topic_id = bytes(reader.span(_ID_SIZE))
                 forgotten += [(topic_id, reader.take(wire.I32)[0]) for _ in range(reader.count())]
@@ -287,7 +288,7 @@ class FetchResponse:
         topics = grouped(value.partitions, _TOPIC_ID if version >= WITH_IDS else _TOPIC)
         writer.count(len(topics))
         for topic, partitions in topics.items():
-            if isinstance(topic, bytes):
+            if version >= WITH_IDS:
                 writer.raw(topic)
             else:
                 writer.text(topic)

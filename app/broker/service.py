@@ -75,7 +75,7 @@ class BrokerService:
         self, state: BrokerState, authorizer: Authorizer = everyone, selector: ReplicaSelector | None = None
     ) -> None:
         self._state = state
-        self._authorizer = authorizer
+        self._authorizer = None if authorizer is everyone else authorizer
         self._is_closed = False
         self.requests = 0
         """How many have come by now."""
@@ -166,7 +166,7 @@ class BrokerService:
         counter.add()
         self.requests += 1
         try:
-            refused = self._authorizer(request, caller)
+            refused = None if self._authorizer is None else self._authorizer(request, caller)
             if refused is not None:
                 once(failed_result(request, refused))
                 return

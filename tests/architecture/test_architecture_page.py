@@ -64,6 +64,8 @@ def test_a_way_is_seen_in_a_few_files(page: str) -> None:
         steps = re.findall(r"^\d\. `([^:`]+):", way, re.MULTILINE)
         assert 5 <= len(steps) <= FILES_MAX, name
         assert len(set(steps)) >= 5, name
+        named = set(re.findall(r"`([a-z_0-9/]+\.py)(?::[\w.]+)?`", way))
+        assert len(named) <= FILES_MAX, f"{name}: {sorted(named)}"
 
 
 def test_every_room_is_on_the_page(checkout: Path, page: str) -> None:

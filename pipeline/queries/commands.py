@@ -149,10 +149,11 @@ def sql(
     and _ stand in backquotes. Each statement reads what there is when it runs.
     """
     from ..session import local_session, require_spark
+
+    require_spark("barnabas sql")
     from .spark_sql import converse, define_views, run_statement, statements
     from .tables import files_by_topic
 
-    require_spark("barnabas sql")
     format_ = chosen_format(format_, None)
     if statement is not None and file is not None:
         raise ConfigError("give one of -e and -f")

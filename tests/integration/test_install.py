@@ -65,6 +65,7 @@ with Broker(storage="memory", coordination="memory") as broker:
         (["examples", "run", "ads"], "the examples: pyspark, .* not installed"),
         (["demo"], "the demo: pyspark, .* not installed"),
         (["demo", "--log", "access.log"], "the demo: pyspark, .* not installed"),
+        (["sql", "-e", "select 1"], "barnabas sql: pyspark, .* not installed"),
         (["query", "select 1", "--bootstrap", "127.0.0.1:1"], "a query: duckdb, .* not installed"),
     ],
 )

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 INTERVAL_S = 10.0
 TRANSACTION_MS = 20_000
 """After so long the cluster ends what a reader that was killed has left open."""
+_POSITIONS_S = TRANSACTION_MS / 4000
+"""For keeping positions: of a topic that was deleted meanwhile nobody takes them, and the transaction must not get too
+old meanwhile, which would fence this reader."""
 _ADMIN_MS = 5_000
 _UNCOUNTED_MAX = 1000
 
@@ -164,7 +167,7 @@ class AuditedConsumer:
             self._in_doubt, self._counts = self._counts, {}
             self._producer.send_many(TOPIC, self._messages())
             if self.consumer.assignment:
-                self._producer.send_offsets(self.consumer)
+                self._producer.send_offsets(self.consumer, timeout=_POSITIONS_S)
         except BaseException:
             self._abort()
             raise

@@ -13,7 +13,7 @@ from support.waiting import wait_for
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.app.mirror import MirrorMaker
-from barnabas.audit import commands
+from barnabas.audit import commands, consuming
 from barnabas.audit.auditor import Auditor
 from barnabas.audit.consuming import AuditedConsumer
 from barnabas.audit.publishing import wall_ms
@@ -257,6 +257,31 @@ def test_a_topic_that_is_gone_or_another_does_not_keep_a_table_from_being_counte
     made(bootstrap, "made-again")
     assert audit.count() == 5
     assert audit.count() == 0
+
+
+def test_a_topic_that_is_deleted_does_not_end_the_audit(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consuming, "_POSITIONS_S", 0.3)
+    monkeypatch.setattr(consuming, "_ADMIN_MS", 500)
+    for topic in ("goes", "stays"):
+        made(broker, topic)
+    with audited(broker, "web-1/d") as producer:
+        for topic in ("goes", "stays"):
+            producer.send_many(topic, [b"x"] * 10)
+        producer.flush()
+        auditor = Auditor(broker, window_ms=60_000, interval_s=3600)
+        try:
+            while auditor.counted < 20:
+                auditor.step()
+            with Admin(broker) as admin:
+                admin.delete_topics(["goes"])
+            producer.send_many("stays", [b"x"] * 5)
+            producer.flush()
+            auditor.count_to_end()
+        finally:
+            auditor.close()
+    found = reconciled(broker, "stays")
+    assert found.agrees
+    assert sum(t.count for window in found.windows for t in window.tiers if t.tier == "broker") == 15
 
 
 def made(bootstrap: str, topic: str) -> str:

@@ -110,7 +110,8 @@ class LibrdkafkaProducer(SendingWorker):
     def send(self, number: int, partition: int, value: bytes) -> None:
         def delivered(error: Any, message: Any) -> None:
             if error is None:
-                self.told(number, ACKNOWLEDGED, message.offset(), "")
+                offset = message.offset()  # none: the broker had the batch already, and told where no more
+                self.told(number, ACKNOWLEDGED, -1 if offset is None else offset, "")
             else:
                 self.told(number, UNKNOWN, -1, error.str())
 

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,10 @@ _CHECKOUT = Path(__file__).resolve().parents[1]
 # The tests start hundreds of Python processes; each would compile the package again where nothing is kept.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell has what it runs in the background ignore Ctrl-C, and so would all that is started here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Whoever runs the tests may have a cluster of their own in use: no command here is to find it.
 os.environ["XDG_CONFIG_HOME"] = os.devnull

@@ -293,7 +293,7 @@ class Partition:
         Empty at that end. With `whole_first_batch` the first batch comes whole even if larger. Raises
         `ApiError` OFFSET_OUT_OF_RANGE below the log start and above the log end.
         """
-        end = self.high_watermark if isolation is _HIGH_WATERMARK else self.end_for(isolation)
+        end = self.end_for(isolation)
         if offset >= end:
             self._check_range(offset)
             return b""

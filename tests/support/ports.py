@@ -5,6 +5,7 @@ on port 0 meanwhile. These lie outside of that range. Each process takes them fr
 a socket that is bound to the first port of the slice; none is given out twice.
 """
 
+import atexit
 import os
 import socket
 from collections.abc import Iterator
@@ -18,6 +19,12 @@ _FIRST, _LAST = 10_000, 65_535
 _SLICE = 64
 
 _owned: list[socket.socket] = []
+
+
+@atexit.register
+def _give_up() -> None:
+    for mark in _owned:
+        mark.close()
 
 
 def free_ports(count: int) -> list[int]:

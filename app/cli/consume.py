@@ -200,7 +200,14 @@ def _read_current(
             consumer.seek(place, offset)
         shown = 0
         with _progress(consumer, topic, extent, ends) as advance:
-            for message in consumer.messages(stop_at_end=stop_at_end, timeout=extent.timeout_s):
+
+            def caught_up() -> None:
+                out.flush()
+                advance(shown)
+
+            for message in consumer.messages(
+                stop_at_end=stop_at_end, timeout=extent.timeout_s, before_waiting=caught_up
+            ):
                 if message.offset >= ends.get(TopicPartition(message.topic, message.partition), message.offset + 1):
                     consumer.pause((message.topic, message.partition))
                     continue
@@ -208,9 +215,6 @@ def _read_current(
                 shown += 1
                 if shown == extent.count:
                     break
-                if not consumer.buffered:
-                    out.flush()
-                    advance(shown)
             advance(shown)
 
 

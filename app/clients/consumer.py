@@ -249,14 +249,21 @@ class Consumer:
 
     # --- messages
 
-    def messages(self, *, stop_at_end: bool = False, timeout: float | None = None) -> Iterator[Message]:
+    def messages(
+        self,
+        *,
+        stop_at_end: bool = False,
+        timeout: float | None = None,
+        before_waiting: Callable[[], object] | None = None,
+    ) -> Iterator[Message]:
         """Messages for ever; with `stop_at_end` up to where the log ends now, of each partition.
 
         In a group `stop_at_end` means: until the group has settled, as far as this member can tell, and each of its
         partitions is read up to where it ended when it came to this member. A member without partitions is then at the
         end at once. Who has ended is still a member: partitions that come later wait for the next call.
 
-        Ends when none came for `timeout` seconds (default `consumer.timeout.ms`; None and -1: wait for ever). Raises
+        Ends when none came for `timeout` seconds (default `consumer.timeout.ms`; None and -1: wait for ever).
+        `before_waiting` is called when all that was fetched has been handed out: the time to flush. Raises
         the `BarnabasError` of a partition that cannot be read; call again to read the others on, and that one after
         `seek` or `resume`.
         """
@@ -267,6 +274,8 @@ class Consumer:
         self._asked, self._user = False, threading.current_thread()
         while True:
             yield from self._reading.rest(ends)
+            if before_waiting is not None and not self.buffered:
+                before_waiting()
             if not self._next(limit, ends):
                 return
 
@@ -299,7 +308,7 @@ class Consumer:
 
     @property
     def buffered(self) -> bool:
-        """True if the next message is there without waiting."""
+        """False if the next message has to be waited for; True as long as something that was fetched is in hand."""
         return self._reading.holds or any(
             state.chunks and not state.paused for state in self._fetcher.partitions.values()
         )

@@ -127,6 +127,7 @@ def _consuming(broker: TestBroker, topic: str, *words: str) -> "subprocess.Popen
         [sys.executable, "-c", code, *call[3:], "--bootstrap", broker.bootstrap],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )
 
 

@@ -53,15 +53,20 @@ class CompactionMachine(RuleBasedStateMachine):
     def decide(self, share: float) -> None:
         """The high watermark rises to somewhere."""
         end = self.logs.log.log_end_offset
-        if TP not in self.logs.decided_to:  # all but the newest segment may be cleaned by now
-            self.decided = int(self.logs.log.segments[-1].base_offset)
+        self._all_but_the_newest_may_be_cleaned()
         self.decided = max(self.decided, int(end * share))
         self.logs.decided_to = {TP: Offset(self.decided)}
+
+    def _all_but_the_newest_may_be_cleaned(self) -> None:
+        """By now, as long as nobody has told how far all is decided."""
+        if TP not in self.logs.decided_to:
+            self.decided = int(self.logs.log.segments[-1].base_offset)
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
         """Above the high watermark, or, in a rare case, not: an unclean leader."""
         end = self.logs.log.log_end_offset
+        self._all_but_the_newest_may_be_cleaned()
         offset = self.decided + int((end - self.decided) * share) if share < 0.9 else int(end * share)
         self.logs.log.truncate_to(offset, self.logs.clock.now_ms())
         self.logs.manager.checkpoint()  # as whoever cuts a log does

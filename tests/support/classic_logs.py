@@ -10,10 +10,9 @@ from barnabas.core.log.log import Log
 from barnabas.core.log.retention import DeletionPolicy
 from barnabas.core.message.codec import Codecs
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy
 from barnabas.ports.storage import Folder
 from barnabas.ports.words import Buffer
-from barnabas.testing.logs import TP, bytes_of
+from barnabas.testing.logs import bytes_of, open_log
 
 OVERHEAD = 10
 """What a message takes besides its payload."""
@@ -35,16 +34,15 @@ def open_classic(
     policy: DeletionPolicy | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> Log:
-    return Log.open(
+    return open_log(
         folder,
-        topic_partition=TP,
-        config=classic(config),
-        now_ms=now_ms,
         recover=recover,
+        now_ms=now_ms,
+        config=classic(config),
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         codecs=codecs or builtin_codecs(),
-        deletion_policy=policy or KafkaDeletionPolicy(),
+        policy=policy,
         report=report,
     )
 

@@ -1,8 +1,11 @@
 """What the audit topics of some clusters say."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 
+from ..app.clients.admin import Admin
 from ..app.clients.consumer import Consumer
+from ..core.message.message import Message
 from ..ports.error_codes import ErrorCode
 from ..ports.errors import ApiError, ConfigError
 from .ledger import Ledger
@@ -10,6 +13,8 @@ from .reports import TOPIC, decode
 
 _EARLIER_MS = 3_600_000
 """So much before a window the reports about it may seem to have been written, where clocks differ."""
+_MARKERS_S = 2.0
+"""So long reports are waited for that were committed when we looked: a commit returns before its markers are there."""
 
 
 class AuditReader:
@@ -17,10 +22,12 @@ class AuditReader:
 
     def __init__(self, bootstraps: Sequence[object], *, since_ms: int = 0) -> None:
         self.ledger = Ledger()
+        self._admins: list[Admin] = []
         self._consumers: list[Consumer] = []
         start_ms = max(0, since_ms - _EARLIER_MS)
         try:
             for bootstrap in bootstraps:
+                self._admins.append(Admin(bootstrap))
                 consumer = Consumer(bootstrap, isolation_level="read_committed", allow_auto_create_topics=False)
                 self._consumers.append(consumer)
                 _assign(consumer, str(bootstrap), start_ms)
@@ -29,16 +36,25 @@ class AuditReader:
             raise
 
     def read(self) -> None:
-        """Take in all that has been published until now."""
-        for consumer in self._consumers:
-            for message in consumer.messages(stop_at_end=True):
-                report = decode(message.value)
-                if report is not None:
-                    self.ledger.add(report)
+        """Take in all that has been published until now: also what was committed a moment ago."""
+        for admin, consumer in zip(self._admins, self._consumers, strict=True):
+            ends = admin.list_offsets(dict.fromkeys(consumer.assignment, "latest"))
+            self._take(consumer.messages(stop_at_end=True))
+            deadline = time.monotonic() + _MARKERS_S
+            while not consumer.reached(ends) and time.monotonic() < deadline:
+                self._take(consumer.poll_many(timeout=0.02))
+
+    def _take(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            report = decode(message.value)
+            if report is not None:
+                self.ledger.add(report)
 
     def close(self) -> None:
         for consumer in self._consumers:
             consumer.close()
+        for admin in self._admins:
+            admin.close()
 
 
 def _assign(consumer: Consumer, bootstrap: str, start_ms: int) -> None:

@@ -19,12 +19,13 @@ from barnabas.audit.consuming import AuditedConsumer
 from barnabas.audit.publishing import wall_ms
 from barnabas.audit.reading import AuditReader
 from barnabas.audit.reconcile import Reconciliation, TierFigures, reconcile
-from barnabas.audit.reports import TOPIC
+from barnabas.audit.reports import TOPIC, CountReport, Reporter, encode
 from barnabas.audit.stamp import HEADER
 from barnabas.pipeline.table_audit import TableAudit
 from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.quarantine import FOLDER as QUARANTINE
 from barnabas.ports.errors import ConfigError
+from barnabas.ports.words import TopicPartition
 from barnabas.testing import TestBroker
 
 QUICK = {"interval.ms": 100, "window.ms": 60_000}
@@ -314,6 +315,29 @@ def test_watching_shows_what_changes_until_it_is_told_to_end(broker: str, monkey
     before, _, after = shown.partition("the tiers do not agree, messages: 2 lost")
     assert before.startswith("nothing can be compared yet")
     assert "lost before broker  views" in after
+
+
+def test_what_is_committed_counts_though_its_markers_are_to_come(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    origin = Reporter(tier="web", by="web-1", time_ms=wall_ms())
+    report = CountReport(origin=origin, topic="views", window_ms=0, width_ms=60_000, count=5)
+    with Admin(broker) as admin, Producer(broker, transactional_id="tier") as producer:
+        admin.create_topic(TOPIC, partitions=1)
+        reader = AuditReader([broker])
+        producer.begin_transaction()
+        producer.send(TOPIC, encode(report))
+        producer.flush()
+        reached = Consumer.reached
+
+        def committed(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
+            if not reader.ledger.topics:
+                producer.commit_transaction()
+                monkeypatch.undo()
+            return reached(consumer, ends)
+
+        monkeypatch.setattr(Consumer, "reached", committed)
+        reader.read()
+        reader.close()
+    assert reader.ledger.topics == ["views"]
 
 
 @pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly-once", "at-least-once"])

@@ -1,7 +1,8 @@
 """One consumer group: who is a member, in which generation, and with what to read (facts C6).
 
 A state machine without a clock: every event brings the time (monotonic milliseconds) and returns what is to be done;
-`next_due_ms` tells when to call `tick`. Whatever waits for an answer gets exactly one.
+`next_due_ms` tells when to call `tick`. The table in `states.py` says which state follows which. Whatever waits for an
+answer gets exactly one.
 """
 
 from collections.abc import Mapping
@@ -28,9 +29,9 @@ from .config import GroupConfig
 from .deadlines import Deadlines
 from .effects import Answer, Effects, Store, StoreReason, To
 from .member import Member, protocols_by_name
-from .members import REBALANCE, SYNC, Due, Members, answer_sync
+from .members import REBALANCE, SYNC, Due, Members, answer_sync, refuse_join
 from .records import StoredGroup
-from .states import GroupState
+from .states import TRANSITIONS, GroupEvent, GroupState
 
 _EMPTY, _PREPARING, _COMPLETING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
 _STABLE, _DEAD = GroupState.STABLE, GroupState.DEAD
@@ -110,7 +111,7 @@ class Group:
         out: Effects = []
         error = self._refuse_join(request, now_ms, out)
         if error is not ErrorCode.NONE:
-            _refuse(request, to, error, out)
+            refuse_join(request, to, error, out)
         elif request.member_id:
             self._join_known(request, caller, to, now_ms, out)
         elif self.roster.static_id(request.group_instance_id) is not None:
@@ -252,7 +253,7 @@ class Group:
         self._unsynced.clear()
         self._deadlines.clear()
         self._storing = None
-        self.state = _DEAD
+        self._follow(GroupEvent.END)
         return out
 
     def shrink(self, now_ms: float) -> Effects:
@@ -296,7 +297,7 @@ class Group:
         error = self._members.identify(request.member_id, request.group_instance_id)
         member = self.roster.get(request.member_id)
         if error is not ErrorCode.NONE or member is None:
-            _refuse(request, to, error, out)
+            refuse_join(request, to, error, out)
             return
         unchanged = list(protocols_by_name(request.protocols).items()) == list(member.protocols.items())
         if unchanged and (
@@ -377,7 +378,7 @@ class Group:
             self._unsynced.clear()
             self._deadlines.drop(SYNC)
             self._initial, self._grew = self.state is _EMPTY, False
-            self.state = _PREPARING
+            self._follow(GroupEvent.REBALANCE)
             longest = self.roster.longest_rebalance_ms()
             wait = longest
             if self._initial:
@@ -419,13 +420,15 @@ class Group:
         self._deadlines.drop(REBALANCE)
         self._agreed.generation += 1
         if not len(roster):
-            self.state, self._agreed.protocol, self._agreed.leader = _EMPTY, None, None
+            self._follow(GroupEvent.DESERTED)
+            self._agreed.protocol = self._agreed.leader = None
             out.append(Store(reason=StoreReason.EMPTIED, group=self._stored({})))
             return
         leader = roster.get(self.leader)
         if leader is None or leader.joining is None:
             self._agreed.leader = next(each.member_id for each in roster if each.joining is not None)
-        self.state, self._agreed.protocol = _COMPLETING, roster.elected_protocol()
+        self._follow(GroupEvent.JOINED)
+        self._agreed.protocol = roster.elected_protocol()
         self._unsynced = {each.member_id for each in roster if each.joining is not None}
         self._deadlines.set(SYNC, now_ms + longest)
         for member in roster:
@@ -437,7 +440,7 @@ class Group:
                 out.append(Answer(to, self._joined(member)))
 
     def _assign(self, store: Store, now_ms: float, out: Effects) -> None:
-        self.state = _STABLE
+        self._follow(GroupEvent.ASSIGNED)
         for member in self.roster:
             self.roster.assign(member, store.assignments.get(member.member_id, b""))
             to, member.syncing = member.syncing, None
@@ -474,6 +477,9 @@ class Group:
 
     # --- small steps
 
+    def _follow(self, event: GroupEvent) -> None:
+        self.state = TRANSITIONS[self.state, event]
+
     def _check_member(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         if self.state is _DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -492,7 +498,3 @@ class Group:
         self._unsynced.discard(member_id)
         if not self._unsynced:
             self._deadlines.drop(SYNC)
-
-
-def _refuse(request: JoinGroup, to: To, error: ErrorCode, out: Effects) -> None:
-    out.append(Answer(to, JoinGroupResult(error=error, member_id=request.member_id)))

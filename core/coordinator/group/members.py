@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from ....ports.broker_api import JoinGroupResult, SyncGroupResult
+from ....ports.broker_api import JoinGroup, JoinGroupResult, SyncGroupResult
 from ....ports.error_codes import ErrorCode
 from .deadlines import Deadlines
 from .effects import Answer, Effects, To
@@ -114,3 +114,8 @@ def answer_sync(member: Member, error: ErrorCode, out: Effects) -> bool:
     if to is not None:
         out.append(Answer(to, SyncGroupResult(error=error)))
     return to is not None
+
+
+def refuse_join(request: JoinGroup, to: To, error: ErrorCode, out: Effects) -> None:
+    """Answer a join with an error."""
+    out.append(Answer(to, JoinGroupResult(error=error, member_id=request.member_id)))

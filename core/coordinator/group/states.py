@@ -1,5 +1,6 @@
-"""The states of a group."""
+"""The states of a group, and how one leads to the other: the whole of it in one table (facts C5, C6)."""
 
+from collections.abc import Mapping
 from enum import Enum
 
 
@@ -15,3 +16,28 @@ class GroupState(Enum):
     STABLE = "Stable"
     DEAD = "Dead"
     """Deleted, or handed to another coordinator."""
+
+
+class GroupEvent(Enum):
+    """What may happen to a group as a whole. All else that members do leaves the state as it is."""
+
+    REBALANCE = "a member came, left or changed, or the assignment could not be written: all are to join anew"
+    JOINED = "whoever is waited for has joined, or their time is over"
+    DESERTED = "their time is over, and nobody is there"
+    ASSIGNED = "the leader's assignment is in the log"
+    END = "it is deleted, or coordinated elsewhere"
+
+
+_S, _E = GroupState, GroupEvent
+
+TRANSITIONS: Mapping[tuple[GroupState, GroupEvent], GroupState] = {
+    (_S.EMPTY, _E.REBALANCE): _S.PREPARING_REBALANCE,
+    (_S.PREPARING_REBALANCE, _E.JOINED): _S.COMPLETING_REBALANCE,
+    (_S.PREPARING_REBALANCE, _E.DESERTED): _S.EMPTY,
+    (_S.COMPLETING_REBALANCE, _E.REBALANCE): _S.PREPARING_REBALANCE,
+    (_S.COMPLETING_REBALANCE, _E.ASSIGNED): _S.STABLE,
+    (_S.STABLE, _E.REBALANCE): _S.PREPARING_REBALANCE,
+    **{(state, _E.END): _S.DEAD for state in _S},
+}
+"""The next state. What is not here cannot happen: in a rebalance that is being prepared whoever comes or goes changes
+who is waited for, and nothing else. A group begins empty, or stable as the log has it."""

@@ -5,7 +5,7 @@ from threading import Condition, Lock
 from typing import TypeVar
 
 from ..adapters.wire_kafka.client import connect_kafka
-from ..app.clients.connector import Connector, Opened
+from ..app.connector import Connector, Opened
 from ..ports.clock import Clock
 from ..ports.entropy import Entropy
 from ..ports.errors import BarnabasError

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from ...plugins.host import PluginHost
 from ...ports.errors import BarnabasError, ConfigError
-from .connector import Connector, MakesConnectors
+from ..connector import Connector, MakesConnectors
 from .settings import CommonSettings
 from .shell import ClientShell, ShellSettings
 from .waiting import logger

@@ -15,7 +15,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import BarnabasError, ClosedError
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
-from .connector import Connector
+from ..connector import Connector
 from .guarded import Guarded
 from .waiting import GRACE_S, WaitingRoom
 

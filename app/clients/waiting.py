@@ -10,7 +10,7 @@ from ...core.client.driver import Driver, Submit
 from ...core.client.errors import ClientTimeout
 from ...ports.errors import BarnabasError, ClosedError
 from ...ports.scheduler import Outcome, Scheduler
-from .connector import Connector
+from ..connector import Connector
 
 T = TypeVar("T")
 GRACE_S = 5.0

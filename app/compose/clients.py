@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...ports.clock import Clock
     from ...ports.entropy import Entropy
     from ...ports.scheduler import Scheduler
-    from ..clients.connector import Connector, Opened
+    from ..connector import Connector, Opened
     from ..in_process import BrokerHost
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ....core.classic.registry.group import Owned
     from ....core.client.serde import Decoder
     from ....ports.coordination import Coordination
-    from ..connector import Connector
+    from ...connector import Connector
 
 T = TypeVar("T")
 _NAMED = {"smallest": EARLIEST, "earliest": EARLIEST, "largest": LATEST, "latest": LATEST}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ....ports.coordination import Coordination
     from ....ports.scheduler import Scheduler
     from ....ports.transport import Address
-    from ..connector import Connector
+    from ...connector import Connector
     from .choice import Whereabouts
     from .producer_settings import ClassicConsumerSettings, ClassicProducerSettings
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ....core.client.producer.handlers import CallbackHandler, EventHandler
     from ....core.client.serde import Encoder
     from ....core.message.codec import Codec
-    from ..connector import Connector
+    from ...connector import Connector
 
 
 class ClassicProducer(ProducerFace):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ....core.client.effects import Part
     from ....ports.broker_api import Request
     from ....ports.scheduler import Scheduler
-    from ..connector import Connector
+    from ...connector import Connector
 
 
 class ClassicShell(WaitingRoom):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ....ports.broker_api import Request
-    from ..connector import Connector
+    from ...connector import Connector
 
 ResultT = TypeVar("ResultT")
 _LENGTH = Struct(">i")

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from threading import Condition, Lock
 from typing import Protocol, runtime_checkable
 
-from ...ports.broker_api import BrokerLink
-from ...ports.clock import Clock
-from ...ports.entropy import Entropy
-from ...ports.scheduler import Scheduler
-from ...ports.transport import Address, TransportError
+from ..ports.broker_api import BrokerLink
+from ..ports.clock import Clock
+from ..ports.entropy import Entropy
+from ..ports.scheduler import Scheduler
+from ..ports.transport import Address, TransportError
 
 Opened = Callable[[BrokerLink | TransportError], None]
 

@@ -7,14 +7,11 @@ from typing import Any, TypeVar
 
 from ...core.client.calls import Target
 from ...ports.broker_api import (
-    ActiveProducer,
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResult,
     DescribeCluster,
     DescribeClusterResult,
     DescribeLogDirs,
-    DescribeProducers,
-    DescribeProducersResult,
     ElectionType,
     ElectLeaders,
     ElectLeadersResult,
@@ -26,18 +23,20 @@ from ...ports.broker_api import (
 )
 from ...ports.error_codes import ErrorCode
 from ...ports.words import TopicPartition
-from .admin_base import AdminBase, Place, check
-from .opening import first_error
+from .admin_asker import Asker, Place, check
 
 PlaceT = TypeVar("PlaceT", bound=Place)
 
 
-class ClusterAdmin(AdminBase):
+class ClusterAdmin:
     """Describes brokers and folders; asks for other leaders and replicas."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
 
     def describe_cluster(self) -> DescribeClusterResult:
         """Cluster id, controller and brokers. Raises `ApiError`."""
-        result: DescribeClusterResult = self._shell.ask(DescribeCluster())
+        result: DescribeClusterResult = self._asker.shell.ask(DescribeCluster())
         check(result.error, result.error_message, "cluster")
         return result
 
@@ -47,29 +46,14 @@ class ClusterAdmin(AdminBase):
         topics: Mapping[str, Sequence[int]] | None = None,
     ) -> dict[int, Sequence[LogDirDescription]]:
         """Broker id → its data folders with what is in them (None: all brokers, all topics). Raises `ApiError`."""
-        ids = [broker.node_id for broker in self._brokers()] if brokers is None else brokers
+        ids = [broker.node_id for broker in self._asker.brokers()] if brokers is None else brokers
         described = {}
         for node in ids:
-            self._know(node)
-            result = self._shell.ask(DescribeLogDirs(topics=topics), node)
+            self._asker.know(node)
+            result = self._asker.shell.ask(DescribeLogDirs(topics=topics), node)
             check(result.error, None, f"broker {node}")
             described[node] = result.log_dirs
         return described
-
-    def describe_producers(self, places: Iterable[Place]) -> dict[TopicPartition, Sequence[ActiveProducer]]:
-        """The idempotent producers that each partition knows. Raises the first `ApiError`."""
-        asked = sorted({TopicPartition(*place) for place in places})
-
-        def build(group: Sequence[TopicPartition]) -> DescribeProducers:
-            return DescribeProducers(topics=_by_topic(group))
-
-        def outcomes(result: DescribeProducersResult) -> list[tuple[ErrorCode, Any]]:
-            described = sorted(result.partitions, key=lambda each: (each.topic, each.partition))
-            return [(each.error, each) for each in described]
-
-        answers = self._shell.ask_leaders(asked, lambda place: place, build, outcomes)
-        first_error(answers)
-        return {TopicPartition(answer.topic, answer.partition): answer.producers for answer in answers}
 
     def elect_leaders(
         self, places: Iterable[Place] | None = None, kind: ElectionType = ElectionType.PREFERRED
@@ -79,8 +63,8 @@ class ClusterAdmin(AdminBase):
         Returns those that have a new leader; the others had the right one already. Raises the first `ApiError`.
         """
         topics = None if places is None else _by_topic(places)
-        request = ElectLeaders(topics=topics, election_type=kind, timeout_ms=self.settings.request_timeout_ms)
-        result: ElectLeadersResult = self._shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
+        request = ElectLeaders(topics=topics, election_type=kind, timeout_ms=self._asker.settings.request_timeout_ms)
+        result: ElectLeadersResult = self._asker.shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
         check(result.error, None, "an election")
         elected = [change for change in result.partitions if change.error is not ErrorCode.ELECTION_NOT_NEEDED]
         for change in elected:
@@ -93,8 +77,8 @@ class ClusterAdmin(AdminBase):
         Raises the first `ApiError` (INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS, ...).
         """
         wanted = [Reassignment(topic=p[0], partition=p[1], replicas=brokers) for p, brokers in replicas.items()]
-        request = AlterPartitionReassignments(partitions=wanted, timeout_ms=self.settings.request_timeout_ms)
-        result: AlterPartitionReassignmentsResult = self._shell.ask(
+        request = AlterPartitionReassignments(partitions=wanted, timeout_ms=self._asker.settings.request_timeout_ms)
+        result: AlterPartitionReassignmentsResult = self._asker.shell.ask(
             request, Target.CONTROLLER, retriable=_not_controller
         )
         check(result.error, result.error_message, "a reassignment")
@@ -104,8 +88,8 @@ class ClusterAdmin(AdminBase):
     def list_reassignments(self, places: Iterable[Place] | None = None) -> list[OngoingReassignment]:
         """The moves under way, of these partitions or of all. Raises `ApiError`."""
         topics = None if places is None else _by_topic(places)
-        request = ListPartitionReassignments(topics=topics, timeout_ms=self.settings.request_timeout_ms)
-        result: ListPartitionReassignmentsResult = self._shell.ask(
+        request = ListPartitionReassignments(topics=topics, timeout_ms=self._asker.settings.request_timeout_ms)
+        result: ListPartitionReassignmentsResult = self._asker.shell.ask(
             request, Target.CONTROLLER, retriable=_not_controller
         )
         check(result.error, result.error_message, "reassignments")

@@ -20,11 +20,14 @@ from ...ports.broker_api import (
     IncrementalAlterConfigs,
     ResourceKind,
 )
-from .admin_base import AdminBase, check
+from .admin_asker import Asker, check
 
 
-class ConfigAdmin(AdminBase):
+class ConfigAdmin:
     """Describes and changes settings."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
 
     def describe_configs(
         self,
@@ -41,7 +44,7 @@ class ConfigAdmin(AdminBase):
             include_synonyms=True,
             include_documentation=documentation,
         )
-        result: DescribeConfigsResult = self._shell.ask(request, self._home(resource))
+        result: DescribeConfigsResult = self._asker.shell.ask(request, self._home(resource))
         outcome = result.resources[0]
         check(outcome.error, outcome.error_message, str(resource.name))
         return list(outcome.entries)
@@ -92,7 +95,7 @@ class ConfigAdmin(AdminBase):
 
     def _alter(self, request: AlterConfigs | IncrementalAlterConfigs, resource: ConfigResource) -> None:
         target = Target.CONTROLLER if resource.kind == ResourceKind.TOPIC else self._home(resource)
-        result: AlterConfigsResult = self._shell.ask(request, target)
+        result: AlterConfigsResult = self._asker.shell.ask(request, target)
         for outcome in result.resources:
             check(outcome.error, outcome.error_message, outcome.resource.name)
 
@@ -104,6 +107,6 @@ class ConfigAdmin(AdminBase):
         """Who knows: the settings of a broker are that broker's (facts C6). Raises `ConfigError`."""
         if resource.kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) and resource.name.isdigit():
             node = int(resource.name)
-            self._know(node)
+            self._asker.know(node)
             return node
         return Target.ANY

@@ -28,14 +28,18 @@ from ...ports.broker_api.envelope import ResultT
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
 from ...ports.words import TopicPartition
-from .admin_base import Place, check, passing
+from .admin_asker import Asker, Place, check, passing
 from .admin_topics import TopicAdmin
 from .group_details import GroupDetails, GroupLag, details_of
 from .group_reset import OffsetChange, ResetTo, planned
 
 
-class GroupAdmin(TopicAdmin):
+class GroupAdmin:
     """Lists, describes and deletes groups; tells, changes and removes what they have committed."""
+
+    def __init__(self, asker: Asker, topics: TopicAdmin) -> None:
+        self._asker = asker
+        self._topics = topics
 
     # --- groups
 
@@ -46,14 +50,14 @@ class GroupAdmin(TopicAdmin):
         """
         found: dict[str, ListedGroup] = {}
         request = ListGroups(states=states, types=types)
-        for node, result in self._ask_brokers(request):
+        for node, result in self._asker.ask_brokers(request):
             check(result.error, None, f"the groups of broker {node}")
             found.update((group.group_id, group) for group in result.groups)
         return [found[name] for name in sorted(found)]
 
     def coordinator(self, group_id: str) -> Coordinator:
         """The broker that coordinates a group. Raises `ApiError`."""
-        return self._coordinator(CoordinatorOf(group_id), f"group {group_id}")
+        return self._asker.coordinator(CoordinatorOf(group_id), f"group {group_id}")
 
     def describe_groups(self, group_ids: Sequence[str]) -> list[GroupDetails]:
         """State and members of groups, in their order. One that does not exist is "Dead". Raises `ApiError`."""
@@ -122,7 +126,7 @@ class GroupAdmin(TopicAdmin):
         readers = {place: member for member in details.members for place in member.assignment}
         places = sorted({*committed, *readers})
         there = self._existing({place.topic for place in places})
-        ends = self.list_offsets({place: "latest" for place in places if place in there})
+        ends = self._topics.list_offsets({place: "latest" for place in places if place in there})
         return {
             place: GroupLag(
                 committed=committed[place].offset if place in committed else None,
@@ -176,13 +180,13 @@ class GroupAdmin(TopicAdmin):
         places = self._places(group_id, topics, committed)
         at_time = {}
         if wanted.timestamp_ms is not None:
-            at_time = self.list_offsets(dict.fromkeys(places, wanted.timestamp_ms))
+            at_time = self._topics.list_offsets(dict.fromkeys(places, wanted.timestamp_ms))
         changes = planned(
             wanted,
             places,
             committed=committed,
-            first=self.list_offsets(dict.fromkeys(places, "earliest")),
-            end=self.list_offsets(dict.fromkeys(places, "latest")),
+            first=self._topics.list_offsets(dict.fromkeys(places, "earliest")),
+            end=self._topics.list_offsets(dict.fromkeys(places, "latest")),
             at_time=at_time,
         )
         if not dry_run:
@@ -217,7 +221,7 @@ class GroupAdmin(TopicAdmin):
     def _ask_coordinator(
         self, group_id: str, request: Request[ResultT], errors: Callable[[ResultT], Iterable[ErrorCode]]
     ) -> ResultT:
-        return self._shell.ask(request, CoordinatorOf(group_id), retriable=passing(errors))
+        return self._asker.shell.ask(request, CoordinatorOf(group_id), retriable=passing(errors))
 
     def _check_empty(self, group_id: str) -> None:
         (details,) = self.describe_groups([group_id])
@@ -234,7 +238,7 @@ class GroupAdmin(TopicAdmin):
     def _existing(self, topics: Iterable[str]) -> set[TopicPartition]:
         """The partitions of those topics that there are (still)."""
         names = set(topics)
-        described = [topic for topic in self.describe_topics() if topic.name in names]
+        described = [topic for topic in self._topics.describe_topics() if topic.name in names]
         return {TopicPartition(topic.name or "", p.partition) for topic in described for p in topic.partitions}
 
     def _places(
@@ -248,7 +252,7 @@ class GroupAdmin(TopicAdmin):
             return places
         named = [TopicPartition(*item) for item in topics if not isinstance(item, str)]
         whole = [item for item in topics if isinstance(item, str)]
-        described = self.describe_topics([*dict.fromkeys([*whole, *(place.topic for place in named)])])
+        described = self._topics.describe_topics([*dict.fromkeys([*whole, *(place.topic for place in named)])])
         counts = {topic.name: len(topic.partitions) for topic in described}
         for place in named:
             if not 0 <= place.partition < counts[place.topic]:

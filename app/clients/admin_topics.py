@@ -29,7 +29,7 @@ from ...ports.broker_api import (
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ConfigError
 from ...ports.words import TopicPartition
-from .admin_base import AdminBase, Place, check
+from .admin_asker import Asker, Place, check
 from .offsets import list_offsets
 from .opening import first_error
 from .settings import isolation_level_of
@@ -37,8 +37,11 @@ from .settings import isolation_level_of
 _TIMES = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 
 
-class TopicAdmin(AdminBase):
+class TopicAdmin:
     """Makes, changes, describes and deletes topics."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
 
     def create_topic(
         self,
@@ -57,16 +60,18 @@ class TopicAdmin(AdminBase):
 
     def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> Sequence[CreatedTopic]:
         """Make topics, each by itself. Raises the first `ApiError`."""
-        request = CreateTopics(topics=topics, timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only)
-        result: CreateTopicsResult = self._shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
+        request = CreateTopics(
+            topics=topics, timeout_ms=self._asker.settings.request_timeout_ms, validate_only=validate_only
+        )
+        result: CreateTopicsResult = self._asker.shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
         for topic in result.topics:
             check(topic.error, topic.error_message, f"topic {topic.name}")
         return result.topics
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics with all their messages. Raises the first `ApiError`."""
-        request = DeleteTopics(names=names, timeout_ms=self.settings.request_timeout_ms)
-        result: DeleteTopicsResult = self._shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
+        request = DeleteTopics(names=names, timeout_ms=self._asker.settings.request_timeout_ms)
+        result: DeleteTopicsResult = self._asker.shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
         for topic in result.topics:
             check(topic.error, topic.error_message, f"topic {topic.name}")
 
@@ -74,10 +79,10 @@ class TopicAdmin(AdminBase):
         """Let a topic have `count` partitions in all. Raises `ApiError` (INVALID_PARTITIONS unless it grows)."""
         request = CreatePartitions(
             topics=[NewPartitions(topic=name, count=count)],
-            timeout_ms=self.settings.request_timeout_ms,
+            timeout_ms=self._asker.settings.request_timeout_ms,
             validate_only=validate_only,
         )
-        result: TopicOutcomes = self._shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
+        result: TopicOutcomes = self._asker.shell.ask(request, Target.CONTROLLER, retriable=_not_controller)
         for topic in result.topics:
             check(topic.error, topic.error_message, f"topic {topic.name}")
 
@@ -88,7 +93,7 @@ class TopicAdmin(AdminBase):
     def describe_topics(self, names: Sequence[str] | None = None) -> list[TopicMetadata]:
         """Partitions, leaders and replicas of these topics, in their order (None: of all). Raises `ApiError`."""
         request = Metadata(topics=names, allow_auto_topic_creation=False)
-        result: MetadataResult = self._shell.ask(request, retriable=_no_leader_yet)
+        result: MetadataResult = self._asker.shell.ask(request, retriable=_no_leader_yet)
         found = {topic.name: topic for topic in result.topics}
         if names is None:
             return sorted(result.topics, key=lambda topic: topic.name or "")
@@ -105,12 +110,12 @@ class TopicAdmin(AdminBase):
         asked = [DeleteRecordsPartition(topic=p[0], partition=p[1], offset=offset) for p, offset in offsets.items()]
 
         def build(group: Sequence[DeleteRecordsPartition]) -> DeleteRecords:
-            return DeleteRecords(partitions=group, timeout_ms=self.settings.request_timeout_ms)
+            return DeleteRecords(partitions=group, timeout_ms=self._asker.settings.request_timeout_ms)
 
         def outcomes(result: DeleteRecordsResult) -> list[tuple[ErrorCode, Any]]:
             return [(partition.error, partition.low_watermark) for partition in result.partitions]
 
-        answers = self._shell.ask_leaders(asked, lambda p: TopicPartition(p.topic, p.partition), build, outcomes)
+        answers = self._asker.shell.ask_leaders(asked, lambda p: TopicPartition(p.topic, p.partition), build, outcomes)
         first_error(answers)
         return {TopicPartition(p.topic, p.partition): low for p, low in zip(asked, answers, strict=True)}
 
@@ -127,7 +132,7 @@ class TopicAdmin(AdminBase):
             level = isolation_level_of(isolation_level)
         except ValueError as error:
             raise ConfigError(f"isolation_level {isolation_level!r}: {error}") from error
-        answers = list_offsets(self._shell, pairs, level)
+        answers = list_offsets(self._asker.shell, pairs, level)
         first_error(answers)
         return {place: answer.offset for (place, _), answer in zip(pairs, answers, strict=True)}
 

@@ -24,7 +24,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
-from .admin_base import Place, check, passing
+from .admin_asker import Asker, Place, check, passing
 from .admin_topics import TopicAdmin
 from .opening import first_error
 
@@ -53,8 +53,12 @@ class OpenTransaction:
     """When the producer appended last."""
 
 
-class TransactionAdmin(TopicAdmin):
+class TransactionAdmin:
     """Lists and describes transactions; finds those that hang, and ends them."""
+
+    def __init__(self, asker: Asker, topics: TopicAdmin) -> None:
+        self._asker = asker
+        self._topics = topics
 
     def list_transactions(
         self, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
@@ -66,7 +70,7 @@ class TransactionAdmin(TopicAdmin):
         """
         request = ListTransactions(states=states, producer_ids=producer_ids, duration_ms=duration_ms)
         found: dict[str, TransactionListing] = {}
-        for node, result in self._ask_brokers(request):
+        for node, result in self._asker.ask_brokers(request):
             check(result.error, None, f"the transactions of broker {node}")
             if result.unknown_states:
                 raise ConfigError(f"{', '.join(result.unknown_states)}: no state of transactions")
@@ -81,7 +85,7 @@ class TransactionAdmin(TopicAdmin):
 
     def transaction_coordinator(self, transactional_id: str) -> Coordinator:
         """The broker that coordinates a transactional id. Raises `ApiError`."""
-        return self._coordinator(_coordinator_of(transactional_id), f"transactional id {transactional_id}")
+        return self._asker.coordinator(_coordinator_of(transactional_id), f"transactional id {transactional_id}")
 
     def describe_transactions(self, transactional_ids: Sequence[str]) -> list[DescribedTransaction]:
         """State, producer and partitions, in the order of the ids. Raises `ApiError` (TRANSACTIONAL_ID_NOT_FOUND)."""
@@ -91,7 +95,7 @@ class TransactionAdmin(TopicAdmin):
                 return [each.error for each in result.transactions]
 
             request = DescribeTransactions(transactional_ids=[name])
-            result = self._shell.ask(request, _coordinator_of(name), retriable=passing(errors))
+            result = self._asker.shell.ask(request, _coordinator_of(name), retriable=passing(errors))
             check(result.transactions[0].error, None, f"transactional id {name}")
             return result.transactions[0]
 
@@ -108,9 +112,10 @@ class TransactionAdmin(TopicAdmin):
             return DescribeProducers(topics=topics)
 
         def outcomes(result: DescribeProducersResult) -> list[tuple[ErrorCode, Any]]:
-            return [(each.error, each.producers) for each in result.partitions]
+            described = sorted(result.partitions, key=lambda each: (each.topic, each.partition))
+            return [(each.error, each.producers) for each in described]
 
-        answers = self._shell.ask_leaders(asked, lambda place: place, build, outcomes)
+        answers = self._asker.shell.ask_leaders(asked, lambda place: place, build, outcomes)
         first_error(answers)
         return dict(zip(asked, answers, strict=True))
 
@@ -122,8 +127,8 @@ class TransactionAdmin(TopicAdmin):
         `max_timeout_ms`: the brokers' `transaction.max.timeout.ms`. Left alone, they hold up readers of committed
         messages for ever: see `abort_transaction`. Raises `ApiError`.
         """
-        now = self._shell.connector.clock.now_ms() if now_ms is None else now_ms
-        described = self.describe_topics(topics)
+        now = self._asker.shell.connector.clock.now_ms() if now_ms is None else now_ms
+        described = self._topics.describe_topics(topics)
         places = [TopicPartition(topic.name or "", p.partition) for topic in described for p in topic.partitions]
         old = [
             (place, producer)
@@ -155,7 +160,7 @@ class TransactionAdmin(TopicAdmin):
             return [(each.error, None) for written in result.markers for each in written.partitions]
 
         build = WriteTxnMarkers(markers=[marker])
-        first_error(self._shell.ask_leaders([asked], lambda each: each, lambda _: build, outcomes))
+        first_error(self._asker.shell.ask_leaders([asked], lambda each: each, lambda _: build, outcomes))
 
     def _partitions_of(self, producer_ids: Iterable[int]) -> Mapping[int, set[TopicPartition]]:
         """Where the coordinators know transactions of these producers to be."""

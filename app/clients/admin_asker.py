@@ -1,4 +1,4 @@
-"""What the parts of `Admin` share."""
+"""What the parts of `Admin` ask with."""
 
 from __future__ import annotations
 
@@ -36,43 +36,44 @@ _PASSING = frozenset(
 Place = TopicPartition | tuple[str, int]
 
 
-class AdminBase:
-    """A shell to ask with. The parts of `Admin` derive from it, each with the calls of one family."""
+class Asker:
+    """A shell to ask with, and whom: any broker, each of them, a coordinator."""
 
-    settings: CommonSettings
-    _shell: ClientShell
+    def __init__(self, shell: ClientShell, settings: CommonSettings) -> None:
+        self.shell = shell
+        self.settings = settings
 
-    def _brokers(self) -> Sequence[BrokerNode]:
-        result: MetadataResult = self._shell.ask(Metadata(topics=[], allow_auto_topic_creation=False))
+    def brokers(self) -> Sequence[BrokerNode]:
+        result: MetadataResult = self.shell.ask(Metadata(topics=[], allow_auto_topic_creation=False))
         return result.brokers
 
-    def _know(self, node: int) -> None:
+    def know(self, node: int) -> None:
         """Raises `ConfigError` where there is no such broker."""
-        if self._shell.view.address(node) is None and node not in {broker.node_id for broker in self._brokers()}:
+        if self.shell.view.address(node) is None and node not in {broker.node_id for broker in self.brokers()}:
             raise ConfigError(f"there is no broker {node}")
 
-    def _ask_brokers(self, request: Request[ResultT]) -> Iterator[tuple[int, ResultT]]:
+    def ask_brokers(self, request: Request[ResultT]) -> Iterator[tuple[int, ResultT]]:
         """What each broker answers; those that were asked before once more when one of them leaves the cluster."""
-        todo = {broker.node_id for broker in self._brokers()}
+        todo = {broker.node_id for broker in self.brokers()}
         done: set[int] = set()
         while todo:
             node = min(todo)
             try:
-                result = self._shell.ask(request, node, retriable=passing(_whole))
+                result = self.shell.ask(request, node, retriable=passing(_whole))
             except TransportError:
-                todo, done = {broker.node_id for broker in self._brokers()}, set()
+                todo, done = {broker.node_id for broker in self.brokers()}, set()
                 continue  # others coordinate now what it did
             yield node, result
             done.add(node)
             todo -= done
 
-    def _coordinator(self, target: CoordinatorOf, what: str) -> Coordinator:
+    def coordinator(self, target: CoordinatorOf, what: str) -> Coordinator:
         request = FindCoordinator(keys=[target.key], key_type=target.key_type)
 
         def error(result: FindCoordinatorResult) -> Iterable[ErrorCode]:
             return [result.coordinators[0].error]
 
-        result: FindCoordinatorResult = self._shell.ask(request, Target.ANY, retriable=passing(error))
+        result: FindCoordinatorResult = self.shell.ask(request, Target.ANY, retriable=passing(error))
         found = result.coordinators[0]
         check(found.error, found.error_message, f"the coordinator of {what}")
         return found

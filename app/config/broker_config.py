@@ -11,6 +11,7 @@ from ...core.tree.service_url import parse_service_url
 from ...ports.errors import ConfigError
 from ...ports.values import frozen
 from .classic import parse_topic_map
+from .cleaner_keys import CleanerKeys
 from .kept import KEPT_KEYS
 from .keys import (
     INT_MAX,
@@ -28,7 +29,8 @@ from .keys import (
 from .layers import settings_from
 from .listener_names import inter_broker_index, protocols_of
 from .listeners import KAFKA, ListenAddress, check_advertised, parse_address, parse_listeners
-from .transaction_config import TransactionKeys
+from .replication_keys import ReplicationKeys
+from .transaction_keys import TransactionKeys
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
@@ -46,8 +48,12 @@ MANAGED_ETCD = "etcd+managed"
 
 
 @frozen(kw_only=True)
-class BrokerConfig(TransactionKeys):
-    """The configuration that a broker starts with; `given` names the keys that were set on purpose."""
+class BrokerConfig(TransactionKeys, CleanerKeys, ReplicationKeys):
+    """The configuration that a broker starts with; `given` names the keys that were set on purpose.
+
+    One flat table, as Kafka's. Its bases are parts of it, side by side, each with the keys of one concern: they know
+    nothing of each other. (Without slots: classes with slots cannot stand beside each other as bases.)
+    """
 
     # The broker and its connections.
     broker_id: int = int_key("broker.id", 1, -1, doc="The broker's number in its cluster; -1: a generated one.")

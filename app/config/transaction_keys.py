@@ -1,13 +1,12 @@
-"""The keys of transactions, by Kafka's names; see `broker_config`."""
+"""The keys of transactions, by Kafka's names."""
 
 from ...ports.values import frozen
-from .cleaner_config import CleanerConfig
 from .keys import flag_key, int_key, short_key
 
 
-@frozen(kw_only=True)
-class TransactionKeys(CleanerConfig):
-    """A part of `BrokerConfig`."""
+@frozen(kw_only=True, slots=False)
+class TransactionKeys:
+    """A part of the table; see `BrokerConfig`."""
 
     transaction_max_timeout_ms: int = int_key(
         "transaction.max.timeout.ms", 900_000, 1, doc="The longest transaction that a producer may ask for."

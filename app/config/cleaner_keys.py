@@ -2,12 +2,11 @@
 
 from ...ports.values import frozen
 from .keys import DOUBLE_MAX, LONG_MAX, double_key, flag_key, int_key, long_key
-from .replication_config import ReplicationConfig
 
 
-@frozen(kw_only=True)
-class CleanerConfig(ReplicationConfig):
-    """A part of `BrokerConfig`, like that of replication."""
+@frozen(kw_only=True, slots=False)
+class CleanerKeys:
+    """A part of the table; see `BrokerConfig`."""
 
     log_cleaner_enable: bool = flag_key(
         "log.cleaner.enable", True, doc="Compact the logs of topics with cleanup.policy=compact, the broker's own too."

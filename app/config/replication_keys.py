@@ -6,9 +6,9 @@ from ...ports.values import frozen
 from .keys import LONG_MAX, flag_key, int_key, long_key, text_key
 
 
-@frozen(kw_only=True)
-class ReplicationConfig:
-    """A part of `BrokerConfig`."""
+@frozen(kw_only=True, slots=False)
+class ReplicationKeys:
+    """A part of the table; see `BrokerConfig`."""
 
     inter_broker_listener_name: str | None = text_key(
         "inter.broker.listener.name",

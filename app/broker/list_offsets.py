@@ -2,12 +2,11 @@
 
 from collections import Counter
 
+from ...core.replica.isolation import FetchIsolation
+from ...core.replica.lookup import look_up
 from ...core.replica.partition import Partition
 from ...core.traffic.steps import Steps
 from ...ports.broker_api import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
     Caller,
     ListOffsets,
     ListOffsetsPartition,
@@ -26,8 +25,6 @@ DEBUGGING = -2
 """The replica id of tools that look at one replica, whether it leads or not."""
 _READ_COMMITTED = 1
 """The isolation level of readers who see up to the last stable offset (facts C6)."""
-_EARLIEST_LOCAL = -4
-"""The same as EARLIEST where nothing is kept elsewhere."""
 
 
 class ListOffsetsService:
@@ -57,11 +54,7 @@ class ListOffsetsService:
     def _look_up(self, entry: ListOffsetsPartition, request: ListOffsets) -> Steps[ListOffsetsResultPartition]:
         try:
             partition = self._partition(entry, anywhere=request.replica_id == DEBUGGING)
-            if request.replica_id < 0:
-                is_committed = request.isolation_level == _READ_COMMITTED
-                timestamp, offset, epoch = yield from _find_for_reader(partition, entry.timestamp, is_committed)
-            else:
-                timestamp, offset, epoch = yield from _find(partition, entry.timestamp, partition.log.readable_end)
+            timestamp, offset, epoch = yield from look_up(partition, entry.timestamp, _isolation_of(request))
         except ApiError as error:
             return _failed(entry, error.code)
         except StorageError as error:
@@ -84,35 +77,12 @@ class ListOffsetsService:
         return partition
 
 
+def _isolation_of(request: ListOffsets) -> FetchIsolation:
+    if request.replica_id >= 0:
+        return FetchIsolation.LOG_END
+    committed = request.isolation_level == _READ_COMMITTED
+    return FetchIsolation.TXN_COMMITTED if committed else FetchIsolation.HIGH_WATERMARK
+
+
 def _failed(entry: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsResultPartition:
     return ListOffsetsResultPartition(topic=entry.topic, partition=entry.partition, error=error)
-
-
-def _find_for_reader(partition: Partition, timestamp: int, is_committed: bool) -> Steps[tuple[int, int, int]]:
-    """As `_find`, up to where consumers see. Raises `ApiError(OFFSET_NOT_AVAILABLE)` instead of an end that may be
-    below one that a former leader has told (KIP-207)."""
-    end = partition.last_stable_offset if is_committed else partition.high_watermark
-    found = yield from _find(partition, timestamp, end)
-    is_end = timestamp == LATEST or found[1] < 0
-    if is_end and partition.is_leader and partition.high_watermark < partition.epoch_start_offset:
-        text = f"{partition.topic_partition} has a new leader, who does not know yet what all replicas have"
-        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, text)
-    return found
-
-
-def _find(partition: Partition, timestamp: int, end: int) -> Steps[tuple[int, int, int]]:
-    """(timestamp, offset, leader epoch); all -1 when no record below `end` is so late."""
-    log = partition.log
-    if timestamp == LATEST:
-        return -1, end, partition.leader_epoch
-    if timestamp in (EARLIEST, _EARLIEST_LOCAL):
-        return -1, log.log_start_offset, partition.leader_epoch
-    if timestamp == MAX_TIMESTAMP:
-        found = yield from log.max_timestamp_offset()
-    elif timestamp >= 0:
-        found = yield from log.offset_for_timestamp(timestamp)
-    else:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"no meaning for timestamp {timestamp}")
-    if found is None or found.offset >= end:
-        return -1, -1, -1
-    return found.timestamp, found.offset, found.leader_epoch

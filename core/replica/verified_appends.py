@@ -37,6 +37,7 @@ _LATER = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
     }
 )
 """Nobody knows yet. The producer is to try again: at NOT_ENOUGH_REPLICAS all do."""
@@ -131,6 +132,7 @@ class VerifiedAppends:
                 states.verifying.discard(producer_id)
             request.asked.clear()
             text = "too many batches wait for the coordinators of their transactions"
+            self._put_off(entries)
             done([_refused(each, ErrorCode.NOT_ENOUGH_REPLICAS, text) for each in entries])
             return
         request.keep()
@@ -226,7 +228,15 @@ class VerifiedAppends:
             (each, refused.get(TopicPartition(each.topic, each.partition)) if header is not None else None)
             for each, header in zip(request.entries, request.headers, strict=True)
         ]
+        self._put_off([entry for entry, code in outcomes if code in _LATER])
         self._hand_over(request, [entry for entry, code in outcomes if code is None], done)
+
+    def _put_off(self, entries: Sequence[ProducePartition]) -> None:
+        """These come again: what their producer has sent behind them must not be taken for the beginning."""
+        for each in entries:
+            partition = self._local.by_key.get((each.topic, each.partition))
+            if partition is not None:
+                partition.log.producers.put_off(each.records, ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def _hand_over(self, request: _Request, entries: Sequence[ProducePartition], done: Appended) -> None:
         self._appends.append(

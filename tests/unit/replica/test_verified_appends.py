@@ -149,6 +149,28 @@ def test_what_the_coordinator_refuses_is_not_appended(house: House, said: ErrorC
     assert "coordinator" in answers[0].partitions[0].error_message
 
 
+def test_what_comes_behind_a_batch_that_could_not_be_verified_is_not_taken_for_the_beginning(house: House) -> None:
+    first, second = house.send((0, 0)), house.send((0, 1))
+    house.coordinator.tell(E.COORDINATOR_NOT_AVAILABLE)
+    house.coordinator.tell()
+    assert (errors(first), errors(second)) == ([E.NOT_ENOUGH_REPLICAS], [E.NOT_ENOUGH_REPLICAS])
+    assert house.ends() == [0, 0, 0]
+    house.coordinator.at_once = E.NONE
+    assert errors(house.send((0, 0))) == [E.NONE]
+    assert errors(house.send((0, 1))) == [E.NONE]
+    assert house.ends() == [2, 0, 0]
+
+
+def test_nor_what_comes_behind_one_that_there_was_no_room_for(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verified_appends, "WAITING_BYTES_MAX", 4_000)
+    house.send((1, 0), producer=2, size=2_000)
+    assert errors(house.send((0, 0), size=2_000)) == [E.NOT_ENOUGH_REPLICAS]
+    house.coordinator.at_once = E.NONE
+    assert errors(house.send((0, 1))) == [E.NOT_ENOUGH_REPLICAS]
+    assert errors(house.send((0, 0), size=2_000)) == [E.NONE]
+    assert errors(house.send((0, 1))) == [E.NONE]
+
+
 def test_a_coordinator_that_does_not_answer_holds_nobody_up_for_ever(house: House) -> None:
     answers = house.send((0, 0), (1, 0), timeout_ms=5_000)
     behind = house.send((0, 1))

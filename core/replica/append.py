@@ -7,11 +7,11 @@ from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.storage import StorageError
-from ...ports.words import TopicPartition
+from ...ports.words import Offset, TopicPartition
 from ..cluster.topics import INTERNAL_TOPICS, check_not_internal
 from ..log.origin import AppendOrigin
 from ..message.record_check import InvalidRecords
-from .delayed_produce import DelayedProduce, Required
+from .delayed_produce import NONE, DelayedProduce, Required
 from .flushes import DurableFlushes
 from .local_partitions import LocalPartitions
 from .purgatory import Purgatory
@@ -111,8 +111,9 @@ class Appends:
         end = appended.last_offset + 1
         flushing = self._flushes.begin_if_due(partition, now_ms)
         if acks != 0 and (flushing or (acks == ALL_IN_SYNC and partition.high_watermark < end)):
+            required = Offset(end)
             pending[(topic, number)] = Required(
-                partition, end if acks == ALL_IN_SYNC else 0, recovery_point=end if flushing else 0
+                partition, required if acks == ALL_IN_SYNC else NONE, recovery_point=required if flushing else NONE
             )
         return ProduceResultPartition(
             topic, number, ErrorCode.NONE, appended.base_offset, appended.log_append_time_ms, appended.log_start_offset

@@ -2,8 +2,12 @@
 
 from collections.abc import Callable, Hashable
 
+from ...ports.words import Offset
 from .partition import Partition
 from .purgatory import Delayed
+
+NONE = Offset(0)
+"""Nothing to reach."""
 
 
 class Required:
@@ -11,7 +15,7 @@ class Required:
 
     __slots__ = ("high_watermark", "leader_epoch", "partition", "recovery_point")
 
-    def __init__(self, partition: Partition, high_watermark: int, recovery_point: int = 0) -> None:
+    def __init__(self, partition: Partition, high_watermark: Offset, recovery_point: Offset = NONE) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.high_watermark = high_watermark

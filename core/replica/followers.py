@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from ...ports.words import Offset
 from ..cluster.topics import UNKNOWN_EPOCH, ReplicaId
 
-UNKNOWN = -1
-NO_BOUND = 2**63 - 1
+UNKNOWN = Offset(-1)
+NO_BOUND = Offset(2**63 - 1)
 _NEVER = float("-inf")
 
 
@@ -41,7 +42,7 @@ class FollowerProgress:
         self.caught_up_ms = caught_up_ms
         self.log_end = self.log_start = UNKNOWN
         self.sent_high_watermark = self.sent_log_start = UNKNOWN
-        self.leader_end = 0
+        self.leader_end = Offset(0)
         self.fetched_ms = _NEVER
         self.joining = False
         """True if it is about to come into the ISR: the high watermark waits for it, so that it can."""
@@ -50,7 +51,7 @@ class FollowerProgress:
     def replica(self) -> ReplicaId:
         return ReplicaId(self.broker_id, self.broker_epoch)
 
-    def fetched(self, offset: int, log_start: int, leader_end: int, now_ms: float) -> None:
+    def fetched(self, offset: Offset, log_start: Offset, leader_end: Offset, now_ms: float) -> None:
         """It has asked for what comes at `offset`: it has everything below."""
         if offset >= leader_end:
             self.caught_up_ms = now_ms

@@ -7,8 +7,8 @@ from ...ports.clock import Clock
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, broker_failed
 from ...ports.storage import StorageError
-from ...ports.words import TopicPartition
-from .delayed_produce import Required
+from ...ports.words import Offset, TopicPartition
+from .delayed_produce import NONE, Required
 from .flushes import DurableFlushes
 from .local_partitions import LocalPartitions
 from .purgatory import Delayed, Purgatory
@@ -141,9 +141,9 @@ class Markers:
             appended = partition.append_marker(
                 marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch, now_ms=now_ms
             )
-            end = appended.last_offset + 1
+            end = Offset(appended.last_offset + 1)
             flushing = self._flushes.begin_if_due(partition, now_ms)
-            placed.required = Required(partition, end, recovery_point=end if flushing else 0)
+            placed.required = Required(partition, end, recovery_point=end if flushing else NONE)
         except ApiError as error:
             placed.code = error.code
         except StorageError as error:

@@ -6,7 +6,7 @@ from ...ports.broker_api import AbortedTransaction, DivergingEpoch
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import Region
-from ...ports.words import Buffer, TopicPartition
+from ...ports.words import Buffer, Offset, TopicPartition
 from ..cluster.topics import ALONE_EPOCH, NO_LEADER, PartitionState, ReplicaId
 from ..log.log import Appended, Log
 from ..log.origin import AppendOrigin
@@ -14,13 +14,15 @@ from .followers import FollowerProgress, Followers
 from .isolation import FetchIsolation
 
 _HIGH_WATERMARK = FetchIsolation.HIGH_WATERMARK  # a member costs a tenth of a microsecond to look up
+_BEGINNING = Offset(0)
 
 
 class Partition:
     """The log of one replica, and what the replicas have agreed on about it. Not frozen: it is the state itself.
 
     The high watermark is the smallest log end offset of the in-sync set; with one replica it follows each append at
-    once. All offsets are exclusive ends except `log_start_offset`. Owner thread only.
+    once. All offsets are exclusive ends except `log_start_offset`. An `int` in place of an `Offset` is what others
+    name, and need not be one of this log. Owner thread only.
 
     leader:             who leads by the state in the tree; nobody (-1) if that is an earlier life of this broker.
     epoch_start_offset: where the log ended when this broker began to lead in this leader epoch.
@@ -53,7 +55,7 @@ class Partition:
         own: ReplicaId,
         replicas: Sequence[int],
         state: PartitionState,
-        high_watermark: int = 0,
+        high_watermark: Offset = _BEGINNING,
         now_ms: float = 0,
     ) -> None:
         self.log = log
@@ -61,10 +63,10 @@ class Partition:
         self.topic_id = topic_id
         self.broker_id = own.broker_id
         self.leader, self.leader_epoch = NO_LEADER, -1
-        self.epoch_start_offset = 0
+        self.epoch_start_offset = Offset(0)
         self.followers: Followers | None = None
         self.offline = False
-        self.high_watermark: int = max(log.log_start_offset, min(high_watermark, log.readable_end))
+        self.high_watermark = max(log.log_start_offset, min(high_watermark, log.readable_end))
         self.take(state, replicas, own, now_ms)
 
     def take(
@@ -103,7 +105,7 @@ class Partition:
         return self.leader == self.broker_id
 
     @property
-    def last_stable_offset(self) -> int:
+    def last_stable_offset(self) -> Offset:
         """Where read_committed readers stop; the high watermark while nothing is in a transaction (facts B2)."""
         end = self.high_watermark
         first = self.log.first_unstable_offset(end)
@@ -184,7 +186,7 @@ class Partition:
         Raises `ApiError` OFFSET_OUT_OF_RANGE. `now_ms`: monotonic.
         """
         self._check_range(offset)
-        follower.fetched(offset, log_start, self.log.log_end_offset, now_ms)
+        follower.fetched(Offset(offset), Offset(log_start), self.log.log_end_offset, now_ms)
         if self.followers is not None:
             self.followers.recount()
         return self._raise_high_watermark()
@@ -196,7 +198,7 @@ class Partition:
     def _raise_high_watermark(self) -> bool:
         if self.leader != self.broker_id:
             return False
-        end: int = self.log.readable_end
+        end = self.log.readable_end
         followers = self.followers
         if followers is not None:
             if self.under_min_isr:
@@ -227,19 +229,19 @@ class Partition:
             epoch, end = self.log.epochs.latest, self.log.log_end_offset
         return DivergingEpoch(epoch, end) if epoch < last_epoch or end < offset else None
 
-    def delete_records(self, offset: int) -> int:
+    def delete_records(self, offset: int) -> Offset:
         """Drop the records below `offset` (-1 = below the high watermark); returns the offset that this comes to.
 
         Raises `ApiError` OFFSET_OUT_OF_RANGE above the high watermark.
         """
-        target = self.high_watermark if offset == -1 else offset
+        target = self.high_watermark if offset == -1 else Offset(offset)
         if not 0 <= target <= self.high_watermark:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the high watermark is {self.high_watermark}")
         if target > self.log.log_start_offset:
             self.log.advance_start(target)
         return target
 
-    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> Offset:
         """Below this offset no live replica has a record any more."""
         starts = [each.log_start for each in self.followers or () if is_alive(each.broker_id)]
         return min([self.log.log_start_offset, *starts])
@@ -256,7 +258,7 @@ class Partition:
             log.append_replicated(records, now_ms=now_ms)
         if log_start > log.log_start_offset:
             log.advance_start(min(log_start, log.log_end_offset))
-        reached = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
+        reached = max(min(Offset(high_watermark), log.log_end_offset), log.log_start_offset)
         if reached <= self.high_watermark:
             return False
         self.high_watermark = reached
@@ -270,11 +272,11 @@ class Partition:
     def begin_anew_at(self, offset: int, now_ms: int) -> None:
         """Drop everything: the leader has no record below `offset` any more. Raises `StorageError`."""
         self.log.truncate_fully_and_start_at(offset, now_ms)
-        self.high_watermark = offset
+        self.high_watermark = Offset(offset)
 
     # --- read
 
-    def end_for(self, isolation: FetchIsolation) -> int:
+    def end_for(self, isolation: FetchIsolation) -> Offset:
         """The offset below which such a reader sees the log."""
         if isolation is _HIGH_WATERMARK:
             return self.high_watermark

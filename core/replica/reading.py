@@ -7,6 +7,7 @@ from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.storage import size_of
+from ...ports.words import Offset
 from ..cluster.topics import ReplicaId
 from .followers import FollowerProgress, Followers
 from .insync import InSync
@@ -146,7 +147,8 @@ class FollowerReader(FetchReader):
         known = self._known(partition)
         if known is not None:
             followers, follower = known
-            follower.sent_high_watermark, follower.sent_log_start = result.high_watermark, result.log_start_offset
+            follower.sent_high_watermark = Offset(result.high_watermark)
+            follower.sent_log_start = Offset(result.log_start_offset)
             if not followers.is_in_sync(follower):
                 self._throttle.spend(partition, size_of(result.records))
 

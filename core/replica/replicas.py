@@ -9,7 +9,7 @@ from ...ports.metrics import Metrics
 from ...ports.scheduler import Scheduler, Timer
 from ...ports.storage import StorageError
 from ...ports.values import frozen
-from ...ports.words import TopicPartition
+from ...ports.words import Offset, TopicPartition
 from ..client.driver import Submit
 from ..cluster.change_queue import on_disk
 from ..cluster.topics import ALONE_EPOCH, PartitionState, ReplicaId, Topic
@@ -231,7 +231,7 @@ class Replicas:
             own=self._roles.own,
             replicas=assigned.replicas,
             state=assigned.state,
-            high_watermark=self._logs.high_watermark(key),
+            high_watermark=Offset(self._logs.high_watermark(key)),
             now_ms=self._clock.monotonic_ms(),
         )
         for told in self._when_opened:

@@ -19,6 +19,7 @@ from support.replica_house import led_in_sync, reached
 from barnabas.core.replica.partition import Partition
 from barnabas.ports.broker_api import SyncGroup
 from barnabas.ports.error_codes import ErrorCode
+from barnabas.ports.words import Offset
 from barnabas.testing.manual_broker import ManualBroker
 
 HERE, ELSEWHERE = 1, 2
@@ -86,7 +87,7 @@ def test_what_comes_back_is_read_anew_and_served_once_the_followers_have_it(brok
     member = stable(broker)
     partition = partition_of(broker)
     led_by(broker, ELSEWHERE)
-    partition.high_watermark = 0
+    partition.high_watermark = Offset(0)
     led_by(broker, HERE, isr=(HERE, ELSEWHERE))
     broker.scheduler.run_pending()
     assert load_error(broker, "g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it may still be lost"

@@ -17,7 +17,7 @@ from barnabas.ports.broker_api import (
     WriteTxnMarkers,
 )
 from barnabas.ports.error_codes import ErrorCode as E
-from barnabas.ports.words import TopicPartition
+from barnabas.ports.words import Offset, TopicPartition
 from barnabas.testing.manual_broker import ManualBroker
 
 HERE, ELSEWHERE = 1, 2
@@ -198,7 +198,7 @@ def test_a_marker_that_comes_while_the_next_leader_reads(broker: ManualBroker) -
     commit_in(broker, {T0: 5})
     led_by(broker, ELSEWHERE)
     partition = partition_of(broker)
-    partition.high_watermark = 0
+    partition.high_watermark = Offset(0)
     led_by(broker, HERE, HERE, ELSEWHERE)
     broker.scheduler.run_pending()
     assert load_error(broker, "g") is E.COORDINATOR_LOAD_IN_PROGRESS

@@ -12,6 +12,7 @@ from barnabas.core.replica.sessions import EPOCH_MAX, SessionAnswer, next_epoch
 from barnabas.ports.broker_api import Fetch, FetchPartition, FetchResult, FetchResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
+from barnabas.ports.words import Offset
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_a_session_that_waits_is_answered_when_there_is_news(cluster: ReplicaClu
     elif cause == "log start":
         cluster[1].delete(1)
     elif cause == "high watermark":
-        cluster[1].partition.high_watermark = 0
+        cluster[1].partition.high_watermark = Offset(0)
         cluster[1].replicas.purgatory.check(KEY)
     elif cause == "leadership":
         cluster.lead(2)

@@ -1,7 +1,6 @@
 """How partitions are shared out: rules for every assignor, other clients' answers, and what stays where it is."""
 
 from collections.abc import Mapping
-from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,52 +20,9 @@ from barnabas.core.client.group.builtin_assignors import ASSIGNOR_NAMES, builtin
 from barnabas.core.client.group.protocol import Subscription
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.contracts.assignor import AssignorContract, Group, check, clusters, groups, having, in_the_end
 
 STICKY = ("sticky", "cooperative-sticky")
-topics = st.sampled_from("abcdef")
-groups = st.dictionaries(
-    st.text("mno012", min_size=1, max_size=4),
-    st.builds(Subscription, topics=st.lists(topics, max_size=6).map(tuple), group_instance_id=st.none()),
-    min_size=1,
-    max_size=8,
-)
-clusters = st.dictionaries(topics, st.integers(0, 7))
-Group = dict[str, Subscription]
-
-
-def having(assignor: Assignor, members: Mapping[str, Subscription], shares: Shares, generation: int = 3) -> Group:
-    """What the members say in their next join if that is what they have."""
-    return {
-        member: evolve(
-            subscription,
-            owned=tuple(shares.get(member, ())) if assignor.cooperative else (),
-            generation_id=generation if member in shares else -1,
-            user_data=assignor.user_data(shares.get(member, ()), generation if member in shares else -1),
-        )
-        for member, subscription in members.items()
-    }
-
-
-def in_the_end(assignor: Assignor, members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Shares:
-    """The shares once what moves has been given up."""
-    for round_ in range(3):
-        shares = assignor.assign(members, partitions)
-        given_up = {m: [p for p in each.owned if p not in shares[m]] for m, each in members.items()}
-        if not any(given_up.values()):
-            return shares
-        assert assignor.cooperative
-        assert round_ < 2, "it does not come to rest"
-        members = having(assignor, members, shares, 10 + round_)
-    raise AssertionError
-
-
-def check(members: Mapping[str, Subscription], partitions: Mapping[str, int], shares: Shares) -> None:
-    assert shares.keys() == members.keys()
-    wanted = {topic for each in members.values() for topic in each.topics}
-    everything = [TopicPartition(topic, number) for topic in wanted for number in range(partitions.get(topic, 0))]
-    assert sorted(place for share in shares.values() for place in share) == sorted(everything)
-    assert all(place.topic in members[member].topics for member, share in shares.items() for place in share)
-    assert all(share == sorted(share) for share in shares.values())
 
 
 def moved(before: Shares, after: Shares) -> int:
@@ -74,19 +30,24 @@ def moved(before: Shares, after: Shares) -> int:
     return sum(owners.get(place, member) != member for member, share in after.items() for place in share)
 
 
-@pytest.mark.parametrize("name", ASSIGNOR_NAMES)
-@given(members=groups, partitions=clusters, seed=st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
-def test_everything_goes_to_one_who_wants_it_whatever_the_order(
-    name: str, members: Group, partitions: dict[str, int], seed: int
-) -> None:
-    assignor = builtin_assignor(name)
-    shares = assignor.assign(members, partitions)
-    check(members, partitions, shares)
-    shuffled = list(members.items())
-    Random(seed).shuffle(shuffled)
-    again = {m: evolve(each, topics=tuple(reversed(each.topics))) for m, each in shuffled}
-    assert assignor.assign(again, dict(reversed(partitions.items()))) == shares
+class TestRange(AssignorContract):
+    def make(self) -> Assignor:
+        return builtin_assignor("range")
+
+
+class TestRoundRobin(AssignorContract):
+    def make(self) -> Assignor:
+        return builtin_assignor("roundrobin")
+
+
+class TestSticky(AssignorContract):
+    def make(self) -> Assignor:
+        return builtin_assignor("sticky")
+
+
+class TestCooperativeSticky(AssignorContract):
+    def make(self) -> Assignor:
+        return builtin_assignor("cooperative-sticky")
 
 
 @pytest.mark.parametrize("name", [name for name in ASSIGNOR_NAMES if name != "range"])

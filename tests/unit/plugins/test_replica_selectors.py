@@ -2,10 +2,11 @@
 
 import pytest
 
-from barnabas.core.replica.selection import NearReader, ReplicaView
+from barnabas.core.replica.selection import NearReader, ReplicaSelector, ReplicaView
 from barnabas.plugins.host import PluginHost
 from barnabas.ports.broker_api import ANONYMOUS
 from barnabas.ports.words import TopicPartition
+from barnabas.testing.contracts.replica_selector import ReplicaSelectorContract
 
 PLACE = TopicPartition("t", 0)
 
@@ -45,3 +46,13 @@ def test_a_replica_in_the_rack_of_the_reader(name: str, rack: str, others: list[
 def test_always_the_leader(name: str) -> None:
     selector = PluginHost(load_entry_points=False).replica_selector(name)
     assert selector.select(PLACE, _reader("b"), LEADER, [LEADER, _view(2, "b", 99)]) == 1
+
+
+class TestRackAware(ReplicaSelectorContract):
+    def make(self) -> ReplicaSelector:
+        return PluginHost(load_entry_points=False).replica_selector("rack-aware")
+
+
+class TestLeader(ReplicaSelectorContract):
+    def make(self) -> ReplicaSelector:
+        return PluginHost(load_entry_points=False).replica_selector("leader")

@@ -80,11 +80,10 @@ class ConfigService:
         return settings.broker_entries(keys=keys, synonyms=synonyms, documentation=documentation)
 
     def alter(self, request: IncrementalAlterConfigs, _caller: Caller, reply: Reply[AlterConfigsResult]) -> None:
-        def planned(resource: ConfigResource) -> Plan:
-            changes = [change for change in request.alterations if change.resource == resource]
-            return lambda _stored: changes
-
-        plans = {resource: planned(resource) for resource in request.resources}
+        changes: dict[ConfigResource, list[ConfigAlteration]] = {resource: [] for resource in request.resources}
+        for change in request.alterations:
+            changes.setdefault(change.resource, []).append(change)
+        plans: dict[ConfigResource, Plan] = {resource: _making(each) for resource, each in changes.items()}
         self._alter_each("IncrementalAlterConfigs", plans, reply, validate_only=request.validate_only)
 
     def replace(self, request: AlterConfigs, _caller: Caller, reply: Reply[AlterConfigsResult]) -> None:
@@ -149,6 +148,11 @@ class ConfigService:
 
 def _failed(resource: ConfigResource, error: ApiError) -> ResourceOutcome:
     return ResourceOutcome(resource=resource, error=error.code, error_message=error.message or None)
+
+
+def _making(changes: Sequence[ConfigAlteration]) -> Plan:
+    """These changes, whatever is stored."""
+    return lambda _stored: changes
 
 
 def _replacing(wanted: ConfigReplacement, stored: Mapping[str, str]) -> Sequence[ConfigAlteration]:

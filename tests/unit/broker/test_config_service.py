@@ -180,3 +180,22 @@ def test_list_offsets_errors(broker: ManualBroker) -> None:
     ]
     answers = broker.ask(ListOffsets(partitions=entries)).partitions
     assert [answer.error for answer in answers] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
+
+
+def test_a_request_about_many_costs_each_of_them_the_same(
+    broker: ManualBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resources = [ConfigResource(kind=ResourceKind.TOPIC, name=f"t{number}") for number in range(200)]
+    alterations = [ConfigAlteration(resource=each, name="retention.ms", value="1") for each in resources]
+    compared = 0
+    equal = ConfigResource.__eq__
+
+    def counted(one: ConfigResource, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return equal(one, other)
+
+    monkeypatch.setattr(ConfigResource, "__eq__", counted)
+    outcomes = broker.ask(IncrementalAlterConfigs(resources=resources, alterations=alterations)).resources
+    assert [each.error for each in outcomes] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 200
+    assert compared < 1_000

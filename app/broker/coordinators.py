@@ -1,8 +1,10 @@
 """FindCoordinator: a coordinator is the leader of the partition of an internal topic that keeps the key (facts C6)."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from ...core.coordinator.placement import partition_of
+from ...core.traffic.steps import Steps
 from ...ports.broker_api import (
     GROUP_COORDINATOR,
     TRANSACTION_COORDINATOR,
@@ -39,12 +41,22 @@ class CoordinatorService:
         elif not request.keys:
             reply(FindCoordinatorResult(coordinators=()))
         else:
-            self._internal.make(topic, lambda why_not: reply(self._found(request, topic, caller, why_not)))
+            self._internal.make(topic, partial(self._answer, request, topic, caller, reply))
 
-    def _found(self, request: FindCoordinator, topic: str, caller: Caller, why_not: str) -> FindCoordinatorResult:
-        nodes = {node.node_id: node for node in self._state.endpoints.nodes(self._state.image.brokers, caller)}
-        found = [self._coordinator_of(key, topic, nodes, why_not) for key in request.keys]
-        return FindCoordinatorResult(coordinators=found)
+    def _answer(
+        self, request: FindCoordinator, topic: str, caller: Caller, reply: Reply[FindCoordinatorResult], why_not: str
+    ) -> None:
+        """In steps: a request may name very many."""
+
+        def found() -> Steps[FindCoordinatorResult]:
+            nodes = {node.node_id: node for node in self._state.endpoints.nodes(self._state.image.brokers, caller)}
+            coordinators = []
+            for key in request.keys:
+                coordinators.append(self._coordinator_of(key, topic, nodes, why_not))
+                yield None
+            return FindCoordinatorResult(coordinators=coordinators)
+
+        self._state.answer_in_steps("FindCoordinator", found(), caller, reply)
 
     def _coordinator_of(self, key: str, topic_name: str, nodes: Mapping[int, BrokerNode], why_not: str) -> Coordinator:
         state = self._state

@@ -3,6 +3,8 @@
 GET /metrics    the metrics
 GET /healthz    200 while the broker's thread gets round, else 503
 GET /readyz     200 while it takes requests, else 503
+
+HEAD is answered as GET is, without the body.
 """
 
 import errno
@@ -105,12 +107,15 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_error(404, explain="there are /metrics, /healthz and /readyz")
 
+    do_HEAD = do_GET
+
     def _answer(self, status: int, content: bytes, kind: str) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:
         """Scrapes are not logged."""

@@ -82,6 +82,26 @@ def test_health(served: tuple[Broker, str]) -> None:
     assert get(f"{url}/nothing")[0] == 404
 
 
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz", "/nothing"])
+def test_head_is_get_without_the_body(served: tuple[Broker, str], path: str) -> None:
+    whole, bare = (exchange(served[1], f"{method} {path} HTTP/1.0\r\n\r\n") for method in ("GET", "HEAD"))
+    assert whole[0].startswith("HTTP/1.0 404" if path == "/nothing" else "HTTP/1.0 200")
+    assert bare[0] == whole[0]
+    assert whole[1]
+    assert not bare[1]
+    assert {line.partition(":")[0] for line in bare[2]} == {line.partition(":")[0] for line in whole[2]}
+
+
+def exchange(url: str, request: str) -> tuple[str, bytes, list[str]]:
+    """The status line, the body and the other lines of the head."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
+        connection.sendall(request.encode())
+        head, _, body = b"".join(iter(lambda: connection.recv(65536), b"")).partition(b"\r\n\r\n")
+    status, *others = head.decode().splitlines()
+    return status, body, others
+
+
 def test_the_log_says_where_it_is(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "barnabas.app.broker"), Broker(storage="memory", metrics_listen="127.0.0.1:0"):
         (told,) = [text for text in caplog.messages if text.startswith("metrics at ")]

@@ -14,6 +14,7 @@ from ..app.cli.tables import show
 from ..app.cli.times import parse_period_ms, parse_time_ms
 from ..app.extras import require
 from ..ports.errors import BarnabasError, ConfigError
+from ..ports.report import counted
 from .reports import BROKER, PRODUCER
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def count(
         made.close()
         for number, handler in before.items():
             signal.signal(number, handler)
-    typer.echo(f"{made.counted} messages counted", err=True)
+    typer.echo(f"{counted(made.counted, 'message')} counted", err=True)
 
 
 def names_of(topics: list[str] | None) -> list[str]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ..app.cli.tables import Section
+from ..ports.report import counted
 from .reconcile import Reconciliation, TierFigures, Which, WindowFigures
 from .words import delay_text, moment_text, share_text
 
@@ -39,8 +40,8 @@ def uncompared_text(found: Reconciliation) -> str:
 
 
 def unclosed_text(found: Reconciliation) -> str:
-    count = len(found.unclosed)
-    return f"{count} producer{'s live' if count != 1 else ' lives'}, or ended without telling the last counts"
+    live = counted(len(found.unclosed), "producer lives", "producers live")
+    return f"{live}, or ended without telling the last counts"
 
 
 def faults(found: Reconciliation) -> list[tuple[str, WindowFigures, TierFigures, Which]]:

@@ -11,6 +11,7 @@ from ..app.cli.reaching import check_reachable
 from ..app.cli.times import parse_period_ms, parse_time_ms
 from ..app.extras import require
 from ..ports.errors import ConfigError
+from ..ports.report import counted
 from .session import REPORT_PACKAGES
 from .wording import on_the_command_line
 
@@ -198,7 +199,7 @@ def report(
     page = out or table.resolve().with_name(table.resolve().name + ".html")
     with on_the_command_line(), progress("report", None):
         done = run(table, page, topic=topic, audit=audit or [])
-    typer.echo(f"{done.lines} lines, {done.parsed} parsed, {done.malformed} malformed")
+    typer.echo(f"{counted(done.lines, 'line')}, {done.parsed} parsed, {done.malformed} malformed")
     for damaged in done.damaged:
         typer.echo(f"not in the table, since it is damaged: {damaged}", err=True)
     typer.echo(str(done.page.resolve()))

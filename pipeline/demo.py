@@ -20,6 +20,7 @@ from rich.text import Text
 from .. import Admin, Broker, Consumer, Message, Producer
 from ..app.extras import require
 from ..ports.errors import BarnabasError, ConfigError
+from ..ports.report import counted
 from .session import REPORT_PACKAGES
 from .spark.java import find_java
 
@@ -79,14 +80,16 @@ def run(log: Path | None, out: Path, seconds: float) -> bool:
 
         with local_session("barnabas demo") as spark:
             loaded = load(broker.bootstrap, [source.topic], table, spark=spark)
-            console.print(f"       {loaded.rows} rows in a Delta table of {loaded.files} Parquet file(s)")
+            console.print(
+                f"       {counted(loaded.rows, 'row')} in a Delta table of {counted(loaded.files, 'Parquet file')}"
+            )
             again = load(broker.bootstrap, [source.topic], table, spark=spark)
             console.print(f"       a second load brings {again.rows} rows: nothing is loaded twice")
             report(table, page, topic=source.topic, spark=spark)
     arrived = _fingerprint(table)
     complete = arrived == sent and again.rows == 0
     verdict = "[green]exactly once[/]" if complete else "[red]NOT THE SAME LINES[/]"
-    console.print(f"[bold]check[/] {arrived.lines} of {sent.lines} lines in the table, {verdict}")
+    console.print(f"[bold]check[/] {arrived.lines} of {counted(sent.lines, 'line')} in the table, {verdict}")
     console.print(f"[bold]table[/] {table.resolve()}")
     console.print(f"[bold]page[/]  {page.resolve()}", soft_wrap=True)
     console.print(f"done in {time.monotonic() - started:.0f} s")

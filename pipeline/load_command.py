@@ -12,10 +12,11 @@ import typer
 from attrs import asdict
 
 from ..app.cli.options import print_json
+from ..ports.report import counted
 from .load import LoadResult, TopicsFailed
 from .tables.quarantine import FOLDER as QUARANTINE
 from .tables.rounds import Round, Run, Sessions, lasting_session, rounds
-from .wording import files_text, in_command
+from .wording import in_command
 
 
 def load_rounds(run: Run, every_s: float, *, as_json: bool, sessions: Sessions = lasting_session) -> None:
@@ -45,7 +46,7 @@ def _round_text(done: Round) -> str:
     result = done.error.result if isinstance(done.error, TopicsFailed) else done.result
     told = []
     if result is not None:
-        told.append(f"{result.rows} new rows in {files_text(result.files)}")
+        told.append(f"{counted(result.rows, 'new row')} in {counted(result.files, 'file')}")
         told.append(_age_text(result))
         told += [f"lost: {each}" for each in result.lost]
         told += [_quarantine_text(result)] if result.quarantined else []
@@ -110,13 +111,14 @@ def tell(done: LoadResult, failed: Mapping[str, Exception], into: Path, group: s
     else:
         replaced = f" in place of {done.replaced_rows}" if done.replaced_rows else ""
         age = _age_text(done)
-        typer.echo(f"{done.rows} new rows{replaced} in {files_text(done.files)} in {into}{age and '; '}{age}")
+        rows, files = counted(done.rows, "new row"), counted(done.files, "file")
+        typer.echo(f"{rows}{replaced} in {files} in {into}{age and '; '}{age}")
 
 
 def _quarantine_text(done: LoadResult) -> str:
-    if done.quarantined == 1:
-        return "1 row does not decode and is in quarantine"
-    return f"{done.quarantined} rows do not decode and are in quarantine"
+    return counted(
+        done.quarantined, "row does not decode and is in quarantine", "rows do not decode and are in quarantine"
+    )
 
 
 def file_or_text(given: str) -> str | Path:

@@ -13,8 +13,9 @@ from attrs import asdict
 from ..app.cli.options import AsJson, print_json, print_table, progress
 from ..app.cli.times import parse_time_ms
 from ..app.extras import require
+from ..ports.report import counted
 from .session import SPARK_PACKAGES
-from .wording import files_text, on_the_command_line
+from .wording import on_the_command_line
 
 if TYPE_CHECKING:
     from .tables.state import TopicState
@@ -96,7 +97,7 @@ def compact_(
         typer.echo("nothing to do")
     else:
         sizes = f"{done.bytes_before} to {done.bytes_after} bytes"
-        typer.echo(f"{done.files_before} files became {done.files_after}, {sizes}, commit {done.commit}")
+        typer.echo(f"{counted(done.files_before, 'file')} became {done.files_after}, {sizes}, commit {done.commit}")
 
 
 @table.command("delete-before")
@@ -121,7 +122,9 @@ def delete_before_(
         typer.echo(f"no row is older than {_moment(before_ms)}")
     else:
         files = f"files gone: {done.files}, written anew: {done.rewritten}"
-        typer.echo(f"{done.rows} rows from before {_moment(before_ms)} deleted: {files}, commit {done.commit}")
+        typer.echo(
+            f"{counted(done.rows, 'row')} from before {_moment(before_ms)} deleted: {files}, commit {done.commit}"
+        )
 
 
 @table.command("vacuum")
@@ -149,7 +152,7 @@ def vacuum(
     for name in names:
         typer.echo(name)
     what = "removed" if run else "to remove; give --run to do it"
-    typer.echo(f"{files_text(len(names))}, {in_all} bytes {what}", err=True)
+    typer.echo(f"{counted(len(names), 'file')}, {in_all} bytes {what}", err=True)
 
 
 @table.command("convert")
@@ -173,7 +176,7 @@ def convert(
     if as_json:
         print_json({"format": to, "commit": done.number, "files": len(done.files)})
     else:
-        typer.echo(f"{folder} is a table in format {to} now: {files_text(len(done.files))}, commit {done.number}")
+        typer.echo(f"{folder} is a table in format {to} now: {counted(len(done.files), 'file')}, commit {done.number}")
 
 
 @contextmanager

@@ -47,10 +47,6 @@ def on_the_command_line() -> Iterator[None]:
         raise
 
 
-def files_text(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
-
-
 def _replaced(text: str, names: dict[str, str]) -> str:
     for old, new in names.items():
         text = text.replace(old, new)

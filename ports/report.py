@@ -31,6 +31,11 @@ class Line(str):
         return line
 
 
+def counted(count: int, thing: str, things: str = "") -> str:
+    """As a person says it: 1 message, 2 messages; `things` where it is not `thing` with an s."""
+    return f"{count} {thing if count == 1 else things or f'{thing}s'}"
+
+
 def info(text: str, **fields: object) -> Line:
     """What an operator wants to know on a normal day."""
     return Line(text, Level.INFO, fields=fields)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ..core.message.message import Message
 from ..ports.errors import ConfigError
+from ..ports.report import counted
 from ..ports.values import frozen
 
 Mode = Literal["ordered", "any_order", "contains"]
@@ -114,15 +115,15 @@ class Expectation:
         if self.headers is not None and any(not headers_match(self.headers, message.headers) for message in chosen):
             return f"not every message has the headers {self.headers!r}"
         if self.count is not None and found != self.count and (self.mode != "contains" or found < self.count):
-            return f"expected {self.count} messages, found {found}"
+            return f"expected {counted(self.count, 'message')}, found {found}"
         if self.messages is None:
             return None if self.count is not None or found else "expected a message, found none"
         matched = pairs(self.messages, chosen, in_order=self.mode == "ordered")
         missing = len(self.messages) - len(matched)
         if missing:
-            return f"{missing} of {len(self.messages)} expected messages are missing"
+            return f"{missing} of {counted(len(self.messages), 'expected message is', 'expected messages are')} missing"
         if self.mode != "contains" and found > len(self.messages):
-            return f"{found - len(self.messages)} messages too many"
+            return f"{counted(found - len(self.messages), 'message')} too many"
         return None
 
     def in_vain(self, chosen: Sequence[Message]) -> bool:

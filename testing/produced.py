@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from ..core.client.errors import no_partition
 from ..core.message.message import Message
 from ..ports.broker_api import EARLIEST
 from ..ports.error_codes import ErrorCode
@@ -143,8 +144,7 @@ class _Reader:
         numbers = sorted(each.partition for each in found.partitions)
         if self._partition is not None:
             if self._partition not in numbers:
-                text = f"{self._topic} has {len(numbers)} partitions, no {self._partition}"
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+                raise no_partition(self._topic, len(numbers), self._partition)
             numbers = [self._partition]
         self._next = {number: self._consumer.offset_at(self._topic, number, EARLIEST) for number in numbers}
         return True

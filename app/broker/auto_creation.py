@@ -7,6 +7,7 @@ from ...core.cluster.topics import INTERNAL_TOPICS, Topic, check_topic_name
 from ...ports.broker_api.topics import NewTopic
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
+from ...ports.report import counted
 from ...ports.scheduler import Timer
 from ...ports.storage import StorageError
 from .creating import TOPICS_AT_A_TIME
@@ -103,7 +104,7 @@ class AutoCreation:
         if not self._put_off or (self._reported_ms is not None and now_ms - self._reported_ms < REPORT_MS):
             return
         self._state.report(
-            f"clients have named {self._put_off} missing topics too many to make at once "
+            f"clients have named {counted(self._put_off, 'missing topic')} too many to make at once "
             f"(auto.create.topics.max.per.request={self._at_once_max}, "
             f"auto.create.topics.max.per.second={self._per_second}); they are told to ask again"
         )

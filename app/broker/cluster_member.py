@@ -16,7 +16,7 @@ from ...core.replica.insync import IsrChange
 from ...ports.broker_api import Reply
 from ...ports.errors import BarnabasError
 from ...ports.metrics import Counter
-from ...ports.report import info
+from ...ports.report import counted, info
 from ...ports.scheduler import Timer
 from ...ports.words import TopicPartition
 from .replica_metrics import show_controller
@@ -156,7 +156,8 @@ class ClusterMember:
             left = self._led_for_others()
             if not left or self._state.clock.monotonic_ms() >= until_ms:
                 if left:
-                    self._report(f"{left} partitions are still led here; the others find new leaders without this one")
+                    led = counted(left, "partition is still led here", "partitions are still led here")
+                    self._report(f"{led}; the others find new leaders without this one")
                 done()
             else:
                 self._state.scheduler.call_later(HAND_OVER_STEP_MS, look)

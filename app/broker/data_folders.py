@@ -16,6 +16,7 @@ from ...core.log.survey import found_partitions
 from ...ports.coordination import CoordinationError
 from ...ports.entropy import Entropy
 from ...ports.errors import ConfigError
+from ...ports.report import counted
 from ...ports.storage import LogDir, StorageError
 from ..config import BrokerConfig
 from ..config.classic import CLASSIC
@@ -92,8 +93,9 @@ def _check_nothing_is_lost(
     if not count:
         return
     folders = ", ".join(log_dir.path for log_dir in log_dirs)
+    held = f"{counted(count, 'partition')} of {counted(len(topics), 'topic')}"
     raise CoordinationError(
-        f"{folders} has {count} partitions of {len(topics)} topics (such as {min(topics)}), but the coordination tree "
+        f"{folders} has {held} (such as {min(topics)}), but the coordination tree "
         f"({config.coordination}) knows no topic: it was lost, emptied, or is not the one of this broker. Bring it "
         f"back, or set coordination to the right one, or let 'barnabas topics recover --data {log_dirs[0].path}' make "
         "it anew from the folders; to begin without this data, move the folders of the partitions away"

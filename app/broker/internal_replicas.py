@@ -8,7 +8,7 @@ from ...core.cluster.moves import grown
 from ...core.cluster.topics import INTERNAL_TOPICS, Topic
 from ...ports.coordination import BadVersion
 from ...ports.errors import BarnabasError
-from ...ports.report import info
+from ...ports.report import counted, info
 from .internal_topics import replication_factor_of
 from .state import BrokerState
 from .topics import TopicService
@@ -56,8 +56,8 @@ class InternalReplicas:
         except BadVersion:
             pass  # others have changed it: the next look is at theirs
         else:
-            count = len(after.adding)
-            state.report(info(f"{count} partitions of {name} get more replicas, since more brokers live"))
+            grown = counted(len(after.adding), f"partition of {name} gets", f"partitions of {name} get")
+            state.report(info(f"{grown} more replicas, since more brokers live"))
         await self._topics.settle(name)
 
     def _ended(self, name: str, error: BarnabasError | None) -> None:

@@ -20,7 +20,7 @@ from ...plugins.host import PluginHost
 from ...ports.broker_api import BrokerApi
 from ...ports.coordination import Coordination
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
-from ...ports.report import in_room, info
+from ...ports.report import counted, in_room, info
 from ...ports.storage import LogDir
 from ...ports.transport import Connection, ConnectionHandler, Limits
 from ...ports.transport import Listener as OpenPort
@@ -363,7 +363,7 @@ class BrokerServer:
         where = " ".join(str(listener) for listener in self.listeners)
         topics, partitions = len(state.image.topics), len(state.logs.logs())
         text = f"broker {state.node_id} of cluster {state.cluster_id} is ready at {where} after {took_ms:.0f} ms"
-        text += f": {topics} topics, {partitions} partitions here"
+        text += f": {counted(topics, 'topic')}, {counted(partitions, 'partition')} here"
         self._report(info(text, broker=state.node_id, topics=topics, partitions=partitions, took_ms=round(took_ms)))
 
     def _tell_ready(self, error: BarnabasError | None) -> None:

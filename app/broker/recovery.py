@@ -16,7 +16,7 @@ from ...ports.broker_api import NewTopic
 from ...ports.coordination import Coordination
 from ...ports.entropy import Entropy
 from ...ports.errors import ApiError, ConfigError
-from ...ports.report import Report
+from ...ports.report import Report, counted
 from ...ports.storage import LogDir
 from ...ports.values import frozen
 from ..config import BrokerConfig
@@ -114,7 +114,9 @@ class _Planner:
         if count <= present:
             return None
         grown = known.with_partitions(dict.fromkeys(range(present, count), (self._broker_id,)))
-        return FoundTopic(name=known.name, action=GROW, note=f"the tree has {present} partitions of it", topic=grown)
+        return FoundTopic(
+            name=known.name, action=GROW, note=f"the tree has {counted(present, 'partition')} of it", topic=grown
+        )
 
     def _made(self, name: str, folders: Sequence[FoundPartition], count: int, label: bytes | None) -> FoundTopic:
         is_classic = folders[0].format_name == CLASSIC

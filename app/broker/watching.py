@@ -7,7 +7,7 @@ from ...core.traffic.flood import Flood
 from ...core.traffic.request_watch import RequestWatch
 from ...ports.clock import Clock
 from ...ports.metrics import Histogram, Metrics
-from ...ports.report import Level, Report, in_room
+from ...ports.report import Level, Report, counted, in_room
 from ...ports.scheduler import Scheduler, Timer
 from ..config import BrokerConfig
 from ..logs import is_told
@@ -80,8 +80,8 @@ def _times_of(metrics: Metrics, api: str) -> Histogram:
 
 
 def _left_out(count: int) -> str:
-    return f"{count} more such lines were left out"
+    return counted(count, "more such line was left out", "more such lines were left out")
 
 
 def _slow_too(count: int) -> str:
-    return f"{count} more requests were slow"
+    return counted(count, "more request was slow", "more requests were slow")

@@ -14,6 +14,7 @@ import typer
 
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError
+from ...ports.report import counted
 from ...ports.words import TopicPartition
 from ..clients.consumer import Consumer
 from ..clients.producer import Producer
@@ -103,7 +104,7 @@ def _send(bootstrap: str, topic: str, messages: int, size: int, config: dict[str
         seconds = time.perf_counter() - started
         advance(messages)
         if producer.failed:
-            raise BarnabasError(f"{producer.failed} of {messages} messages were not taken")
+            raise BarnabasError(f"{producer.failed} of {counted(messages, 'message was', 'messages were')} not taken")
     return seconds
 
 

@@ -6,6 +6,7 @@ import typer
 
 from ...ports.broker_api import BrokerNode, ConfigSource, LogDirDescription, ResourceKind
 from ...ports.errors import ConfigError
+from ...ports.report import counted
 from .options import AsJson, Bootstrap, open_admin, print_json, print_table
 from .tables import Section, list_text, show, size_text
 
@@ -86,7 +87,7 @@ def _folder(folder: LogDirDescription) -> dict[str, Any]:
 def _sections(fields: dict[str, Any]) -> list[Section]:
     rack = f", rack {fields['rack']}" if fields["rack"] else ""
     role = ", the controller" if fields["controller"] else ""
-    held = f"leads {fields['leaders']} of {fields['replicas']} partitions, in sync in {fields['in_sync']}"
+    held = f"leads {fields['leaders']} of {counted(fields['replicas'], 'partition')}, in sync in {fields['in_sync']}"
     columns = ("folder", "partitions", "size", "lag", "free", "state")
     rows = [
         (

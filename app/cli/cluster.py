@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...ports.errors import BarnabasError, ConfigError
+from ...ports.report import counted
 from ...ports.words import TopicPartition
 from .cluster_overview import overview
 from .cluster_reassign import reassign
@@ -119,7 +120,8 @@ def _repeat(interval: float, look: Callable[[], None]) -> None:
 def sections_of(found: ClusterStatus) -> list[Section]:
     """What a person is shown."""
     controller = "no controller" if found.controller == NOBODY else f"controller {found.controller}"
-    head = f"cluster {found.cluster_id}, {controller}, {found.topics} topics, {found.partitions} partitions"
+    held = f"{counted(found.topics, 'topic')}, {counted(found.partitions, 'partition')}"
+    head = f"cluster {found.cluster_id}, {controller}, {held}"
     columns = ("broker", "address", "rack", "leaders", "replicas", "in_sync", "size", "lag", "state")
     rows = [
         (
@@ -137,15 +139,15 @@ def sections_of(found: ClusterStatus) -> list[Section]:
     ]
     return [
         Section(head, columns, rows, alarm=found.controller == NOBODY),
-        _trouble("offline partitions", found.offline),
-        _trouble("under-replicated partitions", found.under_replicated),
+        _trouble("offline partition", found.offline),
+        _trouble("under-replicated partition", found.under_replicated),
         *_moves(found),
     ]
 
 
 def _trouble(what: str, partitions: Sequence[PartitionStatus]) -> Section:
     if not partitions:
-        return Section(f"no {what}")
+        return Section(f"no {what}s")
     more = "" if len(partitions) <= SHOWN_MAX else f", the first {SHOWN_MAX}"
     rows = [
         (
@@ -159,7 +161,7 @@ def _trouble(what: str, partitions: Sequence[PartitionStatus]) -> Section:
         for p in partitions[:SHOWN_MAX]
     ]
     columns = ("topic", "partition", "leader", "replicas", "isr", "lag")
-    return Section(f"{len(partitions)} {what}{more}", columns, rows, alarm=True)
+    return Section(f"{counted(len(partitions), what)}{more}", columns, rows, alarm=True)
 
 
 def _moves(found: ClusterStatus) -> list[Section]:
@@ -170,7 +172,7 @@ def _moves(found: ClusterStatus) -> list[Section]:
         for move in found.reassignments[:SHOWN_MAX]
     ]
     columns = ("topic", "partition", "replicas", "adding", "removing")
-    return [Section(f"{len(found.reassignments)} partitions on the move", columns, rows)]
+    return [Section(f"{counted(len(found.reassignments), 'partition')} on the move", columns, rows)]
 
 
 def to_fields(found: ClusterStatus) -> dict[str, Any]:

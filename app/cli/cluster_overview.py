@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...ports.error_codes import ErrorCode
+from ...ports.report import counted
 from .options import AsJson, Bootstrap, open_admin, print_json
 from .tables import Section, list_text, show
 
@@ -33,7 +34,7 @@ def overview(
         print_json(found)
         return
     brokers, topics = found["brokers"], found["topics"]
-    head = f"cluster {found['cluster_id']}, {len(brokers)} brokers, {len(topics)} topics"
+    head = f"cluster {found['cluster_id']}, {counted(len(brokers), 'broker')}, {counted(len(topics), 'topic')}"
     sections = [
         Section(
             head,
@@ -53,7 +54,7 @@ def overview(
             for p in each["partitions"]
         ]
         wrong = any(p["leader"] == NOBODY or len(p["isr"]) < len(p["replicas"]) for p in each["partitions"])
-        title = f"{each['topic']}, {len(rows)} partitions"
+        title = f"{each['topic']}, {counted(len(rows), 'partition')}"
         sections.append(Section(title, ("partition", "leader", "replicas", "isr", "error"), rows, alarm=wrong))
     show(sections)
 

@@ -12,6 +12,7 @@ import typer
 
 from ...ports.broker_api import ConfigSource, ResourceKind
 from ...ports.errors import ConfigError
+from ...ports.report import counted
 from ...ports.words import TopicPartition
 from .options import AsJson, Bootstrap, open_admin, print_json, print_table, progress
 from .tables import list_text
@@ -62,8 +63,8 @@ def plan(
     changed = {place: held for place, held in proposed.items() if tuple(held) != tuple(current[place])}
     copies = moved(current, proposed)
     size = sum(sizes.get(place, 0) for place, _ in copies)
-    text = f"{len(changed)} of {len(current)} partitions change, {len(copies)} replicas with {size:,} bytes are copied"
-    typer.echo(text, err=True)
+    change = f"{len(changed)} of {counted(len(current), 'partition')} {'changes' if len(changed) == 1 else 'change'}"
+    typer.echo(f"{change}, {counted(len(copies), 'replica')} with {size:,} bytes to copy", err=True)
     typer.echo(to_json(proposed))
 
 
@@ -91,7 +92,7 @@ def execute(
         admin.reassign_partitions(wanted)
     typer.echo(to_json({place: current[place] for place in wanted}))
     more = "" if throttle is None else "; `barnabas cluster reassign verify` takes the throttle off at the end"
-    typer.echo(f"{len(wanted)} partitions are on their way{more}", err=True)
+    typer.echo(f"{counted(len(wanted), 'partition is on its way', 'partitions are on their way')}{more}", err=True)
 
 
 @reassign.command("verify")
@@ -139,7 +140,7 @@ def cancel(
         if chosen:
             admin.reassign_partitions(dict.fromkeys(chosen))
         _unthrottle(admin, chosen if given is None else list(given))
-    typer.echo(f"{len(chosen)} moves given up")
+    typer.echo(f"{counted(len(chosen), 'move')} given up")
 
 
 def _words(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ...ports.errors import ConfigError
+from ...ports.report import counted
 from ...ports.words import Buffer
 from .log_check import add_check_commands
 from .log_entries import SMALL_FILES, RecordDecoder, as_lines, entries, small_file_entries
@@ -53,7 +54,7 @@ def dump(
                 with_records = records or decoder is not None
                 told = entries(content, kind, base_offset, records=with_records, decoder=decoder)
             if not as_json:
-                typer.echo(f"{path}  {len(content)} bytes")
+                typer.echo(f"{path}  {counted(len(content), 'byte')}")
             for fields in told:
                 if as_json:
                     typer.echo(json.dumps({"file": str(path), "type": kind, **fields}, ensure_ascii=False))

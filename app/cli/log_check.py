@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from attrs import evolve
 
+from ...ports.report import counted
 from ...ports.storage import FolderLocked
 from .options import AsJson, print_json, progress
 
@@ -204,10 +205,14 @@ def _remedy(finding: "Finding") -> str:
 
 def _tell_counts(checked: "Checked", wrong: int) -> None:
     counts = checked.counts
-    typer.echo(
-        f"{counts.partitions} partitions, {counts.segments} segments, {counts.batches} batches, "
-        f"{counts.messages} messages, {wrong} problems"
+    told = (
+        counted(counts.partitions, "partition"),
+        counted(counts.segments, "segment"),
+        counted(counts.batches, "batch", "batches"),
+        counted(counts.messages, "message"),
+        counted(wrong, "problem"),
     )
+    typer.echo(", ".join(told))
 
 
 def _tell_repair(place: "LogPlace", found: "Repaired", known: "Circumstances", *, applied: bool) -> None:
@@ -225,7 +230,8 @@ def _tell_repair(place: "LogPlace", found: "Repaired", known: "Circumstances", *
     for finding in found.left:
         typer.echo(f"{place.path}/{finding}; not mended{_remedy(finding)}")
     what = "mended" if applied else "would be mended"
-    typer.echo(f"{len(found.mended)} problems {what}, {len(found.left)} left; {_sum_in_words(found.mended)}")
+    mended = counted(len(found.mended), "problem")
+    typer.echo(f"{mended} {what}, {len(found.left)} left; {_sum_in_words(found.mended)}")
     if not applied and found.mended:
         typer.echo("nothing was changed; the same with --apply does it", err=True)
 
@@ -240,15 +246,16 @@ def _loss_in_words(finding: "Finding") -> str:
         parts.append(f"the offsets {loss.first_offset} to {loss.next_offset - 1}")
     else:
         parts.append("no offset")
-    parts.append("nobody knows how many messages" if loss.messages is None else f"at most {loss.messages} messages")
-    parts.append(f"{loss.bytes} bytes")
+    unknown = loss.messages is None
+    parts.append("nobody knows how many messages" if unknown else f"at most {counted(loss.messages or 0, 'message')}")
+    parts.append(counted(loss.bytes, "byte"))
     return ", ".join(parts)
 
 
 def _sum_in_words(findings: Iterable["Finding"]) -> str:
     total = _sum_of_losses(findings)
-    messages = f"{total['messages']} messages" + (" and more" if total["unknown"] else "")
-    return f"lost: at most {messages}, {total['bytes']} bytes"
+    messages = counted(total["messages"], "message") + (" and more" if total["unknown"] else "")
+    return f"lost: at most {messages}, {counted(total['bytes'], 'byte')}"
 
 
 def _sum_of_losses(findings: Iterable["Finding"]) -> dict[str, int]:

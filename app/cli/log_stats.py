@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...ports.errors import ConfigError
+from ...ports.report import counted
 from .log_page import page
 from .log_rows import SegmentRow, codecs_in_words, fields, gather, moment
 from .options import AsJson, print_json, print_table, progress
@@ -102,7 +103,10 @@ def _show(rows: Sequence[SegmentRow], by: str) -> None:
     print_table((*names, *_COLUMNS), ([*(getattr(row, name) for name in names), *_cells(row.figures)] for row in rows))
     damaged = sum(row.figures.damaged_bytes for row in rows)
     if damaged:
-        typer.echo(f"{damaged} bytes are damaged and not counted; 'barnabas log verify' tells where", err=True)
+        typer.echo(
+            f"{counted(damaged, 'byte is', 'bytes are')} damaged and not counted; 'barnabas log verify' tells where",
+            err=True,
+        )
 
 
 def _cells(figures: "Figures") -> list[object]:

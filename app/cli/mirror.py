@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...ports.errors import ConfigError
+from ...ports.report import counted
 from .client_files import read_client_file
 from .options import parse_settings, progress
 
@@ -92,7 +93,7 @@ def mirror(
     with made:
         typer.echo("barnabas mirroring")
         _watch(made)
-    typer.echo(f"{made.copied} messages copied", err=True)
+    typer.echo(f"{counted(made.copied, 'message')} copied", err=True)
 
 
 def _watch(mirror: "MirrorMaker") -> None:

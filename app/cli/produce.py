@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...ports.errors import ApiError, BarnabasError, ConfigError
+from ...ports.report import counted
 from ..clients.producer import Producer
 from .classic import ClusterChoice, find_cluster
 from .escapes import separator, unescaped
@@ -177,15 +178,19 @@ class _Outcomes:
 
 
 def _tell(topic: str, outcomes: _Outcomes, failed: int) -> None:
-    typer.echo(f"{outcomes.sent - failed} messages to {topic}", err=True)
+    typer.echo(f"{counted(outcomes.sent - failed, 'message')} to {topic}", err=True)
     if not failed:
         return
     for kind, count in outcomes.kinds.most_common():
-        typer.echo(f"barnabas: {count} messages were not taken: {outcomes.first[kind]}", err=True)
+        typer.echo(f"barnabas: {_not_taken(count)}: {outcomes.first[kind]}", err=True)
     untold = failed - outcomes.kinds.total()
     if untold > 0:
-        typer.echo(f"barnabas: {untold} messages were not taken", err=True)
+        typer.echo(f"barnabas: {_not_taken(untold)}", err=True)
     raise typer.Exit(1)
+
+
+def _not_taken(count: int) -> str:
+    return counted(count, "message was not taken", "messages were not taken")
 
 
 def _producer(cluster: ClusterChoice, compression: str, acks: str | None, settings: dict[str, Any]) -> ProducerFace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...core.client.calls import CoordinatorOf
+from ...core.client.errors import no_partition
 from ...ports.broker_api import (
     Coordinator,
     DeleteGroups,
@@ -256,7 +257,6 @@ class GroupAdmin:
         counts = {topic.name: len(topic.partitions) for topic in described}
         for place in named:
             if not 0 <= place.partition < counts[place.topic]:
-                text = f"{place.topic} has {counts[place.topic]} partitions, no {place.partition}"
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+                raise no_partition(place.topic, counts[place.topic], place.partition)
         every = [TopicPartition(name, number) for name in whole for number in range(counts[name])]
         return sorted({*named, *every})

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ...core.client.consumer.fetch_state import AtTime
-from ...core.client.errors import ClientTimeout
+from ...core.client.errors import ClientTimeout, no_partition
 from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
@@ -105,7 +105,7 @@ class PlaceFinder:
             raise ClientTimeout(f"no metadata of topic {topic} within {self._timeout_s} s{why}")
         count = len(found.leaders)
         if not 0 <= largest < count:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions, no {largest}")
+            raise no_partition(topic, count, largest)
         return count
 
 

@@ -13,6 +13,7 @@ from ...core.message.message import Headers
 from ...plugins.builtin.encoders import BytesSerde
 from ...plugins.host import PluginHost
 from ...ports.errors import ConfigError
+from ...ports.report import counted
 
 _TIMESTAMP_MAX = 2**63 - 1
 
@@ -148,7 +149,7 @@ def choose_index(
         raise EncodeError(f"the partitioner {type(partitioner).__name__} failed: {error!r}") from error
     if type(chosen) is not int or not 0 <= chosen < count:
         raise EncodeError(
-            f"the partitioner {type(partitioner).__name__} chose {chosen!r}; {topic} has {count} partitions"
+            f"the partitioner {type(partitioner).__name__} chose {chosen!r}; {topic} has {counted(count, 'partition')}"
         )
     return chosen
 

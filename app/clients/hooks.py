@@ -18,6 +18,7 @@ from ...core.client.producer.handlers import (
 from ...core.client.producer.hook_queue import HookQueue
 from ...core.message.message import Headers, Message
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
+from ...ports.report import counted
 from ...ports.values import frozen
 from .encoding import checked_headers, checked_timestamp
 from .handle import DeliveryHandle, ManyHandle
@@ -42,6 +43,11 @@ class QueueLimits:
     """How long `send` waits for a place: 0 = not at all, negative = for ever."""
     hurry: bool
     """A batch need not fill up (`producer.type` sync)."""
+
+
+def still_wait(count: int) -> str:
+    """What errors say of messages that the event handler has not had."""
+    return counted(count, "message still waits", "messages still wait") + " for the event handler"
 
 
 class HandlerSettings(Protocol):
@@ -174,7 +180,7 @@ class HookPath(ABC):
         if may_wait and self._shell.wait(place, limit_ms / 1000 if limit_ms > 0 else None):
             self._owner.check_open()
             return
-        raise QueueFull(f"{self.queue.waiting} messages wait for the event handler (queue.size)")
+        raise QueueFull(f"{still_wait(self.queue.waiting)} (queue.size)")
 
     def drain(self, timeout: float | None) -> None:
         """Hand everything to the event handler, the last batch included. Raises `ClientTimeout`."""
@@ -182,7 +188,7 @@ class HookPath(ABC):
             self.queue.closing = True
             self._shell.wake()
             if not self._shell.wait(lambda: self.queue.drained, timeout):
-                raise ClientTimeout(f"{self.queue.waiting} messages still wait for the event handler")
+                raise ClientTimeout(still_wait(self.queue.waiting))
 
     def close(self, closed: BarnabasError) -> None:
         """Everything is delivered, or has failed: tell the handlers, and the handles of what they kept."""

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from ...core.client.errors import QueueFull
+from ...core.client.errors import QueueFull, no_partition
 from ...core.client.producer.accumulator import Accumulator, message_bytes
 from ...core.client.producer.batch import Batch, DeliveryCallback, EncodedMessage, Home
 from ...core.client.producer.unplaced import UnplacedMessage, UnplacedMessages
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
+from ...ports.report import counted
 from ...ports.words import TopicPartition
 from .encoding import Encoding, checked_partition, choose_partition
 from .handle import DeliveryHandle
@@ -132,8 +133,7 @@ class Intake:
         if partition is None:
             partition = choose_partition(self.partitioner, topic, message, view)
         elif not 0 <= partition < len(view.leaders):
-            count = len(view.leaders)
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions, no {partition}")
+            raise no_partition(topic, len(view.leaders), partition)
         return view.places[partition]
 
     def wait_for_room(self, size: int) -> None:
@@ -148,7 +148,7 @@ class Intake:
                     return
             finally:
                 accumulator.hurry -= 1
-        held = f"{accumulator.messages} messages, {accumulator.bytes} bytes"
+        held = f"{counted(accumulator.messages, 'message')}, {accumulator.bytes} bytes"
         raise QueueFull(f"the producer holds {held} and did not get rid of them within max.block.ms ({limit_ms:g})")
 
     def _place_later(

@@ -14,13 +14,14 @@ from ...core.client.producer.sender import Sender
 from ...core.client.producer.unplaced import UnplacedMessage
 from ...core.message.message import Message
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
+from ...ports.report import counted
 from .arrow import require_arrow
 from .classic.choice import is_classic
 from .encoding import by_name, checked_headers, checked_timestamp, encoding_of
 from .faces import ProducerFace
 from .guarded import Guarded, GuardedSender
 from .handle import DeliveryHandle, ManyHandle, all_done
-from .hooks import BatchHooks, Handlers, HookPath, ProducerHooks, needs_queue
+from .hooks import BatchHooks, Handlers, HookPath, ProducerHooks, needs_queue, still_wait
 from .intake import Intake
 from .machine_settings import sending, transacting
 from .opening import open_shell, plugin_host
@@ -282,8 +283,8 @@ class Producer(ProducerFace):
                 unplaced = [m.token for m in self._intake.unplaced.waiting() if isinstance(m.token, DeliveryHandle)]
                 self._shell.wake()
                 if not self._shell.wait(lambda: all_done(homes, unplaced), timeout):
-                    left = self._accumulator.messages
-                    raise ClientTimeout(f"flush: {left} messages are still on their way after {timeout} s")
+                    left = counted(self._accumulator.messages, "message is", "messages are")
+                    raise ClientTimeout(f"flush: {left} still on the way after {timeout} s")
             finally:
                 self._accumulator.hurry -= 1
 
@@ -295,7 +296,8 @@ class Producer(ProducerFace):
         self.flush(timeout)
         failed, self._told_failed = self.failed - self._told_failed, self.failed
         if failed:
-            raise BarnabasError(f"{failed} messages are not known to have arrived; their handles tell why")
+            unknown = counted(failed, "message is", "messages are")
+            raise BarnabasError(f"{unknown} not known to have arrived; the handle of each tells why")
 
     # --- transactions; all raise `ConfigError` without a `transactional_id`, `ClientTimeout` after `timeout` seconds
     # --- (default: `default.api.timeout.ms`), and for ever `ProducerFenced`, or another error after which this producer
@@ -445,7 +447,7 @@ class Producer(ProducerFace):
         self._shell.wake()
         try:
             if not self._shell.wait(lambda: queue.dispatched_count >= mark, timeout):
-                raise ClientTimeout(f"flush: {queue.waiting} messages still wait for the event handler")
+                raise ClientTimeout(f"flush: {still_wait(queue.waiting)}")
         finally:
             queue.hurry -= 1
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...ports.errors import ConfigError
+from ...ports.report import counted
 from ...ports.words import TopicPartition
 
 Assignment = Mapping[TopicPartition, Sequence[int]]
@@ -25,8 +26,8 @@ def planned(
     replicas = {place: _cut(held, replication_factor) for place, held in current.items()}
     for place, held in replicas.items():
         if len(held) > len(brokers):
-            text = f"{place} shall have {len(held)} replicas"
-            raise ConfigError(f"{text}, and there are {len(brokers)} brokers for them")
+            text = f"{place} shall have {counted(len(held), 'replica')}"
+            raise ConfigError(f"{text}, and {counted(len(brokers), 'broker is', 'brokers are')} there for them")
     shares = _Shares(replicas, brokers)
     shares.fill()
     shares.level()

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from ...ports.errors import ConfigError
-from ...ports.report import Report, in_room
+from ...ports.report import Report, counted, in_room
 from ..extras import install_command, require
 from ..kept_port import kept_port
 from ..logs import log_report
@@ -139,7 +139,9 @@ def cluster_coordination(url: str | None, brokers: int, folder: Path) -> Iterato
         servers, slash, prefix = rest.partition("/")
         each = servers.split(",")
         if len(each) != brokers:
-            raise ConfigError(f"coordination={url} names {len(each)} servers; {brokers} brokers run one each")
+            raise ConfigError(
+                f"coordination={url} names {counted(len(each), 'server')}; {counted(brokers, 'broker')} run one each"
+            )
         yield [f"{scheme}://{','.join([*each[n:], *each[:n]])}{slash}{prefix}" for n in range(brokers)]
         return
     if scheme not in REMOTE_COORDINATION:

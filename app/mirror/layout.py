@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.message.message import Message
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
+from ...ports.report import counted
 from ...ports.words import TopicPartition
 from ..clients.admin import Admin
 from .taken import Taken, current_message
@@ -146,7 +147,8 @@ class PlacingSender:
             return
         count = self._producer.partitions(topic, PATIENCE_MS / 1000, at_least=partition + 1)
         if partition >= count:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the target has {count} partitions of {topic} so far")
+            text = f"the target has {counted(count, 'partition')} of {topic} so far"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         self._counts[topic] = count
 
 

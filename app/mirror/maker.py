@@ -13,6 +13,7 @@ from ...core.client.errors import EncodeError, HookError, NoOffset
 from ...core.message.damage import is_damage
 from ...core.message.message import Message
 from ...ports.errors import ApiError, BarnabasError, ClosedError, ConfigError
+from ...ports.report import counted
 from ..clients.opening import plugin_host
 from ..clients.waiting import logger
 from .counting import StreamCount
@@ -244,7 +245,7 @@ class MirrorMaker:
                     raise
                 if layout is not None:
                     layout.forget()
-                self.report(f"mirror: the target did not take {len(batch)} messages, which are sent again: {error}")
+                self.report(f"mirror: the target did not take {_sent_again(len(batch))}: {error}")
             else:
                 with self._lock:
                     self.copied += len(batch)
@@ -261,6 +262,10 @@ class MirrorMaker:
         with self._lock:
             self._failure = self._failure or error
         self.stop()
+
+
+def _sent_again(count: int) -> str:
+    return counted(count, "message, which is sent again", "messages, which are sent again")
 
 
 def _is_final(error: BarnabasError) -> bool:

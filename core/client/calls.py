@@ -15,7 +15,7 @@ from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from .cluster_view import ClusterView
 from .effects import NEVER, Poll, Send, backoff_ms
-from .errors import ClientTimeout
+from .errors import ClientTimeout, no_partition
 
 ItemT = TypeVar("ItemT")
 Done = Callable[[Any], None]
@@ -262,8 +262,7 @@ class Calls:
         view = self._view.topic(topic)
         news = self._view.updates > known
         if news and view is not None and error is None and not 0 <= partition < len(view.leaders):
-            count = len(view.leaders)
-            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count} partitions, no {partition}")
+            return no_partition(topic, len(view.leaders), partition)
         return None
 
     def _leader_send(self, call: LeaderCall[Any], node: int, indexes: list[int]) -> Send:

@@ -1,6 +1,8 @@
 """What can go wrong on the client's side alone. Refusals by a broker are `ApiError`."""
 
+from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
+from ...ports.report import counted
 
 
 class QueueFull(BarnabasError):
@@ -44,6 +46,12 @@ class CommitFailed(ApiError):
 
     What was read since the last commit comes again, here or there. Go on asking for messages, to be a member again.
     """
+
+
+def no_partition(topic: str, count: int, partition: int) -> ApiError:
+    """A topic with so many partitions does not have that one."""
+    text = f"{topic} has {counted(count, 'partition')}, no {partition}"
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
 class TransactionError(BarnabasError):

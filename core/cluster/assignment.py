@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from ...ports.report import counted
 
 Replicas = tuple[int, ...]
 Racks = Mapping[int, str | None]
@@ -83,7 +84,7 @@ def check_manual(
         if not replicas:
             fault = "has no replicas"
         elif len(replicas) != wanted:
-            fault = f"has {len(replicas)} replicas where the others have {wanted}"
+            fault = f"has {counted(len(replicas), 'replica')} where the others have {wanted}"
         elif len(set(replicas)) != len(replicas):
             fault = f"names a broker twice: {list(replicas)}"
         elif unknown:

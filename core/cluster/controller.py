@@ -10,7 +10,7 @@ from functools import partial
 
 from ...ports.coordination import BadVersion, CoordinationError, NodeExists, NoNode
 from ...ports.errors import BarnabasError
-from ...ports.report import info
+from ...ports.report import counted, info
 from ...ports.scheduler import Outcome, Scheduler
 from ...ports.words import TopicPartition
 from . import layout
@@ -225,7 +225,8 @@ class Controller:
 
         async def balancing() -> None:
             changed = await self._registry.change_states(numbers, decide, guards)
-            self._report(info(f"{len(changed)} partitions are led by their first replica again"))
+            led = counted(len(changed), "partition is led by its", "partitions are led by their")
+            self._report(info(f"{led} first replica again"))
 
         self._queue.run(balancing, self._settled_otherwise)
 

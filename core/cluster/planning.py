@@ -9,6 +9,7 @@ from ...ports.broker_api import NewTopic
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
+from ...ports.report import counted
 from ..tree.tree import DATA_BYTES_MAX
 from . import layout
 from .assignment import Racks, Replicas, assign_added, assign_new_topic, check_counts, check_manual
@@ -65,14 +66,14 @@ def plan_partitions(
     topic = image.topic(name)
     present = len(topic.partitions)
     if count <= present:
-        text = f"topic {name!r} has {present} partitions already; {count} would not be more"
+        text = f"topic {name!r} has {counted(present, 'partition')} already; {count} would not be more"
         raise ApiError(ErrorCode.INVALID_PARTITIONS, text)
     _check_request_size(count - present)
     if assignments is None:
         added = assign_added(racks, topic.partitions, count - present)
     else:
         if len(assignments) != count - present:
-            text = f"{count - present} partitions are to be added, but {len(assignments)} assigned"
+            text = f"{counted(count - present, 'partition')} to be added, but {len(assignments)} assigned"
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         checked = check_manual(assignments, racks, replication_factor=topic.replication_factor)
         added = dict(enumerate(checked, present))

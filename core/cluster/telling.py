@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ...ports.report import Line, info
+from ...ports.report import Line, counted, info
 from .topics import Topic
 
 
@@ -36,5 +36,4 @@ def configured(what: str, before: Mapping[str, str], after: Mapping[str, str]) -
 
 
 def _partitions(topic: Topic) -> str:
-    count = len(topic.partitions)
-    return f"{count} partition{'s' if count != 1 else ''}"
+    return counted(len(topic.partitions), "partition")

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from ...ports.report import counted
+
 _EXAMPLES_MAX = 3
 _REASONS_MAX = 100
 
@@ -24,4 +26,5 @@ class SkippedRecords:
         if not self._counts:
             return None
         examples = "; ".join(f"{count} x {why}" for why, count in self._counts.most_common(_EXAMPLES_MAX))
-        return f"{where}: {self._counts.total()} records were left out ({examples})"
+        left_out = counted(self._counts.total(), "record was left out", "records were left out")
+        return f"{where}: {left_out} ({examples})"

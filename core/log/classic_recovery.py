@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ...ports.errors import ApiError
-from ...ports.report import warning
+from ...ports.report import counted, warning
 from ...ports.storage import File, Folder
 from ...ports.words import Position
 from ..message.classic.check import good_prefix
@@ -42,7 +42,8 @@ def recover_tail(
         return False
     dropped = segment.size - position
     segment.cut(segment.offset_at(position))
-    report(f"{name}: cut at its first bad message at position {position}: {problem}; {dropped} bytes are dropped")
+    lost = counted(dropped, "byte is", "bytes are")
+    report(f"{name}: cut at its first bad message at position {position}: {problem}; {lost} dropped")
     return True
 
 

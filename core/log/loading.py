@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from ...ports.report import counted
 from ...ports.storage import FileInfo, Folder
 from ...ports.values import frozen
 from ...ports.words import Offset, Position
@@ -142,7 +143,7 @@ class Loader:
             )
             scanned += size
             if scanned >= _PROGRESS_BYTES:
-                self.report(f"{self.folder.name}: recovering, {number + 1} of {len(segments)} segments")
+                self.report(f"{self.folder.name}: recovering, {number + 1} of {counted(len(segments), 'segment')}")
                 scanned = 0
             if problem is None:
                 continue
@@ -151,7 +152,7 @@ class Loader:
                 return self._without_last(segments[: number + 1], before, problem), before if number else end
             self.report(
                 f"{self.folder.name}/{segment.names[0]}: cut at its first bad batch {problem}; "
-                f"{size - segment.size} bytes are dropped"
+                f"{counted(size - segment.size, 'byte is', 'bytes are')} dropped"
             )
             return segments[: number + 1], end
         return segments, end

@@ -8,7 +8,7 @@ from attrs import evolve
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.errors import BarnabasError, ClosedError, ConfigError
-from ...ports.report import info
+from ...ports.report import counted, info
 from ...ports.scheduler import Outcome, Scheduler, Timer
 from ...ports.storage import LogDir, StorageError
 from ...ports.words import TopicPartition
@@ -169,7 +169,7 @@ class LogManager:
     def _load(self, folder: DataFolder) -> None:
         partitions, removable = folder.begin()
         if not folder.clean and partitions:
-            self._report(f"{folder.log_dir.path}: no orderly stop before; checking {len(partitions)} logs")
+            self._report(f"{folder.log_dir.path}: no orderly stop before; checking {counted(len(partitions), 'log')}")
         for partition in partitions:
             if partition in self.homes:
                 other = self.homes[partition].log_dir.path
@@ -186,7 +186,7 @@ class LogManager:
         if not folder.clean and (partitions or removable):
             folder.write(folder.checkpoint_contents())
         if not folder.clean and partitions:
-            self._report(info(f"{folder.log_dir.path}: {len(folder.logs)} logs are checked"))
+            self._report(info(f"{folder.log_dir.path}: {counted(len(folder.logs), 'log is', 'logs are')} checked"))
         for home, name in (*((folder, name) for name in removable), *self._ownership.removable):
             home.remove_later(self._scheduler, name, after_checkpoints=False)
         self._ownership.removable.clear()

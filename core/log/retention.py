@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
+from ...ports.report import counted
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from ..message.message import Message
@@ -115,7 +116,9 @@ def count_given_up(
         report(f"the deletion policy {config.deletion_policy!r} failed: {type(error).__name__}: {error}")
         return 0
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= len(segments):
-        report(f"the deletion policy {config.deletion_policy!r} answered {count!r} for {len(segments)} segments")
+        report(
+            f"the deletion policy {config.deletion_policy!r} answered {count!r} for {counted(len(segments), 'segment')}"
+        )
         return 0
     return count
 

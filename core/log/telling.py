@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ...ports.report import Line, info
+from ...ports.report import Line, counted, info
 from ...ports.words import TopicPartition
 from .format import LogSegment
 
@@ -21,8 +21,8 @@ def retention(removed: Mapping[TopicPartition, Sequence[LogSegment]]) -> list[Li
 
 def _line(topic: str, segments: Sequence[LogSegment], partitions: int) -> Line:
     size = sum(segment.size for segment in segments)
-    text = f"topic {topic}: retention takes {_counted(len(segments), 'segment')} ({in_units(size)})"
-    text += f" from {_counted(partitions, 'partition')}"
+    text = f"topic {topic}: retention takes {counted(len(segments), 'segment')} ({in_units(size)})"
+    text += f" from {counted(partitions, 'partition')}"
     return info(text, topic=topic, segments=len(segments), partitions=partitions, bytes=size)
 
 
@@ -33,7 +33,3 @@ def in_units(size: float) -> str:
             break
         size /= 1024
     return f"{size:.0f} {unit}" if unit == _UNITS[0] else f"{size:.1f} {unit}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count != 1 else ''}"

@@ -12,6 +12,7 @@ from ...app.cli.options import Settings, parse_settings, progress
 from ...app.cli.reaching import check_reachable
 from ...app.extras import require
 from ...ports.errors import ConfigError
+from ...ports.report import counted
 from .output import FORMATS, chosen_format, print_rows, rows_of, write_file
 from .run import QUERY_PACKAGES, answered, window_of
 from .scope import Scope
@@ -102,7 +103,7 @@ def query(
             connection = stack.enter_context(answered(sql, scope))
             written = None if out is None else write_file(connection, sql, out, format_)
         if written is not None:
-            typer.echo(f"{written} {'row' if written == 1 else 'rows'} in {out}")
+            typer.echo(f"{counted(written, 'row')} in {out}")
             return
         found = connection.execute(sql)
         print_rows([column[0] for column in found.description], rows_of(found), format_)

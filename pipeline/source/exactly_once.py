@@ -16,6 +16,7 @@ from attrs import evolve, frozen
 
 from ... import Admin, CommittedOffset, PreparedTransaction, Producer, ProducerFenced
 from ...ports.errors import BarnabasError
+from ...ports.report import counted
 from ...ports.words import TopicPartition
 from ..topics.connect import RowProducer, common_settings
 
@@ -244,6 +245,6 @@ def _places_for(
         described = admin.describe_topics(sorted(topics))
     places = [TopicPartition(topic.name or "", part.partition) for topic in described for part in topic.partitions]
     if len(places) < needed:
-        text = f"{len(tasks)} tasks are too many for a note in {len(places)} partitions: coalesce() the rows first"
-        raise BarnabasError(text)
+        there = counted(len(places), "partition")
+        raise BarnabasError(f"{len(tasks)} tasks are too many for a note in {there}: coalesce() the rows first")
     return sorted(places)[:needed]

@@ -9,6 +9,7 @@ from attrs import evolve, frozen
 
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, ConfigError
+from ...ports.report import counted
 from ..topics.model import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, ClusterPartition, TopicInfo
 from .options import Bound, ReadOptions, Selection
 
@@ -73,7 +74,7 @@ def selected(cluster: Cluster, selection: Selection) -> list[TopicInfo]:
         there = known[place.topic].places
         if place not in there:
             listed = ", ".join(each.key for each in there)
-            text = f"{place}: the topic has {len(there)} partition(s): {listed}"
+            text = f"{place}: the topic has {counted(len(there), 'partition')}: {listed}"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     return [evolve(info, places=[place for place in wanted if place.topic == name]) for name, info in known.items()]
 

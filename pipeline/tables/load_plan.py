@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from attrs import frozen
 
 from ...ports.errors import BarnabasError
+from ...ports.report import counted
 from ..source.ranges import OffsetRange, data_loss, known_topics
 from ..topics.model import EARLIEST, LATEST, NO_BROKER, NO_OFFSET, Cluster, ClusterPartition, TopicInfo
 from .state import Commit, TopicState
@@ -134,7 +135,7 @@ def _is_another(
     elif {"-" in key for key in loaded} - {classic}:
         reason = "one of them is in a classic cluster"
     elif len(loaded) > len(info.places) and not classic:
-        reason = f"it had {len(loaded)} partitions and has {len(info.places)}"
+        reason = f"it had {counted(len(loaded), 'partition')} and has {len(info.places)}"
     else:
         for place in info.places:
             reached = loaded.get(place.key, 0)

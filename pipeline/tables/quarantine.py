@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
+from ...ports.report import counted
 from ..session import session_settings
 from ..topics.model import ClusterPartition
 from .delta import DELTA
@@ -62,7 +63,7 @@ def put_in_quarantine(
         kept = sum(file.rows - file.replaced_rows for file in affected)
         found = sum(each.rows for each in facts) - kept
         if found != count:
-            text = f"{count} rows did not decode, and then {found}: has the registry changed meanwhile?"
+            text = f"{counted(count, 'row')} did not decode, and then {found}: has the registry changed meanwhile?"
             raise TableError(f"{text} Nothing is committed, load once more")
         store.commit(
             staging,

@@ -361,7 +361,7 @@ def test_failures_are_told_by_handles_callbacks_and_the_log(
             handle.result(10)
         assert producer.failed == 1
     assert isinstance(told[0], TransportError)
-    assert "1 messages to topic t were not sent" in caplog.text
+    assert "1 message to topic t was not sent" in caplog.text
 
 
 def test_after_close_nothing_is_taken(broker: FakeClassicBroker) -> None:

@@ -152,7 +152,7 @@ def test_a_message_beyond_the_largest_request_is_refused(cluster: PlainCluster) 
 
 def test_a_partition_that_is_not_there(producer: Producer) -> None:
     producer.send("t", b"1").result(10)
-    with pytest.raises(ApiError, match="t has 1 partitions, no 7"):
+    with pytest.raises(ApiError, match="t has 1 partition, no 7"):
         producer.send("t", b"2", partition=7)
 
 
@@ -381,7 +381,7 @@ def test_flush_waits_for_what_was_sent_and_has_its_time(cluster: PlainCluster) -
     free = stuck(cluster)
     producer = producer_of(cluster)
     producer.send("t", b"2")
-    with pytest.raises(ClientTimeout, match="1 messages"):
+    with pytest.raises(ClientTimeout, match="1 message is still on the way"):
         producer.flush(0.05)
     free.set()
     producer.close(0.05)

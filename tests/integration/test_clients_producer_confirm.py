@@ -12,6 +12,6 @@ def test_confirm_tells_once_what_has_not_arrived() -> None:
         producer.confirm()
         broker.close()
         producer.send("t", b"2")
-        with pytest.raises(BarnabasError, match="1 messages are not known to have arrived"):
+        with pytest.raises(BarnabasError, match="1 message is not known to have arrived"):
             producer.confirm()
         producer.confirm()

@@ -100,9 +100,9 @@ def test_words_for_a_person(data: Path) -> None:
     (data / "t-0" / f"{0:020d}.index").unlink()
     out = barnabas_here("log", "verify", data, expect=1).stdout.decode()
     assert "the offsets 0 to 0 cannot be read" in out
-    assert out.splitlines()[-1].endswith("1 problems")
+    assert out.splitlines()[-1].endswith("1 problem")
     done = barnabas_here("log", "repair", data, expect=1)
-    assert b"lost: the offsets 0 to 0, at most 1 messages" in done.stdout
+    assert b"lost: the offsets 0 to 0, at most 1 message," in done.stdout
     assert b"--apply" in done.stderr
 
 

@@ -50,7 +50,7 @@ def test_the_examples(
             main(shlex.split(here(command)))
         said = capsys.readouterr()
         assert ended.value.code == 0, said.err
-        assert "1 new rows in 1 file in warehouse" in said.out
+        assert "1 new row in 1 file in warehouse" in said.out
         assert "1 row does not decode and is in quarantine, in warehouse/_quarantine" in said.err
         assert [row.id for row in read_table(spark, "warehouse").select("value.id").collect()] == [1]
         assert [bytes(row.value) for row in read_table(spark, "warehouse/_quarantine").collect()] == [b"no order"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from ....ports.report import counted
 from ....ports.values import frozen
 from ..cluster_status import NOBODY
 from ..tables import size_text
@@ -70,11 +71,7 @@ def _head(state: TopState) -> str:
     status = state.look.status
     controller = "no controller" if status.controller == NOBODY else f"controller {status.controller}"
     counts = ((len(status.brokers), "broker"), (status.topics, "topic"), (status.partitions, "partition"))
-    return ", ".join([f"cluster {status.cluster_id}", controller, *(_counted(*each) for each in counts)])
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    return ", ".join([f"cluster {status.cluster_id}", controller, *(counted(*each) for each in counts)])
 
 
 def _notice(state: TopState) -> str:
@@ -92,7 +89,7 @@ def _notice(state: TopState) -> str:
         (len(status.under_replicated), "under-replicated partition"),
         (len([broker for broker in status.brokers if broker.problem]), "unwell broker"),
     )
-    said = [_counted(number, word) for number, word in words if number]
+    said = [counted(number, word) for number, word in words if number]
     return ", ".join([*said, state.look.problem] if state.look.problem else said)
 
 
@@ -101,8 +98,8 @@ def _foot(state: TopState, shown: int) -> str:
     if state.paused:
         parts.append("PAUSED")
     if state.opened is not None:
-        of = f"{shown} of the newest {len(state.tailed.messages)}" if state.text else f"the newest {shown}"
-        parts.append(f"{of} messages")
+        newest = counted(len(state.tailed.messages), "message") if state.text else counted(shown, "message")
+        parts.append(f"{shown} of the newest {newest}" if state.text else f"the newest {newest}")
         if state.tailed.missed:
             parts.append(f"{state.tailed.missed} more went by")
     if state.editing:

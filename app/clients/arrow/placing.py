@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....core.client.cluster_view import TopicView
+from ....core.client.errors import no_partition
 from ....core.client.producer.hashing import murmur2, murmur2_partition
 from ....core.client.producer.partitioner import Partitioner
 from ....plugins.builtin.partitioners import KeyedPartitioner
-from ....ports.error_codes import ErrorCode
-from ....ports.errors import ApiError
 from ..encoding import choose_index
 from .record_layout import Rows
 from .varints import Flags, Numbers
@@ -36,8 +35,7 @@ def partitions_of(
         chosen = given.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False).copy()
         wrong = chosen[(chosen >= count) | ((chosen < 0) & given.is_valid().to_numpy(zero_copy_only=False))]
         if wrong.size:
-            text = f"{topic} has {count} partitions, no {int(wrong[0])}"
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+            raise no_partition(topic, count, int(wrong[0]))
     open_rows = np.flatnonzero(chosen < 0)
     if open_rows.size:
         part = rows if open_rows.size == len(rows) else rows.chosen(open_rows)

@@ -16,11 +16,12 @@ from ....core.client.producer.handlers import gives_headers
 from ....core.client.producer.partitioner import Partitioner
 from ....core.message.message import Message
 from ....ports.errors import BarnabasError, ClosedError, ConfigError
+from ....ports.report import counted
 from ....ports.scheduler import Outcome
 from ..encoding import by_name, checked_headers, choose_index, encoding_of
 from ..faces import ProducerFace
 from ..handle import DeliveryHandle, ManyHandle
-from ..hooks import HookPath
+from ..hooks import HookPath, still_wait
 from ..opening import plugin_host
 from ..settings import read_settings
 from .choice import Whereabouts, find_out
@@ -259,7 +260,8 @@ class ClassicProducer(ProducerFace):
                 runs = list(self._unsettled)
                 self.shell.wake()
                 if not self.shell.wait(lambda: _all_done(runs), timeout):
-                    raise ClientTimeout(f"flush: {len(runs)} sends are still on their way after {timeout} s")
+                    left = counted(len(runs), "send is", "sends are")
+                    raise ClientTimeout(f"flush: {left} still on the way after {timeout} s")
             finally:
                 if queue is not None:
                     queue.hurry -= 1
@@ -279,7 +281,7 @@ class ClassicProducer(ProducerFace):
             f"the brokers did not tell within {timeout} s that they took everything",
         )
         if self.failed > failed:
-            raise BarnabasError(f"{self.failed - failed} messages could not be sent")
+            raise BarnabasError(f"{counted(self.failed - failed, 'message')} could not be sent")
 
     def close(self, timeout: float | None = None) -> None:
         """Send everything, then close the handlers, then the connections. Twice is harmless.
@@ -395,7 +397,8 @@ class ClassicProducer(ProducerFace):
                 self.check_open()
                 return
         raise QueueFull(
-            f"{queue.waiting} messages wait to be sent (queue.size), queue.enqueueTimeout.ms is {limit_ms:g}"
+            f"{counted(queue.waiting, 'message waits', 'messages wait')} to be sent (queue.size), "
+            f"queue.enqueueTimeout.ms is {limit_ms:g}"
         )
 
     def _choose(self, run: Run, count: int) -> int:
@@ -417,7 +420,7 @@ class ClassicProducer(ProducerFace):
         mark = queue.put_count
         self.shell.wake()
         if not self.shell.wait(lambda: queue.dispatched_count >= mark, timeout):
-            raise ClientTimeout(f"flush: {queue.waiting} messages still wait for the event handler")
+            raise ClientTimeout(f"flush: {still_wait(queue.waiting)}")
 
     # --- what became of it
 
@@ -431,8 +434,10 @@ class ClassicProducer(ProducerFace):
             if run.callbacks:
                 run.tell(self._callback_failed)
         if error is not None and not self._sync:
+            topic = runs[0].topic
             count = sum(run.count for run in runs)
-            self.shell.report(f"{count} messages to topic {runs[0].topic} were not sent: {error}")
+            lost = counted(count, f"message to topic {topic} was", f"messages to topic {topic} were")
+            self.shell.report(f"{lost} not sent: {error}")
         if self._queue is not None or self._classic_hooks is not None:
             self.shell.wake()
 

@@ -26,7 +26,7 @@ from ...message.message_set import MessageSet
 from ..cluster_view import ClusterView
 from ..course import Course, Piece
 from ..effects import NEVER, Poll, Send, backoff_ms
-from ..errors import LogTruncated, NoOffset
+from ..errors import LogTruncated, NoOffset, no_partition
 from .fetch_state import AssignedPartition, AtOffset, AtTime, Chunk, FetcherSettings, FetchPosition, Reset
 
 FULL_BUFFERS_WAIT_MS = 50
@@ -158,8 +158,7 @@ class Fetcher:
                 if not error.retriable:
                     self._surface(state, state.last_error)
             elif view is not None and partition >= len(view.leaders):
-                text = f"{topic} has {len(view.leaders)} partitions, no {partition}"
-                state.last_error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+                state.last_error = no_partition(topic, len(view.leaders), partition)
             self._view.request_refresh()
         return node
 

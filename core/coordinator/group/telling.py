@@ -1,6 +1,6 @@
 """What the log says of a group: when a rebalance begins and why, and what comes out of it."""
 
-from ....ports.report import Line, info
+from ....ports.report import Line, counted, info
 from .group import Group
 from .states import GroupState
 
@@ -22,7 +22,7 @@ def rebalance(group: Group, before: int) -> Line | None:
     elif names:
         more = f" and {len(names) - MEMBERS_MAX} more" if len(names) > MEMBERS_MAX else ""
         shown = ", ".join(names[:MEMBERS_MAX]) + more
-        text += f"generation {group.generation} ({group.protocol}) with {_counted(names)}: {shown}{why}"
+        text += f"generation {group.generation} ({group.protocol}) with {counted(len(names), 'member')}: {shown}{why}"
     else:
         text += f"generation {group.generation} has no members{why}"
     return info(
@@ -34,7 +34,3 @@ def rebalance(group: Group, before: int) -> Line | None:
         member_count=len(names),
         causes=causes,
     )
-
-
-def _counted(names: list[str]) -> str:
-    return f"{len(names)} member{'s' if len(names) != 1 else ''}"

@@ -1,6 +1,6 @@
 """What the log of the broker says of compaction."""
 
-from ....ports.report import Line, info
+from ....ports.report import Line, counted, info
 from ....ports.words import TopicPartition
 from ..telling import in_units
 from .cleaning import CleaningStats
@@ -10,7 +10,9 @@ def cleaned(partition: TopicPartition, stats: CleaningStats, took_ms: float, pol
     """A line for a log that is clean now; `policy`: which has looked at each message of it."""
     gone = stats.messages_read - stats.messages_kept
     what = "is compacted" if policy is None else f"was looked at by deletion.policy={policy}"
-    text = f"{partition} {what} below offset {stats.next_dirty}: {gone} of {stats.messages_read} messages went"
+    text = (
+        f"{partition} {what} below offset {stats.next_dirty}: {gone} of {counted(stats.messages_read, 'message')} went"
+    )
     text += f", {in_units(stats.bytes_read)} became {in_units(stats.bytes_written)} in {took_ms / 1000:.1f} s"
     return info(
         text,

@@ -95,7 +95,7 @@ def test_no_controller_and_moves_under_way() -> None:
         {"topic": "t", "partition": 0, "replicas": [1, 2, 3], "adding": [3], "removing": [1]}
     ]
     assert "no controller" in _text(status)
-    assert "1 partitions on the move" in _text(status)
+    assert "1 partition on the move" in _text(status)
 
 
 def test_sizes_and_lists_for_people() -> None:

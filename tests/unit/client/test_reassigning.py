@@ -75,7 +75,7 @@ def test_racks_are_spread_over() -> None:
 
 
 def test_too_few_brokers_for_the_replicas() -> None:
-    with pytest.raises(ConfigError, match="t-0 shall have 2 replicas, and there are 1 brokers"):
+    with pytest.raises(ConfigError, match="t-0 shall have 2 replicas, and 1 broker is there for them"):
         planned(_places((1, 2)), {1: None})
 
 

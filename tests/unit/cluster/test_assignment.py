@@ -122,7 +122,7 @@ def test_the_start_is_random() -> None:
     ("assignments", "fault"),
     [
         ([[1], []], "no replicas"),
-        ([[1, 2], [1]], "has 1 replicas where the others have 2"),
+        ([[1, 2], [1]], "has 1 replica where the others have 2"),
         ([[1, 1]], "twice"),
         ([[1, 9]], r"not alive: \[9\]"),
     ],

@@ -9,6 +9,7 @@ from support.classic_logs import content, flush, open_classic, overwrite, put, p
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.classic_recovery import SCAN_CHUNK_BYTES
 from barnabas.core.log.config import LogConfig
+from barnabas.ports.report import counted
 from barnabas.ports.storage import Folder, StorageError
 
 PAYLOADS = [b"one", b"", b"three", b"x" * 300]
@@ -64,7 +65,7 @@ def test_what_lies_behind_the_last_message_is_cut_at_every_start(tail: bytes, re
     log = open_classic(folder, recover=False, recovery_point=recovery_point, report=reports.append)
     assert log.log_end_offset == len(DATA)
     (line,) = reports
-    assert f"{len(tail)} bytes are dropped" in line
+    assert f"{counted(len(tail), 'byte is', 'bytes are')} dropped" in line
     put(log, b"next")
     flush(log)
     log.abandon()
@@ -111,7 +112,7 @@ def test_a_torn_tail_is_cut_at_the_last_whole_message(size: int) -> None:
     assert content(folder) == visible(log) == whole
     assert len(reports) == (len(whole) < size)
     if reports:
-        assert f"{size - len(whole)} bytes are dropped" in reports[0]
+        assert f"{counted(size - len(whole), 'byte is', 'bytes are')} dropped" in reports[0]
     assert put(log, b"goes on") == len(whole)
 
 

@@ -14,6 +14,7 @@ from barnabas.core.message.batch_header import HEADER_SIZE, crc_valid, parse_hea
 from barnabas.core.traffic.steps import complete
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
+from barnabas.ports.report import counted
 from barnabas.ports.storage import Folder
 from barnabas.ports.words import Offset, Position
 from barnabas.testing.logs import batch, bytes_of, open_log, put, read_all
@@ -248,7 +249,7 @@ def test_what_stands_behind_the_last_batch_is_cut_at_every_start(tail: bytes, re
     reports: list[str] = []
     log = open_log(folder, recover=False, recovery_point=recovery_point, config=CONFIG, report=reports.append)
     assert put(log, b"next") == COUNT
-    assert any(f"{len(tail)} bytes are dropped" in line for line in reports)
+    assert any(f"{counted(len(tail), 'byte is', 'bytes are')} dropped" in line for line in reports)
     log.flush()
     log.abandon()
     again = open_log(folder, recover=True, recovery_point=recovery_point, config=CONFIG)

@@ -52,7 +52,7 @@ def test_in_order() -> None:
     there = messages(b"a", b"b", b"c")
     assert expect(["a", "b", "c"]).failure(there) is None
     assert expect(["a", "c", "b"]).failure(there) == "1 of 3 expected messages are missing"
-    assert expect(["a", "b"]).failure(there) == "1 messages too many"
+    assert expect(["a", "b"]).failure(there) == "1 message too many"
     assert expect(["a", "b"]).in_vain(there)
     assert not expect(["a", "b", "c", "d"]).in_vain(there)
 

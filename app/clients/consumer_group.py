@@ -215,7 +215,7 @@ class GroupSide:
         with self._shell.lock:
             self._check_open()
             deadline_ms = self._shell.now_ms() + timeout_s * 1000
-            self.membership.commit(offsets, answers.append, deadline_ms=deadline_ms)
+            self.membership.commit(offsets, self._shell.putter(answers), deadline_ms=deadline_ms)
             self._await(answers, timeout_s)
             if answers[0] is None:
                 self._know(offsets)
@@ -248,7 +248,8 @@ class GroupSide:
         answers: list[Mapping[TopicPartition, CommittedOffset | None] | BarnabasError] = []
         with self._shell.lock:
             self._check_open()
-            self.membership.committed(list(places), answers.append, deadline_ms=self._shell.now_ms() + timeout_s * 1000)
+            deadline_ms = self._shell.now_ms() + timeout_s * 1000
+            self.membership.committed(list(places), self._shell.putter(answers), deadline_ms=deadline_ms)
             self._await(answers, timeout_s)
         if isinstance(answers[0], BarnabasError):
             raise answers[0]

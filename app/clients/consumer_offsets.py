@@ -39,7 +39,9 @@ class ConsumerPositions:
         limit = self.limit_s(timeout)
         with self._shell.lock:
             if not self._shell.wait(lambda: state.read_offset >= 0 or state.stopped, limit) or state.read_offset < 0:
-                raise state.last_error or ClientTimeout(f"no position of {state.place} within {limit} s")
+                raise state.last_error or ClientTimeout(
+                    f"no position of {state.place} within {limit} s{self._fetcher.why(state)}"
+                )
             return state.read_offset
 
     def lag(self, places: Iterable[Place] | None = None, timeout: float | None = None) -> dict[TopicPartition, int]:

@@ -101,7 +101,7 @@ class PlaceFinder:
         if found is None:
             if error is not None:
                 raise ApiError(error, f"topic {topic}")
-            why = "" if known or view.last_error is None else f"; last: {view.last_error}"
+            why = "" if known else view.why
             raise ClientTimeout(f"no metadata of topic {topic} within {self._timeout_s} s{why}")
         count = len(found.leaders)
         if not 0 <= largest < count:

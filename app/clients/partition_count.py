@@ -34,4 +34,4 @@ def partition_count(shell: ClientShell, topic: str, timeout: float, at_least: in
         return len(found.leaders)
     if error is not None:
         raise ApiError(error, f"topic {topic}")
-    raise ClientTimeout(f"no metadata of topic {topic} within {timeout} s")
+    raise ClientTimeout(f"no metadata of topic {topic} within {timeout} s{view.why}")

@@ -103,7 +103,7 @@ class ClientShell(WaitingRoom):
         call = NodeCall(
             request=request,
             target=target,
-            done=self._putter(box),
+            done=self.putter(box),
             deadline_ms=self.now_ms() + limit,
             retriable=retriable,
         )
@@ -132,7 +132,7 @@ class ClientShell(WaitingRoom):
             place=place,
             build=build,
             outcomes=outcomes,
-            done=self._putter(box),
+            done=self.putter(box),
             deadline_ms=self.now_ms() + limit,
             retries_max=retries_max,
         )
@@ -149,10 +149,12 @@ class ClientShell(WaitingRoom):
                 raise ClientTimeout("the client's reactor does not answer")
         return box[0]
 
-    def _putter(self, box: list[Any]) -> Callable[[Any], None]:
+    def putter(self, box: list[Any]) -> Callable[[Any], None]:
+        """Puts an answer into the box, and lets those see it who `wait` for one. Called with the lock held."""
+
         def put(answer: Any) -> None:
             box.append(answer)
-            self.changed.notify_all()  # answers are given with the lock held
+            self.changed.notify_all()
 
         return put
 

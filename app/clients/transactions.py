@@ -105,7 +105,7 @@ class Transactions:
             self.machine.check_sending(positions=True)
             if not positions:
                 return
-            self.machine.send_positions(metadata, positions, answers.append)
+            self.machine.send_positions(metadata, positions, self._shell.putter(answers))
             self._wait(lambda: bool(answers), f"the positions of group {metadata.group_id}", timeout)
         if answers[0] is not None:
             raise answers[0]
@@ -165,7 +165,7 @@ class Transactions:
         limit = self._intake.settings.default_api_timeout_ms / 1000 if timeout is None else timeout
         self._shell.wake()
         if not self._shell.wait(true, limit):
-            last = self.machine.last_error
+            last = self.machine.trouble
             why = f"; last: {last}" if last is not None else ""
             raise ClientTimeout(f"{what}: not done within {limit:g} s; call again to go on waiting{why}")
 

@@ -15,7 +15,7 @@ from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from .cluster_view import ClusterView
 from .effects import NEVER, Poll, Send, backoff_ms
-from .errors import ClientTimeout, no_partition
+from .errors import ClientTimeout, no_partition, silent
 
 ItemT = TypeVar("ItemT")
 Done = Callable[[Any], None]
@@ -54,6 +54,8 @@ class NodeCall:
     failures: int = 0
     not_before_ms: float = -NEVER
     in_flight: bool = False
+    asked: int = 0
+    """Who was asked last."""
     last: Any = None
 
 
@@ -78,6 +80,8 @@ class LeaderCall(Generic[ItemT]):
     waiting: set[int] = field(init=False)
     answers: dict[int, Any] = field(factory=dict)
     last: dict[int, BarnabasError] = field(factory=dict)
+    asked: dict[int, int] = field(factory=dict)
+    """Index of the item → who is asked and has not answered."""
 
     def __attrs_post_init__(self) -> None:
         self.waiting = set(range(len(self.items)))
@@ -136,7 +140,8 @@ class Calls:
             if call.last is not None and not isinstance(call.last, BarnabasError):
                 self._finish(call, call.last)  # a result that tells the error item by item
             else:
-                self._finish(call, _given_up(call, type(call.request).__name__, call.last or self._view.last_error))
+                why = call.last or (self._silent(call.asked) if call.in_flight else self._view.trouble)
+                self._finish(call, _given_up(call, type(call.request).__name__, why))
             return
         answers = dict(call.answers)
         for index in range(len(call.items)):
@@ -149,7 +154,12 @@ class Calls:
         error = self._view.topic_errors.get(topic)
         if error is not None:
             return ApiError(error, f"topic {topic}")
-        return call.last.get(index) or self._view.last_error
+        if index in call.last:
+            return call.last[index]
+        return self._silent(call.asked[index]) if index in call.asked else self._view.trouble
+
+    def _silent(self, node: int) -> BarnabasError | None:
+        return silent(self._view.address(node))
 
     def _later(self, call: "NodeCall | LeaderCall[Any]", now_ms: float) -> None:
         call.failures += 1
@@ -168,7 +178,7 @@ class Calls:
                 self._finish(call, TransportError(f"broker {call.target} has left the cluster"))
             self._view.request_refresh()
             return []
-        call.in_flight = True
+        call.in_flight, call.asked = True, node
 
         def answered(result: Any, now_ms: float) -> None:
             call.in_flight = False
@@ -197,7 +207,7 @@ class Calls:
         return node if isinstance(node, int) and self._view.address(node) is not None else None
 
     def _find_coordinator(self, call: NodeCall, target: CoordinatorOf) -> Send:
-        call.in_flight = True
+        call.in_flight, call.asked = True, self._view.any_node()
 
         def answered(result: Any, now_ms: float) -> None:
             call.in_flight = False
@@ -214,7 +224,7 @@ class Calls:
             self._failed(call, call.last, now_ms)
 
         request = FindCoordinator(keys=[target.key], key_type=target.key_type)
-        return Send(self._view.any_node(), request, answered)
+        return Send(call.asked, request, answered)
 
     def _failed(self, call: NodeCall, error: BarnabasError, now_ms: float) -> None:
         """There is no result: try again if that may help."""
@@ -267,9 +277,12 @@ class Calls:
 
     def _leader_send(self, call: LeaderCall[Any], node: int, indexes: list[int]) -> Send:
         call.in_flight += 1
+        call.asked.update(dict.fromkeys(indexes, node))
 
         def answered(result: Any, now_ms: float) -> None:
             call.in_flight -= 1
+            for index in indexes:
+                call.asked.pop(index, None)
             again = False
             if isinstance(result, BarnabasError):
                 again = not isinstance(result, ApiError) or result.retriable

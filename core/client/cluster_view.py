@@ -13,6 +13,7 @@ from ...ports.transport import Address
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from .effects import NEVER, Poll, Send, backoff_ms
+from .errors import silent
 
 COORDINATORS = 2**32
 """Nodes from here on are brokers in their role as coordinators."""
@@ -191,6 +192,18 @@ class ClusterView:
             return self.controller
         return self.any_node() if self.updates else None
 
+    @property
+    def trouble(self) -> BarnabasError | None:
+        """Why there is no metadata, for who has waited in vain: the last error, or who is asked and says nothing."""
+        if self.last_error is None and self._in_flight:
+            return silent(self.address(self._asked_node))
+        return self.last_error
+
+    @property
+    def why(self) -> str:
+        """`trouble` as the end of a text."""
+        return "" if self.trouble is None else f"; last: {self.trouble}"
+
     def try_another(self) -> None:
         """`any_node` was of no help."""
         self._turn += 1
@@ -209,6 +222,7 @@ class ClusterView:
         """A node has not answered in time. If it was asked for metadata, another one is. On the thread of `poll`."""
         self.heard(node, answers=False)
         if self._in_flight and node == self._asked_node:
+            self.last_error = silent(self.address(node))
             self._question += 1
             self._in_flight = False
             self._needed = True

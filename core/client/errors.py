@@ -3,6 +3,7 @@
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from ...ports.report import counted
+from ...ports.transport import Address, TransportError
 
 
 class QueueFull(BarnabasError):
@@ -52,6 +53,13 @@ def no_partition(topic: str, count: int, partition: int) -> ApiError:
     """A topic with so many partitions does not have that one."""
     text = f"{topic} has {counted(count, 'partition')}, no {partition}"
     return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+
+
+def silent(address: Address | None) -> TransportError | None:
+    """Who was asked there has heard nothing, not even that the connection is lost; None: nobody was asked."""
+    if address is None:
+        return None
+    return TransportError(f"{address[0]}:{address[1]} has said nothing; does a broker run there?")
 
 
 class TransactionError(BarnabasError):

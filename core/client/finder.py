@@ -8,6 +8,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
 from .cluster_view import COORDINATORS, ClusterView
 from .effects import NEVER, Poll, Send, backoff_ms
+from .errors import silent
 
 GONE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
 """What a broker answers that does not coordinate it (any more): ask again which one does."""
@@ -40,6 +41,7 @@ class CoordinatorFinder:
         """Where to send requests about it, if that is known."""
         self._needed = False
         self._in_flight = False
+        self._asked = 0
         self._failures = 0
         self._not_before_ms = -NEVER
         self.last_error: BarnabasError | None = None
@@ -49,6 +51,14 @@ class CoordinatorFinder:
     @property
     def _what(self) -> str:
         return f"{'group' if self._key_type == GROUP_COORDINATOR else 'transactional id'} {self._key}"
+
+    @property
+    def trouble(self) -> BarnabasError | None:
+        """For who has waited in vain: the last error, or who is asked and says nothing."""
+        asked = self.known if self.known is not None else self._asked if self._in_flight else None
+        if self.last_error is not None or asked is None:
+            return self.last_error or self._view.trouble
+        return silent(self._view.address(asked))
 
     def node(self) -> int | None:
         """`known`; from now on it is looked for if it is not."""
@@ -86,7 +96,8 @@ class CoordinatorFinder:
             return Poll([], self._not_before_ms)
         self._in_flight = True
         request = FindCoordinator(keys=[self._key], key_type=self._key_type)
-        return Poll([Send(self._view.any_node(), request, self._answered)], NEVER)
+        self._asked = self._view.any_node()
+        return Poll([Send(self._asked, request, self._answered)], NEVER)
 
     def _answered(self, result: Any, now_ms: float) -> None:
         self._in_flight = False

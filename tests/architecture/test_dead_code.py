@@ -25,7 +25,7 @@ CALLED_FROM_OUTSIDE = {
         "onQueryStarted",
         *("streamReader", "streamWriter"),
     },
-    "http.server": {"do_GET", "do_HEAD", "log_message"},
+    "http.server": {"log_message"},
     "Python, by entry points": {
         *(
             "register_audit",

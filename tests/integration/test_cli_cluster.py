@@ -263,7 +263,7 @@ def test_where_none_is_restarted_the_others_go_on_to_the_last(tmp_path: Path, et
         assert behind == [("half", 2, [2])] * 2
         assert [broker["problem"] for broker in status["brokers"]] == ["it is not there", None]
         shown = barnabas_here("cluster", "status", *b, expect=1).stdout
-        assert b"1 offline partitions" in shown
+        assert b"1 offline partition" in shown
         assert b"2 under-replicated partitions" in shown
         running.broker(2).kill()
         assert running.process.wait(20) == 1

@@ -173,7 +173,7 @@ class _ArrowSender:
         if view is None and error is not None:
             raise ApiError(error, f"topic {topic}")
         if view is None:
-            raise ClientTimeout(f"no metadata of topic {topic} within max.block.ms ({limit_ms:g})")
+            raise ClientTimeout(f"no metadata of topic {topic} within max.block.ms ({limit_ms:g}){intake.view.why}")
         return view
 
 

@@ -26,7 +26,7 @@ from ...message.message_set import MessageSet
 from ..cluster_view import ClusterView
 from ..course import Course, Piece
 from ..effects import NEVER, Poll, Send, backoff_ms
-from ..errors import LogTruncated, NoOffset, no_partition
+from ..errors import LogTruncated, NoOffset, no_partition, silent
 from .fetch_state import AssignedPartition, AtOffset, AtTime, Chunk, FetcherSettings, FetchPosition, Reset
 
 FULL_BUFFERS_WAIT_MS = 50
@@ -93,6 +93,11 @@ class Fetcher:
     def surface(self, place: TopicPartition, error: BarnabasError) -> None:
         """Let the reader raise the error when it gets there, once; the partition then waits for `seek` or `resume`."""
         self._surface(self.partitions[place], error)
+
+    def why(self, state: AssignedPartition) -> str:
+        """Why the partition does not get on, as the end of a text."""
+        waits_for = silent(self._view.address(state.tried[0])) if state.busy else state.last_error
+        return self._view.why if waits_for is None else f"; last: {waits_for}"
 
     def next_chunk(self) -> Chunk | None:
         """The next chunk for the reader, partitions in turn; None when nothing is there yet."""

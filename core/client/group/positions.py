@@ -130,7 +130,7 @@ class GroupPositions:
         wake = NEVER
         for call in list(self._calls.values()):
             if now_ms >= call.deadline_ms:
-                why = call.last or self._finder.last_error
+                why = call.last or self._finder.trouble
                 text = f"{call.what} of group {self._settings.group_id} did not succeed in time"
                 self._finish(call, ClientTimeout(text if why is None else f"{text}; last: {why}"))
                 continue

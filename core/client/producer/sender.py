@@ -174,9 +174,8 @@ class Sender:
                 self._identity.give_up(batch)
 
     def _expired(self) -> BarnabasError:
-        why = f"; last: {self._view.last_error}" if self._view.last_error is not None else ""
-        limit = self._settings.delivery_timeout_ms
-        return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"not delivered within delivery.timeout.ms ({limit:g} ms){why}")
+        text = f"not delivered within delivery.timeout.ms ({self._settings.delivery_timeout_ms:g} ms){self._view.why}"
+        return ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _requests(self, encoded: Sequence[tuple[int, Batch, bytearray]]) -> list[Send]:
         groups: dict[int, list[tuple[Batch, bytearray]]] = {}

@@ -27,7 +27,7 @@ from ....ports.values import frozen
 from ....ports.words import TopicPartition
 from ..cluster_view import ClusterView
 from ..effects import NEVER, Poll, Send, backoff_ms
-from ..errors import AbortNeeded, CommitFailed, ProducerFenced, TransactionAborted, TransactionError
+from ..errors import AbortNeeded, CommitFailed, ProducerFenced, TransactionAborted, TransactionError, silent
 from ..finder import CoordinatorFinder
 from ..group.events import CommitDone, CommittedOffset, GroupMetadata
 from .batch import Batch
@@ -244,6 +244,11 @@ class Transaction:
         """True while there is a transaction that can be aborted."""
         return self.state in (TxnState.IN_TRANSACTION, TxnState.ABORT_NEEDED)
 
+    @property
+    def trouble(self) -> BarnabasError | None:
+        """What keeps the present step from its end, for who has waited in vain; None: it is not known."""
+        return self._finder.trouble if self._finder.known is None else self.last_error
+
     # --- what the sender asks
 
     def prepare(self) -> bool:
@@ -393,10 +398,10 @@ class Transaction:
     # --- inside: answers
 
     def _send(self, step: _Step, node: int) -> Send:
-        self._in_flight = True
+        self._in_flight, self.last_error = True, silent(self._view.address(node))
 
         def answered(result: Any, now_ms: float) -> None:
-            self._in_flight = False
+            self._in_flight, self.last_error = False, None
             if self.state is not TxnState.FATAL:
                 self._answered(step, result, now_ms)
 
@@ -414,7 +419,7 @@ class Transaction:
         error = result if isinstance(result, ApiError) else ApiError(code, self._what(step))
         reaction = reaction_to(step.request, code)
         if reaction is Reaction.DONE:
-            self._failures, self._not_before_ms, self.last_error = 0, -NEVER, None
+            self._failures, self._not_before_ms = 0, -NEVER
             step.finder.worked()
             step.done(result)
             return

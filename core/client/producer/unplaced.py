@@ -102,5 +102,5 @@ class UnplacedMessages:
     def _late(self, topic: str, error: ErrorCode | None) -> BarnabasError:
         if error is not None:
             return ApiError(error, f"topic {topic} was not there within {self._limit_ms:g} ms")
-        why = f"; last: {self._view.last_error}" if self._view.last_error is not None else ""
-        return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"no metadata of topic {topic} within {self._limit_ms:g} ms{why}")
+        text = f"no metadata of topic {topic} within {self._limit_ms:g} ms{self._view.why}"
+        return ApiError(ErrorCode.REQUEST_TIMED_OUT, text)

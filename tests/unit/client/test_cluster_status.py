@@ -74,7 +74,7 @@ def test_replicas_that_are_behind_and_partitions_without_a_leader() -> None:
         {"topic": "t", "partition": 1, "leader": -1, "replicas": [2, 3], "isr": [3], "lag": {}},
     ]
     text = _text(status)
-    assert "1 offline partitions" in text
+    assert "1 offline partition" in text
     assert "2 under-replicated partitions" in text
     assert "2:7" in text
 

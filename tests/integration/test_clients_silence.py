@@ -1,0 +1,110 @@
+"""Who waits in vain is told for whom: a server that takes connections and says nothing, a broker that has stopped."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from barnabas import Admin, Consumer, Producer, SimpleConsumer
+from barnabas.app.clients import consumer_group
+from barnabas.core.client.errors import ClientTimeout
+from barnabas.ports.errors import BarnabasError
+from barnabas.testing import TestBroker
+
+QUICK: dict[str, Any] = {"default_api_timeout_ms": 200}
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The system takes the connections; nobody reads them."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def topics(bootstrap: str) -> object:
+    with Admin(bootstrap, **QUICK) as admin:
+        return admin.list_topics()
+
+
+def group(bootstrap: str) -> object:
+    with Admin(bootstrap, **QUICK) as admin:
+        return admin.group_offsets("g")
+
+
+def offset(bootstrap: str) -> object:
+    with SimpleConsumer(bootstrap, **QUICK) as consumer:
+        return consumer.offset_at("t", 0, -1)
+
+
+def assignment(bootstrap: str) -> object:
+    with Consumer(bootstrap, **QUICK) as consumer:
+        return consumer.assign("t")
+
+
+def committed(bootstrap: str) -> object:
+    with Consumer(bootstrap, group_id="g", **QUICK) as consumer:
+        return consumer.committed([("t", 0)])
+
+
+def partitions(bootstrap: str) -> object:
+    with Producer(bootstrap, **QUICK) as producer:
+        return producer.partitions("t", 0.2)
+
+
+def message(bootstrap: str) -> object:
+    with Producer(bootstrap, max_block_ms=200, **QUICK) as producer:
+        return producer.send("t", b"x").result()
+
+
+def transaction(bootstrap: str) -> None:
+    producer = Producer(bootstrap, transactional_id="x", **QUICK)
+    try:
+        producer.init_transactions()
+    finally:
+        producer.close(0.1)
+
+
+@pytest.mark.parametrize("ask", [topics, group, offset, assignment, committed, partitions, message, transaction])
+def test_a_server_that_says_nothing_is_named(silent: str, ask: Callable[[str], object]) -> None:
+    with pytest.raises(BarnabasError, match=f"{silent} has said nothing; does a broker run there"):
+        ask(silent)
+
+
+@pytest.mark.parametrize(
+    ("api", "ask"),
+    [
+        ("Metadata", topics),
+        ("FindCoordinator", group),
+        ("OffsetFetch", group),
+        ("ListOffsets", offset),
+        ("OffsetFetch", committed),
+        ("InitProducerId", transaction),
+    ],
+)
+def test_so_is_a_broker_that_has_stopped_to_answer(
+    barnabas_broker: TestBroker, api: str, ask: Callable[[str], object]
+) -> None:
+    barnabas_broker.produce("t", ["x"])
+    with barnabas_broker.faults.delay(api), pytest.raises(ClientTimeout, match=barnabas_broker.bootstrap):
+        ask(barnabas_broker.bootstrap)
+
+
+def test_a_position_that_is_not_told_names_the_broker(barnabas_broker: TestBroker) -> None:
+    barnabas_broker.produce("t", ["x"])
+    with Consumer(barnabas_broker.bootstrap) as consumer, barnabas_broker.faults.delay("ListOffsets"):
+        consumer.assign("t", position="earliest")
+        with pytest.raises(ClientTimeout, match=barnabas_broker.bootstrap):
+            consumer.position(("t", 0), 0.2)
+
+
+def test_who_waits_for_a_group_is_told_in_time(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    grace_s = 30.0
+    monkeypatch.setattr(consumer_group, "GRACE_S", grace_s)
+    with Consumer(silent, group_id="g", **QUICK) as consumer:
+        for ask in (lambda: consumer.committed([("t", 0)]), lambda: consumer.commit({("t", 0): 1}, timeout=0.2)):
+            begun = time.monotonic()
+            with pytest.raises(ClientTimeout, match=silent):
+                ask()
+            assert time.monotonic() - begun < grace_s

@@ -85,22 +85,22 @@ def _speed(name: str, keys: int) -> Result:
         log = _opened(folder)
         for batch in _batches(keys, BYTES // 15_500):
             log.append(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
-        log.flush()
+        log.flushes.now()
         log.abandon()
         with _cpu(spent, "scan"):
             log = _opened(folder)
         size = log.size_bytes
         log.update_config(evolve(log.config, cleanup_policy=frozenset({"compact"})))
-        log.flush()
+        log.flushes.now()
         dirt = look_at(log, Offset(0), log.log_end_offset, NOW_MS)
         with _cpu(spent, "clean"):
             order = order_for(dirt, CleanerSettings(), now_ms=NOW_MS, codecs=NO_CODECS, secret=os.urandom(32))
             cleaning = Cleaning(order)
             for step in cleaning.steps():
                 if step is not None:
-                    log.begin_swap(step)
+                    log.swaps.begin(step)
                     folder.flush()
-                    log.end_swap(NOW_MS)
+                    log.swaps.end(NOW_MS)
         stats = cleaning.stats
         log.close()
         log_dir.close()

@@ -116,7 +116,7 @@ class ClassicService:
             log = self._topics.log(request.topic, request.partition)
             if log is not None:
                 now_ms = self._clock.now_ms()
-                offsets = log.offsets_before(request.time_ms, max_offsets=request.max_offsets, now_ms=now_ms)
+                offsets = log.times.offsets_before(request.time_ms, max_offsets=request.max_offsets, now_ms=now_ms)
             elif self._state.logs.is_unopened(TopicPartition(request.topic, request.partition)):
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
             else:

@@ -78,7 +78,7 @@ class Creation:
                 self.logs[opening.partition] = log
                 if topic_id is not None:
                     label(opening.home.log_dir.folder(str(opening.partition)), topic_id)
-                    log.names_are_durable()
+                    log.flushes.names_are_durable()
             except BarnabasError as error:
                 self._failed(opening.partition, error)
         for home in {id(opening.home): opening.home for opening, _ in self.openings}.values():

@@ -169,7 +169,8 @@ class DataFolder:
             if log.log_start_offset > log.segments[0].base_offset
         }
         vouched = [partition for partition in self.logs if partition not in self.unvouched]
-        cleaned = {key: min(end, log.cut_to) for key, log in self.logs.items() if (end := self.cleaned_to.get(key))}
+        logs, known = self.logs, self.cleaned_to
+        cleaned = {key: min(end, log.swaps.cut_to) for key, log in logs.items() if (end := known.get(key))}
         self._has_cleaned = self._has_cleaned or bool(self.cleaned_to)
         points = {partition: log.recovery_point for partition, log in self.logs.items()}
         return {

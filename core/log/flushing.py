@@ -9,7 +9,7 @@ from .checkpoints import LEADER_EPOCHS
 
 
 class FlushWork:
-    """What to flush, collected by `Log.begin_flush`. Call it on any thread, then give it to `Log.end_flush`."""
+    """What to flush, collected by `LogFlushes.begin`. Call it on any thread, then give it to `LogFlushes.end`."""
 
     __slots__ = (
         "_epochs",

@@ -1,7 +1,7 @@
 """The log of one partition: an append-only sequence of batches in segments (facts B2, B3, B6).
 
 The segments are an immutable tuple that is replaced as a whole, so that readers never wait. Nothing here blocks but
-reads and writes of the page cache; what makes durable is `begin_flush`, whose work runs elsewhere.
+reads and writes of the page cache; what makes durable is `flushes`, whose work runs elsewhere.
 """
 
 from bisect import bisect_left
@@ -17,24 +17,22 @@ from ...ports.words import Offset, TopicPartition
 from ..message.batch_header import BatchHeader, parse_header
 from ..message.codec import Codecs
 from ..message.markers import Marker, encode_marker, read_marker
-from . import losses
 from .admission import LOG_APPEND_TIME
 from .checkpoints import Noted, Sealed, read_epochs
 from .config import LONG_MAX, LogConfig
-from .durability import Durability
 from .format import Admitted, LogSegment
-from .formats import log_format
 from .leader_epochs import LeaderEpochs
 from .log_flushes import LogFlushes
-from .log_reads import LogReads
+from .log_loading import load
+from .log_state import LogState
 from .log_swaps import LogSwaps
+from .log_times import LogTimes
 from .log_transactions import LogTransactions
 from .names import DELETED_SUFFIX
 from .origin import AppendOrigin
-from .producer_state_files import ProducerLedger
-from .recovered import Recovered
+from .producer_state import ProducerStates
 from .replicated import Replicated, whole_batches
-from .results import Appended, LogSlice, TimestampOffset
+from .results import EMPTY_SLICE, Appended, LogSlice, TimestampOffset
 from .retention import DeletionPolicy, removable
 from .rolling import fitting
 from .segment import INT_MAX, Segment
@@ -42,43 +40,33 @@ from .segment_list import SegmentList
 
 __all__ = ["Appended", "Log", "LogSlice", "TimestampOffset"]
 
+_new = tuple.__new__  # once in every fetch, for half of what the named tuple's own takes
 
-class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
-    """Made by `Log.open`. Owner thread only; `FlushWork`, regions and removed segments may go to other threads."""
 
-    def __init__(
-        self,
-        folder: Folder,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        codecs: Codecs,
-        deletion_policy: DeletionPolicy,
-        report: Callable[[str], None],
-        entropy: Entropy | None,
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.epochs = LeaderEpochs()
-        self._ledger = ProducerLedger(folder, report)
-        self.closed = False
+class Log:
+    """Made by `Log.open`. Owner thread only; `FlushWork`, regions and removed segments may go to other threads.
+
+    What is asked of it besides appends and reads stands with its parts: `times`, `transactions`, `flushes`, `swaps`.
+    """
+
+    def __init__(self, state: LogState, deletion_policy: DeletionPolicy, entropy: Entropy | None) -> None:
+        self._state = state
+        self.topic_partition = state.topic_partition
+        self.epochs = state.epochs
+        self.times = LogTimes(state)
+        self.transactions = LogTransactions(state)
+        self.flushes = LogFlushes(state)
+        self.swaps = LogSwaps(state)
         self.lost_end = False
         """True if it ended below its recovery point when it was opened: durable messages are gone."""
-        self._may_end_early = False
         self.rolled: Callable[[Log], None] | None = None
         """Called after a new segment was begun: a good time to flush the sealed ones."""
-        self._folder = folder
-        self._config = config
-        self.format_name = config.message_format
+        self.format_name = state.config.message_format
         """Of the entries; it stays what it is, whatever the configuration says later."""
-        self._format = log_format(config.message_format)
-        self._codecs = codecs
         self.policy = deletion_policy
-        self.policy_name = config.deletion_policy
+        self.policy_name = state.config.deletion_policy
         """Of the policy in use, so that the owner can bring another one when the configuration changes."""
-        self._report = report
         self._entropy = entropy
-        self._durable = Durability()
-        self._start = self._end = Offset(0)
-        self._segments: SegmentList
         self._jitter_ms = self._draw_jitter()
 
     @classmethod
@@ -106,92 +94,83 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         recovery point goes on there, or with `may_end_early` where it ends: other replicas have the rest. Raises
         `StorageError`.
         """
-        log = cls(folder, topic_partition, config, codecs, deletion_policy, report, entropy)
-        log.epochs = LeaderEpochs(read_epochs(folder, report))
-        log._may_end_early = may_end_early
-        log._load(now_ms, Noted(Offset(recovery_point), Offset(log_start_offset), sealed), recover=recover)
+        epochs = LeaderEpochs(read_epochs(folder, report))
+        state = LogState(folder, topic_partition, config, codecs, epochs, report)
+        log = cls(state, deletion_policy, entropy)
+        noted = Noted(Offset(recovery_point), Offset(log_start_offset), sealed)
+        log.lost_end = load(state, noted, now_ms=now_ms, recover=recover, may_end_early=may_end_early)
         return log
-
-    def _load(self, now_ms: int, noted: Noted, *, recover: bool) -> None:
-        recovery_point, log_start_offset, _ = noted
-        recovery = Recovered(self.epochs, self._ledger, now_ms)
-        loaded = self._format.load(
-            self._folder,
-            self._config,
-            now_ms=now_ms,
-            report=self._report,
-            recover=recover,
-            noted=noted,
-            recovery=recovery,
-        )
-        self._durable.flushed_at(now_ms)
-        if not loaded.segments:
-            self._start_anew(max(Offset(0), log_start_offset), now_ms)
-            if recovery_point > self._end:
-                self._ends_below(recovery_point, now_ms)
-            return
-        self._segments = SegmentList(loaded.segments)
-        self._end = loaded.end
-        self._start = max(loaded.segments[0].base_offset, log_start_offset)
-        if self._start > loaded.end:
-            self._report(f"{self.topic_partition}: ends at {loaded.end}, before its start {self._start}; begun anew")
-            self._begin_anew(self._start, now_ms)
-            return
-        self._durable.opened(loaded.recovery_point, self._end, in_order=not recover)
-        if loaded.end < recovery_point:
-            self._ends_below(recovery_point, now_ms)
-        self._ledger.load(self._segments.items, self._end, now_ms)
-        if recovery.lacks_epochs(self._start) and self._format.keeps_epochs:
-            self._read_epochs()
-        self.epochs.truncate_from_start(self._start)
-        self.epochs.truncate_from_end(self._end)  # last: of an epoch that begins where the log ends nothing is here
-
-    def _read_epochs(self) -> None:
-        """The checkpoint of the epochs is lost, or knows of a later start than the log has: the batches know them."""
-        for segment in self._segments.items:
-            for _, header in segment.batches():
-                self.epochs.found(header.leader_epoch, header.base_offset)
-
-    def _ends_below(self, recovery_point: Offset, now_ms: int) -> None:
-        ends = self._format.flushed_only or self._may_end_early
-        self.lost_end = True
-        self._report(losses.end_lost(self.topic_partition, self._end, recovery_point, goes_on=not ends))
-        if ends:
-            return
-        kept = losses.without_empty_end(self._segments.items)
-        self._segments = SegmentList((*kept, self._new_segment(recovery_point, now_ms)))
-        self._start, self._end = max(self._start, self._segments.bases[0]), recovery_point
-        self._durable.opened(recovery_point, recovery_point, in_order=False)
 
     # --- what it is
 
     @property
     def config(self) -> LogConfig:
-        return self._config
+        return self._state.config
 
     def update_config(self, config: LogConfig, deletion_policy: DeletionPolicy | None = None) -> None:
         """Go by another configuration, in the format that the log has; without a policy the present one stays."""
         if config.message_format != self.format_name:
             config = evolve(config, message_format=self.format_name)
-        before, self._config = self._config, config
+        before, self._state.config = self._state.config, config
         if (config.segment_jitter_ms, config.roll_ms) != (before.segment_jitter_ms, before.roll_ms):
             self._jitter_ms = self._draw_jitter()
         if deletion_policy is not None:
             self.policy, self.policy_name = deletion_policy, config.deletion_policy
-        for segment in self._segments.items:
+        for segment in self._state.segments.items:
             segment.index_interval_bytes = config.index_interval_bytes
 
     @property
     def log_start_offset(self) -> Offset:
-        return self._start
+        return self._state.start
 
     @property
     def log_end_offset(self) -> Offset:
-        return self._end
+        return self._state.end
+
+    @property
+    def readable_end(self) -> Offset:
+        """Where readers stop (exclusive): the log end, or in a classic log what is durable (facts A4)."""
+        return self._state.readable_end
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Everything below is durable."""
+        return self._state.durable.recovery_point
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """Oldest first; the last is the active one."""
+        return self._state.segments.items
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments.items)
+        return sum(segment.size for segment in self._state.segments.items)
+
+    @property
+    def producers(self) -> ProducerStates:
+        """The producers that have written here with an id; none in a classic log."""
+        return self._state.ledger.states
+
+    @property
+    def folder(self) -> Folder:
+        """Of its files. For others than the owner: only for files that are no part of the log."""
+        return self._state.folder
+
+    @property
+    def closed(self) -> bool:
+        return self._state.closed
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why nothing more is appended: what was written may not have become durable. Reading goes on."""
+        return self._state.durable.failure
+
+    def fail(self, error: StorageError) -> None:
+        """Refuse appends until the log is opened again and recovered."""
+        self._state.durable.failure = error
+
+    def _closed_to_records(self) -> StorageError:
+        return StorageError(f"{self.topic_partition} takes no more records until a restart: {self.failure}")
 
     # --- append
 
@@ -210,17 +189,18 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         producer sends again is not appended again: the answer is the first one. Raises `ApiError` for what a client may
         not append (`admit`, `ProducerStates.check`), `StorageError` when it cannot be written: the log is as it was.
         """
-        if self._durable.failure is not None:
+        state = self._state
+        if state.durable.failure is not None:
             raise self._closed_to_records()
-        entry = self._format.admit(
-            records, self._config, self._codecs, now_ms=now_ms, allows_zstd=allows_zstd, origin=origin
+        entry = state.format.admit(
+            records, state.config, state.codecs, now_ms=now_ms, allows_zstd=allows_zstd, origin=origin
         )
         header = entry.header
         if header is not None and header.producer_id >= 0:
-            known = self._ledger.states.check(header, origin)
+            known = state.ledger.states.check(header, origin)
             if known is not None:
                 append_time = known.timestamp if entry.log_append_time_ms >= 0 else -1
-                return Appended(Offset(known.base_offset), Offset(known.last_offset), append_time, self._start)
+                return Appended(Offset(known.base_offset), Offset(known.last_offset), append_time, state.start)
         return self._append(entry, leader_epoch, now_ms)
 
     def append_marker(
@@ -238,11 +218,12 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         Raises `ApiError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED for what has come too late,
         `StorageError` when it cannot be written: the log is as it was.
         """
-        if self._durable.failure is not None:
+        state = self._state
+        if state.durable.failure is not None:
             raise self._closed_to_records()
-        self._ledger.states.check_marker(producer_id, producer_epoch, coordinator_epoch)
+        state.ledger.states.check_marker(producer_id, producer_epoch, coordinator_epoch)
         marker = Marker(committed, coordinator_epoch)
-        is_append_time = self._config.message_timestamp_type == LOG_APPEND_TIME
+        is_append_time = state.config.message_timestamp_type == LOG_APPEND_TIME
         batch = encode_marker(
             marker,
             producer_id=producer_id,
@@ -255,24 +236,25 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
 
     def _append(self, entry: Admitted, leader_epoch: int, now_ms: int, marker: Marker | None = None) -> Appended:
         ready, span, messages, append_time, header = entry
-        base = self._end
+        state = self._state
+        base = state.end
         last = Offset(base + span - 1)
         if last >= LONG_MAX:
             raise ApiError(ErrorCode.INVALID_RECORD, f"the offsets of {self.topic_partition} have come to their end")
         if span:
-            segment = self._segments.active
-            if segment.must_roll(entry, last, self._config, jitter_ms=self._jitter_ms, now_ms=now_ms):
+            segment = state.segments.active
+            if segment.must_roll(entry, last, state.config, jitter_ms=self._jitter_ms, now_ms=now_ms):
                 segment = self._roll(now_ms, base)
-            self._format.stamp(ready, base, leader_epoch)
+            state.format.stamp(ready, base, leader_epoch)
             segment.append(entry, base_offset=base, now_ms=now_ms)
-            if leader_epoch != self.epochs.latest and self._format.keeps_epochs:
-                self.epochs.assign(leader_epoch, base)
+            if leader_epoch != state.epochs.latest and state.format.keeps_epochs:
+                state.epochs.assign(leader_epoch, base)
             if header is not None and header.producer_id >= 0:
-                self._ledger.appended(segment, header, base, marker, now_ms)
-                self._durable.new_names |= marker is not None  # .txnindex may have come
-            self._end = Offset(last + 1)
-            self._durable.appended += messages
-        return Appended(base, last, append_time, self._start, messages)
+                state.ledger.appended(segment, header, base, marker, now_ms)
+                state.durable.new_names |= marker is not None  # .txnindex may have come
+            state.end = Offset(last + 1)
+            state.durable.appended += messages
+        return Appended(base, last, append_time, state.start, messages)
 
     def append_replicated(self, records: memoryview, *, now_ms: int) -> Replicated:
         """Append what a leader sent: whole batches, offsets and leader epochs kept. One cut at the end is left out.
@@ -281,10 +263,12 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         them. Raises `ApiError` CORRUPT_MESSAGE when the first batch does not fit the log (see `whole_batches`),
         `StorageError` when it cannot be written: segments before the one that failed keep theirs.
         """
-        if self._durable.failure is not None:
+        state = self._state
+        durable, epochs = state.durable, state.epochs
+        if durable.failure is not None:
             raise self._closed_to_records()
-        start, size, messages = self._start, 0, 0
-        headers = whole_batches(records, self._end, self.epochs.latest, empty=start == self._end)
+        start, size, messages = state.start, 0, 0
+        headers = whole_batches(records, state.end, epochs.latest, empty=start == state.end)
         if headers and headers[0].base_offset < start:
             self.truncate_fully_and_start_at(headers[0].base_offset, now_ms)
         while headers:
@@ -293,67 +277,101 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
             bytes_of_run = sum([header.size for header in run])
             segment.append_run(records[size : size + bytes_of_run], run, now_ms=now_ms)
             for header in run:
-                if header.leader_epoch != self.epochs.latest:
-                    self.epochs.assign(header.leader_epoch, header.base_offset)
+                if header.leader_epoch != epochs.latest:
+                    epochs.assign(header.leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
                     marker = self._marker_in(records[size:], header) if header.control else None
-                    self._ledger.appended(segment, header, header.base_offset, marker, now_ms)
-                    self._durable.new_names |= marker is not None
+                    state.ledger.appended(segment, header, header.base_offset, marker, now_ms)
+                    durable.new_names |= marker is not None
                 messages += header.count
-                self._durable.appended += header.count
+                durable.appended += header.count
                 size += header.size
-            self._end = run[-1].next_offset
-            self._move_start(start)
-        return Replicated(size, messages, self._end)
+            state.end = run[-1].next_offset
+            state.move_start(start)
+        return Replicated(size, messages, state.end)
 
     def _marker_in(self, batch: memoryview, header: BatchHeader) -> Marker | None:
         try:
             return read_marker(batch, header)
         except ApiError as error:
-            self._report(f"{self.topic_partition}: {error.message}; what it ended counts as open")
+            self._state.report(f"{self.topic_partition}: {error.message}; what it ended counts as open")
             return None
 
     def _room(self, headers: Sequence[BatchHeader], now_ms: int) -> tuple[Segment, int]:
         """The segment that the batches go to, and how many of them. Raises `StorageError`."""
-        segment = self._segments.active
+        config, segment = self._state.config, self._state.segments.active
         assert isinstance(segment, Segment)
-        count = fitting(segment, headers, self._config, jitter_ms=self._jitter_ms, now_ms=now_ms)
+        count = fitting(segment, headers, config, jitter_ms=self._jitter_ms, now_ms=now_ms)
         base = headers[0].base_offset
         if count and headers[0].last_offset - segment.base_offset <= INT_MAX:
             return segment, count
         segment = self._roll(now_ms, base)
         assert isinstance(segment, Segment)
-        return segment, fitting(segment, headers, self._config, jitter_ms=self._jitter_ms, now_ms=now_ms)
+        return segment, fitting(segment, headers, config, jitter_ms=self._jitter_ms, now_ms=now_ms)
 
     def _roll(self, now_ms: int, base: Offset) -> LogSegment:
         """Seal the active segment and begin one at `base`. Raises `StorageError`; then nothing has changed."""
-        kept = self._segments.items
-        if kept[-1].size or base == self._end:
+        state = self._state
+        kept = state.segments.items
+        if kept[-1].size or base == state.end:
             kept[-1].seal()
         else:
             kept = kept[:-1]  # nothing is in it, and the next offset is too far from its base
-        if self._format.flushed_only:
-            self.flush(now_ms)  # before the next file has a name: recovery opens the newest segment alone (facts A4)
-        segment = self._new_segment(base, now_ms)
-        if self._format.keeps_producers:
-            self._ledger.take(base)
-        dropped = self._segments.items[len(kept) :]
-        self._segments = SegmentList((*kept, segment))
+        if state.format.flushed_only:
+            self.flushes.now(now_ms)  # before the next file has a name: recovery opens the newest alone (facts A4)
+        segment = state.new_segment(base, now_ms)
+        if state.format.keeps_producers:
+            state.ledger.take(base)
+        dropped = state.segments.items[len(kept) :]
+        state.segments = SegmentList((*kept, segment))
         for empty in dropped:
             empty.delete()
         self._jitter_ms = self._draw_jitter()
-        self._durable.at_roll = self._durable.appended
+        state.durable.at_roll = state.durable.appended
         if self.rolled is not None:
             self.rolled(self)
         return segment
 
-    def _new_segment(self, base_offset: Offset, now_ms: int) -> LogSegment:
-        self._durable.new_names = True
-        return self._format.begin_segment(self._folder, base_offset, self._config, now_ms=now_ms, report=self._report)
-
     def _draw_jitter(self) -> int:
-        bound = min(self._config.segment_jitter_ms, self._config.roll_ms)
+        bound = min(self.config.segment_jitter_ms, self.config.roll_ms)
         return self._entropy.below(bound) if bound > 0 and self._entropy is not None else 0
+
+    # --- read
+
+    def read(self, offset: int, *, max_bytes: int, limit: int, whole_first_batch: bool = True) -> LogSlice:
+        """Batches from the one that holds `offset` on, below `limit` (exclusive; whole batches), of one segment.
+
+        About `max_bytes`: the last batch may be cut there. The first comes whole even if larger, or with
+        `whole_first_batch` off not at all. Empty at and above the limit. A classic log gives bytes from exactly
+        `offset` on, `max_bytes` at most, whatever begins or ends there. Raises `ApiError` OFFSET_OUT_OF_RANGE, or
+        CORRUPT_MESSAGE where the log is damaged; `StorageError`.
+        """
+        state = self._state
+        start, end = state.start, state.readable_end
+        if not start <= offset <= end:
+            text = f"{self.topic_partition} has offsets {start} to {end}, not {offset}"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        segments = state.segments
+        place = segments.find(Offset(offset), Offset(limit) if limit < end else end, state.end)
+        if place is None:
+            return EMPTY_SLICE
+        number, position, first_batch_size, end_position = place
+        left = end_position - position
+        size = left if left < max_bytes else max_bytes
+        if size < first_batch_size:
+            if not whole_first_batch:
+                return EMPTY_SLICE
+            size = first_batch_size
+        segment = segments.items[number]
+        return _new(LogSlice, (segment.region(position, size), segment.base_offset, position))
+
+    def available_bytes(self, offset: int, limit: int, max_bytes: int) -> int:
+        """How many bytes reads from `offset` up to `limit` could give, at most `max_bytes`; 0 outside the log."""
+        state = self._state
+        if offset < state.start:
+            return 0
+        limit = min(limit, state.readable_end)
+        return state.segments.available_bytes(Offset(offset), Offset(limit), state.end, max_bytes)
 
     # --- retention and truncation
 
@@ -363,30 +381,32 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         Whole segments only, oldest first, below the high watermark (facts B3). The owner calls `delete` of
         each after `file_delete_delay_ms`, on any thread. None while segments are exchanged. Raises `StorageError`.
         """
-        if self.swapping:
+        if self.swaps.under_way:
             return []
-        infos = self._segments.infos(self._end)
-        bounds = (min(self._start, high_watermark), high_watermark)
-        count, empty_one_too = removable(self.policy, infos, bounds, now_ms, self._config, self._report)
+        state = self._state
+        infos = state.segments.infos(state.end)
+        bounds = (min(state.start, high_watermark), high_watermark)
+        count, empty_one_too = removable(self.policy, infos, bounds, now_ms, state.config, state.report)
         if empty_one_too:
-            self._segments.active.modified_ms = now_ms  # it is kept, as if just begun (facts A4)
+            state.segments.active.modified_ms = now_ms  # it is kept, as if just begun (facts A4)
         if not count:
             return []
         if count == len(infos):
-            self._roll(now_ms, self._end)
+            self._roll(now_ms, state.end)
         return self._take_away(count)
 
     def _take_away(self, count: int) -> list[LogSegment]:
+        state = self._state
         removed: list[LogSegment] = []
         try:
-            for segment in self._segments.items[:count]:
+            for segment in state.segments.items[:count]:
                 segment.rename(DELETED_SUFFIX)
                 removed.append(segment)
         finally:
             if removed:
-                self._segments = SegmentList(self._segments.items[len(removed) :])
-                self._move_start(self._segments.bases[0])
-                self._ledger.drop_below(self._segments.bases[0])
+                state.segments = SegmentList(state.segments.items[len(removed) :])
+                state.move_start(state.segments.bases[0])
+                state.ledger.drop_below(state.segments.bases[0])
                 for segment in removed:
                     segment.close()
         return removed
@@ -398,24 +418,19 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
         """
         if offset > (end := self.readable_end):
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} ends at {end}, before {offset}")
-        self._move_start(Offset(offset))
-
-    def _move_start(self, offset: Offset) -> None:
-        if offset > self._start:
-            self._start = offset
-            self.epochs.truncate_from_start(offset)
+        self._state.move_start(Offset(offset))
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything from `offset` on; a batch that reaches over it goes as a whole.
 
         Below the log start the log begins anew at `offset`. Raises `StorageError`; the log is then out of use.
         """
-        if offset >= self._end:
+        if offset >= self._state.end:
             return
         offset = Offset(offset)
-        self._durable.truncated(offset)
+        self._state.durable.truncated(offset)
         try:
-            self.note_cut(offset)
+            self.swaps.note_cut(offset)
             self._truncate(offset, now_ms)
         except StorageError as error:
             self.fail(error)
@@ -424,69 +439,59 @@ class Log(LogReads, LogTransactions, LogFlushes, LogSwaps):
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything; the next batch may have `offset`. Raises `StorageError`; the log is then out of use."""
         offset = Offset(offset)
-        self._durable.truncated(offset)
+        self._state.durable.truncated(offset)
         try:
-            self.note_cut(offset)
-            self._begin_anew(offset, now_ms)
+            self.swaps.note_cut(offset)
+            self._state.begin_anew(offset, now_ms)
         except StorageError as error:
             self.fail(error)
             raise
 
     def _truncate(self, offset: Offset, now_ms: int) -> None:
-        items, bases = self._segments.items, self._segments.bases
-        if offset < self._start or offset < bases[0]:
-            self._begin_anew(offset, now_ms)
+        state = self._state
+        items, bases = state.segments.items, state.segments.bases
+        if offset < state.start or offset < bases[0]:
+            state.begin_anew(offset, now_ms)
             return
         keep = max(1, bisect_left(bases, offset))  # a segment that begins at the offset goes as a whole
         for segment in reversed(items[keep:]):
             segment.delete()
-        self._folder.flush()  # else one may come back behind the cut
-        self._segments = SegmentList(items[:keep])
-        end = self._segments.active.cut(offset)
-        if end < self._start:
-            self._begin_anew(self._start, now_ms)
+        state.folder.flush()  # else one may come back behind the cut
+        state.segments = SegmentList(items[:keep])
+        end = state.segments.active.cut(offset)
+        if end < state.start:
+            state.begin_anew(state.start, now_ms)
             return
-        self._end = end
-        self._durable.lower(end)
-        self.epochs.truncate_from_end(end)
-        self._ledger.load(self._segments.items, end, now_ms)
-
-    def _begin_anew(self, offset: Offset, now_ms: int) -> None:
-        for segment in reversed(self._segments.items):
-            segment.delete()
-        self._start_anew(offset, now_ms)
-        self._folder.flush()  # else the old ones may come back
-
-    def _start_anew(self, offset: Offset, now_ms: int) -> None:
-        self._ledger.begin_anew()
-        self._segments = SegmentList((self._new_segment(offset, now_ms),))
-        self._start = self._end = offset
-        self._durable.begun_anew(offset)
-        self.epochs.clear()
+        state.end = end
+        state.durable.lower(end)
+        state.epochs.truncate_from_end(end)
+        state.ledger.load(state.segments.items, end, now_ms)
 
     # --- the end
 
     def close(self, now_ms: int = 0) -> None:
         """Write the indexes, make everything durable, release the files. Twice is harmless. Raises `StorageError`."""
-        if self.closed:
+        state = self._state
+        if state.closed:
             return
+        durable, active = state.durable, state.segments.active
         try:
-            if self._durable.failure is None:
-                self._segments.active.write_indexes()
-            if self._durable.failure is None and (self.epochs.changed or not self._durable.is_as_found):
-                if self._format.keeps_producers:
-                    self._ledger.take_at_stop(self._end, self._segments.bases[0])
-                self.flush(now_ms)
-                for file in self._segments.active.side_files():
+            if durable.failure is None:
+                active.write_indexes()
+            if durable.failure is None and (state.epochs.changed or not durable.is_as_found):
+                if state.format.keeps_producers:
+                    state.ledger.take_at_stop(state.end, state.segments.bases[0])
+                self.flushes.now(now_ms)
+                for file in active.side_files():
                     if file.size:
                         file.flush()
         finally:
             self.abandon()
-        if self._durable.failure is not None:
-            raise self._durable.failure
+        if durable.failure is not None:
+            raise durable.failure
 
     def abandon(self) -> None:
         """Release the files without making anything durable: the log is deleted, or its disk has failed."""
-        self.closed = True
-        for segment in self._segments.items:
+        self._state.closed = True
+        for segment in self._state.segments.items:
             segment.close()

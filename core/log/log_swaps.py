@@ -1,17 +1,15 @@
 """How a log takes in a segment that was made from others of it, so that no crash costs anything (facts B3)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ...ports.errors import BarnabasError
 from ...ports.storage import FileMissing, Folder, StorageError
 from ...ports.values import frozen
 from ...ports.words import Offset
-from .config import LogConfig
 from .damage import NO_BOUND
-from .durability import Durability
 from .format import LogSegment
+from .log_state import LogState
 from .names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from .producer_state_files import ProducerLedger
 from .segment import Segment
 from .segment_files import SegmentFiles
 from .segment_list import SegmentList
@@ -35,107 +33,99 @@ class Replacement:
 
 
 class LogSwaps:
-    """The part of a `Log` that is exchanged, over what the other parts keep. Owner thread only.
+    """Owner thread only.
 
     Between the steps, the folder is made durable (`Folder.flush`) elsewhere:
-    begin_swap:  .cleaned → .swap; from then on a start completes the exchange.
-    end_swap:    what is replaced → .deleted, .swap → the real names.
+    begin:  .cleaned → .swap; from then on a start completes the exchange.
+    end:    what is replaced → .deleted, .swap → the real names.
     """
 
-    closed: bool
-    _segments: SegmentList
-    _folder: Folder
-    _config: LogConfig
-    _ledger: ProducerLedger
-    _durable: Durability
-    _report: Callable[[str], None]
-    _swap: Replacement | None = None
-    cut_to: Offset = NO_BOUND
-    """The lowest offset that it was cut at, since whoever cleans it has asked (and reset it)."""
+    def __init__(self, state: LogState) -> None:
+        self.cut_to = NO_BOUND
+        """The lowest offset that the log was cut at, since whoever cleans it has asked (and reset it)."""
+        self._state = state
+        self._swap: Replacement | None = None
 
     @property
-    def folder(self) -> Folder:
-        """Of its files. For others than the owner: only for files that are no part of the log."""
-        return self._folder
-
-    @property
-    def swapping(self) -> bool:
+    def under_way(self) -> bool:
         """True between the two: no segment may go."""
         return self._swap is not None
 
-    def begin_swap(self, swap: Replacement) -> None:
+    def begin(self, swap: Replacement) -> None:
         """Raises `SegmentsChanged` where what is to be replaced is not in the log any more, `StorageError`; the log is
         as it was then."""
         self._place_of(swap)
         self._swap = swap
         try:
-            _rename(self._folder, swap.names, CLEANED_SUFFIX, SWAP_SUFFIX)
+            _rename(self._state.folder, swap.names, CLEANED_SUFFIX, SWAP_SUFFIX)
         except StorageError:
             self._swap = None
             raise
 
-    def end_swap(self, now_ms: int) -> Sequence[LogSegment]:
+    def end(self, now_ms: int) -> Sequence[LogSegment]:
         """Returns what was replaced; the owner deletes it after `file_delete_delay_ms`.
 
         Raises `SegmentsChanged` where the log was cut meanwhile. After a `StorageError` the log is out of use: opening
         it again completes the exchange.
         """
-        swap = self._swap
+        swap, state = self._swap, self._state
         if swap is None:
             raise SegmentsChanged("the log was cut meanwhile")
         at = self._place_of(swap)
         try:
             for segment in swap.replaced:
                 segment.rename(DELETED_SUFFIX)
-            _rename(self._folder, swap.names, SWAP_SUFFIX, "")
+            _rename(state.folder, swap.names, SWAP_SUFFIX, "")
         except StorageError as error:
-            self._durable.failure = error
+            state.durable.failure = error
             raise
         made = self._opened(swap, now_ms)
-        items = self._segments.items
-        self._segments = SegmentList((*items[:at], made, *items[at + len(swap.replaced) :]))
+        items = state.segments.items
+        state.segments = SegmentList((*items[:at], made, *items[at + len(swap.replaced) :]))
         self._swap = None
-        self._durable.new_names = True
+        state.durable.new_names = True
         for segment in swap.replaced:
             segment.close()
-        self._ledger.drop_at([segment.base_offset for segment in swap.replaced[1:]])
+        state.ledger.drop_at([segment.base_offset for segment in swap.replaced[1:]])
         return swap.replaced
 
     def note_cut(self, offset: Offset) -> None:
         """Nothing from `offset` on counts any more. Raises `StorageError`."""
         self.cut_to = min(self.cut_to, offset)
-        self.drop_swap()
+        self.drop()
 
-    def drop_swap(self) -> None:
+    def drop(self) -> None:
         """Give up the exchange that has begun, if there is one; the segments stay. Blocks. Raises `StorageError`.
 
         One that has failed half-way is not given up: what is replaced may have lost its name, and opening completes it.
         """
-        if self._durable.failure is not None:
+        if self._state.durable.failure is not None:
             return
         swap, self._swap = self._swap, None
         if swap is not None:
+            folder = self._state.folder
             for name in swap.names:
-                self._folder.delete(name + SWAP_SUFFIX)
-            self._folder.flush()  # else it might come back, and bring back what is cut off next
+                folder.delete(name + SWAP_SUFFIX)
+            folder.flush()  # else it might come back, and bring back what is cut off next
 
     def _opened(self, swap: Replacement, now_ms: int) -> Segment:
+        state = self._state
         made = Segment(
-            self._folder,
+            state.folder,
             swap.base_offset,
             files=swap.files,
             now_ms=now_ms,
-            index_interval_bytes=self._config.index_interval_bytes,
-            report=self._report,
+            index_interval_bytes=state.config.index_interval_bytes,
+            report=state.report,
         )
         made.next_offset = swap.next_offset
         return made
 
     def _place_of(self, swap: Replacement) -> int:
         """The number of the first of the segments that are to be replaced."""
-        items, count = self._segments.items, len(swap.replaced)
+        items, count = self._state.segments.items, len(swap.replaced)
         at = next((number for number, item in enumerate(items) if item is swap.replaced[0]), len(items))
-        if self.closed or items[at : at + count] != tuple(swap.replaced) or at + count >= len(items):
+        if self._state.closed or items[at : at + count] != tuple(swap.replaced) or at + count >= len(items):
             raise SegmentsChanged("some of its segments are gone")
         return at
 

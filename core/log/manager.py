@@ -362,7 +362,7 @@ class LogManager:
     def flush_if_due(self, log: Log, now_ms: int) -> bool:
         """True if `flush.messages` or `flush.ms` asks for a flush of the log; it is then under way, or follows the
         one that is. `when_flushed` tells when the recovery point has moved."""
-        if not log.flush_due(now_ms):
+        if not log.flushes.due(now_ms):
             return False
         self.flush(log)
         return True
@@ -371,7 +371,7 @@ class LogManager:
         """Make a log durable in the background; nothing to do, or a flush under way, is no error."""
         if log.closed or self._closed:
             return
-        work = log.begin_flush(self._clock.now_ms(), sealed_only=sealed_only)
+        work = log.flushes.begin(self._clock.now_ms(), sealed_only=sealed_only)
         if work is None:
             return
         self._under_way += 1
@@ -392,7 +392,7 @@ class LogManager:
                 return
             if error is not None and not isinstance(error, StorageError):
                 error = StorageError(f"flushing {log.topic_partition} failed: {error!r}")
-            log.end_flush(work, error)
+            log.flushes.end(work, error)
             if home is not None:
                 home.checked(f"flushing {log.topic_partition}", error)
                 if log.failure is not None and isinstance(error, StorageError):

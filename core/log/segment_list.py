@@ -1,15 +1,14 @@
 """The segments of a log as one immutable value: readers keep the one they have, a change makes another."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ...ports.broker_api import EARLIEST, LATEST
-from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, ClosedError
-from ...ports.storage import File, Region, StorageError
-from ...ports.words import Offset, Position, TopicPartition
+from ...ports.errors import ApiError
+from ...ports.storage import File, Region
+from ...ports.words import Offset, Position
 from ..message.batch_header import HEADER_SIZE, parse_header
 from ..message.codec import Codecs
 from ..message.record_times import first_record_at
@@ -22,7 +21,7 @@ from .segment import NO_TIMESTAMP, Segment
 from .sparse_index import IndexDamaged
 
 _BEGINNING = Position(0)
-_new = tuple.__new__  # as in `log_reads`
+_new = tuple.__new__  # as in `log`
 _HEADERS_PER_STEP = 64
 _SMALL_BYTES = 65_536
 """A batch up to this size that is not compressed is opened without a worker."""
@@ -145,7 +144,7 @@ class SegmentList:
         return self.bases[self.items.index(segment) + 1]
 
     def aborted(self, from_offset: int, upto: int) -> list[AbortedEntry]:
-        """See `Log.aborted`. Raises `IndexDamaged`, `StorageError`."""
+        """See `LogTransactions.aborted`. Raises `IndexDamaged`, `StorageError`."""
         found: list[AbortedEntry] = []
         first = max(0, bisect_right(self.bases, from_offset) - 1)
         for segment in self.items[first:]:
@@ -167,7 +166,7 @@ class SegmentList:
         return self.next_offset(number, end) if entry is None else Offset(base + entry[0] + 1)
 
     def offsets_before(self, time_ms: int, start: Offset, end: Offset, now_ms: int) -> list[Offset]:
-        """Where reading may begin, newest first (facts A4 getOffsetsBefore): see `Log.offsets_before`."""
+        """Where reading may begin, newest first (facts A4 getOffsetsBefore): see `LogTimes.offsets_before`."""
         entries = [(segment.base_offset, segment.modified_ms) for segment in self.items if segment.base_offset <= end]
         if end > entries[-1][0]:
             entries.append((end, now_ms))
@@ -240,30 +239,6 @@ class SegmentList:
                 )
             )
         return infos
-
-
-class Changing(Protocol):
-    """A log whose segments may go while somebody looks through them."""
-
-    closed: bool
-    topic_partition: TopicPartition
-
-
-def among_present(
-    log: Changing, segments: Callable[[], SegmentList], find: Callable[[SegmentList], Steps[FoundRecord | None]]
-) -> Steps[FoundRecord | None]:
-    """What `find` finds among the segments; once more when one of them has been taken away meanwhile."""
-    while True:
-        present = segments()
-        try:
-            return (yield from find(present))
-        except (StorageError, ClosedError):
-            if log.closed:
-                raise ApiError(
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{log.topic_partition} was closed meanwhile"
-                ) from None
-            if set(present.items) <= set(segments().items):
-                raise
 
 
 def _first_in_batch(batch: Region, timestamp: int, start: Offset, codecs: Codecs) -> Steps[FoundRecord | None]:

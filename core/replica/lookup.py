@@ -39,9 +39,9 @@ def _find(partition: Partition, timestamp: int, end: Offset) -> Steps[TimestampO
     if timestamp in (EARLIEST, _EARLIEST_LOCAL):
         return TimestampOffset(-1, log.log_start_offset, partition.leader_epoch)
     if timestamp == MAX_TIMESTAMP:
-        found = yield from log.max_timestamp_offset()
+        found = yield from log.times.first_at_largest()
     elif timestamp >= 0:
-        found = yield from log.offset_for_timestamp(timestamp)
+        found = yield from log.times.first_at(timestamp)
     else:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"no meaning for timestamp {timestamp}")
     return _NOTHING if found is None or found.offset >= end else found

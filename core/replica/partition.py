@@ -108,7 +108,7 @@ class Partition:
     def last_stable_offset(self) -> Offset:
         """Where read_committed readers stop; the high watermark while nothing is in a transaction (facts B2)."""
         end = self.high_watermark
-        first = self.log.first_unstable_offset(end)
+        first = self.log.transactions.first_unstable_offset(end)
         return end if first is None or first >= end else max(first, self.log.log_start_offset)
 
     @property
@@ -310,7 +310,7 @@ class Partition:
             self._check_range(offset)
             return b"", ()
         found = self.log.read(offset, max_bytes=max_bytes, limit=end, whole_first_batch=whole_first_batch)
-        aborted = self.log.aborted_in(offset, found) if found.size else ()
+        aborted = self.log.transactions.aborted_in(offset, found) if found.size else ()
         told = sorted([(each.first_offset, each.producer_id) for each in aborted]) if aborted else ()
         return found.records, [AbortedTransaction(producer, first) for first, producer in told]
 

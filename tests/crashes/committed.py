@@ -47,7 +47,7 @@ def decided(batches: Sequence[Written]) -> Decided:
 def check_transactions(place: TopicPartition, log: Log, found: Sequence[Written]) -> None:
     """The log's index of aborted transactions, and where it is undecided, are what its batches say."""
     start, end = log.log_start_offset, log.log_end_offset
-    said, wanted = log.aborted(start, end), decided(found)
+    said, wanted = log.transactions.aborted(start, end), decided(found)
     told = {(each.producer_id, each.first_offset, each.last_offset) for each in said}
     # Compaction may have taken the first batch of one; it is told to have begun there all the same.
     begun_below = {(producer, last) for producer, first, last in told if first <= start or log.config.compacted}
@@ -57,7 +57,7 @@ def check_transactions(place: TopicPartition, log: Log, found: Sequence[Written]
     more = {each for each in told - wanted.aborted if each[1] > start}
     if more and not log.config.compacted:
         raise Broken(f"transactions: {place} tells of aborted ones that are not there: {sorted(more)}")
-    unstable = log.first_unstable_offset(end)
+    unstable = log.transactions.first_unstable_offset(end)
     if unstable != wanted.first_open and not (unstable is not None and unstable <= start):
         raise Broken(f"transactions: {place} is undecided from {unstable}, and should be from {wanted.first_open}")
 
@@ -73,9 +73,11 @@ def check_compacted(
     end = log.log_end_offset
     if wanted and wanted[-1].end > end:
         raise Broken(f"lost: {place} was durable up to {wanted[-1].end}, and ends at {end}")
-    aborted = frozenset((each.producer_id, each.first_offset, each.last_offset) for each in log.aborted(0, end))
-    start = log.log_start_offset
-    view = [seen for seen in _visible(found, aborted, log.first_unstable_offset(end)) if seen.offset >= start]
+    start, transactions = log.log_start_offset, log.transactions
+    entries = transactions.aborted(0, end)
+    aborted = frozenset((each.producer_id, each.first_offset, each.last_offset) for each in entries)
+    unstable = transactions.first_unstable_offset(end)
+    view = [seen for seen in _visible(found, aborted, unstable) if seen.offset >= start]
     problems = [_problem(view, [each for each in history if each.end <= end], start) for history in histories]
     if all(problems):
         raise Broken(f"compaction: {place} {problems[0]}")

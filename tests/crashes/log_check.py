@@ -71,7 +71,7 @@ class Opened:
             batch = encode_batch([message], now_ms=0, producer_id=99, producer_epoch=0, base_sequence=0)
             data = memoryview(message_set(value) if place == CLASSIC else batch)
             added = log.append(data, leader_epoch=max(0, log.epochs.latest), now_ms=0)
-            log.flush(0)
+            log.flushes.now(0)
             found.append(Written(added.base_offset, added.last_offset + 1, bytes(data)))
             if serve(log)[-1] != found[-1]:
                 raise Broken(f"appends: {place} does not serve what it has taken")

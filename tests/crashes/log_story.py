@@ -220,7 +220,7 @@ class LogStory:
         log = self.manager.get(place)
         if log is None:
             return None
-        unstable = log.first_unstable_offset(log.log_end_offset)
+        unstable = log.transactions.first_unstable_offset(log.log_end_offset)
         return log.log_end_offset if unstable is None else unstable
 
     def _flushed(self, log: Log) -> None:
@@ -331,8 +331,8 @@ class LogStory:
 
     def _flush_now(self) -> None:
         log = self._some()
-        if log is not None and not log.flushing:
-            log.flush(self._clock.now_ms())
+        if log is not None and not log.flushes.under_way:
+            log.flushes.now(self._clock.now_ms())
             self._recording.note(Durable(log.topic_partition, log.recovery_point))
 
     def _checkpoint(self) -> None:

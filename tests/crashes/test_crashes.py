@@ -12,7 +12,7 @@ from crashes.written import Broken
 
 from barnabas.adapters.storage_fs import file, folder
 from barnabas.core.log import damage, loading, producer_state_files
-from barnabas.core.log.log_flushes import LogFlushes
+from barnabas.core.log.log import Log
 from barnabas.pipeline.tables import commits
 from barnabas.pipeline.tables.state import TableError
 
@@ -64,7 +64,7 @@ def producers_are_not_read_from_batches(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_recovery_point_is_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LogFlushes, "recovery_point", property(lambda self: self._end))
+    patch.setattr(Log, "recovery_point", property(lambda self: self.log_end_offset))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from simulation.cluster_mutations import Mutation
 from barnabas.core.coordinator.group.offsets import GroupOffsets
 from barnabas.core.log.cleaning.offset_map import OffsetMap
 from barnabas.core.log.cleaning.transactions import TransactionWatch
-from barnabas.core.log.log import Log
+from barnabas.core.log.log_transactions import LogTransactions
 from barnabas.core.replica.partition import Partition
 
 
@@ -19,7 +19,7 @@ def shows_what_is_undecided(patch: pytest.MonkeyPatch) -> None:
 
 
 def tells_of_nothing_aborted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Log, "aborted_in", lambda *_: ())
+    patch.setattr(LogTransactions, "aborted_in", lambda *_: ())
 
 
 def keeps_positions_of_aborted_transactions(patch: pytest.MonkeyPatch) -> None:

@@ -59,10 +59,10 @@ def put(log: Log, *payloads: bytes, now_ms: int = 1000) -> int:
 
 def flush(log: Log, now_ms: int = 1000) -> None:
     """As the owner does it, in two steps."""
-    work = log.begin_flush(now_ms)
+    work = log.flushes.begin(now_ms)
     if work is not None:
         work()
-        log.end_flush(work)
+        log.flushes.end(work)
 
 
 def visible(log: Log, *, max_bytes: int = 1 << 20) -> bytes:

@@ -40,7 +40,7 @@ def look_at(log: Log, cleaned_to: Offset, decided_to: Offset, now_ms: int) -> Di
     segments = [segment for segment in log.segments if isinstance(segment, Segment)]
     config, start = log.config, log.log_start_offset
     first_dirty = cleaned_to if start <= cleaned_to <= log.log_end_offset else start
-    undecided = log.first_undecided_on_disk  # what a transaction has replaced may not go before its marker is durable
+    undecided = log.transactions.first_undecided_on_disk  # what it has replaced stays until its marker is durable
     bound = min(decided_to, log.recovery_point, LONG_MAX if undecided is None else undecided)
     lag = config.min_compaction_lag_ms
     upto, oldest = segments[-1].base_offset, LONG_MAX

@@ -135,7 +135,7 @@ class LogCleaner:
         found = []
         for log, home, decided_to in self._idle():
             if log.config.compacted:
-                cleaned_to = Offset(min(home.cleaned_to.get(log.topic_partition, 0), log.cut_to))
+                cleaned_to = Offset(min(home.cleaned_to.get(log.topic_partition, 0), log.swaps.cut_to))
                 dirt = self._look_at(log, cleaned_to, decided_to)
                 if dirt is not None:
                     found.append(dirt)

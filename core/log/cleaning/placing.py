@@ -38,7 +38,7 @@ def order_for(
         first_dirty=dirt.first_dirty,
         upto=dirt.upto,
         now_ms=now_ms,
-        aborted=log.aborted(below[0].base_offset, dirt.upto),
+        aborted=log.transactions.aborted(below[0].base_offset, dirt.upto),
         map_bytes=max(_MAP_BYTES_MIN, settings.dedupe_buffer_bytes // threads),
         load_factor=settings.load_factor,
         chunk_bytes=max(_CHUNK_BYTES_MIN, settings.io_buffer_bytes // threads // 2),

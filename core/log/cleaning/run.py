@@ -60,8 +60,8 @@ class CleaningRun:
     def begin(self) -> None:
         """The checkpoint must not vouch any more for segments that are about to go."""
         log, home = self.log, self._home
-        home.cleaned_to[log.topic_partition] = min(home.cleaned_to.get(log.topic_partition, 0), log.cut_to)
-        log.cut_to = NO_BOUND
+        home.cleaned_to[log.topic_partition] = min(home.cleaned_to.get(log.topic_partition, 0), log.swaps.cut_to)
+        log.swaps.cut_to = NO_BOUND
         home.unvouched.add(log.topic_partition)
         home.write_later(self._scheduler, "offsets", home.checkpoint_contents, self._go_on)
 
@@ -111,7 +111,7 @@ class CleaningRun:
 
     def _exchange(self, swap: Replacement) -> None:
         try:
-            self.log.begin_swap(swap)
+            self.log.swaps.begin(swap)
         except (StorageError, SegmentsChanged) as error:
             self._give_up(error)
             return
@@ -119,7 +119,7 @@ class CleaningRun:
 
     def _end_swap(self) -> None:
         try:
-            replaced = self.log.end_swap(self._clock.now_ms())
+            replaced = self.log.swaps.end(self._clock.now_ms())
         except SegmentsChanged as error:
             self._give_up(error)
             return
@@ -147,7 +147,7 @@ class CleaningRun:
             self._end(Ended(None, None, self._took_ms()))
             return
         try:
-            self.log.drop_swap()
+            self.log.swaps.drop()
             self._cleaning.abandon()
         except StorageError as failed:
             error = error or failed  # what is left over goes at the next start

@@ -80,7 +80,7 @@ def test_an_empty_set_changes_nothing(folder: Folder) -> None:
     log = open_classic(folder)
     assert put(log) == 0
     assert log.log_end_offset == 0
-    assert not log.flush_due(10**12)
+    assert not log.flushes.due(10**12)
 
 
 def test_messages_in_a_wrapper_are_counted_and_its_bytes_kept(folder: Folder) -> None:
@@ -138,16 +138,16 @@ def test_only_flushed_bytes_are_visible(folder: Folder) -> None:
     assert (log.readable_end, log.log_end_offset) == (0, size)
     assert bytes_of(log, 0) == b""
     assert log.available_bytes(0, 10**9, 10**9) == 0
-    assert log.offsets_before(LATEST, 10, 5) == [0]
+    assert log.times.offsets_before(LATEST, 10, 5) == [0]
     with pytest.raises(ApiError) as caught:
         log.read(1, max_bytes=10, limit=10**9)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
-    work = log.begin_flush()
+    work = log.flushes.begin()
     assert work is not None
     put(log, b"b")
     work()
     assert log.readable_end == 0, "until the owner has taken note"
-    log.end_flush(work)
+    log.flushes.end(work)
     assert log.readable_end == size, "what came after the flush began is not part of it"
     assert bytes_of(log, 0, limit=10**9) == message_set(b"a")
     assert log.available_bytes(0, 10**9, 10**9) == size
@@ -156,9 +156,9 @@ def test_only_flushed_bytes_are_visible(folder: Folder) -> None:
 def test_a_flush_that_fails_shows_nothing_and_ends_the_appending(folder: Folder) -> None:
     log = open_classic(folder)
     put(log, b"a")
-    work = log.begin_flush()
+    work = log.flushes.begin()
     assert work is not None
-    log.end_flush(work, StorageError("the disk is gone"))
+    log.flushes.end(work, StorageError("the disk is gone"))
     assert log.readable_end == 0
     with pytest.raises(StorageError, match="takes no more records"):
         put(log, b"b")
@@ -196,7 +196,7 @@ def test_a_read_gives_a_region_of_the_file(tmp_path: Path) -> None:
     log_dir = open_log_dir(tmp_path)
     log = open_classic(log_dir.folder("t-0"))
     put(log, b"abc")
-    log.flush()
+    log.flushes.now()
     records = log.read(4, max_bytes=100, limit=log.readable_end).records
     assert not isinstance(records, bytes)
     assert (records.position, records.size) == (4, OVERHEAD + 3 - 4)
@@ -227,48 +227,48 @@ def test_the_high_watermark_is_what_is_flushed(folder: Folder) -> None:
 def test_a_flush_is_due_by_messages_those_in_wrappers_counted(folder: Folder) -> None:
     log = open_classic(folder, config=LogConfig(flush_messages=4))
     put(log, b"a" * 100, b"b")
-    assert not log.flush_due(1000)
+    assert not log.flushes.due(1000)
     put_set(log, gzip_wrapper(b"c", b"d"))
-    assert log.flush_due(1000)
+    assert log.flushes.due(1000)
     flush(log)
-    assert not log.flush_due(1000)
+    assert not log.flushes.due(1000)
     put(log, b"e", b"f", b"g")
-    assert not log.flush_due(1000)
+    assert not log.flushes.due(1000)
     put(log, b"h")
-    assert log.flush_due(1000)
+    assert log.flushes.due(1000)
 
 
 def test_a_flush_is_due_by_time_if_there_is_anything(folder: Folder) -> None:
     log = open_classic(folder, config=LogConfig(flush_ms=100), now_ms=1000)
-    assert not log.flush_due(5000)
+    assert not log.flushes.due(5000)
     put(log, b"a")
-    assert not log.flush_due(1099)
-    assert log.flush_due(1100)
+    assert not log.flushes.due(1099)
+    assert log.flushes.due(1100)
     flush(log, 1100)
     put(log, b"b")
-    assert not log.flush_due(1199)
-    assert log.flush_due(1200)
+    assert not log.flushes.due(1199)
+    assert log.flushes.due(1200)
 
 
 def test_a_clock_that_is_set_back_holds_no_flush_up(folder: Folder) -> None:
     log = open_classic(folder, config=LogConfig(flush_ms=100), now_ms=1_000_000)
     put(log, b"a")
-    assert not log.flush_due(5000)
-    assert not log.flush_due(5099)
-    assert log.flush_due(5100)
+    assert not log.flushes.due(5000)
+    assert not log.flushes.due(5099)
+    assert log.flushes.due(5100)
 
 
 def test_messages_that_come_during_a_flush_count_for_the_next(folder: Folder) -> None:
     log = open_classic(folder, config=LogConfig(flush_messages=2))
     put(log, b"a", b"b")
-    work = log.begin_flush()
+    work = log.flushes.begin()
     put(log, b"c")
     assert work is not None
     work()
-    log.end_flush(work)
-    assert not log.flush_due(0)
+    log.flushes.end(work)
+    assert not log.flushes.due(0)
     put(log, b"d")
-    assert log.flush_due(0)
+    assert log.flushes.due(0)
 
 
 # --- roll
@@ -353,23 +353,23 @@ def test_offsets_before_a_time_are_those_of_segments(folder: Folder) -> None:
     for number in range(4):
         put(log, b"12345", now_ms=1000 * (number + 1))
     flush(log)
-    assert log.offsets_before(LATEST, 10, 9000) == [60, 45, 30, 15, 0]
-    assert log.offsets_before(LATEST, 1, 9000) == [60]
-    assert log.offsets_before(LATEST, 0, 9000) == []
-    assert log.offsets_before(EARLIEST, 10, 9000) == [0]
-    assert log.offsets_before(999, 10, 9000) == []
-    assert log.offsets_before(1000, 10, 9000) == [0]
-    assert log.offsets_before(3999, 10, 9000) == [30, 15, 0]
-    assert log.offsets_before(3999, 2, 9000) == [30, 15]
-    assert log.offsets_before(4000, 2, 9000) == [45, 30]
-    assert log.offsets_before(9000, 2, 9000) == [60, 45], "the end counts as of now"
+    assert log.times.offsets_before(LATEST, 10, 9000) == [60, 45, 30, 15, 0]
+    assert log.times.offsets_before(LATEST, 1, 9000) == [60]
+    assert log.times.offsets_before(LATEST, 0, 9000) == []
+    assert log.times.offsets_before(EARLIEST, 10, 9000) == [0]
+    assert log.times.offsets_before(999, 10, 9000) == []
+    assert log.times.offsets_before(1000, 10, 9000) == [0]
+    assert log.times.offsets_before(3999, 10, 9000) == [30, 15, 0]
+    assert log.times.offsets_before(3999, 2, 9000) == [30, 15]
+    assert log.times.offsets_before(4000, 2, 9000) == [45, 30]
+    assert log.times.offsets_before(9000, 2, 9000) == [60, 45], "the end counts as of now"
 
 
 def test_an_empty_log_has_one_offset(folder: Folder) -> None:
     log = open_classic(folder, now_ms=500)
-    assert log.offsets_before(LATEST, 5, 900) == log.offsets_before(EARLIEST, 5, 900) == [0]
-    assert log.offsets_before(499, 5, 900) == []
-    assert log.offsets_before(500, 5, 900) == [0]
+    assert log.times.offsets_before(LATEST, 5, 900) == log.times.offsets_before(EARLIEST, 5, 900) == [0]
+    assert log.times.offsets_before(499, 5, 900) == []
+    assert log.times.offsets_before(500, 5, 900) == [0]
 
 
 # --- truncation
@@ -397,12 +397,12 @@ def test_truncation_is_by_bytes(folder: Folder) -> None:
 def test_a_flush_that_was_under_way_when_the_log_was_cut_shows_nothing_new(folder: Folder) -> None:
     log = open_classic(folder)
     put(log, b"a", b"b")
-    work = log.begin_flush()
+    work = log.flushes.begin()
     log.truncate_to(OVERHEAD + 1)
     put(log, b"c")
     assert work is not None
     work()
-    log.end_flush(work)
+    log.flushes.end(work)
     assert log.readable_end == 0
 
 
@@ -413,7 +413,7 @@ def test_the_start_moves_up_to_what_is_flushed(folder: Folder) -> None:
     put(log, b"b")
     log.advance_start(5)
     assert log.log_start_offset == 5
-    assert log.offsets_before(EARLIEST, 1, 0) == [5]
+    assert log.times.offsets_before(EARLIEST, 1, 0) == [5]
     with pytest.raises(ApiError) as caught:
         log.advance_start(OVERHEAD + 2)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -427,7 +427,7 @@ def test_a_log_stays_in_its_format_whatever_is_configured_later(folder: Folder) 
     log.update_config(LogConfig(flush_messages=1))
     assert log.config == classic(LogConfig(flush_messages=1))
     put(log, b"a")
-    assert log.flush_due(0)
+    assert log.flushes.due(0)
 
 
 def test_classic_messages_have_no_timestamps(folder: Folder) -> None:
@@ -435,5 +435,5 @@ def test_classic_messages_have_no_timestamps(folder: Folder) -> None:
     put(log, b"a")
     flush(log)
     for timestamp in (-10, 0, 10**15):
-        assert complete(log.offset_for_timestamp(timestamp)) is None
-    assert complete(log.max_timestamp_offset()) is None
+        assert complete(log.times.first_at(timestamp)) is None
+    assert complete(log.times.first_at_largest()) is None

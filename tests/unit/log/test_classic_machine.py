@@ -87,20 +87,20 @@ class ClassicLogMachine(RuleBasedStateMachine):
     @rule()
     def begin_flush(self) -> None:
         if self.work is None:
-            self.work = self.log.begin_flush(self.now_ms)
+            self.work = self.log.flushes.begin(self.now_ms)
             self.target = len(self.data)
 
     @rule()
     def end_flush(self) -> None:
         if self.work is not None:
             self.work()
-            self.log.end_flush(self.work)
+            self.log.flushes.end(self.work)
             self.work = None
             self.visible_end = max(self.visible_end, min(self.target, len(self.data)))
 
     @rule()
     def flush(self) -> None:
-        self.log.flush(self.now_ms)
+        self.log.flushes.now(self.now_ms)
         self.visible_end = len(self.data)
 
     @rule(share=st.floats(0, 1), limit_share=st.floats(0, 2), max_bytes=st.integers(0, 100))

@@ -46,7 +46,7 @@ def test_after_an_orderly_stop_everything_is_there_and_visible() -> None:
     log = open_classic(folder, recover=False, report=reports.append)
     assert log.readable_end == log.log_end_offset == log.recovery_point == len(data)
     assert visible(log) == data
-    assert not log.flush_due(10**15)
+    assert not log.flushes.due(10**15)
     assert put(log, b"next") == len(data)
     assert not reports
 

@@ -91,11 +91,11 @@ def test_when_all_may_go_a_fresh_one_is_begun_first(story: Story, retention: dic
 def test_an_empty_newest_segment_is_kept_and_counts_as_new(story: Story) -> None:
     log = story.filled(retention_ms=10)
     _retain(log, 10_000)
-    assert log.offsets_before(10_000, 1, 99_000) == [4 * SIZE]
+    assert log.times.offsets_before(10_000, 1, 99_000) == [4 * SIZE]
     assert _retain(log, 20_000) == 0
     assert len(log.segments) == 1
-    assert log.offsets_before(10_000, 1, 99_000) == []
-    assert log.offsets_before(20_000, 1, 99_000) == [4 * SIZE]
+    assert log.times.offsets_before(10_000, 1, 99_000) == []
+    assert log.times.offsets_before(20_000, 1, 99_000) == [4 * SIZE]
 
 
 def test_what_is_not_flushed_is_kept(story: Story) -> None:

@@ -260,7 +260,7 @@ def markers_in(log: Log) -> list[int]:
 
 
 def aborted_in(log: Log) -> list[tuple[int, int, int]]:
-    found = log.aborted(0, log.log_end_offset)
+    found = log.transactions.aborted(0, log.log_end_offset)
     return [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in found]
 
 
@@ -470,7 +470,7 @@ def test_leader_epochs_and_times_are_found_in_what_was_compacted() -> None:
     kept = messages_of(logs.log)
     assert kept[0].offset == 20
     for offset, time in before.items():
-        found = complete(logs.log.offset_for_timestamp(time))
+        found = complete(logs.log.times.first_at(time))
         assert found is not None
         wanted = next(message for message in kept if (message.timestamp_ms or 0) >= time)
         assert (found.offset, found.timestamp) == (wanted.offset, wanted.timestamp_ms), offset

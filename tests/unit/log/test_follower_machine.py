@@ -108,7 +108,7 @@ class FollowerMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 1))
     def flush(self, number: int) -> None:
-        self.logs[number].flush()
+        self.logs[number].flushes.now()
 
     @rule(number=st.integers(0, 1))
     def stop_and_start(self, number: int) -> None:

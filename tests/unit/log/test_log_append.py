@@ -8,7 +8,7 @@ from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
 from barnabas.core.log.segment import Segment
-from barnabas.core.message.batch_header import crc_valid, parse_header, stamp_time, write_crc
+from barnabas.core.message.batch_header import crc_valid, parse_header, stamp, stamp_time, write_crc
 from barnabas.core.message.codec import Codec, Codecs
 from barnabas.core.message.record_check import InvalidRecords
 from barnabas.core.traffic.steps import complete
@@ -16,7 +16,6 @@ from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder, StorageError, StorageFull, StorageReadOnly
-from barnabas.ports.words import Offset
 from barnabas.testing.logs import batch, bytes_of, messages_in, open_log, put, read_all
 
 
@@ -136,7 +135,7 @@ def test_the_largest_timestamp_of_a_batch_that_begins_without_one(
         assert (header.base_timestamp, header.max_timestamp) == (-1, expected)
         assert crc_valid(bytes_of(log, at), header)
     assert log.segments[0].largest_timestamp == 950
-    found = complete(log.offset_for_timestamp(0))
+    found = complete(log.times.first_at(0))
     assert found is not None
     assert found[:2] == (950, 5)
     too_old = untimed(b"a", b"b", times=[-1, 800])
@@ -170,7 +169,7 @@ def test_log_append_time(folder: Folder) -> None:
     assert header.log_append_time
     assert header.max_timestamp == 5555
     assert crc_valid(records, header)
-    found = complete(log.offset_for_timestamp(5000))
+    found = complete(log.times.first_at(5000))
     assert found is not None
     assert found[:2] == (5555, 0)
 
@@ -283,7 +282,9 @@ def test_roll_when_an_index_is_full(folder: Folder) -> None:
 def test_roll_when_the_offsets_no_longer_fit(folder: Folder) -> None:
     log = open_log(folder)
     put(log, b"x")
-    log._end = Offset(2**31 - 1)
+    far = batch(b"x")
+    stamp(far, 2**31 - 2, 0)
+    log.append_replicated(far, now_ms=1000)
     put(log, b"x")
     assert _bases(log) == [0]
     put(log, b"x")
@@ -359,6 +360,6 @@ def test_a_failed_log_takes_nothing_but_is_read(folder: Folder) -> None:
     with pytest.raises(StorageError, match="the disk is gone"):
         put(log, b"second")
     assert read_all(log) == [(0, b"first")]
-    assert log.begin_flush() is None
+    assert log.flushes.begin() is None
     with pytest.raises(StorageError):
         log.close()

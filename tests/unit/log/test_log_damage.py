@@ -143,9 +143,9 @@ def test_a_fetch_from_before_known_damage_ends_there_and_one_from_behind_goes_on
 def test_times_are_found_on_both_sides_of_the_damage() -> None:
     log = open_log(stopped_with(4, MAGIC[0]), recover=False, recovery_point=COUNT, config=CONFIG)
     for offset in others(4):
-        assert complete(log.offset_for_timestamp(1000 + offset)) == (1000 + offset, offset, 0)
-    assert complete(log.offset_for_timestamp(1004)) == (1005, 5, 0)
-    assert complete(log.max_timestamp_offset()) == (1000 + COUNT - 1, COUNT - 1, 0)
+        assert complete(log.times.first_at(1000 + offset)) == (1000 + offset, offset, 0)
+    assert complete(log.times.first_at(1004)) == (1005, 5, 0)
+    assert complete(log.times.first_at_largest()) == (1000 + COUNT - 1, COUNT - 1, 0)
 
 
 def test_damage_above_the_recovery_point_still_cuts() -> None:
@@ -250,7 +250,7 @@ def test_what_stands_behind_the_last_batch_is_cut_at_every_start(tail: bytes, re
     log = open_log(folder, recover=False, recovery_point=recovery_point, config=CONFIG, report=reports.append)
     assert put(log, b"next") == COUNT
     assert any(f"{counted(len(tail), 'byte is', 'bytes are')} dropped" in line for line in reports)
-    log.flush()
+    log.flushes.now()
     log.abandon()
     again = open_log(folder, recover=True, recovery_point=recovery_point, config=CONFIG)
     assert readable(again) == [*range(COUNT + 1)]

@@ -98,7 +98,7 @@ class LogMachine(RuleBasedStateMachine):
     def by_time(self, time: int) -> None:
         target = self.now_ms + time
         expected = next(((t, o, 1) for o, t, _ in self.records if t >= target and o >= self.start), None)
-        assert complete(self.log.offset_for_timestamp(target)) == expected
+        assert complete(self.log.times.first_at(target)) == expected
 
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
@@ -130,10 +130,10 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        work = self.log.begin_flush(self.now_ms)
+        work = self.log.flushes.begin(self.now_ms)
         if work is not None:
             work()
-            self.log.end_flush(work)
+            self.log.flushes.end(work)
         assert self.log.recovery_point == self.end
 
     @rule()

@@ -208,7 +208,7 @@ def test_what_was_noted_of_a_deleted_log_does_not_count_for_another_of_its_name(
     log = manager.create(tp("t"))
     for _ in range(3):
         put(log, b"x" * 100)
-    log.flush()
+    log.flushes.now()
     manager.checkpoint()
     broker.scheduler.run_pending()
     assert b"t 0 3" in broker.root()["recovery-point-offset-checkpoint"]
@@ -328,9 +328,9 @@ def test_failed_flush_takes_the_folder_out_of_use(monkeypatch: pytest.MonkeyPatc
     for log in logs:
         put(log, b"x")
     broker.scheduler.run_pending()
-    work = logs[0].begin_flush()
+    work = logs[0].flushes.begin()
     assert work is not None
-    logs[0].end_flush(work)
+    logs[0].flushes.end(work)
     put(logs[0], b"y")
     failed = manager.dir_of(tp("t", 0))
 

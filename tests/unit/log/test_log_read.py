@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from barnabas.adapters.storage_memory import MemoryLogDir
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Log
+from barnabas.core.message.batch_header import stamp
 from barnabas.core.message.batch_reader import whole_batches
 from barnabas.core.message.codec import Codecs
 from barnabas.core.traffic.steps import complete
@@ -14,7 +15,6 @@ from barnabas.plugins.builtin.codecs import builtin_codecs
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import Folder
-from barnabas.ports.words import Offset
 from barnabas.testing.logs import batch, bytes_of, messages_in, open_log, put, read_all
 
 SIZE = len(batch(b"12345678"))
@@ -113,10 +113,10 @@ def test_gap_in_the_offsets_goes_on_in_the_next_segment(folder: Folder) -> None:
     log = open_log(folder, config=LogConfig(segment_bytes=2 * SIZE))
     put(log, b"00000000")
     put(log, b"00000001")
-    log._end = Offset(10)
-    put(log, b"00000010")
-    log._end = Offset(15)
-    put(log, b"00000015")
+    for base in (10, 15):
+        records = batch(b"%08d" % base)
+        stamp(records, base, 0)
+        log.append_replicated(records, now_ms=1000)
     assert [segment.base_offset for segment in log.segments] == [0, 10]
     for offset in range(2, 11):
         assert messages_in(bytes_of(log, offset))[0] == (10, b"00000010")
@@ -148,21 +148,21 @@ def test_region_stays_what_it_was_while_the_log_goes_on(folder: Folder) -> None:
 @pytest.mark.parametrize("reopened", [False, True])
 def test_offset_for_timestamp(folder: Folder, reopened: bool) -> None:
     log = _filled(folder, reopened=reopened)
-    assert complete(log.offset_for_timestamp(0)) == (1000, 0, 0)
+    assert complete(log.times.first_at(0)) == (1000, 0, 0)
     for number in range(30):
-        assert complete(log.offset_for_timestamp(1000 + number)) == (1000 + number, number, 0)
-    assert complete(log.offset_for_timestamp(1030)) is None
-    assert complete(log.max_timestamp_offset()) == (1029, 29, 0)
+        assert complete(log.times.first_at(1000 + number)) == (1000 + number, number, 0)
+    assert complete(log.times.first_at(1030)) is None
+    assert complete(log.times.first_at_largest()) == (1029, 29, 0)
     log.advance_start(15)
-    assert complete(log.offset_for_timestamp(1003)) == (1015, 15, 0)
+    assert complete(log.times.first_at(1003)) == (1015, 15, 0)
 
 
 def test_no_timestamps_at_all(folder: Folder) -> None:
     log = open_log(folder)
-    assert complete(log.max_timestamp_offset()) is None
+    assert complete(log.times.first_at_largest()) is None
     put(log, b"x", at=-1)
-    assert complete(log.offset_for_timestamp(0)) is None
-    assert complete(log.max_timestamp_offset()) is None
+    assert complete(log.times.first_at(0)) is None
+    assert complete(log.times.first_at_largest()) is None
 
 
 def test_the_record_not_the_batch(folder: Folder) -> None:
@@ -170,13 +170,13 @@ def test_the_record_not_the_batch(folder: Folder) -> None:
     log = open_log(folder, codecs=codecs)
     log.append(batch(b"a", b"b", b"c", timestamps=[5, 50, 20], codec=codecs.by_name("lz4")), leader_epoch=9, now_ms=1)
     log.append(batch(b"d", b"e", timestamps=[10, 30]), leader_epoch=9, now_ms=1)
-    assert complete(log.offset_for_timestamp(6)) == (50, 1, 9)
-    assert complete(log.offset_for_timestamp(20)) == (50, 1, 9)
-    assert complete(log.max_timestamp_offset()) == (50, 1, 9)
+    assert complete(log.times.first_at(6)) == (50, 1, 9)
+    assert complete(log.times.first_at(20)) == (50, 1, 9)
+    assert complete(log.times.first_at_largest()) == (50, 1, 9)
     log.advance_start(2)
-    assert complete(log.offset_for_timestamp(6)) == (20, 2, 9)
-    assert complete(log.offset_for_timestamp(21)) == (30, 4, 9)
-    assert complete(log.max_timestamp_offset()) == (30, 4, 9)
+    assert complete(log.times.first_at(6)) == (20, 2, 9)
+    assert complete(log.times.first_at(21)) == (30, 4, 9)
+    assert complete(log.times.first_at_largest()) == (30, 4, 9)
 
 
 @given(
@@ -199,7 +199,7 @@ def test_times_in_any_order_against_a_list(groups: list[list[int]], start: int, 
     rest = list(enumerate(times))[start:]
     for target in range(62):
         expected = next(((time, offset, 0) for offset, time in rest if time >= target), None)
-        assert complete(log.offset_for_timestamp(target)) == expected
+        assert complete(log.times.first_at(target)) == expected
     largest = max((time for _, time in rest), default=None)
     expected = next(((time, offset, 0) for offset, time in rest if time == largest), None)
-    assert complete(log.max_timestamp_offset()) == expected
+    assert complete(log.times.first_at_largest()) == expected

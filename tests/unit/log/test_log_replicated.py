@@ -153,11 +153,11 @@ def test_transactions_follow_from_the_middle_of_what_is_sent(folder: Folder) -> 
         stamp(marker, 2 * number + 1, 0)
         sent += bytes(records) + bytes(marker)
     assert take(log, sent[:-78]) == 5
-    assert log.first_unstable_offset(99) == 4
-    assert [(each.first_offset, each.last_offset) for each in log.aborted(0, 99)] == [(0, 1)]
+    assert log.transactions.first_unstable_offset(99) == 4
+    assert [(each.first_offset, each.last_offset) for each in log.transactions.aborted(0, 99)] == [(0, 1)]
     assert take(log, sent[-78:]) == 6
-    assert log.first_unstable_offset(99) is None
-    assert [(each.first_offset, each.last_offset) for each in log.aborted(0, 99)] == [(0, 1), (4, 5)]
+    assert log.transactions.first_unstable_offset(99) is None
+    assert [(each.first_offset, each.last_offset) for each in log.transactions.aborted(0, 99)] == [(0, 1), (4, 5)]
 
 
 def test_a_log_out_of_use_takes_nothing(folder: Folder) -> None:
@@ -212,7 +212,7 @@ def test_recovery_keeps_where_an_epoch_began_below_what_it_reads(folder: Folder)
     log = open_log(folder, config=LogConfig(segment_bytes=200))
     for number in range(12):
         put(log, b"x", epoch=3 if number < 2 else 4)
-    log.flush()
+    log.flushes.now()
     base = log.segments[-1].base_offset
     assert base > 2
     put(log, b"x", epoch=5)
@@ -224,7 +224,7 @@ def test_recovery_keeps_where_an_epoch_began_below_what_it_reads(folder: Folder)
 def test_epochs_of_batches_that_came_back_count_again(folder: Folder) -> None:
     log = open_log(folder)
     put(log, b"a", b"b", epoch=4)
-    log.flush()
+    log.flushes.now()
     folder.write_small("leader-epoch-checkpoint", b"0\n2\n4 0\n5 1\n")
     put(log, b"c", epoch=4)
     log.abandon()
@@ -252,7 +252,7 @@ def test_truncating_fully_begins_anew_anywhere(folder: Folder) -> None:
     log = open_log(folder, config=LogConfig(segment_bytes=200))
     for number in range(9):
         put(log, b"x", epoch=number // 3)
-    log.flush()
+    log.flushes.now()
     log.truncate_fully_and_start_at(100)
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (100, 100, 100)
     assert (log.epochs.entries, log.producers.producers) == ([], {})

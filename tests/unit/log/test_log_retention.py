@@ -94,7 +94,7 @@ def test_what_librdkafka_sends_without_timestamps_is_aged_by_the_file(orderly: b
         log.close()
     log = open_log(folder, config=CONFIG, recover=not orderly, now_ms=9000)
     assert [segment.largest_timestamp for segment in log.segments] == [-1, -1, -1]
-    assert complete(log.offset_for_timestamp(0)) is None
+    assert complete(log.times.first_at(0)) is None
     assert _retain(log, now_ms=5100, retention_ms=100) == 0
     assert _retain(log, now_ms=5101, retention_ms=100) == 3
 
@@ -231,7 +231,7 @@ def test_truncate(folder: Folder, offset: int, reopened: bool) -> None:
     assert read_all(log) == expected
     assert log.recovery_point <= kept
     assert all(start < kept for _, start in log.epochs.entries)
-    assert complete(log.max_timestamp_offset()) == ((999 + kept, kept - 1, (kept - 1) // 3) if kept else None)
+    assert complete(log.times.first_at_largest()) == ((999 + kept, kept - 1, (kept - 1) // 3) if kept else None)
     put(log, b"new", at=5000, epoch=9)
     for recover in (False, True):
         if not recover:
@@ -273,68 +273,68 @@ def test_truncate_into_a_batch_that_the_start_is_in(folder: Folder) -> None:
 
 def test_flush_moves_the_recovery_point(folder: Folder) -> None:
     log = _written(folder, 5)
-    work = log.begin_flush(50)
+    work = log.flushes.begin(50)
     assert work is not None
-    assert log.begin_flush(50) is None
+    assert log.flushes.begin(50) is None
     put(log, b"%08d" % 5, epoch=1)
     work()
     assert log.recovery_point == 0
-    log.end_flush(work)
+    log.flushes.end(work)
     assert log.recovery_point == 5
-    sealed = log.begin_flush(60, sealed_only=True)
+    sealed = log.flushes.begin(60, sealed_only=True)
     assert sealed is None
     put(log, b"%08d" % 6, epoch=1)
-    sealed = log.begin_flush(60, sealed_only=True)
+    sealed = log.flushes.begin(60, sealed_only=True)
     assert sealed is not None
     sealed()
-    log.end_flush(sealed)
+    log.flushes.end(sealed)
     assert log.recovery_point == 6
     assert folder.read_small("leader-epoch-checkpoint") == b"0\n2\n0 0\n1 3\n"
-    log.flush()
-    assert (log.recovery_point, log.begin_flush()) == (7, None)
+    log.flushes.now()
+    assert (log.recovery_point, log.flushes.begin()) == (7, None)
 
 
 def test_flush_due(folder: Folder) -> None:
     log = open_log(folder, config=evolve(CONFIG, flush_messages=3, flush_ms=100), now_ms=1000)
-    assert not log.flush_due(5000)
+    assert not log.flushes.due(5000)
     put(log, b"a", b"b")
-    assert not log.flush_due(1099)
-    assert log.flush_due(1100)
+    assert not log.flushes.due(1099)
+    assert log.flushes.due(1100)
     put(log, b"c")
-    assert log.flush_due(1000)
-    log.flush(2000)
+    assert log.flushes.due(1000)
+    log.flushes.now(2000)
     put(log, b"d")
-    assert not log.flush_due(2099)
-    assert log.flush_due(2100)
+    assert not log.flushes.due(2099)
+    assert log.flushes.due(2100)
 
 
 def test_truncated_while_flushing_does_not_count_as_flushed(folder: Folder) -> None:
     log = _written(folder, 4)
-    work = log.begin_flush()
+    work = log.flushes.begin()
     assert work is not None
     log.truncate_to(2)
     put(log, b"new")
     put(log, b"new")
     work()
-    log.end_flush(work)
+    log.flushes.end(work)
     assert log.recovery_point == 0
 
 
 def test_retained_while_flushing(folder: Folder) -> None:
     log = _written(folder)
-    work = log.begin_flush()
+    work = log.flushes.begin()
     assert work is not None
     assert _retain(log, high_watermark=5, retention_ms=0) == 2
     work()
-    log.end_flush(work)
+    log.flushes.end(work)
     assert log.recovery_point == 8
 
 
 def test_failed_flush_of_records_ends_appending(folder: Folder) -> None:
     log = _written(folder, 3)
-    work = log.begin_flush()
+    work = log.flushes.begin()
     assert work is not None
-    log.end_flush(work, StorageError("fsync failed"))
+    log.flushes.end(work, StorageError("fsync failed"))
     assert log.recovery_point == 0
     with pytest.raises(StorageError, match="fsync failed"):
         put(log, b"x")
@@ -349,15 +349,15 @@ def test_failed_checkpoint_does_not(folder: Folder) -> None:
     disk = MemoryDisk()
     log = _written(MemoryLogDir(disk).folder("t-0"), 3)
     disk.capacity = disk.used
-    work = log.begin_flush()
+    work = log.flushes.begin()
     assert work is not None
     with pytest.raises(StorageFull):
         work()
-    log.end_flush(work, StorageFull("full"))
+    log.flushes.end(work, StorageFull("full"))
     assert log.recovery_point == 3
     disk.capacity = None
     put(log, b"x")
-    log.flush()
+    log.flushes.now()
     assert log.recovery_point == 4
     assert "leader-epoch-checkpoint" in log_files(disk)
 

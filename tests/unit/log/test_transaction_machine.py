@@ -114,10 +114,10 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        work = self.log.begin_flush(0)
+        work = self.log.flushes.begin(0)
         if work is not None:
             work()
-            self.log.end_flush(work)
+            self.log.flushes.end(work)
 
     @rule()
     def stop_and_start(self) -> None:
@@ -238,7 +238,8 @@ class TransactionMachine(RuleBasedStateMachine):
         while offset < upto:
             told = self.log.read(offset, max_bytes=max_bytes, limit=upto)
             content = told.records if isinstance(told.records, bytes) else told.records.read()
-            aborted = [AbortedTransaction(a.producer_id, a.first_offset) for a in self.log.aborted_in(offset, told)]
+            entries = self.log.transactions.aborted_in(offset, told)
+            aborted = [AbortedTransaction(each.producer_id, each.first_offset) for each in entries]
             batches, position = [], 0
             while position + 61 <= len(content) and position + parse_header(content, position).size <= len(content):
                 batches.append((position, parse_header(content, position)))
@@ -255,7 +256,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if not hasattr(self, "log"):
             return
         end = self.log.log_end_offset
-        first = self.log.first_unstable_offset(end)
+        first = self.log.transactions.first_unstable_offset(end)
         transactions = [each for each in self._transactions() if each.marker < 0]
         stable = end if first is None else max(first, self.start)
         # A log that has forgotten how a transaction began knows where the rest of it begins.
@@ -278,7 +279,7 @@ class TransactionMachine(RuleBasedStateMachine):
             for each in self._transactions()
             if each.marker >= self.start and not each.committed
         }
-        found = [(each.producer_id, each.last_offset) for each in self.log.aborted(self.start, 1 << 40)]
+        found = [(each.producer_id, each.last_offset) for each in self.log.transactions.aborted(self.start, 1 << 40)]
         assert len(found) == len(set(found))
         assert wanted <= set(found)
 

@@ -48,16 +48,16 @@ def marked(log: Log, *, committed: bool, producer: int = 1, epoch: int = 0, coor
 
 
 def refused(act: Callable[[], object], log: Log) -> ErrorCode:
-    before = (log.log_end_offset, log.size_bytes, log.first_unstable_offset(FAR))
+    before = (log.log_end_offset, log.size_bytes, log.transactions.first_unstable_offset(FAR))
     with pytest.raises(ApiError) as caught:
         act()
-    assert (log.log_end_offset, log.size_bytes, log.first_unstable_offset(FAR)) == before
+    assert (log.log_end_offset, log.size_bytes, log.transactions.first_unstable_offset(FAR)) == before
     return caught.value.code
 
 
 def aborted(log: Log, start: int = 0, upto: int | None = None) -> list[tuple[int, int, int]]:
     upto = log.log_end_offset if upto is None else upto
-    return [(each.producer_id, each.first_offset, each.last_offset) for each in log.aborted(start, upto)]
+    return [(each.producer_id, each.first_offset, each.last_offset) for each in log.transactions.aborted(start, upto)]
 
 
 # --- the bytes of a marker
@@ -87,26 +87,26 @@ def test_a_cut_marker_is_damaged(cut: int) -> None:
 
 def test_a_transaction_is_unstable_until_its_marker_is_below_the_high_watermark(log: Log) -> None:
     put(log, b"plain")
-    assert log.first_unstable_offset(FAR) is None
+    assert log.transactions.first_unstable_offset(FAR) is None
     assert send(log, b"a", b"b") == 1
     assert send(log, b"c", sequence=2) == 3
-    assert log.first_unstable_offset(FAR) == 1
+    assert log.transactions.first_unstable_offset(FAR) == 1
     assert end(log, committed=True) == 4
-    assert log.first_unstable_offset(4) == 1
-    assert log.first_unstable_offset(5) is None
-    assert not log.aborted(0, FAR)
+    assert log.transactions.first_unstable_offset(4) == 1
+    assert log.transactions.first_unstable_offset(5) is None
+    assert not log.transactions.aborted(0, FAR)
 
 
 def test_the_oldest_open_transaction_counts(log: Log) -> None:
     for producer in range(3):
         send(log, b"x", producer=producer)
     end(log, committed=True, producer=1)
-    assert log.first_unstable_offset(FAR) == 0
+    assert log.transactions.first_unstable_offset(FAR) == 0
     end(log, committed=False, producer=0)
-    assert log.first_unstable_offset(FAR) == 2
-    assert log.first_unstable_offset(4) == 2
+    assert log.transactions.first_unstable_offset(FAR) == 2
+    assert log.transactions.first_unstable_offset(4) == 2
     end(log, committed=True, producer=2)
-    assert log.first_unstable_offset(FAR) is None
+    assert log.transactions.first_unstable_offset(FAR) is None
 
 
 def test_markers_that_wait_for_replicas_hold_back_what_began_before_them(log: Log) -> None:
@@ -114,9 +114,9 @@ def test_markers_that_wait_for_replicas_hold_back_what_began_before_them(log: Lo
     send(log, b"x", producer=2)
     assert end(log, committed=True, producer=2) == 2
     assert end(log, committed=True, producer=1) == 3
-    assert log.first_unstable_offset(2) == 0
-    assert log.first_unstable_offset(3) == 0
-    assert log.first_unstable_offset(4) is None
+    assert log.transactions.first_unstable_offset(2) == 0
+    assert log.transactions.first_unstable_offset(3) == 0
+    assert log.transactions.first_unstable_offset(4) is None
 
 
 def test_any_number_of_ended_transactions_may_wait_for_replicas(log: Log) -> None:
@@ -125,22 +125,22 @@ def test_any_number_of_ended_transactions_may_wait_for_replicas(log: Log) -> Non
         end(log, committed=bool(number % 2))
     states = log.producers
     assert len(states.open._not_replicated._ended) <= 1024
-    assert log.first_unstable_offset(0) == 0
-    assert log.first_unstable_offset(2) in (0, 2)
+    assert log.transactions.first_unstable_offset(0) == 0
+    assert log.transactions.first_unstable_offset(2) in (0, 2)
     stable = 0
     for high_watermark in range(0, 6001, 7):
-        found = log.first_unstable_offset(high_watermark)
+        found = log.transactions.first_unstable_offset(high_watermark)
         assert found is not None
         assert stable <= found <= high_watermark  # never too bold, never back
         stable = found
-    assert log.first_unstable_offset(6000) is None
+    assert log.transactions.first_unstable_offset(6000) is None
 
 
 def test_a_marker_for_a_transaction_nobody_began_changes_nothing_that_readers_see(log: Log) -> None:
     put(log, b"plain")
     assert end(log, committed=False, producer=77, epoch=3) == 1
-    assert log.first_unstable_offset(FAR) is None
-    assert not log.aborted(0, FAR)
+    assert log.transactions.first_unstable_offset(FAR) is None
+    assert not log.transactions.aborted(0, FAR)
     assert log.producers.producers[77].epoch == 3
 
 
@@ -180,7 +180,7 @@ def test_a_read_is_told_only_what_is_near_it() -> None:
         send(log, b"x" * 50, sequence=number)
         end(log, committed=False)
     found = log.read(200, max_bytes=2000, limit=400)
-    near = log.aborted_in(200, found)
+    near = log.transactions.aborted_in(200, found)
     assert [each.first_offset for each in near][:3] == [200, 202, 204]
     assert len(near) < 20
 
@@ -236,16 +236,16 @@ def test_late_coordinators_and_late_markers_are_refused(log: Log) -> None:
 def test_a_transaction_goes_on_in_a_newer_epoch(log: Log) -> None:
     send(log, b"a", epoch=0)
     send(log, b"b", epoch=1)
-    assert log.first_unstable_offset(FAR) == 0
+    assert log.transactions.first_unstable_offset(FAR) == 0
     end(log, committed=False, epoch=1)
-    assert log.first_unstable_offset(FAR) is None
+    assert log.transactions.first_unstable_offset(FAR) is None
     assert aborted(log) == [(1, 0, 2)]
 
 
 def test_the_brokers_own_batches_have_no_sequence(log: Log) -> None:
     for _ in range(3):
         send(log, b"position", sequence=-1, origin=AppendOrigin.BROKER)
-    assert log.first_unstable_offset(FAR) == 0
+    assert log.transactions.first_unstable_offset(FAR) == 0
     assert log.producers.producers[1].batches == ()
     end(log, committed=False)
     assert aborted(log) == [(1, 0, 3)]
@@ -257,7 +257,7 @@ def test_a_batch_of_a_transaction_that_is_sent_again_is_not_appended_again(log: 
     assert send(log, b"a", b"b") == 0
     end(log, committed=True)
     assert send(log, b"a", b"b") == 0
-    assert log.first_unstable_offset(FAR) is None
+    assert log.transactions.first_unstable_offset(FAR) is None
     assert log.log_end_offset == 3
 
 
@@ -384,7 +384,7 @@ def test_a_marker_that_cannot_be_written_ends_nothing() -> None:
     disk.capacity = sum(file.size for file in folder.files().values()) + 77
     with pytest.raises(StorageError):
         end(log, committed=False)
-    assert (log.first_unstable_offset(FAR), log.log_end_offset) == (0, 1)
+    assert (log.transactions.first_unstable_offset(FAR), log.log_end_offset) == (0, 1)
     disk.capacity += 10_000
     end(log, committed=False)
     assert aborted(log) == [(1, 0, 1)]
@@ -414,7 +414,7 @@ def test_a_log_that_was_begun_anew_reads_its_producers_again_when_it_is_cut() ->
     put(again, b"plain")
     send(again, b"b", producer=2)
     again.truncate_to(11)
-    assert again.first_unstable_offset(FAR) is None
+    assert again.transactions.first_unstable_offset(FAR) is None
     assert not again.producers.producers
 
 
@@ -424,7 +424,7 @@ def test_what_is_aborted_is_durable_with_the_records() -> None:
     log = open_log(MemoryLogDir(disk).folder("t-0"), config=LogConfig(segment_bytes=200))
     send(log, b"gone", producer=7)
     end(log, committed=False, producer=7)
-    log.flush()
+    log.flushes.now()
     put(log, b"in the next segment")
     left = MemoryLogDir(disk.after_crash(power_cut=True)).folder("t-0")
     assert left.files()[f"{0:020d}.txnindex"].size == 34
@@ -433,9 +433,9 @@ def test_what_is_aborted_is_durable_with_the_records() -> None:
 
 def test_a_marker_that_is_not_durable_leaves_its_transaction_undecided_on_the_disk(log: Log) -> None:
     send(log, b"first")
-    log.flush()
+    log.flushes.now()
     end(log, committed=True)
-    assert log.first_unstable_offset(FAR) is None
-    assert log.first_undecided_on_disk == 0
-    log.flush()
-    assert log.first_undecided_on_disk is None
+    assert log.transactions.first_unstable_offset(FAR) is None
+    assert log.transactions.first_undecided_on_disk == 0
+    log.flushes.now()
+    assert log.transactions.first_undecided_on_disk is None

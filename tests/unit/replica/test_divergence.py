@@ -148,7 +148,7 @@ def test_a_cut_is_noted_before_anything_is_appended_behind_it(cluster: ReplicaCl
     cluster.cut = {frozenset((1, 2))}
     for number in range(5):
         cluster[1].produce(b"%d" % number)
-    cluster[1].log.flush()
+    cluster[1].log.flushes.now()
     cluster[1].logs.checkpoint()
     cluster.run()
     cluster.lead(2, isr=[2])

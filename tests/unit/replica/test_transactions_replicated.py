@@ -131,7 +131,7 @@ def test_an_end_that_a_new_leader_does_not_have_is_none(cluster: ReplicaCluster)
     cluster.isolate(1)
     told = end(cluster[1], True)
     cluster.run(100)
-    assert cluster[1].log.first_unstable_offset(99) is None
+    assert cluster[1].log.transactions.first_unstable_offset(99) is None
     cluster.lead(2)
     cluster.heal()
     cluster.run(500)
@@ -140,7 +140,8 @@ def test_an_end_that_a_new_leader_does_not_have_is_none(cluster: ReplicaCluster)
     assert end(cluster[2], False) == []
     cluster.run(500)
     assert stable(cluster) == [2, 2, 2]
-    aborted = [[(each.first_offset, each.last_offset) for each in member.log.aborted(0, 9)] for member in cluster.live]
+    indexes = [member.log.transactions.aborted(0, 9) for member in cluster.live]
+    aborted = [[(each.first_offset, each.last_offset) for each in entries] for entries in indexes]
     assert aborted == [[(0, 1)]] * 3
 
 
@@ -204,7 +205,7 @@ def test_power_cuts_leave_replicas_that_know_the_same(cluster: ReplicaCluster) -
         for member in cluster.live
     ]
     assert states[0] == states[1] == states[2]
-    aborted = [list(member.log.aborted(0, 99)) for member in cluster.live]
+    aborted = [list(member.log.transactions.aborted(0, 99)) for member in cluster.live]
     assert aborted[0] == aborted[1] == aborted[2]
     assert [each.first_offset for each in aborted[0]] == [0, 4, 8]
     assert stable(cluster) == [12, 12, 12]

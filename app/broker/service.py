@@ -43,7 +43,6 @@ from .cluster import ClusterService
 from .configs import ConfigService
 from .coordinators import CoordinatorService
 from .epochs import EpochService
-from .failures import failed_result
 from .fetch import FetchService
 from .gate import Authorizer, everyone
 from .groups import GroupService
@@ -160,7 +159,7 @@ class BrokerService:
             nonlocal answered
             answered = True
             if isinstance(result, ApiError) and kept is not None:
-                result = failed_result(kept, result)
+                result = kept.failed(result)
             reply(result)
 
         counter.add()
@@ -168,11 +167,10 @@ class BrokerService:
         try:
             refused = None if self._authorizer is None else self._authorizer(request, caller)
             if refused is not None:
-                once(failed_result(request, refused))
+                once(request.failed(refused))
                 return
             self._handlers[type(request)](request, caller, once)
         except Exception as error:  # noqa: BLE001  reported; one request must not take the broker with it
             self._state.failed(f"{type(request).__name__} from {caller.host or 'inside'}", error)
             if not answered:
-                answer: Any = failed_result(request, broker_failed())
-                reply(answer)
+                reply(request.failed(broker_failed()))

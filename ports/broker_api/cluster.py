@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ..error_codes import ErrorCode
+from ..errors import ApiError
 from ..values import frozen
 from .envelope import Request
 from .operations import NO_AUTHORIZED_OPERATIONS
@@ -23,6 +24,11 @@ class DescribeCluster(Request["DescribeClusterResult"]):
     endpoint_type: int = 1
     include_authorized_operations: bool = False
 
+    def failed(self, error: ApiError) -> "DescribeClusterResult":
+        return DescribeClusterResult(
+            cluster_id="", controller_id=-1, brokers=(), error=error.code, error_message=error.message
+        )
+
 
 @frozen(kw_only=True)
 class DescribeClusterResult:
@@ -42,6 +48,9 @@ class DescribeLogDirs(Request["DescribeLogDirsResult"]):
     """`topics` (topic → partitions) None = everything."""
 
     topics: Mapping[str, Sequence[int]] | None = None
+
+    def failed(self, error: ApiError) -> "DescribeLogDirsResult":
+        return DescribeLogDirsResult(log_dirs=(), error=error.code)
 
 
 @frozen(kw_only=True)

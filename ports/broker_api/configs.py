@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from ..error_codes import ErrorCode
+from ..errors import ApiError
 from ..values import frozen
 from .envelope import Request
 
@@ -99,6 +100,14 @@ class DescribeConfigs(Request["DescribeConfigsResult"]):
     include_synonyms: bool = False
     include_documentation: bool = False
 
+    def failed(self, error: ApiError) -> "DescribeConfigsResult":
+        return DescribeConfigsResult(
+            resources=[
+                ResourceOutcome(resource=wanted.resource, error=error.code, error_message=error.message)
+                for wanted in self.resources
+            ]
+        )
+
 
 @frozen(kw_only=True)
 class ResourceOutcome:
@@ -134,6 +143,14 @@ class IncrementalAlterConfigs(Request["AlterConfigsResult"]):
     alterations: Sequence[ConfigAlteration]
     validate_only: bool = False
 
+    def failed(self, error: ApiError) -> "AlterConfigsResult":
+        return AlterConfigsResult(
+            resources=[
+                ResourceOutcome(resource=resource, error=error.code, error_message=error.message)
+                for resource in self.resources
+            ]
+        )
+
 
 @frozen(kw_only=True)
 class AlterConfigsResult:
@@ -155,3 +172,11 @@ class AlterConfigs(Request["AlterConfigsResult"]):
 
     resources: Sequence[ConfigReplacement]
     validate_only: bool = False
+
+    def failed(self, error: ApiError) -> "AlterConfigsResult":
+        return AlterConfigsResult(
+            resources=[
+                ResourceOutcome(resource=wanted.resource, error=error.code, error_message=error.message)
+                for wanted in self.resources
+            ]
+        )

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
-from ..errors import BarnabasError
+from ..errors import ApiError, BarnabasError
 from ..values import frozen
 
 ResultT = TypeVar("ResultT")
@@ -14,6 +14,12 @@ class Request(Generic[ResultT]):
     """Base of every request; the parameter is the type of its result."""
 
     __slots__ = ()
+
+    def failed(self, error: ApiError) -> "ResultT | BarnabasError":
+        """What is told of a request that failed as a whole: a result with the error in every place that it has for one,
+        or else the error itself. A connection closed instead would make a client ask again and again, and never know
+        why."""
+        return error
 
 
 Reply = Callable[[ResultT | BarnabasError], None]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ..error_codes import ErrorCode
+from ..errors import ApiError
 from ..values import frozen
 from .envelope import Request
 
@@ -26,6 +27,11 @@ class OffsetForLeaderEpoch(Request["OffsetForLeaderEpochResult"]):
 
     partitions: Sequence[EpochQuestion]
     replica_id: int = CONSUMER
+
+    def failed(self, error: ApiError) -> "OffsetForLeaderEpochResult":
+        return OffsetForLeaderEpochResult(
+            partitions=[EpochEnd(topic=p.topic, partition=p.partition, error=error.code) for p in self.partitions]
+        )
 
 
 @frozen(kw_only=True)

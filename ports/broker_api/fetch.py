@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from attrs import field
 
 from ..error_codes import ErrorCode
+from ..errors import ApiError
 from ..storage import Region, size_of
 from ..values import quick_frozen
 from ..words import Buffer
@@ -56,6 +57,13 @@ class Fetch(Request["FetchResult"]):
     """False when the client's version predates zstd (Fetch < 10): zstd batches are then answered with error 76."""
     allows_follower: bool = True
     """False when the client's version predates reading from followers (Fetch < 11): only leaders answer then."""
+
+    def failed(self, error: ApiError) -> "FetchResult":
+        return FetchResult(
+            partitions=[
+                FetchResultPartition(p.topic, p.partition, error.code, topic_id=p.topic_id) for p in self.partitions
+            ]
+        )
 
 
 def region_bytes(records: Buffer | Region) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from attrs import field
 
 from ..error_codes import ErrorCode
+from ..errors import ApiError
 from ..values import frozen, quick_frozen
 from ..words import TopicPartition
 from .envelope import Request
@@ -29,6 +30,11 @@ class FindCoordinator(Request["FindCoordinatorResult"]):
 
     keys: Sequence[str]
     key_type: int = GROUP_COORDINATOR
+
+    def failed(self, error: ApiError) -> "FindCoordinatorResult":
+        return FindCoordinatorResult(
+            coordinators=[Coordinator(key=key, error=error.code, error_message=error.message) for key in self.keys]
+        )
 
 
 @frozen(kw_only=True)
@@ -79,6 +85,9 @@ class JoinGroup(Request["JoinGroupResult"]):
     can_skip_assignment: bool = True
     """False for versions below 9: a returning static leader is then told the leader's id of before, not its own."""
 
+    def failed(self, error: ApiError) -> "JoinGroupResult":
+        return JoinGroupResult(error=error.code, member_id=self.member_id)
+
 
 @frozen(kw_only=True)
 class JoinedMember:
@@ -124,6 +133,9 @@ class SyncGroup(Request["SyncGroupResult"]):
     protocol_name: str | None = None
     assignments: Sequence[MemberAssignment] = ()
 
+    def failed(self, error: ApiError) -> "SyncGroupResult":
+        return SyncGroupResult(error=error.code)
+
 
 @frozen(kw_only=True)
 class SyncGroupResult:
@@ -142,6 +154,9 @@ class Heartbeat(Request["HeartbeatResult"]):
     generation_id: int
     member_id: str
     group_instance_id: str | None = None
+
+    def failed(self, error: ApiError) -> "HeartbeatResult":
+        return HeartbeatResult(error=error.code)
 
 
 @quick_frozen(kw_only=True)
@@ -163,6 +178,9 @@ class LeavingMember:
 class LeaveGroup(Request["LeaveGroupResult"]):
     group_id: str
     members: Sequence[LeavingMember]
+
+    def failed(self, error: ApiError) -> "LeaveGroupResult":
+        return LeaveGroupResult(error=error.code)
 
 
 @frozen(kw_only=True)
@@ -206,6 +224,11 @@ class OffsetCommit(Request["OffsetCommitResult"]):
     group_instance_id: str | None = None
     retention_ms: int = -1
 
+    def failed(self, error: ApiError) -> "OffsetCommitResult":
+        return OffsetCommitResult(
+            partitions=[PartitionOutcome(p.topic, p.partition, error.code) for p in self.partitions]
+        )
+
 
 @quick_frozen
 class PartitionOutcome:
@@ -240,6 +263,15 @@ class OffsetFetch(Request["OffsetFetchResult"]):
 
     groups: Sequence[OffsetFetchGroup]
     require_stable: bool = False
+
+    def failed(self, error: ApiError) -> "OffsetFetchResult":
+        def positions(group: OffsetFetchGroup) -> list[FetchedOffset]:
+            """Old versions tell the error of a group by its partitions."""
+            return [FetchedOffset(p.topic, p.partition, error=error.code) for p in group.partitions or ()]
+
+        return OffsetFetchResult(
+            groups=[FetchedGroup(group_id=g.group_id, partitions=positions(g), error=error.code) for g in self.groups]
+        )
 
 
 @quick_frozen
@@ -276,6 +308,9 @@ class OffsetDelete(Request["OffsetDeleteResult"]):
     group_id: str
     partitions: Sequence[TopicPartition]
 
+    def failed(self, error: ApiError) -> "OffsetDeleteResult":
+        return OffsetDeleteResult(error=error.code)
+
 
 @frozen(kw_only=True)
 class OffsetDeleteResult:
@@ -288,6 +323,14 @@ class OffsetDeleteResult:
 class DescribeGroups(Request["DescribeGroupsResult"]):
     group_ids: Sequence[str]
     include_authorized_operations: bool = False
+
+    def failed(self, error: ApiError) -> "DescribeGroupsResult":
+        return DescribeGroupsResult(
+            groups=[
+                GroupDescription(group_id=group_id, error=error.code, error_message=error.message)
+                for group_id in self.group_ids
+            ]
+        )
 
 
 @frozen(kw_only=True)
@@ -330,6 +373,9 @@ class ListGroups(Request["ListGroupsResult"]):
     states: Sequence[str] = ()
     types: Sequence[str] = ()
 
+    def failed(self, error: ApiError) -> "ListGroupsResult":
+        return ListGroupsResult(groups=(), error=error.code)
+
 
 @frozen(kw_only=True)
 class ListedGroup:
@@ -351,6 +397,9 @@ class ListGroupsResult:
 @frozen(kw_only=True)
 class DeleteGroups(Request["DeleteGroupsResult"]):
     group_ids: Sequence[str]
+
+    def failed(self, error: ApiError) -> "DeleteGroupsResult":
+        return DeleteGroupsResult(groups=[GroupOutcome(group_id=name, error=error.code) for name in self.group_ids])
 
 
 @frozen(kw_only=True)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from attrs import field
 
 from ..error_codes import ErrorCode
+from ..errors import ApiError
 from ..values import frozen
 from .cluster import BrokerNode
 from .envelope import Request
@@ -23,6 +24,13 @@ class Metadata(Request["MetadataResult"]):
     include_cluster_authorized_operations: bool = False
     """Version 8 to 10 only; DescribeCluster tells them since."""
     include_topic_authorized_operations: bool = False
+
+    def failed(self, error: ApiError) -> "MetadataResult | ApiError":
+        topics = [TopicMetadata(name=name, error=error.code) for name in self.topics or ()]
+        topics += [TopicMetadata(name=None, topic_id=topic_id, error=error.code) for topic_id in self.topic_ids]
+        if not topics:
+            return error
+        return MetadataResult(brokers=(), cluster_id=None, controller_id=-1, topics=topics)
 
 
 @frozen(kw_only=True)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ..error_codes import ErrorCode
+from ..errors import ApiError
 from ..values import quick_frozen
 from .envelope import Request
 
@@ -28,6 +29,14 @@ class ListOffsets(Request["ListOffsetsResult"]):
     partitions: Sequence[ListOffsetsPartition]
     isolation_level: int = 0
     replica_id: int = -1
+
+    def failed(self, error: ApiError) -> "ListOffsetsResult":
+        return ListOffsetsResult(
+            partitions=[
+                ListOffsetsResultPartition(topic=p.topic, partition=p.partition, error=error.code)
+                for p in self.partitions
+            ]
+        )
 
 
 @quick_frozen(kw_only=True)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from attrs import field
 
 from ..error_codes import ErrorCode
+from ..errors import ApiError
 from ..values import quick_frozen
 from .cluster import BrokerNode
 from .envelope import Request
@@ -33,6 +34,14 @@ class Produce(Request["ProduceResult"]):
     transactional_id: str | None = None
     allows_zstd: bool = True
     """False when the client's version predates zstd (Produce < 7): zstd batches are then refused with error 76."""
+
+    def failed(self, error: ApiError) -> "ProduceResult":
+        return ProduceResult(
+            partitions=[
+                ProduceResultPartition(p.topic, p.partition, error.code, error_message=error.message)
+                for p in self.partitions
+            ]
+        )
 
 
 @quick_frozen(kw_only=True)

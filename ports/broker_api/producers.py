@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ..error_codes import ErrorCode
+from ..errors import ApiError
 from ..values import frozen
 from .envelope import Request
 
@@ -18,6 +19,13 @@ class InitProducerId(Request["InitProducerIdResult"]):
     transaction_timeout_ms: int = 60_000
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
+
+    def answer(self, error: ErrorCode) -> "InitProducerIdResult":
+        """A result that says no more than this."""
+        return InitProducerIdResult(error=error)
+
+    def failed(self, error: ApiError) -> "InitProducerIdResult":
+        return self.answer(error.code)
 
 
 @frozen(kw_only=True)
@@ -35,6 +43,15 @@ class DescribeProducers(Request["DescribeProducersResult"]):
     """Ask leaders for the idempotent producers of partitions: topic → partitions."""
 
     topics: Mapping[str, Sequence[int]]
+
+    def failed(self, error: ApiError) -> "DescribeProducersResult":
+        return DescribeProducersResult(
+            partitions=[
+                DescribedPartition(topic=topic, partition=number, error=error.code, error_message=error.message)
+                for topic, numbers in self.topics.items()
+                for number in numbers
+            ]
+        )
 
 
 @frozen(kw_only=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from ..error_codes import ErrorCode
+from ..errors import ApiError
 from ..values import frozen
 from .envelope import Request
 
@@ -31,6 +32,9 @@ class DescribeClientQuotas(Request["DescribeClientQuotasResult"]):
 
     filters: Sequence[QuotaFilter]
     strict: bool = False
+
+    def failed(self, error: ApiError) -> "DescribeClientQuotasResult":
+        return DescribeClientQuotasResult(entries=None, error=error.code, error_message=error.message)
 
 
 @frozen(kw_only=True)

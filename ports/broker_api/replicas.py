@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from ..error_codes import ErrorCode
+from ..errors import ApiError
 from ..values import frozen
 from .envelope import Request
 
@@ -22,6 +23,9 @@ class ElectLeaders(Request["ElectLeadersResult"]):
     topics: Mapping[str, Sequence[int]] | None
     election_type: int = ElectionType.PREFERRED
     timeout_ms: int = 60_000
+
+    def failed(self, error: ApiError) -> "ElectLeadersResult":
+        return ElectLeadersResult(partitions=(), error=error.code)
 
 
 @frozen(kw_only=True)
@@ -57,6 +61,9 @@ class AlterPartitionReassignments(Request["AlterPartitionReassignmentsResult"]):
     partitions: Sequence[Reassignment]
     timeout_ms: int = 60_000
 
+    def failed(self, error: ApiError) -> "AlterPartitionReassignmentsResult":
+        return AlterPartitionReassignmentsResult(partitions=(), error=error.code, error_message=error.message)
+
 
 @frozen(kw_only=True)
 class AlterPartitionReassignmentsResult:
@@ -74,6 +81,9 @@ class ListPartitionReassignments(Request["ListPartitionReassignmentsResult"]):
 
     topics: Mapping[str, Sequence[int]] | None = None
     timeout_ms: int = 60_000
+
+    def failed(self, error: ApiError) -> "ListPartitionReassignmentsResult":
+        return ListPartitionReassignmentsResult(partitions=(), error=error.code, error_message=error.message)
 
 
 @frozen(kw_only=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ..error_codes import ErrorCode
+from ..errors import ApiError
 from ..values import frozen
 from .configs import ConfigEntry
 from .envelope import Request
@@ -27,6 +28,11 @@ class CreateTopics(Request["CreateTopicsResult"]):
     topics: Sequence[NewTopic]
     timeout_ms: int = 60_000
     validate_only: bool = False
+
+    def failed(self, error: ApiError) -> "CreateTopicsResult":
+        return CreateTopicsResult(
+            topics=[CreatedTopic(name=t.name, error=error.code, error_message=error.message) for t in self.topics]
+        )
 
 
 @frozen(kw_only=True)
@@ -53,6 +59,12 @@ class DeleteTopics(Request["DeleteTopicsResult"]):
     names: Sequence[str]
     topic_ids: Sequence[bytes] = ()
     timeout_ms: int = 60_000
+
+    def failed(self, error: ApiError) -> "DeleteTopicsResult":
+        code, text = error.code, error.message
+        topics = [DeletedTopic(name=name, error=code, error_message=text) for name in self.names]
+        topics += [DeletedTopic(name=None, topic_id=id_, error=code, error_message=text) for id_ in self.topic_ids]
+        return DeleteTopicsResult(topics=topics)
 
 
 @frozen(kw_only=True)
@@ -86,6 +98,11 @@ class CreatePartitions(Request["TopicOutcomes"]):
     timeout_ms: int = 60_000
     validate_only: bool = False
 
+    def failed(self, error: ApiError) -> "TopicOutcomes":
+        return TopicOutcomes(
+            topics=[TopicOutcome(name=t.topic, error=error.code, error_message=error.message) for t in self.topics]
+        )
+
 
 @frozen(kw_only=True)
 class TopicOutcome:
@@ -115,6 +132,14 @@ class DeleteRecordsPartition:
 class DeleteRecords(Request["DeleteRecordsResult"]):
     partitions: Sequence[DeleteRecordsPartition]
     timeout_ms: int = 60_000
+
+    def failed(self, error: ApiError) -> "DeleteRecordsResult":
+        return DeleteRecordsResult(
+            partitions=[
+                DeleteRecordsResultPartition(topic=p.topic, partition=p.partition, error=error.code)
+                for p in self.partitions
+            ]
+        )
 
 
 @frozen(kw_only=True)

@@ -4,6 +4,7 @@ ListTransactions (66)."""
 from collections.abc import Mapping, Sequence
 
 from ..error_codes import ErrorCode
+from ..errors import ApiError
 from ..values import frozen
 from ..words import TopicPartition
 from .envelope import Request
@@ -22,6 +23,14 @@ class AddPartitionsToTxn(Request["AddPartitionsToTxnResult"]):
     producer_epoch: int
     partitions: Sequence[TopicPartition]
     verify_only: bool = False
+
+    def answer(self, error: ErrorCode) -> "AddPartitionsToTxnResult":
+        """A result that says the same of each partition."""
+        outcomes = [PartitionOutcome(topic, number, error) for topic, number in self.partitions]
+        return AddPartitionsToTxnResult(partitions=outcomes, transactional_id=self.transactional_id)
+
+    def failed(self, error: ApiError) -> "AddPartitionsToTxnResult":
+        return self.answer(error.code)
 
 
 @frozen(kw_only=True)
@@ -43,6 +52,13 @@ class AddOffsetsToTxn(Request["AddOffsetsToTxnResult"]):
     producer_epoch: int
     group_id: str
 
+    def answer(self, error: ErrorCode) -> "AddOffsetsToTxnResult":
+        """A result that says no more than this."""
+        return AddOffsetsToTxnResult(error=error)
+
+    def failed(self, error: ApiError) -> "AddOffsetsToTxnResult":
+        return self.answer(error.code)
+
 
 @frozen(kw_only=True)
 class AddOffsetsToTxnResult:
@@ -58,6 +74,13 @@ class EndTxn(Request["EndTxnResult"]):
     producer_id: int
     producer_epoch: int
     committed: bool
+
+    def answer(self, error: ErrorCode) -> "EndTxnResult":
+        """A result that says no more than this."""
+        return EndTxnResult(error=error)
+
+    def failed(self, error: ApiError) -> "EndTxnResult":
+        return self.answer(error.code)
 
 
 @frozen(kw_only=True)
@@ -87,6 +110,17 @@ class WriteTxnMarkers(Request["WriteTxnMarkersResult"]):
     """A coordinator, or a person who ends a hanging transaction, asks leaders to write markers."""
 
     markers: Sequence[TxnMarker]
+
+    def failed(self, error: ApiError) -> "WriteTxnMarkersResult":
+        return WriteTxnMarkersResult(
+            markers=[
+                WrittenTxnMarker(
+                    producer_id=marker.producer_id,
+                    partitions=[PartitionOutcome(key.topic, key.partition, error.code) for key in marker.partitions],
+                )
+                for marker in self.markers
+            ]
+        )
 
 
 @frozen(kw_only=True)
@@ -118,6 +152,11 @@ class TxnOffsetCommit(Request["TxnOffsetCommitResult"]):
     member_id: str = ""
     group_instance_id: str | None = None
 
+    def failed(self, error: ApiError) -> "TxnOffsetCommitResult":
+        return TxnOffsetCommitResult(
+            partitions=[PartitionOutcome(p.topic, p.partition, error.code) for p in self.partitions]
+        )
+
 
 @frozen(kw_only=True)
 class TxnOffsetCommitResult:
@@ -130,6 +169,13 @@ class TxnOffsetCommitResult:
 @frozen(kw_only=True)
 class DescribeTransactions(Request["DescribeTransactionsResult"]):
     transactional_ids: Sequence[str]
+
+    def failed(self, error: ApiError) -> "DescribeTransactionsResult":
+        return DescribeTransactionsResult(
+            transactions=[
+                DescribedTransaction(transactional_id=each, error=error.code) for each in self.transactional_ids
+            ]
+        )
 
 
 @frozen(kw_only=True)
@@ -165,6 +211,9 @@ class ListTransactions(Request["ListTransactionsResult"]):
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()
     duration_ms: int = -1
+
+    def failed(self, error: ApiError) -> "ListTransactionsResult":
+        return ListTransactionsResult(error=error.code)
 
 
 @frozen(kw_only=True)

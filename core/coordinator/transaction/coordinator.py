@@ -28,7 +28,6 @@ from ....ports.scheduler import Outcome, Scheduler, Timer
 from ....ports.words import TopicPartition
 from ...cluster.topics import INTERNAL_TOPICS
 from ...traffic.steps import StepRunner, Steps
-from .answers import answer
 from .config import TransactionConfig
 from .describing import describe_transactions, list_transactions
 from .effects import Effects, TransactionAsked
@@ -272,7 +271,7 @@ class TransactionCoordinator:
         return _each(request, errors)
 
     def _refuse(self, asked: TransactionAsked, error: ErrorCode) -> None:
-        self._runtime.answer(asked.reply, answer(asked.request, error))
+        self._runtime.answer(asked.reply, asked.request.answer(error))
 
     def _time_out(self, transaction: TransactionalId, now_ms: int) -> Effects:
         stored = transaction.stored

@@ -15,11 +15,11 @@ from ....ports.broker_api import (
 from ....ports.error_codes import ErrorCode
 from ....ports.values import frozen
 from ....ports.words import TopicPartition
-from .answers import answer, write_error
 from .config import TransactionConfig
 from .effects import Again, Effects, MarkedLater, SendMarkers, StoreTransaction, TransactionAnswer, TransactionAsked
 from .records import NO_PARTITIONS, StoredTransaction
 from .states import TRANSITIONS, Event, TransactionState
+from .write_errors import write_error
 
 LAST_EPOCH = 2**15 - 2
 """No producer gets a later one: one more is left to fence it with."""
@@ -167,7 +167,7 @@ class TransactionalId:
         wanted = frozenset(partitions)
         is_ongoing = self.state is TransactionState.ONGOING
         if is_ongoing and wanted <= stored.partitions:
-            return [TransactionAnswer(asked, answer(asked.request, NONE))]
+            return [TransactionAnswer(asked, asked.request.answer(NONE))]
         after = evolve(
             stored,
             state=TransactionState.ONGOING,
@@ -175,7 +175,7 @@ class TransactionalId:
             updated_ms=now_ms,
             started_ms=stored.started_ms if is_ongoing else now_ms,
         )
-        return self._store(Pending(value=after, asked=asked, result=answer(asked.request, NONE)))
+        return self._store(Pending(value=after, asked=asked, result=asked.request.answer(NONE)))
 
     def verified(self, request: AddPartitionsToTxn) -> list[ErrorCode]:
         """For each partition of the request: does it belong to the transaction?"""
@@ -198,7 +198,7 @@ class TransactionalId:
         if isinstance(follows, ErrorCode):
             return _refused(asked, follows)
         after = evolve(self.stored, state=follows, updated_ms=now_ms)
-        return self._store(Pending(value=after, asked=asked, result=answer(request, NONE)))
+        return self._store(Pending(value=after, asked=asked, result=request.answer(NONE)))
 
     def time_out(self, now_ms: int) -> Effects:
         """Abort a transaction that has lasted too long; its producer is fenced."""
@@ -236,7 +236,7 @@ class TransactionalId:
         asked = pending.asked
         if error is not NONE:
             told_error = write_error(error)
-            told: Effects = [] if asked is None else [TransactionAnswer(asked, answer(asked.request, told_error))]
+            told: Effects = [] if asked is None else [TransactionAnswer(asked, asked.request.answer(told_error))]
             # Who waits is told, too: asked again at once, it would be written again at once, as long as the log fails.
             return told + ([MarkedLater()] if self.state.is_decided else self.give_up_waiting(told_error))
         if pending.value is None:
@@ -276,4 +276,4 @@ class TransactionalId:
 
 
 def _refused(asked: TransactionAsked, error: ErrorCode) -> Effects:
-    return [TransactionAnswer(asked, answer(asked.request, error))]
+    return [TransactionAnswer(asked, asked.request.answer(error))]

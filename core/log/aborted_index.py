@@ -5,6 +5,7 @@ rebuilt from the batches where it cannot be right.
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from operator import attrgetter
 from struct import Struct
 from typing import NamedTuple
@@ -80,6 +81,10 @@ class AbortedIndex:
         """The file may not have what it should: it is to be rebuilt before it is used."""
         self._doubt = why
 
+    @property
+    def is_distrusted(self) -> bool:
+        return bool(self._doubt)
+
     # --- writing
 
     def append(self, entry: AbortedEntry) -> None:
@@ -96,7 +101,7 @@ class AbortedIndex:
     def write(self) -> None:
         """Move what is in memory to the file. Raises `StorageError`; it then stays."""
         if self._unwritten:
-            self.file().append(b"".join([ENTRY.pack(VERSION, *entry) for entry in self._unwritten]))
+            self.file().append(_packed(self._unwritten))
             self._blocks.pop(self._count // _BLOCK_ENTRIES, None)
             self._count += len(self._unwritten)
             self._unwritten.clear()
@@ -120,7 +125,18 @@ class AbortedIndex:
         """Forget everything, and doubts too. Raises `StorageError`."""
         if self._file is not None or self:
             self.file().truncate(0)
-        self._count, self._last_offset, self._doubt = 0, -1, ""
+        self._has_in_file(0)
+
+    def replace(self, entries: Sequence[AbortedEntry]) -> None:
+        """Have these and no others, in a file that is durable on return: a start believes the index of a segment that
+        was flushed. Raises `StorageError`; then nothing has changed."""
+        self._folder.write_small(self._name, _packed(entries))
+        self.close()
+        self._file = None  # it was another one
+        self._has_in_file(len(entries))
+
+    def _has_in_file(self, count: int) -> None:
+        self._count, self._last_offset, self._doubt = count, -1, ""
         self._unwritten.clear()
         self._forget()
 
@@ -238,6 +254,10 @@ class AbortedIndex:
         """Release the file, without writing."""
         if self._file is not None:
             self._file.close()
+
+
+def _packed(entries: Sequence[AbortedEntry]) -> bytes:
+    return b"".join([ENTRY.pack(VERSION, *entry) for entry in entries])
 
 
 def _collect(entries: list[AbortedEntry], upto: int, found: list[AbortedEntry]) -> bool:

@@ -99,6 +99,7 @@ class Log:
         log = cls(state, deletion_policy, entropy)
         noted = Noted(Offset(recovery_point), Offset(log_start_offset), sealed)
         log.lost_end = load(state, noted, now_ms=now_ms, recover=recover, may_end_early=may_end_early)
+        log.transactions.mend()  # at once: the next start would find nothing wrong beside them
         return log
 
     # --- what it is

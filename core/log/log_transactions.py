@@ -54,10 +54,17 @@ class LogTransactions:
             self._rebuild_damaged()
         return state.segments.aborted(from_offset, upto)
 
+    def mend(self) -> None:
+        """Make the indexes anew that loading has found damaged, or could not trust. Raises `StorageError`."""
+        if any(segment.aborted.is_distrusted for segment in self._segments()):
+            self._rebuild_damaged()
+
+    def _segments(self) -> list[Segment]:
+        return [segment for segment in self._state.segments.items if isinstance(segment, Segment)]
+
     def _rebuild_damaged(self) -> None:
         """All that cannot be used: where one is, others may be, and it is rare."""
-        state = self._state
-        segments = [segment for segment in state.segments.items if isinstance(segment, Segment)]
+        state, segments = self._state, self._segments()
         for segment in segments:
             try:
                 segment.aborted.check()

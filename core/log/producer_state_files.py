@@ -6,10 +6,11 @@ below it are durable, with the next flush; until then, and where it is missing o
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ...ports.storage import Folder, StorageError
+from ...ports.storage import FileMissing, Folder, StorageError
 from ...ports.words import Offset, Position
 from ..message.batch_header import BatchHeader
 from ..message.markers import Marker
+from .aborted_index import AbortedEntry
 from .format import LogSegment
 from .names import SEGMENT_FILE, SNAPSHOT_SUFFIX, segment_file
 from .producer_replay import look_back, marker_at, replay, take_in
@@ -87,6 +88,8 @@ class ProducerLedger:
                 continue
             try:
                 self.states = decode_snapshot(self._folder.read_small(name), now_ms=now_ms)
+            except FileMissing:
+                continue  # a flush is about to write it, or could not
             except ValueError as error:
                 self._report(f"{self._folder.name}/{name} is damaged and made anew: {error}")
                 self._drop([offset])
@@ -101,9 +104,9 @@ class ProducerLedger:
         before = ProducerLedger(self._folder, self._report)
         before._offsets = self._offsets - self._pending.keys()
         before._read(segments[:number], segments[0].base_offset, segment.base_offset, 0)
-        segment.aborted.clear()
-        replay(before.states, [segment], segment.base_offset, next_base, 0, segment.aborted.append)
-        segment.aborted.write()
+        entries: list[AbortedEntry] = []
+        replay(before.states, [segment], segment.base_offset, next_base, 0, entries.append)
+        segment.aborted.replace(entries)
 
     # --- while the log is open
 

@@ -16,10 +16,11 @@ from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.markers import Marker, encode_marker, read_marker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
-from barnabas.ports.storage import Folder, StorageError
+from barnabas.ports.storage import File, Folder, StorageError
 from barnabas.testing.logs import batch, numbered, open_log, put
 
 FAR = 1 << 40
+SMALL = LogConfig(segment_bytes=3 * 80)
 
 
 @pytest.fixture
@@ -356,6 +357,99 @@ def test_a_damaged_index_is_told_and_made_anew(content: bytes) -> None:
     assert aborted(log) == [(1, 0, 1)]
     assert len(reports) == 1
     assert folder.open(name).read(0, 100) == good
+
+
+def six_aborted(folder: Folder) -> list[tuple[int, int, int]]:
+    """A log of four segments, each with an index and a snapshot; returns what its indexes should tell."""
+    log = open_log(folder, config=SMALL)
+    for number in range(6):
+        send(log, b"gone", sequence=number)
+        end(log, committed=False)
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6, 9]
+    log.close()
+    return [(1, first, first + 1) for first in range(0, 12, 2)]
+
+
+def spoil(folder: Folder, *suffixes: str) -> list[str]:
+    """Every file of these kinds has 0xff alone; returns their names."""
+    names = [name for name in folder.files() if name.endswith(suffixes)]
+    for name in names:
+        file = folder.open(name)
+        size = file.size
+        file.truncate(0)
+        file.append(b"\xff" * size)
+        file.flush()
+        file.close()
+    return names
+
+
+def test_an_index_that_is_missing_beside_others_is_made_anew_at_once() -> None:
+    """The next start would find nothing wrong beside it, and take what was aborted for committed."""
+    folder = MemoryLogDir().folder("t-0")
+    expected = six_aborted(folder)
+    for name in list(folder.files()):
+        if name.endswith((".index", ".timeindex", ".txnindex")):
+            folder.delete(name)
+    open_log(folder, recover=False, config=SMALL).close()
+    assert aborted(open_log(folder, recover=False, config=SMALL)) == expected
+
+
+def test_indexes_are_made_anew_where_snapshots_are_damaged_as_well() -> None:
+    folder = MemoryLogDir().folder("t-0")
+    expected = six_aborted(folder)
+    newest = f"{12:020d}.snapshot"
+    good = folder.read_small(newest)
+    assert len(spoil(folder, ".txnindex", ".snapshot")) == 8
+    folder.write_small(newest, good)  # a start reads no other
+    assert aborted(open_log(folder, recover=False, config=SMALL)) == expected
+
+
+def test_an_index_is_made_anew_while_a_snapshot_is_on_its_way_to_the_disk() -> None:
+    folder = MemoryLogDir().folder("t-0")
+    log = open_log(folder, config=SMALL)
+    for number in range(6):
+        send(log, b"gone", sequence=number)
+        end(log, committed=False)
+    work = log.flushes.begin()
+    assert work is not None
+    assert len(work.snapshots) == 3
+    assert spoil(folder, ".txnindex")
+    assert aborted(log) == [(1, first, first + 1) for first in range(0, 12, 2)]
+    work()
+    log.flushes.end(work)
+    assert set(work.snapshots) <= set(folder.files())
+
+
+def test_an_index_that_could_not_be_made_anew_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = MemoryLogDir().folder("t-0")
+    expected = six_aborted(folder)
+    assert len(spoil(folder, ".txnindex")) == 4
+    log = open_log(folder, recover=False, config=SMALL)
+    with monkeypatch.context() as patch:
+        file = type(log.segments[0].file)
+        read = file.read
+
+        def fails(self: File, position: int, size: int) -> bytes:
+            if self.name.endswith(".log"):
+                raise StorageError("the disk does not answer")
+            return read(self, position, size)
+
+        patch.setattr(file, "read", fails)
+        with pytest.raises(StorageError):
+            aborted(log)
+    assert aborted(log) == expected
+
+
+def test_an_index_that_was_made_anew_is_durable() -> None:
+    """Its segment was flushed long ago, and nobody flushes it again."""
+    disk = MemoryDisk()
+    folder = MemoryLogDir(disk).folder("t-0")
+    expected = six_aborted(folder)
+    spoil(folder, ".txnindex")
+    log = open_log(folder, recover=False, config=SMALL)
+    assert aborted(log) == expected
+    left = MemoryLogDir(disk.after_crash(power_cut=True)).folder("t-0")
+    assert aborted(open_log(left, recovery_point=log.recovery_point, config=SMALL)) == expected
 
 
 def test_an_index_that_cannot_be_written_is_kept_in_mind() -> None:

@@ -146,4 +146,5 @@ class Leftovers:
 
 def _is_small_file(name: str) -> bool:
     """True for a file that is written as a whole, by way of another name."""
-    return name in _OWN_FILES or parsed(name)[1:] == (SNAPSHOT_SUFFIX, "")
+    _, kind, state = parsed(name)
+    return name in _OWN_FILES or (kind in (SNAPSHOT_SUFFIX, ABORTED_SUFFIX) and not state)

@@ -410,9 +410,10 @@ class LogManager:
         self.flush(log, sealed_only=True)
 
     def _flush_by_time(self) -> None:
+        """By `flush.messages`, too: a flush that could not begin, for lack of room, is tried again."""
         now_ms = self._clock.now_ms()
         for log in self.logs().values():
-            if log.config.flush_ms != LONG_MAX:
+            if log.config.flush_ms != LONG_MAX or log.config.flush_messages != LONG_MAX:
                 self.flush_if_due(log, now_ms)
 
     # --- what goes with time

@@ -13,13 +13,14 @@ from barnabas.core.log.config import LogConfig
 from barnabas.core.log.data_folder import DataFolder
 from barnabas.core.log.log import Log
 from barnabas.core.log.manager import LogManager
+from barnabas.core.log.origin import AppendOrigin
 from barnabas.core.log.retention import DeletionPolicy, SegmentInfo
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.plugins.builtin.deletion import KafkaDeletionPolicy, KeepAll
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.storage import FolderLocked, LogDir, StorageError
 from barnabas.ports.words import TopicPartition
-from barnabas.testing.logs import put, read_all
+from barnabas.testing.logs import numbered, put, read_all
 
 CONFIG = LogConfig(segment_bytes=200, retention_ms=-1)
 
@@ -296,6 +297,25 @@ def test_flush_every_so_many_messages(broker: Broker) -> None:
     broker.scheduler.run_pending()
     assert flushed == [3, 6]
     assert log.recovery_point == 6
+
+
+def test_a_flush_that_had_no_room_for_an_index_is_tried_again(broker: Broker) -> None:
+    """Somebody may wait for it: a follower asks its leader for nothing until then."""
+    manager = broker.start(evolve(CONFIG, flush_messages=1))
+    flushed: list[int] = []
+    manager.when_flushed(lambda log: flushed.append(log.recovery_point))
+    log = manager.create(tp("t"))
+    records = numbered(b"a", transactional=True)
+    log.append(records, leader_epoch=0, now_ms=0, origin=AppendOrigin.TRANSACTION)
+    disk = broker.disks[0]
+    disk.capacity = disk.used + 78  # for the marker alone
+    log.append_marker(1, 0, False, 0, leader_epoch=0, now_ms=0)
+    assert manager.flush_if_due(log, 0)
+    broker.scheduler.run_pending()
+    assert flushed == []
+    disk.capacity += 1_000
+    broker.scheduler.advance(2_000)
+    assert flushed == [2]
 
 
 def test_flush_after_so_long(broker: Broker) -> None:

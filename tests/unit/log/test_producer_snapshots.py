@@ -221,6 +221,7 @@ def test_a_log_that_begins_anew_knows_nobody(folder: Folder) -> None:
 def test_half_written_ones_are_cleared_away(folder: Folder) -> None:
     written(folder).close()
     folder.write_small(f"{10:020d}.snapshot.tmp", b"half")
+    folder.write_small(f"{10:020d}.txnindex.tmp", b"half")
     folder.write_small(f"{5:020d}.snapshot.deleted", b"gone")
     reports: list[str] = []
     open_log(folder, recover=False, config=CONFIG, report=reports.append)

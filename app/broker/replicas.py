@@ -71,10 +71,7 @@ class ReplicaService:
         outcomes: dict[TopicPartition, ApiError | None] = {}
         wanted: dict[str, set[int]] = {}
         for key in asked:
-            try:
-                outcomes[key] = self._refusal(key, kind)
-            except ApiError as unknown:
-                outcomes[key] = unknown
+            outcomes[key] = self._refusal(key, kind)
             if outcomes[key] is None:
                 wanted.setdefault(key.topic, set()).add(key.partition)
 
@@ -95,8 +92,11 @@ class ReplicaService:
         return [_outcome(key, error) for key, error in outcomes.items()]
 
     def _refusal(self, key: TopicPartition, kind: ElectionType) -> ApiError | None:
-        """Why nobody is elected. Raises `ApiError(UNKNOWN_TOPIC_OR_PARTITION)`."""
-        state = self._state.image.state(key)
+        """Why nobody is elected."""
+        try:
+            state = self._state.image.state(key)
+        except ApiError as unknown:
+            return unknown
         topic, leader = self._state.image.topic(key.topic), state.leader
         first = topic.partitions[key.partition][0]
         leads = leader != NO_LEADER and self._state.has_replica(key.topic, key.partition, leader)

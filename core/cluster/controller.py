@@ -177,6 +177,9 @@ class Controller:
         try:
             changed = await self._registry.change_states(some, decide, {layout.CONTROLLER_EPOCH: self._epoch})
             for key in changed:
+                topic = self._registry.image.topics.get(key.topic)
+                if topic is None or key.partition not in topic.partitions:
+                    continue  # it was deleted while others were written
                 known, now = before[key.topic].state(key), self._registry.image.state(key)
                 if known.leader != now.leader or known.leader_epoch != now.leader_epoch:
                     self._elected(key, known, now)

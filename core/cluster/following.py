@@ -168,7 +168,8 @@ class ClusterFollower:
             told.topics = dict.fromkeys([*changed, *self._unsettled])
             while told.topics:
                 name = next(iter(told.topics))
-                self._unsettled[name] = None
+                self._unsettled.pop(name, None)
+                self._unsettled[name] = None  # last: one that cannot be settled does not keep the others from it
                 await self._settle(name)
                 del told.topics[name], self._unsettled[name]
         except BaseException:

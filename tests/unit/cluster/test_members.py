@@ -7,8 +7,10 @@ from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
 from barnabas.core.cluster import layout
 from barnabas.core.cluster.change_queue import ChangeQueue, complete
 from barnabas.core.cluster.controller import Controller, without_leader
+from barnabas.core.cluster.deltas import Delta, StatesChanged, TopicDeleting
 from barnabas.core.cluster.election import ElectionRules, new_state
 from barnabas.core.cluster.following import ClusterFollower, Refresh
+from barnabas.core.cluster.image import ClusterImage
 from barnabas.core.cluster.lease import Lease
 from barnabas.core.cluster.membership import LastLife, Membership
 from barnabas.core.cluster.registry import ClusterRegistry
@@ -51,6 +53,7 @@ class Member:
         self.settled: list[str] = []
         self.cannot_settle = 0
         """So many times the tree goes away when a topic has been read, and what follows is not done."""
+        self.never_settles: set[str] = set()
         self.losses = 0
         self.elections: list[tuple[TopicPartition, int]] = []
         self.session: MemorySession = world.tree.session()
@@ -96,6 +99,8 @@ class Member:
 
     async def _settle(self, name: str) -> None:
         await self.registry.reread(name)
+        if name in self.never_settles:
+            raise CoordinationError("never")
         if self.cannot_settle:
             self.cannot_settle -= 1
             raise CoordinationError("gone")
@@ -276,6 +281,44 @@ def test_a_topic_is_settled_until_that_has_worked_though_the_image_is_right_befo
     assert "t" in two.registry.image.topics and not two.settled
     world.advance(5000)
     assert two.settled == ["t"]
+
+
+def test_a_topic_that_goes_while_leaders_are_elected_is_passed_over() -> None:
+    """Another queue deletes it, between two commits of the controller."""
+    world = World()
+    one, two, _ = cluster(world)
+    names = [f"t{number:02}" for number in range(60)]
+    for name in names:
+        one.create(name, 2, 1)
+    world.advance()
+
+    def goes(delta: Delta, before: ClusterImage) -> None:
+        first = before.topics.get(names[0])
+        if isinstance(delta, StatesChanged) and delta.topic == names[-1] and first is not None:
+            one.registry.apply(TopicDeleting(topic=first))
+
+    one.registry.listen(goes)
+    two.kill()
+    world.advance(SESSION_MS + 3000)
+    assert [key.topic for key, leader in one.elections if leader == 1] == names[1:]
+    assert [line for line in one.lines if "failed" in line] == []
+
+
+def test_a_topic_that_cannot_be_settled_does_not_hold_up_the_others() -> None:
+    world = World()
+    one, two, _ = cluster(world)
+    one.never_settles = {"a"}
+    two.create("a", 2)
+    world.advance(100)
+    one.cannot_settle = 1
+    two.create("b", 2)
+    world.advance(100)
+    assert one.settled == []
+    world.advance(5000)
+    assert one.settled == ["b"]
+    one.never_settles.clear()
+    world.advance(5000)
+    assert one.settled == ["b", "a"]
 
 
 def test_many_topics_of_a_dead_broker() -> None:

@@ -93,7 +93,7 @@ class Copying:
         except StorageError as error:
             self.put_off(followed)
             self._local.storage_failed(partition.topic_partition, error)
-        except ApiError as error:
+        except Exception as error:  # noqa: BLE001  reported; the other partitions of that leader are followed on
             if self.put_off(followed):
                 self._local.failed(f"following {partition.topic_partition}", error)
 

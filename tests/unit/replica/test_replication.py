@@ -1,11 +1,14 @@
 """Leaders and followers: what is copied, what counts as committed, and who is in sync."""
 
+from typing import Any
+
 import pytest
 from attrs import evolve
 from support.replica_cluster import KEY, ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
 from barnabas.core.log.config import LogConfig
+from barnabas.core.replica.partition import Partition
 from barnabas.ports.broker_api import ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.testing.logs import numbered
@@ -51,6 +54,26 @@ def test_who_is_too_slow_leaves_the_isr_and_comes_back(cluster: ReplicaCluster) 
     shrink, expand = cluster.isr_requests
     assert [each.broker_id for each in shrink.isr] == [1, 2]
     assert [each.broker_id for each in expand.isr] == [1, 2, 3]
+
+
+def test_a_fault_in_taking_in_what_came_is_told_and_tried_again(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked of one leader goes on with what it has of other partitions, whatever one of them comes to."""
+    take_in = Partition.append_as_follower
+    faults = [KeyError("a fault")]
+
+    def faulty(partition: Partition, records: memoryview, **told: Any) -> bool:
+        if partition is cluster[2].partition and faults:
+            raise faults.pop()
+        return take_in(partition, records, **told)
+
+    monkeypatch.setattr(Partition, "append_as_follower", faulty)
+    told = cluster[1].produce(b"a")
+    cluster.run(2000)
+    assert [each.error for each in told] == [ErrorCode.NONE]
+    assert cluster[2].visible == [b"a"]
+    assert cluster[2].reports == ["following t-0 failed: KeyError: 'a fault'"]
 
 
 def test_an_idle_follower_that_reads_everything_stays(cluster: ReplicaCluster) -> None:

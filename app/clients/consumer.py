@@ -84,7 +84,7 @@ class Consumer:
         self._shell = open_shell(bootstrap, chosen, allow_auto_create=chosen.allow_auto_create_topics)
         self._lock = self._shell.lock
         view, entropy = self._shell.view, self._shell.connector.entropy
-        self._fetcher = Fetcher(view, entropy, fetching(chosen), host.codecs())
+        self._fetcher = Fetcher(view, entropy, fetching(chosen), host.codecs(), self._shell.changed.notify_all)
         self._shell.add_part(self._fetcher)
         self._finder = PlaceFinder(
             self._shell, timeout_ms=chosen.default_api_timeout_ms, auto_create=chosen.allow_auto_create_topics

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from ...core.client.consumer.fetch_state import AssignedPartition, Chunk
+from ...core.client.consumer.fetch_state import AssignedPartition, AtOffset, AtTime, Chunk
 from ...core.client.errors import EncodeError
 from ...core.message.batch_header import BatchHeader
 from ...core.message.damage import CorruptRecord, Damage, is_damage
 from ...core.message.message import Message
 from ...plugins.builtin.encoders import BytesSerde
+from ...ports.broker_api import EARLIEST
 from ...ports.errors import ApiError
 from ...ports.words import TopicPartition
 from .waiting import logger
@@ -129,7 +130,7 @@ class Reading:
             return False
         self._shell.wake()
         if chunk.go_back is not None:
-            logger.warning("%s: going on at offset %d", chunk.error, chunk.go_back.offset)
+            logger.warning("%s: going on at %s", chunk.error, _text_of(chunk.go_back))
             self._fetcher.seek(chunk.place, chunk.go_back)
             return self.take()
         if chunk.error is not None:
@@ -197,3 +198,9 @@ class Reading:
         except Exception as error:
             where = f"{message.topic}-{message.partition} offset {message.offset}"
             raise EncodeError(f"the message at {where} cannot be decoded: {error}") from error
+
+
+def _text_of(where: AtOffset | AtTime) -> str:
+    if isinstance(where, AtOffset):
+        return f"offset {where.offset}"
+    return "its beginning" if where.timestamp_ms == EARLIEST else "its end"

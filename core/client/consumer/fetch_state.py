@@ -6,6 +6,7 @@ from enum import Enum
 from attrs import define, field
 
 from ....ports.broker_api import EARLIEST, LATEST
+from ....ports.broker_api.metadata import NO_TOPIC_ID
 from ....ports.errors import BarnabasError
 from ....ports.values import frozen
 from ....ports.words import TopicPartition
@@ -36,6 +37,8 @@ class AtOffset:
 
     offset: int
     leader_epoch: int = -1
+    topic_id: bytes = NO_TOPIC_ID
+    """Of which topic: one that was made again under the name is another one. NO_TOPIC_ID: of the one that is there."""
 
 
 FetchPosition = AtTime | AtOffset | int
@@ -85,8 +88,8 @@ class Chunk:
     error: BarnabasError | None = None
     damage: Damage | None = None
     """What was left out before `next_offset`."""
-    go_back: AtOffset | None = None
-    """The log has lost what was read from there on: that is where to go on."""
+    go_back: AtOffset | AtTime | None = None
+    """The log has lost what was read from there on, or all of it: that is where to go on."""
 
 
 @define(eq=False)
@@ -102,6 +105,8 @@ class AssignedPartition:
     """The next offset that the user gets."""
     read_epoch: int = -1
     """The leader epoch of what the user got last; -1 = not known."""
+    topic_id: bytes = NO_TOPIC_ID
+    """The topic in which the next fetch begins; NO_TOPIC_ID: not known yet."""
     paused: bool = False
     stopped: bool = False
     """An error was handed to the reader; nothing happens until the user says how to go on."""
@@ -131,9 +136,10 @@ class AssignedPartition:
         """The offset up to which it is fetched; -1 while not known."""
         return self.course.position
 
-    def jump(self, lookup: AtTime | None, offset: int = -1, epoch: int = -1) -> None:
+    def jump(self, lookup: AtTime | None, offset: int = -1, epoch: int = -1, topic_id: bytes = NO_TOPIC_ID) -> None:
         """Go to an offset, or to what the lookup will find; what was fetched before is forgotten."""
         self.version += 1
+        self.topic_id = topic_id
         self.lookup = lookup
         self.course.jump(offset, epoch)
         self.read_offset = offset

@@ -44,8 +44,17 @@ class Fetcher:
     Used under one lock. `chunks` are taken from the front by the reader, who then tells `advance`.
     """
 
-    def __init__(self, view: ClusterView, entropy: Entropy, settings: FetcherSettings, codecs: Codecs) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        entropy: Entropy,
+        settings: FetcherSettings,
+        codecs: Codecs,
+        surfaced: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`surfaced` is called when there is an error for the reader, also in `poll`."""
         self._view = view
+        self._surfaced = surfaced
         self._entropy = entropy
         self.settings = settings
         self._codecs = codecs
@@ -79,7 +88,7 @@ class Fetcher:
         if isinstance(position, AtTime):
             state.jump(position)
         elif isinstance(position, AtOffset):
-            state.jump(None, position.offset, position.leader_epoch)
+            state.jump(None, position.offset, position.leader_epoch, position.topic_id)
         else:
             state.jump(None, position)
 
@@ -133,6 +142,8 @@ class Fetcher:
                 lookups.setdefault(node, []).append(state)
             elif no_room or len(state.chunks) >= self.settings.chunks_per_partition:
                 full.add(node)
+            elif self._is_another(state):
+                self._replaced(state)
             elif node not in self._fetching:
                 fetches.setdefault(node, []).append(state)
         sends += [self._lookup(node, states) for node, states in lookups.items()]
@@ -167,6 +178,18 @@ class Fetcher:
             self._view.request_refresh()
         return node
 
+    def _is_another(self, state: AssignedPartition) -> bool:
+        """True if the topic is not the one of the position: it was deleted, and one of its name was made."""
+        there = self._topic_id(state)
+        if state.topic_id == NO_TOPIC_ID:
+            state.topic_id = there
+        return there not in (NO_TOPIC_ID, state.topic_id)
+
+    def _topic_id(self, state: AssignedPartition) -> bytes:
+        """Of the topic that is there now, if it is known and brokers tell it."""
+        view = self._view.topic(state.place.topic)
+        return NO_TOPIC_ID if view is None else view.topic_id
+
     def _begin(self, state: AssignedPartition) -> int:
         """A question about the partition goes out; in which leader epoch."""
         state.busy = True
@@ -175,6 +198,8 @@ class Fetcher:
 
     def _lookup(self, node: int, states: Sequence[AssignedPartition]) -> Send:
         asked = [(state, state.version) for state in states]
+        for state in states:
+            state.topic_id = self._topic_id(state)
         request = ListOffsets(
             partitions=[
                 ListOffsetsPartition(
@@ -210,7 +235,7 @@ class Fetcher:
         elif outcome.offset < 0:  # no record is so young: go on at the end
             state.lookup = AtTime(LATEST)
         else:
-            state.jump(None, outcome.offset)
+            state.jump(None, outcome.offset, topic_id=state.topic_id)
 
     def _fetch(self, node: int, states: Sequence[AssignedPartition], others_full: bool) -> Send:
         states = sorted(states, key=lambda state: not state.course.urgent)
@@ -245,7 +270,6 @@ class Fetcher:
         return Send(node, request, answered)
 
     def _question(self, state: AssignedPartition) -> FetchPartition:
-        view = self._view.topic(state.place.topic)
         offset, size = state.course.ask()
         return FetchPartition(
             *state.place,
@@ -253,7 +277,7 @@ class Fetcher:
             size,
             current_leader_epoch=self._begin(state),
             last_fetched_epoch=state.course.asked_epoch,
-            topic_id=NO_TOPIC_ID if view is None else view.topic_id,
+            topic_id=self._topic_id(state),
         )
 
     def _fetched(
@@ -322,12 +346,20 @@ class Fetcher:
         """The log has lost what lies between there and here: a leader was elected that did not have it (KIP-320)."""
         here, end = state.fetch_offset, diverging.end_offset
         text = f"{state.place} was read up to offset {here}, and its log has lost what it had from {end} on"
-        if self.settings.reset is Reset.NONE:
-            error = LogTruncated(f"{text}, and auto.offset.reset is none: seek", here, end)
-            self._surface(state, error)
-        else:
-            self._surface(state, BarnabasError(text))
-            state.chunks[-1].go_back = AtOffset(end, diverging.epoch)
+        error = LogTruncated(f"{text}, and auto.offset.reset is none: seek", here, end)
+        self._go_back(state, text, AtOffset(end, diverging.epoch), error)
+
+    def _replaced(self, state: AssignedPartition) -> None:
+        """What was fetched before is handed out; then the other topic is read from where `auto.offset.reset` says."""
+        text = f"topic {state.place.topic} was deleted and made again, so that {state.place} is another log"
+        go_back = AtTime(self.settings.reset.value)
+        self._go_back(state, text, go_back, NoOffset(f"{text}, and auto.offset.reset is none: seek"))
+
+    def _go_back(self, state: AssignedPartition, text: str, where: AtOffset | AtTime, error: NoOffset) -> None:
+        """The reader goes on there when it has come here, or is told the error, unless it may be reset."""
+        resets = self.settings.reset is not Reset.NONE
+        self._surface(state, BarnabasError(text) if resets else error)
+        state.chunks[-1].go_back = where if resets else None
 
     def _refused(self, state: AssignedPartition, error: ApiError, now_ms: float) -> None:
         state.fenced = state.fenced + 1 if error.code is ErrorCode.FENCED_LEADER_EPOCH else 0
@@ -350,3 +382,4 @@ class Fetcher:
         state.stopped = True
         nothing = MessageSet(b"", self._codecs, from_offset=state.fetch_offset)
         state.chunks.append(Chunk(state.place, nothing, state.fetch_offset, error))
+        self._surfaced()

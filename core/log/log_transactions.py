@@ -65,9 +65,11 @@ class LogTransactions:
     def _rebuild_damaged(self) -> None:
         """All that cannot be used: where one is, others may be, and it is rare."""
         state, segments = self._state, self._segments()
+        wrong: list[Segment] = []
         for segment in segments:
             try:
                 segment.aborted.check()
             except IndexDamaged as error:
                 state.report(f"{state.folder.name}/{segment.aborted.name} is damaged and rebuilt: {error}")
-                state.ledger.rebuild_aborted(segments, segment, state.end)
+                wrong.append(segment)
+        state.ledger.rebuild_aborted(segments, wrong, state.end)

@@ -14,7 +14,7 @@ from .aborted_index import AbortedEntry
 from .format import LogSegment
 from .names import SEGMENT_FILE, SNAPSHOT_SUFFIX, segment_file
 from .producer_replay import look_back, marker_at, replay, take_in
-from .producer_state import ProducerStates
+from .producer_state import NO_OFFSET, ProducerStates
 from .producer_state_snapshot import decode_snapshot, encode_snapshot
 from .segment import Segment
 
@@ -97,16 +97,27 @@ class ProducerLedger:
                 return Offset(offset)
         return start
 
-    def rebuild_aborted(self, segments: Sequence[Segment], segment: Segment, end: Offset) -> None:
-        """Make the `.txnindex` of one of the segments anew; the log ends at `end`. Raises `StorageError`."""
-        number = segments.index(segment)
-        next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
+    def rebuild_aborted(self, segments: Sequence[Segment], wrong: Sequence[Segment], end: Offset) -> None:
+        """Make the `.txnindex` of those that are `wrong` anew, in one pass over a log that ends at `end`.
+
+        Raises `StorageError`.
+        """
         before = ProducerLedger(self._folder, self._report)
         before._offsets = self._offsets - self._pending.keys()
-        before._read(segments[:number], segments[0].base_offset, segment.base_offset, 0)
-        entries: list[AbortedEntry] = []
-        replay(before.states, [segment], segment.base_offset, next_base, 0, entries.append)
-        segment.aborted.replace(entries)
+        start, reached = segments[0].base_offset, NO_OFFSET
+        for number, segment in enumerate(segments):
+            if segment not in wrong:
+                continue
+            base = segment.base_offset
+            next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end
+            if reached == NO_OFFSET or any(reached < offset <= base for offset in before._offsets):
+                before._read(segments[:number], start, base, 0)
+            else:
+                replay(before.states, segments[:number], Offset(reached), base, 0)
+            entries: list[AbortedEntry] = []
+            replay(before.states, [segment], base, next_base, 0, entries.append)
+            segment.aborted.replace(entries)
+            reached = next_base
 
     # --- while the log is open
 

@@ -6,10 +6,12 @@ from functools import partial
 import pytest
 
 from barnabas.adapters.storage_memory import MemoryDisk, MemoryLogDir
+from barnabas.core.log.batch_scan import BatchIterator
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.log import Appended, Log
 from barnabas.core.log.origin import AppendOrigin
 from barnabas.core.log.producer_state import ProducerStateEntry, ProducerStates
+from barnabas.core.log.segment import Segment
 from barnabas.core.message.batch_header import parse_header
 from barnabas.core.message.batch_reader import open_records
 from barnabas.core.message.codec import NO_CODECS
@@ -17,6 +19,7 @@ from barnabas.core.message.markers import Marker, encode_marker, read_marker
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.storage import File, Folder, StorageError
+from barnabas.ports.words import Position
 from barnabas.testing.logs import batch, numbered, open_log, put
 
 FAR = 1 << 40
@@ -402,6 +405,26 @@ def test_indexes_are_made_anew_where_snapshots_are_damaged_as_well() -> None:
     assert len(spoil(folder, ".txnindex", ".snapshot")) == 8
     folder.write_small(newest, good)  # a start reads no other
     assert aborted(open_log(folder, recover=False, config=SMALL)) == expected
+
+
+def test_indexes_without_snapshots_are_made_anew_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = MemoryLogDir().folder("t-0")
+    expected = six_aborted(folder)
+    for name in list(folder.files()):
+        if name.endswith(".snapshot"):
+            folder.delete(name)
+    log = open_log(folder, recover=False, config=SMALL)
+    assert len(spoil(folder, ".txnindex")) == 4
+    read: list[int] = []
+    batches = Segment.batches
+
+    def counted(self: Segment, *place: Position) -> BatchIterator:
+        read.append(self.base_offset)
+        return batches(self, *place)
+
+    monkeypatch.setattr(Segment, "batches", counted)
+    assert aborted(log) == expected
+    assert read == [0, 3, 6, 9]
 
 
 def test_an_index_is_made_anew_while_a_snapshot_is_on_its_way_to_the_disk() -> None:

@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEMO   := $(VENV)/.demo
-# JOBS=N: how many processes share the work of a command. Three by default for tests on two cores, as they often wait.
+# JOBS=N: how many processes share the work of a command. Four by default for tests on two cores, as they often wait.
 
 .PHONY: help install demo examples test lint format docs bench bench-peers compatibility sim crashes fuzz chaos kills table-kills audit-proof wheel clean
 .DEFAULT_GOAL := help
@@ -30,7 +30,7 @@ examples: $(STAMP)  ## what a log is for, on real data with Spark; NAME=activity
 	@$(BIN)/barnabas examples run $(or $(NAME),all) --data "$(or $(DATA),../shared/data)" --out "$(or $(OUT),examples-out)"
 
 test: $(STAMP)  ## run the tests
-	@$(BIN)/pytest -n $(or $(JOBS),3) --dist loadgroup $(ARGS)
+	@$(BIN)/pytest -n $(or $(JOBS),4) --dist loadgroup $(ARGS)
 
 lint: $(STAMP)  ## style, types, import rules
 	@$(BIN)/ruff check .

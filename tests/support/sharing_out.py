@@ -22,6 +22,7 @@ LONGEST_FIRST: Sequence[str] = (
     "tests/audit_kills/test_audit_kills.py",
     "idempotent",
     "cli",
+    "tests/integration/test_simulated_loop.py",
     "tests/integration/test_own_adapters.py",
     "tests/integration/test_registry_process.py",
     "tests/integration/test_classic_reliability_brokers.py",

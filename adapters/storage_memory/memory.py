@@ -25,8 +25,8 @@ class MemoryDisk:
         self.read_only = False
         self.now_ms = now_ms
         self.lock = threading.RLock()
-        self.folders: dict[str, dict[str, _Content]] = {}
-        self.root: dict[str, _Content] = {}
+        self.folders: dict[str, dict[str, _FileContent]] = {}
+        self.root: dict[str, _FileContent] = {}
         self.in_use = False
 
     @property
@@ -54,7 +54,7 @@ class MemoryDisk:
             raise StorageFull(f"cannot write {what}: more than the {self.capacity} bytes that this storage may hold")
 
 
-class _Content:
+class _FileContent:
     """The bytes of a file, by whatever name it goes."""
 
     __slots__ = ("data", "flushed", "modified_ms")
@@ -66,9 +66,9 @@ class _Content:
         self.modified_ms = modified_ms
 
 
-def _after_crash(files: Mapping[str, _Content], power_cut: bool) -> dict[str, _Content]:
+def _after_crash(files: Mapping[str, _FileContent], power_cut: bool) -> dict[str, _FileContent]:
     return {
-        name: _Content(content.data[: content.flushed if power_cut else None], content.modified_ms)
+        name: _FileContent(content.data[: content.flushed if power_cut else None], content.modified_ms)
         for name, content in files.items()
     }
 
@@ -78,7 +78,7 @@ class MemoryRegion:
 
     __slots__ = ("_content", "_disk", "_position", "_size")
 
-    def __init__(self, disk: MemoryDisk, content: _Content, position: int, size: int) -> None:
+    def __init__(self, disk: MemoryDisk, content: _FileContent, position: int, size: int) -> None:
         self._disk = disk
         self._content = content
         self._position = position
@@ -100,7 +100,7 @@ class MemoryRegion:
         return _read(self._disk, self._content, self._position + start, left if size is None else min(size, left))
 
 
-def _read(disk: MemoryDisk, content: _Content, position: int, size: int) -> bytes:
+def _read(disk: MemoryDisk, content: _FileContent, position: int, size: int) -> bytes:
     if size <= 0:
         return b""
     with disk.lock, memoryview(content.data) as view:  # under the lock: an exported view forbids growing
@@ -112,7 +112,7 @@ class MemoryFile:
 
     __slots__ = ("_closed", "_content", "_disk", "_name")
 
-    def __init__(self, disk: MemoryDisk, name: str, content: _Content) -> None:
+    def __init__(self, disk: MemoryDisk, name: str, content: _FileContent) -> None:
         self._disk = disk
         self._name = name
         self._content = content
@@ -175,7 +175,7 @@ class MemoryFile:
 class MemoryFolder:
     """The files of one folder."""
 
-    def __init__(self, disk: MemoryDisk, name: str, contents: dict[str, _Content]) -> None:
+    def __init__(self, disk: MemoryDisk, name: str, contents: dict[str, _FileContent]) -> None:
         self._disk = disk
         self._contents = contents
         self.folder_name = name
@@ -199,7 +199,7 @@ class MemoryFolder:
                 if not create:
                     raise FileMissing(f"no file {name} in {self.name}")
                 self._disk.check_write(0, name)
-                content = self._contents[name] = _Content(bytearray(), self._disk.now_ms())
+                content = self._contents[name] = _FileContent(bytearray(), self._disk.now_ms())
             return MemoryFile(self._disk, name, content)
 
     def rename(self, old: str, new: str) -> None:
@@ -228,7 +228,7 @@ class MemoryFolder:
         _plain_name(name)
         with self._disk.lock:
             self._disk.check_write(len(content), name)
-            self._contents[name] = _Content(bytearray(content), self._disk.now_ms())
+            self._contents[name] = _FileContent(bytearray(content), self._disk.now_ms())
 
     def write_all_small(self, contents: Mapping[str, bytes]) -> None:
         for name, content in contents.items():

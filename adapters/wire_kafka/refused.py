@@ -46,7 +46,7 @@ class _Records:
 
 
 @frozen(kw_only=True)
-class _Place:
+class _RefusedPartition:
     """A partition, and what is said of it."""
 
     topic: str
@@ -55,7 +55,7 @@ class _Place:
 
 
 @frozen(kw_only=True)
-class _Named:
+class _RefusedItem:
     """A topic or resource, and what is said of it."""
 
     name: str
@@ -67,8 +67,8 @@ class _Named:
 class Unsupported:
     """A request as far as its answer needs it, and the answer."""
 
-    partitions: Sequence[_Place] = ()
-    items: Sequence[_Named] = ()
+    partitions: Sequence[_RefusedPartition] = ()
+    items: Sequence[_RefusedItem] = ()
     acks: int = 1
     error: ErrorCode = _UNSUPPORTED
     text: str | None = None
@@ -98,11 +98,11 @@ def _request(*parts: Field | Filler) -> Struct[Unsupported]:
 
 
 def _partitions(*parts: Field | Filler, inline: bool = False) -> Field:
-    return Field("partitions", ByTopic(_Place, *parts, inline=inline))
+    return Field("partitions", ByTopic(_RefusedPartition, *parts, inline=inline))
 
 
 def _items(*parts: Field | Filler) -> Field:
-    return Field("items", Array(Struct(_Named, *parts)))
+    return Field("items", Array(Struct(_RefusedItem, *parts)))
 
 
 _NAME = Field("name", TEXT)

@@ -74,7 +74,8 @@ def joined(
         failed=failed,
         report=report,
     )
-    state.store_isr, state.went_offline = member.change_isr, member.offline
+    state.store_isr = member.change_isr
+    state.listen_offline(member.offline)
     return member
 
 

@@ -72,6 +72,7 @@ class BrokerState:
         self.replicas_changed: set[str] = set()
         """Names of topics of which replicas have come to this broker or gone, since their owner emptied this."""
         self.changes = Changes(scheduler, registry.coordination, report)
+        self._when_offline: list[Callable[[TopicPartition], None]] = []
         self.classic = ClassicTopics(settings.static, registry, logs, report)
         self.replicas = Replicas(
             broker_id=self.node_id,
@@ -92,8 +93,6 @@ class BrokerState:
         )
         self.store_isr: Callable[[IsrChange], None] | None = None
         """Has another ISR stored (settable)."""
-        self.went_offline: Callable[[TopicPartition], None] | None = None
-        """Is told of logs that are out of use (settable)."""
         self.replicas.listen(self._opened, self._dropped)
         self.classic.listen_logs(lambda key, log: self._show(key, log, lambda: log.readable_end))
         registry.listen(self._cluster_changed)
@@ -126,9 +125,13 @@ class BrokerState:
             case ConfigsChanged():
                 self.apply_broker_configs()
 
+    def listen_offline(self, told: Callable[[TopicPartition], None]) -> None:
+        """Have `told` hear of each partition whose log is out of use here from now on. Several may listen."""
+        self._when_offline.append(told)
+
     def _went_offline(self, key: TopicPartition) -> None:
-        if self.went_offline is not None:
-            self.went_offline(key)
+        for told in self._when_offline:
+            told(key)
 
     def _change_isr(self, change: IsrChange) -> None:
         if self.store_isr is None:

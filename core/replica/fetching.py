@@ -178,8 +178,9 @@ class Copying:
         self._purgatory.check(key)
 
 
-class _Session:
-    """What the leader knows of what is asked for (KIP-227); in a new one it knows nothing."""
+class _LeaderSession:
+    """The follower's end of a session: what the leader knows of what is asked for (KIP-227); in a new one it knows
+    nothing."""
 
     def __init__(self) -> None:
         self.id, self.epoch = NO_SESSION, NEW_SESSION_EPOCH
@@ -218,7 +219,7 @@ class LeaderFetcher:
         self._soon = self._urgent = False
         self._grants_sessions = True
         self._complained = False
-        self._session = _Session()
+        self._session = _LeaderSession()
         self._timer: Timer | None = None
 
     def add(self, followed: Followed) -> None:
@@ -305,13 +306,13 @@ class LeaderFetcher:
         self._under_way += 1
         self._copying.submit(self._leader, request, lambda result: self._answered(result, session, asked, begins))
 
-    def _answered(self, result: Any, session: _Session, asked: _Asked, begins: bool) -> None:
+    def _answered(self, result: Any, session: _LeaderSession, asked: _Asked, begins: bool) -> None:
         self._under_way -= 1
         if session is not self._session:
             self._turn_soon()  # the answer before it has ended the session
             return
         if not isinstance(result, FetchResult) or result.error is not ErrorCode.NONE:
-            self._session = _Session()
+            self._session = _LeaderSession()
             if not isinstance(result, FetchResult) or result.error not in _ANOTHER_SESSION:
                 self._failed(asked, result.error.name if isinstance(result, FetchResult) else str(result))
             self._turn_soon()

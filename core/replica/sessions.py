@@ -42,7 +42,7 @@ class SessionAnswer(NamedTuple):
 Answered = Callable[[SessionAnswer | ApiError], None]
 
 
-class _Part:
+class _SessionPartition:
     """One partition of a session, as it was asked for and answered last."""
 
     __slots__ = ("entry", "followers", "partition", "progress")
@@ -84,25 +84,25 @@ class _Part:
         )
 
 
-class _Session:
-    """What one follower asks for."""
+class _FollowerSession:
+    """The leader's end of a session: what one follower asks for."""
 
     def __init__(self, session_id: int, replica: ReplicaId, entries: Sequence[FetchPartition]) -> None:
         self.id = session_id
         self.replica = replica
         self.epoch = 1
         """That of the next request."""
-        self.parts: dict[Place, _Part] = {}
+        self.partitions: dict[Place, _SessionPartition] = {}
         self.update(entries, ())
 
     def update(self, entries: Sequence[FetchPartition], forgotten: Sequence[Place]) -> None:
         for place in forgotten:
-            self.parts.pop(place, None)
+            self.partitions.pop(place, None)
         for entry in entries:
             place = (entry.topic_id, entry.partition)
-            part = self.parts.get(place)
+            part = self.partitions.get(place)
             if part is None:
-                self.parts[place] = _Part(entry)
+                self.partitions[place] = _SessionPartition(entry)
             else:
                 part.entry = entry
 
@@ -114,7 +114,7 @@ class _SessionWait(Delayed):
 
     def __init__(
         self,
-        by_key: dict[Hashable, _Part],
+        by_key: dict[Hashable, _SessionPartition],
         reading: FollowerReader,
         finish: Callable[[], None],
         failed: Callable[[], None],
@@ -134,7 +134,7 @@ class FollowerSessions:
     def __init__(self, reads: Reads, purgatory: Purgatory) -> None:
         self._reads = reads
         self._purgatory = purgatory
-        self._by_follower: dict[int, _Session] = {}
+        self._by_follower: dict[int, _FollowerSession] = {}
         self._last_id = NO_SESSION
 
     def read(self, request: Fetch, done: Answered, *, max_bytes: int, reader: Hashable) -> None:
@@ -146,7 +146,9 @@ class FollowerSessions:
             self._read_all(request, replica, NO_SESSION, done, max_bytes, reader)
         elif begins:
             self._last_id = next_epoch(self._last_id)
-            self._by_follower[replica.broker_id] = session = _Session(self._last_id, replica, request.partitions)
+            self._by_follower[replica.broker_id] = session = _FollowerSession(
+                self._last_id, replica, request.partitions
+            )
             self._read_all(request, replica, session.id, done, max_bytes, reader)
         else:
             session_or_none = self._by_follower.get(replica.broker_id)
@@ -173,7 +175,9 @@ class FollowerSessions:
             replica=replica,
         )
 
-    def _go_on(self, session: _Session, request: Fetch, done: Answered, max_bytes: int, reader: Hashable) -> None:
+    def _go_on(
+        self, session: _FollowerSession, request: Fetch, done: Answered, max_bytes: int, reader: Hashable
+    ) -> None:
         self._purgatory.finish_all(session)  # who asks again wants to know what the one before has come to
         session.epoch = next_epoch(session.epoch)
         session.update(request.partitions, request.forgotten)
@@ -191,20 +195,20 @@ class FollowerSessions:
         if results or request.max_wait_ms <= 0:
             answer(results)
         else:
-            by_key: dict[Hashable, _Part] = {
-                (part.entry.topic, part.entry.partition): part for part in session.parts.values()
+            by_key: dict[Hashable, _SessionPartition] = {
+                (part.entry.topic, part.entry.partition): part for part in session.partitions.values()
             }
             waiting = _SessionWait(by_key, reading, finish, lambda: done(broker_failed()))
             keys = (*by_key, session, reader) if reader else (*by_key, session)
             self._purgatory.watch(waiting, keys, request.max_wait_ms)
         self._reads.check_changed(reading)
 
-    def _news(self, session: _Session, reading: FollowerReader, max_bytes: int) -> list[FetchResultPartition]:
+    def _news(self, session: _FollowerSession, reading: FollowerReader, max_bytes: int) -> list[FetchResultPartition]:
         """What there is to tell now."""
         results: list[FetchResultPartition] = []
         served: list[Place] = []
         left, read, is_leading = max_bytes, self._reads.read_one, self._reads.may_lead()
-        for place, part in session.parts.items():
+        for place, part in session.partitions.items():
             if is_leading and not part.has_news(reading) and part.is_noted():
                 assert part.progress is not None
                 part.progress.seen(reading.now_ms)
@@ -218,10 +222,10 @@ class FollowerSessions:
             if self._tells(part, result):
                 results.append(result)
         for place in served:
-            session.parts[place] = session.parts.pop(place)  # the others come before it next time
+            session.partitions[place] = session.partitions.pop(place)  # the others come before it next time
         return results
 
-    def _tells(self, part: _Part, result: FetchResultPartition) -> bool:
+    def _tells(self, part: _SessionPartition, result: FetchResultPartition) -> bool:
         progress = part.progress
         if result.error is not ErrorCode.NONE or result.diverging is not None or progress is None:
             return True

@@ -43,7 +43,7 @@ _LATER = frozenset(
 """Nobody knows yet. The producer is to try again: at NOT_ENOUGH_REPLICAS all do."""
 
 
-class _Request:
+class _UnverifiedRequest:
     """A request on its way into the logs."""
 
     def __init__(
@@ -88,7 +88,7 @@ class VerifiedAppends:
         self._appends = appends
         self._local = local
         self._scheduler = scheduler
-        self._waiting: dict[int, deque[_Request]] = {}
+        self._waiting: dict[int, deque[_UnverifiedRequest]] = {}
         """By producer id; the first of each is being verified."""
         self.waiting_bytes = 0
 
@@ -105,7 +105,7 @@ class VerifiedAppends:
         """As `Appends.append`, for a client that has named its transactional id."""
         headers = [_in_transaction(each) for each in entries]
         producers = {header.producer_id for header in headers if header is not None}
-        request = _Request(
+        request = _UnverifiedRequest(
             entries,
             headers,
             done,
@@ -143,7 +143,7 @@ class VerifiedAppends:
         else:
             waiting.append(request)
 
-    def _ask(self, producer_id: int, request: _Request) -> bool:
+    def _ask(self, producer_id: int, request: _UnverifiedRequest) -> bool:
         """Ask the coordinator about the partitions that the producer comes to; True if that is answered, or not
         needed."""
         verify = self.verify
@@ -169,7 +169,7 @@ class VerifiedAppends:
             )
         return not request.asked
 
-    def _told(self, producer_id: int, request: _Request, key: TopicPartition, error: ErrorCode) -> None:
+    def _told(self, producer_id: int, request: _UnverifiedRequest, key: TopicPartition, error: ErrorCode) -> None:
         states = request.asked.pop(key, None)
         if states is None:
             return  # too late
@@ -184,7 +184,7 @@ class VerifiedAppends:
         if not request.asked and request.size:
             self._go_on(producer_id)
 
-    def _time_out(self, producer_id: int, request: _Request) -> None:
+    def _time_out(self, producer_id: int, request: _UnverifiedRequest) -> None:
         def over() -> None:
             for key in tuple(request.asked):
                 self._told(producer_id, request, key, ErrorCode.REQUEST_TIMED_OUT)
@@ -211,7 +211,7 @@ class VerifiedAppends:
                 self._time_out(producer_id, following)
                 return
 
-    def _append(self, request: _Request) -> None:
+    def _append(self, request: _UnverifiedRequest) -> None:
         refused = request.refused
         if not refused:
             self._hand_over(request, request.entries, request.done)
@@ -238,7 +238,7 @@ class VerifiedAppends:
             if partition is not None:
                 partition.log.producers.put_off(each.records, ErrorCode.NOT_ENOUGH_REPLICAS)
 
-    def _hand_over(self, request: _Request, entries: Sequence[ProducePartition], done: Appended) -> None:
+    def _hand_over(self, request: _UnverifiedRequest, entries: Sequence[ProducePartition], done: Appended) -> None:
         self._appends.append(
             entries,
             done,

@@ -61,7 +61,6 @@ from .replicas import ReplicaService
 from .state import BrokerState
 from .topics import TopicService
 from .transactions import TransactionService
-from .verification import TransactionVerifier
 
 Handler = Callable[[Any, Caller, Any], None]
 """(request, caller, reply); the types of request and reply belong together through the table below."""
@@ -86,7 +85,7 @@ class BrokerService:
         replicas = ReplicaService(state, topics)
         self.groups = GroupService(state)
         self.transactions = TransactionService(state, internal, producer_ids, state.replicas.markers.write)
-        state.replicas.verified_appends.verify = TransactionVerifier(state, self.transactions).verify
+        state.replicas.verified_appends.verify = self.transactions.verifier.verify
         producers = ProducerService(state, producer_ids, self.transactions.coordinator.init_producer_id)
         InternalReplicas(state, topics)
         self._handlers: dict[type[Request[Any]], Handler] = {

@@ -10,6 +10,7 @@ from ...core.coordinator.transaction.config import TransactionConfig
 from ...core.coordinator.transaction.coordinator import TransactionCoordinator
 from ...core.coordinator.transaction.loading import TransactionLoading
 from ...core.coordinator.transaction.markers import MarkerSender, WriteHere
+from ...core.coordinator.transaction.verifier import TransactionVerifier
 from ...ports.broker_api import (
     AddOffsetsToTxn,
     AddOffsetsToTxnResult,
@@ -79,6 +80,19 @@ class TransactionService:
             steps=state.steps,
             report=report,
         )
+        self.verifier = TransactionVerifier(
+            own_id=state.node_id,
+            coordinator=self.coordinator,
+            coordinator_of=self._coordinator_of,
+            submit=state.ask,
+            scheduler=state.scheduler,
+            is_on=lambda: state.settings.verifies_transactions,
+            failures=state.metrics.counter(
+                "kafka_server_addpartitionstotxnmanager_verificationfailures_total",
+                "Partitions that did not belong to the transaction that was written there.",
+            ),
+        )
+        """Asks for the leaders of this broker whether what is written there belongs there."""
         self._loader = LogLoader(
             state.replicas,
             self._begin_load,
@@ -142,6 +156,13 @@ class TransactionService:
     def _leader_of(self, partition: TopicPartition) -> int | None:
         is_there = self._refusal(partition) is ErrorCode.NONE
         return self._state.image.state(partition).leader if is_there else None
+
+    def _coordinator_of(self, transactional_id: str) -> int:
+        topic = self._state.image.topics.get(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return -1
+        key = TopicPartition(TRANSACTIONS_TOPIC, partition_of(transactional_id, len(topic.partitions)))
+        return self._state.image.state(key).leader
 
     def _offsets_partition(self, group_id: str) -> TopicPartition | None:
         topic = self._state.image.topics.get(OFFSETS_TOPIC)

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from ...core.coordinator.placement import partition_of
-from ...ports.broker_api import AddPartitionsToTxn, AddPartitionsToTxnResult, Caller, Origin
-from ...ports.error_codes import ErrorCode
-from ...ports.words import TopicPartition
-from .internal_topics import TRANSACTIONS_TOPIC
-from .state import BrokerState
-from .transactions import TransactionService
+from ....ports.broker_api import AddPartitionsToTxn, AddPartitionsToTxnResult, Caller, Origin
+from ....ports.error_codes import ErrorCode
+from ....ports.metrics import Counter
+from ....ports.scheduler import Scheduler
+from ....ports.words import TopicPartition
+from ...client.driver import Submit
+from .coordinator import TransactionCoordinator
 
 _Transaction = tuple[str, int, int]
 _Told = Callable[[ErrorCode], None]
@@ -17,41 +17,52 @@ _BROKER = Caller(origin=Origin.BROKER)
 
 
 class TransactionVerifier:
-    """What is asked about one transaction in one turn of the owner thread goes together. Owner thread only."""
+    """What is asked about one transaction in one turn of the owner thread goes together. Owner thread only.
 
-    def __init__(self, state: BrokerState, transactions: TransactionService) -> None:
-        self._state = state
-        self._transactions = transactions
+    own_id:         this broker, whose `coordinator` is asked without a detour.
+    coordinator_of: the broker that coordinates a transactional id, -1 while there is none.
+    submit:         sends a request to another broker, as `Links.submit` does; None: there is no other.
+    is_on:          False: nothing is verified.
+    failures:       counts partitions that did not belong to the transaction.
+    """
+
+    def __init__(
+        self,
+        *,
+        own_id: int,
+        coordinator: TransactionCoordinator,
+        coordinator_of: Callable[[str], int],
+        submit: Submit | None,
+        scheduler: Scheduler,
+        is_on: Callable[[], bool],
+        failures: Counter,
+    ) -> None:
+        self._own_id = own_id
+        self._coordinator = coordinator
+        self._coordinator_of = coordinator_of
+        self._submit = submit
+        self._scheduler = scheduler
+        self._is_on = is_on
+        self._failures = failures
         self._waiting: dict[_Transaction, dict[TopicPartition, list[_Told]]] = {}
         self._is_due = False
-        self._failures = state.metrics.counter(
-            "kafka_server_addpartitionstotxnmanager_verificationfailures_total",
-            "Partitions that did not belong to the transaction that was written there.",
-        )
 
     def verify(
         self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, told: _Told
     ) -> None:
         """Tell `told` NONE, or what the coordinator says, or why it cannot be asked; at once or later."""
-        if not self._state.settings.verifies_transactions:
+        if not self._is_on():
             told(ErrorCode.NONE)
             return
         transaction = transactional_id, producer_id, epoch
-        leader = self._coordinator_of(transactional_id)
-        if leader == self._state.node_id:
-            self._ask(leader, transaction, {partition: [told]})
+        node = self._coordinator_of(transactional_id)
+        if node == self._own_id:
+            self._ask(node, transaction, {partition: [told]})
             return
         self._waiting.setdefault(transaction, {}).setdefault(partition, []).append(told)
         if not self._is_due:
             self._is_due = True
-            self._state.scheduler.call_soon(self._ask_others)
-
-    def _coordinator_of(self, transactional_id: str) -> int:
-        topic = self._state.image.topics.get(TRANSACTIONS_TOPIC)
-        if topic is None:
-            return -1
-        key = TopicPartition(TRANSACTIONS_TOPIC, partition_of(transactional_id, len(topic.partitions)))
-        return self._state.image.state(key).leader
+            self._scheduler.call_soon(self._ask_others)
 
     def _ask_others(self) -> None:
         self._is_due = False
@@ -59,7 +70,7 @@ class TransactionVerifier:
         for transaction, partitions in waiting.items():
             self._ask(self._coordinator_of(transaction[0]), transaction, partitions)
 
-    def _ask(self, leader: int, transaction: _Transaction, partitions: dict[TopicPartition, list[_Told]]) -> None:
+    def _ask(self, node: int, transaction: _Transaction, partitions: dict[TopicPartition, list[_Told]]) -> None:
         request = AddPartitionsToTxn(
             transactional_id=transaction[0],
             producer_id=transaction[1],
@@ -79,9 +90,9 @@ class TransactionVerifier:
                 for told in waiting:
                     told(error)
 
-        if leader == self._state.node_id:
-            self._transactions.coordinator.add_partitions(request, _BROKER, answered)
-        elif leader < 0 or self._state.ask is None:
+        if node == self._own_id:
+            self._coordinator.add_partitions(request, _BROKER, answered)
+        elif node < 0 or self._submit is None:
             answered(None)
         else:
-            self._state.ask(leader, request, answered)
+            self._submit(node, request, answered)

@@ -10,6 +10,8 @@ from .log_state import LogState
 class LogFlushes:
     """Owner thread only."""
 
+    __slots__ = ("_state",)
+
     def __init__(self, state: LogState) -> None:
         self._state = state
 

@@ -40,6 +40,8 @@ class LogSwaps:
     end:    what is replaced → .deleted, .swap → the real names.
     """
 
+    __slots__ = ("_state", "_swap", "cut_to")
+
     def __init__(self, state: LogState) -> None:
         self.cut_to = NO_BOUND
         """The lowest offset that the log was cut at, since whoever cleans it has asked (and reset it)."""

@@ -15,6 +15,8 @@ from .segment_list import FoundRecord, SegmentList
 class LogTimes:
     """Owner thread only."""
 
+    __slots__ = ("_state",)
+
     def __init__(self, state: LogState) -> None:
         self._state = state
 

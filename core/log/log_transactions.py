@@ -13,6 +13,8 @@ from .sparse_index import IndexDamaged
 class LogTransactions:
     """Owner thread only."""
 
+    __slots__ = ("_state",)
+
     def __init__(self, state: LogState) -> None:
         self._state = state
 

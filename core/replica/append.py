@@ -70,6 +70,12 @@ class Appends:
             if result.error is ErrorCode.NONE:
                 check((result.topic, result.partition))
 
+    def put_off(self, entry: ProducePartition, code: ErrorCode) -> None:
+        """What is told `code` comes again: see `ProducerStates.put_off`."""
+        partition = self._local.by_key.get((entry.topic, entry.partition))
+        if partition is not None and partition.leader == partition.broker_id:
+            partition.log.producers.put_off(entry.records, code)
+
     def _append(
         self,
         entry: ProducePartition,
@@ -86,7 +92,7 @@ class Appends:
                 check_not_internal(topic, "clients do not write into it")
             partition = self._local.led(topic, number)
             if acks == ALL_IN_SYNC and partition.under_min_isr:
-                partition.log.producers.put_off(records, ErrorCode.NOT_ENOUGH_REPLICAS)
+                self.put_off(entry, ErrorCode.NOT_ENOUGH_REPLICAS)
                 raise ApiError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
                     f"{len(partition.isr)} in sync, {partition.min_isr} are needed",
@@ -95,9 +101,11 @@ class Appends:
         except InvalidRecords as error:
             return _failed(entry, error.code, error.message, error.record_errors)
         except ApiError as error:
+            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self.put_off(entry, error.code)  # the lease may be back before what is behind it comes
             return _failed(entry, error.code, error.message)
         except StorageError as error:
-            partition.log.producers.put_off(records, ErrorCode.KAFKA_STORAGE_ERROR)
+            self.put_off(entry, ErrorCode.KAFKA_STORAGE_ERROR)
             self._local.storage_failed(TopicPartition(topic, number), error)
             return _failed(entry, ErrorCode.KAFKA_STORAGE_ERROR, unwritable(topic, number))
         except Exception as error:  # noqa: BLE001  reported; the other partitions are answered

@@ -234,9 +234,7 @@ class VerifiedAppends:
     def _put_off(self, entries: Sequence[ProducePartition]) -> None:
         """These come again: what their producer has sent behind them must not be taken for the beginning."""
         for each in entries:
-            partition = self._local.by_key.get((each.topic, each.partition))
-            if partition is not None:
-                partition.log.producers.put_off(each.records, ErrorCode.NOT_ENOUGH_REPLICAS)
+            self._appends.put_off(each, ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def _hand_over(self, request: _UnverifiedRequest, entries: Sequence[ProducePartition], done: Appended) -> None:
         self._appends.append(

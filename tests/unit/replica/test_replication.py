@@ -56,6 +56,18 @@ def test_who_is_too_slow_leaves_the_isr_and_comes_back(cluster: ReplicaCluster) 
     assert [each.broker_id for each in expand.isr] == [1, 2, 3]
 
 
+def test_a_lease_that_is_lost_for_a_moment_lets_nothing_pass_what_it_has_refused(cluster: ReplicaCluster) -> None:
+    first, second = numbered(b"a", sequence=0), numbered(b"b", sequence=1)
+    leader = cluster[1]
+    leader.lease_valid = False
+    assert [each.error for each in leader.produce_batch(first, acks=1)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    leader.lease_valid = True
+    assert [each.error for each in leader.produce_batch(second, acks=1)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    for records in (first, second):
+        assert [each.error for each in leader.produce_batch(records, acks=1)] == [ErrorCode.NONE]
+    assert leader.values == [b"a", b"b"]
+
+
 def test_a_fault_in_taking_in_what_came_is_told_and_tried_again(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

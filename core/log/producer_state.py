@@ -146,8 +146,11 @@ class ProducerStates:
         except ApiError:
             return  # its producer is told so as soon as it may be appended
         producer_id, epoch, base = header.producer_id, header.producer_epoch, header.base_sequence
-        if producer_id < 0 or base < 0 or not _is_next(self._producers.get(producer_id), epoch, base):
+        known, before = self._producers.get(producer_id), self._put_off.get(producer_id)
+        if producer_id < 0 or base < 0 or not _is_next(known, epoch, base):
             return
+        if known is None and before is not None and before.epoch == epoch and _is_behind(base, before.base_sequence):
+            return  # any could be next of a producer that nobody knows: the first of those that were put off is
         if len(self._put_off) >= self._limit:
             self._put_off.clear()
         self._put_off[producer_id] = PutOff(epoch, base, code)
@@ -159,7 +162,7 @@ class ProducerStates:
         epoch, base, code = put_off
         if header.producer_epoch != epoch or not _is_next(known, epoch, base):
             del self._put_off[header.producer_id]  # it has come, or will not
-        elif 0 < (header.base_sequence - base) & SEQUENCE_MASK < SEQUENCE_MASK >> 1:
+        elif _is_behind(header.base_sequence, base):
             raise ApiError(code, f"sequence {base} of producer {header.producer_id} was put off, and comes first")
 
     def note(self, header: BatchHeader, base_offset: int, seen_ms: int) -> None:
@@ -278,6 +281,11 @@ def _is_next(known: ProducerStateEntry | None, epoch: int, base_sequence: int) -
     if epoch == known.epoch:
         return base_sequence == (known.last_sequence + 1) & SEQUENCE_MASK
     return epoch > known.epoch and base_sequence == 0
+
+
+def _is_behind(sequence: int, other: int) -> bool:
+    """True if it comes later than the other, as long as they are less than half of all sequences apart."""
+    return 0 < (sequence - other) & SEQUENCE_MASK < SEQUENCE_MASK >> 1
 
 
 def _fenced(producer_id: int, epoch: int, known: ProducerStateEntry) -> ApiError:

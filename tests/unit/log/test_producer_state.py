@@ -224,6 +224,16 @@ def test_only_the_next_batch_can_be_put_off() -> None:
     assert states.check(parse_header(numbered(b"b", producer=1, sequence=1))) is None
 
 
+def test_of_an_unknown_producer_the_first_that_was_put_off_comes_first() -> None:
+    states = ProducerStates()
+    for sequence in (3, 4, 5, 2):
+        states.put_off(numbered(b"x", producer=1, sequence=sequence), ErrorCode.NOT_ENOUGH_REPLICAS)
+    for sequence in (3, 4, 5):
+        with pytest.raises(ApiError):
+            states.check(parse_header(numbered(b"x", producer=1, sequence=sequence)))
+    assert states.check(parse_header(numbered(b"x", producer=1, sequence=2))) is None
+
+
 def test_sequences_that_begin_again_are_behind_what_was_put_off_before() -> None:
     states = ProducerStates()
     states.put_off(numbered(b"x", producer=1, sequence=NEWEST), ErrorCode.NOT_ENOUGH_REPLICAS)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...core.client.consumer.fetch_state import AtTime
+from ...core.client.consumer.fetch_state import AtOffset, AtTime
 from ...core.client.consumer.fetcher import Fetcher
 from ...core.client.group.events import CommittedOffset, GroupMetadata
 from ...core.message.damage import Damage
@@ -177,9 +177,10 @@ class Consumer:
             self._shell.wake()
         return places
 
-    def seek(self, place: Place, position: StartOffset) -> None:
-        """Go on there: an offset, "earliest" or "latest". Raises `ConfigError` unless the partition is assigned."""
-        start = start_at(position, None)
+    def seek(self, place: Place, position: StartOffset | AtOffset) -> None:
+        """Go on there: an offset, "earliest" or "latest"; an `AtOffset` may say of which topic of that name. Raises
+        `ConfigError` unless the partition is assigned."""
+        start = position if isinstance(position, AtOffset) else start_at(position, None)
         assert start is not None
         self._positions.seek({TopicPartition(*place): start})
 
@@ -221,6 +222,10 @@ class Consumer:
         Raises `ClientTimeout`, or why the position cannot be told.
         """
         return self._positions.position(place, timeout)
+
+    def topic_id(self, place: Place) -> bytes:
+        """The id of the topic that is read there, whatever its name; `NO_TOPIC_ID` while it is not known."""
+        return self._positions.state(TopicPartition(*place)).topic_id
 
     def lag(self, places: Iterable[Place] | None = None, timeout: float | None = None) -> dict[TopicPartition, int]:
         """How far each partition (None: the assigned ones) is behind its end, in offsets.

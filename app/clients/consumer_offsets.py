@@ -68,7 +68,7 @@ class ConsumerPositions:
     def high_watermark(self, place: Place) -> int:
         return self.state(TopicPartition(*place)).high_watermark
 
-    def seek(self, positions: Mapping[TopicPartition, AtTime | int]) -> None:
+    def seek(self, positions: Mapping[TopicPartition, FetchPosition]) -> None:
         """Go on there. Raises `ConfigError` for what is not assigned."""
         for place in positions:
             self.state(place)

@@ -2,14 +2,17 @@
 
 import threading
 import time
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.classic.registry.topic_filter import TopicFilter
+from ...core.client.consumer.fetch_state import AtOffset
 from ...ports.words import TopicPartition
 from ..clients.admin import Admin
 from ..clients.consumer import Consumer
+from ..clients.waiting import logger
 from .taken import MirrorReader, Taken
 
 TOPICS_REFRESH_S = 5.0
@@ -27,6 +30,8 @@ class AssignedSource(ABC):
         self._topics = topics
         self._admin = Admin(self.bootstrap)
         self._readers: list[AssignedReader] = []
+        self._seen: set[str] = set()
+        self._seeing = threading.Lock()
         self.name = self.bootstrap
 
     def open(self, streams: int) -> list[MirrorReader]:
@@ -34,7 +39,7 @@ class AssignedSource(ABC):
         return list(self._readers)
 
     @abstractmethod
-    def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
         """Where to begin; at the earliest message of those that are left out. Raises `BarnabasError`."""
 
     def consumer(self) -> Consumer:
@@ -44,6 +49,11 @@ class AssignedSource(ABC):
         """Of the topics that are allowed now, in order."""
         topics = [(t.name or "", t) for t in self._admin.describe_topics() if not t.internal]
         allowed = [(name, topic) for name, topic in topics if self._topics.allows(name)]
+        with self._seeing:
+            before, self._seen = self._seen, {name for name, _ in allowed}
+            gone = sorted(before - self._seen)
+        if gone:
+            logger.warning("mirror: deleted at %s: %s; other topics go on", self.bootstrap, ", ".join(gone))
         return sorted(TopicPartition(name, p.partition) for name, topic in allowed for p in topic.partitions)
 
     def close(self) -> None:
@@ -53,7 +63,8 @@ class AssignedSource(ABC):
 
 
 class AssignedReader:
-    """Every n-th partition."""
+    """The partitions that fall to one of several streams: each always to the same one, whatever topics come and go. In
+    other hands it would be read from where the first has got to, who may be about to go on."""
 
     def __init__(self, source: AssignedSource, number: int, of: int) -> None:
         self._source = source
@@ -61,6 +72,8 @@ class AssignedReader:
         self._of = of
         self.consumer = self._consumer = source.consumer()
         self._looked_s = -TOPICS_REFRESH_S
+        self._reached: dict[TopicPartition, tuple[int, bytes]] = {}
+        """The next offset, and of which topic. Also of those that are gone: what comes back may be another one."""
         self.ended = False
 
     def take(self, max_messages: int, timeout: float) -> list[Taken]:
@@ -69,19 +82,31 @@ class AssignedReader:
         if not self._consumer.assignment:
             threading.Event().wait(timeout)  # for a topic to appear
             return []
-        messages = self._consumer.poll_many(max_messages, timeout)
-        return [Taken(m.topic, m, TopicPartition(m.topic, m.partition), m.offset + 1) for m in messages]
+        taken, reached = [], self._reached
+        for message in self._consumer.poll_many(max_messages, timeout):
+            place, next_offset = TopicPartition(message.topic, message.partition), message.offset + 1
+            before = reached.get(place)
+            goes_on = before is not None and next_offset > before[0]
+            topic_id = before[1] if goes_on and before is not None else self._consumer.topic_id(place)
+            reached[place] = (next_offset, topic_id)
+            taken.append(Taken(message.topic, message, place, next_offset, topic_id))
+        return taken
 
     def _look_for_topics(self) -> None:
-        own = [place for index, place in enumerate(self._source.partitions()) if index % self._of == self._number]
-        known = set(self._consumer.assignment)
-        if set(own) != known:
-            kept = {place: self._consumer.position(place) for place in own if place in known}
-            starts = {**self._source.start_of([place for place in own if place not in known]), **kept}
-            self._consumer.assign(own, position="earliest")
+        own = [place for place in self._source.partitions() if self._falls_here(place)]
+        if set(own) != set(self._consumer.assignment):
+            starts = dict(self._source.start_of([place for place in own if place not in self._reached]))
+            starts |= {place: AtOffset(offset, topic_id=known) for place, (offset, known) in self._reached.items()}
+            if own:
+                self._consumer.assign(own, position="earliest")
+            else:
+                self._consumer.unsubscribe()
             for place in own:
                 self._consumer.seek(place, starts.get(place, "earliest"))
         self._looked_s = time.monotonic()
+
+    def _falls_here(self, place: TopicPartition) -> bool:
+        return (zlib.crc32(place.topic.encode()) + place.partition) % self._of == self._number
 
     def close(self) -> None:
         self.ended = True

@@ -9,15 +9,18 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from ...core.classic.registry.topic_filter import TopicFilter
+from ...core.client.consumer.fetch_state import AtOffset
 from ...core.client.errors import AbortNeeded, ClientTimeout
+from ...core.client.group.events import CommittedOffset
 from ...core.message.message import Message
+from ...ports.broker_api.metadata import NO_TOPIC_ID
 from ...ports.errors import BarnabasError, ConfigError
 from ...ports.words import TopicPartition
 from ..clients.admin import Admin
 from ..clients.producer import Producer
 from .assigned import AssignedReader, AssignedSource
-from .layout import PlacingSender, TopicLayout
-from .taken import MirrorReader, Taken, dotted
+from .layout import AS_LAID_OUT, PlacingSender, TopicLayout
+from .taken import MirrorReader, Taken, TopicMaker, dotted
 
 ID_PREFIX = "barnabas-mirror"
 
@@ -68,9 +71,9 @@ class TransactionalSource(AssignedSource):
         self._readers = list(self.streams)
         return list(self.streams)
 
-    def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
         found = self._target.group_offsets(self._group, places, require_stable=True)
-        return {place: each.offset for place, each in found.items()}
+        return {place: AtOffset(each.offset, topic_id=_topic_id_of(each.metadata)) for place, each in found.items()}
 
     def partitions(self) -> list[TopicPartition]:
         """The target has them too then: it keeps positions of partitions that it has."""
@@ -81,9 +84,15 @@ class TransactionalSource(AssignedSource):
     def commit(self, offsets: dict[Hashable, int]) -> None:
         """They were kept with the messages."""
 
-    def positions(self, batch: Sequence[Taken]) -> tuple[dict[Hashable, int], str]:
-        """How far the source is read behind this batch, and whose positions these are."""
-        return {taken.place: taken.next_offset for taken in batch}, self._group
+    def positions(self, batch: Sequence[Taken]) -> tuple[dict[Hashable, CommittedOffset], str]:
+        """How far the source is read behind this batch, and whose positions these are.
+
+        Each says of which topic it is: one that was made again under its name is copied from its beginning.
+        """
+        positions: dict[Hashable, CommittedOffset] = {
+            taken.place: CommittedOffset(taken.next_offset, metadata=taken.topic_id.hex()) for taken in batch
+        }
+        return positions, self._group
 
     def close(self) -> None:
         super().close()
@@ -94,9 +103,8 @@ class TransactionalSource(AssignedSource):
     def _producer(self, transactional_id: str) -> Producer:
         known = ("bootstrap.servers", "producer.type", "transactional.id")
         settings = {key: value for key, value in self._target_config.items() if key not in known}
-        producer = Producer(
-            self._target_config["bootstrap.servers"], config={**settings, "transactional.id": transactional_id}
-        )
+        settings |= {**AS_LAID_OUT, "transactional.id": transactional_id}
+        producer = Producer(self._target_config["bootstrap.servers"], config=settings)
         try:
             producer.init_transactions()
         except BaseException:
@@ -112,6 +120,15 @@ class TransactionalSource(AssignedSource):
                 self._producer(f"{base}-{number}").close()
 
 
+def _topic_id_of(note: str | None) -> bytes:
+    """As `positions` noted it. Mirrors of before did not, and others may have noted something else."""
+    try:
+        topic_id = bytes.fromhex(note or "")
+    except ValueError:
+        return NO_TOPIC_ID
+    return topic_id if len(topic_id) == len(NO_TOPIC_ID) else NO_TOPIC_ID
+
+
 class TransactionalStream(AssignedReader):
     """One stream of a source, and the producer that copies what it gives. Fulfils `MirrorReader` and `MirrorTarget`."""
 
@@ -125,7 +142,7 @@ class TransactionalStream(AssignedReader):
         self._aborting = False
         """One has failed, and is to be aborted before the next."""
 
-    def deliver(self, batch: list[Taken], reports: Sequence[Message] = ()) -> None:
+    def deliver(self, batch: list[Taken], reports: Sequence[Message] = (), layout: TopicMaker | None = None) -> None:
         """Returns when the target has the batch and the positions behind it. Raises `BarnabasError`: it has neither, or
         after `ClientTimeout` maybe both, which the next call, with the same batch, finds out."""
         if self._committing:
@@ -134,14 +151,24 @@ class TransactionalStream(AssignedReader):
         if self._aborting:
             self._producer.abort_transaction()
             self._aborting = False
-        offsets, group = self._of_source.positions(batch)
         self._producer.begin_transaction()
         self._aborting = True
-        self._sender.send(batch)
-        self._sender.report(reports)
-        self._producer.send_offsets(offsets, group)
+        try:
+            self._send(batch, reports, layout)
+        except BarnabasError:
+            self._sender.forget()
+            raise
         self._aborting, self._committing = False, True
         self._commit()
+
+    def _send(self, batch: list[Taken], reports: Sequence[Message], layout: TopicMaker | None) -> None:
+        """In less than the transaction may take: who is too late is fenced, as if another one had come."""
+        limit_s = self._producer.settings.transaction_timeout_ms / 1000
+        offsets, group = self._of_source.positions(batch)
+        self._sender.send(batch)
+        self._sender.report(reports)
+        self._sender.settle(layout, limit_s / 2)
+        self._producer.send_offsets(offsets, group, timeout=limit_s / 4)
 
     def _commit(self) -> None:
         try:

@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from ...core.client.errors import ClientTimeout
 from ...core.message.message import Message
 from ...ports.error_codes import ErrorCode
-from ...ports.errors import ApiError, ConfigError
+from ...ports.errors import ApiError, BarnabasError, ConfigError
 from ...ports.report import counted
 from ...ports.words import TopicPartition
 from ..clients.admin import Admin
-from .taken import Taken, current_message
+from ..clients.waiting import logger
+from .taken import Taken, TopicMaker, current_message
 
 if TYPE_CHECKING:
     from ...core.classic.registry.topic_filter import TopicFilter
@@ -25,6 +27,10 @@ NUMBER, KEY = "number", "key"
 LOOK_S = 5.0
 """How often a source is asked for new topics and partitions."""
 PATIENCE_MS = 5000
+SETTLE_S = 1.0
+"""After so long it is looked whether the target has the topics still."""
+AS_LAID_OUT: dict[str, Any] = {"allow.auto.create.topics": False}
+"""For producers: topics that brokers make have another number of partitions."""
 _ANOTHER_WAS_QUICKER = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS)
 _PARTITIONERS = ("partitioner", "partitioner.class")
 
@@ -78,6 +84,16 @@ class TopicLayout:
         with self._lock:
             self._provide(counts)
 
+    def make_again(self, topics: Iterable[str]) -> None:
+        """See whether the target has these topics still, and make those that it has not. Raises `BarnabasError`."""
+        with self._lock:
+            known = [topic for topic in topics if topic in self._counts]
+            there = {topic.name for topic in self._target.describe_topics()} if known else set()
+            gone = {topic: self._counts.pop(topic) for topic in known if topic not in there}
+            for topic in gone:
+                logger.warning("mirror: topic %s is no more at the target; it is made again, for what comes now", topic)
+            self._provide(gone)
+
     def forget(self) -> None:
         """Look anew when there is something to copy: the target may have lost what was made."""
         with self._lock:
@@ -116,10 +132,13 @@ class PlacingSender:
         self._producer = producer
         self._by_number = by_number
         self._counts: dict[str, int] = {}
+        self._sent: set[str] = set()
+        """Topics of what was sent, and may be under way."""
 
     def send(self, batch: Sequence[Taken]) -> list[ManyHandle]:
         """Raises what `Producer.send_many` raises; `ApiError` if the target lacks the partition of one of them: then
         nothing is sent."""
+        self._sent |= {taken.topic for taken in batch}
         if not self._by_number:
             return [
                 self._producer.send_many(topic, [current_message(taken.message) for taken in run])
@@ -136,6 +155,39 @@ class PlacingSender:
     def report(self, reports: Sequence[Message]) -> list[ManyHandle]:
         """Messages that come from no partition."""
         return [self._producer.send_many(report.topic, [current_message(report)]) for report in reports]
+
+    def settle(self, layout: TopicMaker | None, limit_s: float | None = None) -> None:
+        """Returns when the outcome of what was sent is known. Topics that the target has no more are made again
+        meanwhile, without which it would have none for long. Raises `ClientTimeout` after the limit, `BarnabasError`.
+        """
+        deadline = None if limit_s is None else time.monotonic() + limit_s
+        while True:
+            left = SETTLE_S if deadline is None else min(SETTLE_S, max(0.0, deadline - time.monotonic()))
+            try:
+                self._producer.flush(left if layout is not None or deadline is not None else None)
+                break
+            except ClientTimeout:
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise
+            if layout is not None:
+                self._make_again(layout)
+        self._sent.clear()
+
+    def _make_again(self, layout: TopicMaker) -> None:
+        try:
+            layout.make_again(topic for topic in self._sent if self._is_missing(topic))
+        except BarnabasError as error:
+            logger.warning("mirror: topics that the target lacks are not made now, which is tried again: %s", error)
+
+    def _is_missing(self, topic: str) -> bool:
+        """As far as the producer has heard."""
+        try:
+            self._producer.partitions(topic, 0.0)
+        except ApiError as error:
+            return error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        except ClientTimeout:
+            pass  # it has not heard of it yet
+        return False
 
     def forget(self) -> None:
         """Ask again what there is: something has failed."""

@@ -134,8 +134,9 @@ class MirrorMaker:
         return self
 
     def _join(self) -> None:
+        laid_out = self._by_number and all(dotted(config).get("bootstrap.servers") for config in self._source_configs)
         for _ in range(self._producers):
-            self._targets.append(make_target(self._target_config, by_number=self._by_number))
+            self._targets.append(make_target(self._target_config, by_number=self._by_number, laid_out=laid_out))
             self._free.put(self._targets[-1])
         for config in self._source_configs:
             self._sources.append(make_source(config, self._filter, shallow=self._shallow))
@@ -239,7 +240,7 @@ class MirrorMaker:
             try:
                 if layout is not None:
                     layout.make_room(taken.place for taken in batch)
-                target.deliver(batch, reports)
+                target.deliver(batch, reports, layout)
             except BarnabasError as error:
                 if _is_final(error):
                     raise

@@ -10,6 +10,7 @@ from typing import Any, cast
 from ...core.classic.consumer.streams import StreamMessage
 from ...core.classic.registry.group import Owned
 from ...core.classic.registry.topic_filter import TopicFilter
+from ...core.client.consumer.fetch_state import AtOffset
 from ...core.message.classic.reader import ShallowMessage
 from ...core.message.message import Message
 from ...ports.errors import ConfigError
@@ -118,9 +119,9 @@ class FileSource(AssignedSource):
         self._offsets = _read_offsets(self._file)
         super().__init__(settings, topics)
 
-    def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def start_of(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, AtOffset]:
         with self._lock:
-            return {place: self._offsets[place] for place in places if place in self._offsets}
+            return {place: AtOffset(self._offsets[place]) for place in places if place in self._offsets}
 
     def commit(self, offsets: dict[Hashable, int]) -> None:
         """The file holds the old content or the new one, whole."""

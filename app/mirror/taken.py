@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...core.message.classic.reader import ShallowMessage
 from ...core.message.message import Message
+from ...ports.broker_api.metadata import NO_TOPIC_ID
 
 if TYPE_CHECKING:
     from ..clients.consumer import Consumer
@@ -20,6 +21,8 @@ class Taken(NamedTuple):
     """A `ShallowMessage` may be a compressed wrapper, which passes on unopened."""
     place: Hashable
     next_offset: int
+    topic_id: bytes = NO_TOPIC_ID
+    """Of which topic of that name it is, where that is known."""
 
 
 def dotted(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,11 +70,20 @@ class MirrorSource(Protocol):
     def close(self) -> None: ...
 
 
+class TopicMaker(Protocol):
+    """Knows which topics the target is to have. Any thread."""
+
+    def make_again(self, topics: Iterable[str]) -> None:
+        """See whether the target has these topics still, and make those that it has not. Raises `BarnabasError`."""
+        ...
+
+
 class MirrorTarget(Protocol):
     """Where to copy to. One thread at a time."""
 
-    def deliver(self, batch: list[Taken], reports: Sequence[Message] = ()) -> None:
-        """Returns when the target has all of it, and then these (their topics are set).
+    def deliver(self, batch: list[Taken], reports: Sequence[Message] = (), layout: TopicMaker | None = None) -> None:
+        """Returns when the target has all of it, and then these (their topics are set). Topics that it has no more are
+        made again by the layout.
 
         Raises `BarnabasError`: some may be there, some not."""
         ...

@@ -11,8 +11,8 @@ from ...ports.errors import BarnabasError, ConfigError
 from ..clients.classic.producer import ClassicProducer
 from ..clients.handle import ManyHandle
 from ..clients.producer import Producer
-from .layout import PlacingSender
-from .taken import MirrorTarget, Taken, dotted
+from .layout import AS_LAID_OUT, PlacingSender
+from .taken import MirrorTarget, Taken, TopicMaker, dotted
 
 _CLASSIC_KEYS = ("zk.connect", "etcd.connect", "broker.list", "coordination")
 
@@ -41,10 +41,13 @@ def bootstrap_of(config: Mapping[str, Any]) -> str:
     return str(dotted(config)["bootstrap.servers"])
 
 
-def make_target(config: Mapping[str, Any], *, by_number: bool) -> MirrorTarget:
-    """From a producer's configuration. Raises `ConfigError`, `BarnabasError`."""
+def make_target(config: Mapping[str, Any], *, by_number: bool, laid_out: bool) -> MirrorTarget:
+    """From a producer's configuration; `laid_out`: its topics are made by layouts. Raises `ConfigError`,
+    `BarnabasError`."""
     settings = dotted(config)
-    return ClassicTarget(settings) if is_classic_target(config) else CurrentTarget(settings, by_number=by_number)
+    if is_classic_target(config):
+        return ClassicTarget(settings)
+    return CurrentTarget(settings | AS_LAID_OUT if laid_out else settings, by_number=by_number)
 
 
 class ClassicTarget:
@@ -54,7 +57,12 @@ class ClassicTarget:
         settings = {key: value for key, value in config.items() if key not in ("coordination", "producer.type")}
         self._producer = ClassicProducer(coordination=config.get("coordination"), config=settings)
 
-    def deliver(self, batch: list[Taken], reports: Sequence[Message] = ()) -> None:  # noqa: ARG002  # none come here
+    def deliver(
+        self,
+        batch: list[Taken],
+        reports: Sequence[Message] = (),  # noqa: ARG002  # none come here
+        layout: TopicMaker | None = None,  # noqa: ARG002  # brokers make topics by themselves
+    ) -> None:
         for topic, group in groupby(batch, attrgetter("topic")):
             self._producer.send_many(topic, [_classic(taken.message) for taken in group])
         self._producer.confirm()
@@ -75,17 +83,17 @@ class CurrentTarget:
         self._producer = Producer(config["bootstrap.servers"], config={"acks": "all", **settings})
         self._sender = PlacingSender(self._producer, by_number=by_number)
 
-    def deliver(self, batch: list[Taken], reports: Sequence[Message] = ()) -> None:
+    def deliver(self, batch: list[Taken], reports: Sequence[Message] = (), layout: TopicMaker | None = None) -> None:
         try:
-            self._confirm(self._sender.send(batch))
-            self._confirm(self._sender.report(reports))
+            self._confirm(self._sender.send(batch), layout)
+            self._confirm(self._sender.report(reports), layout)
         except BarnabasError:
             self._sender.forget()
             raise
 
-    def _confirm(self, handles: list[ManyHandle]) -> None:
+    def _confirm(self, handles: list[ManyHandle], layout: TopicMaker | None) -> None:
         if handles:
-            self._producer.flush()
+            self._sender.settle(layout)
         for handle in handles:
             handle.result()
 

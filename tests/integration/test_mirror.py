@@ -19,7 +19,7 @@ from barnabas import Admin, Broker, Consumer, Message, Producer
 from barnabas.app.clients.classic.producer import ClassicProducer
 from barnabas.app.clients.classic.simple_consumer import ClassicSimpleConsumer
 from barnabas.app.compose.coordination import remote_coordination
-from barnabas.app.mirror import MirrorMaker
+from barnabas.app.mirror import MirrorMaker, layout
 from barnabas.app.mirror.sources import ClassicSource
 from barnabas.core.classic.registry.layout import BrokerPartition, offset_path
 from barnabas.core.client.errors import NoOffset
@@ -463,3 +463,21 @@ def test_a_wrapper_cannot_pass_to_a_current_cluster_unopened() -> None:
 
     with pytest.raises(ConfigError, match="shallowiterator"):
         ClassicSource({"shallowiterator.enable": "true"}, TopicFilter.whitelist("a"), shallow=False)
+
+
+def test_a_topic_of_the_target_that_is_deleted_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "SETTLE_S", 0.1)
+    with current_broker() as source, current_broker() as target, Producer(source) as producer:
+        with Admin(source) as admin:
+            admin.create_topic("views", partitions=3)
+        config = {"bootstrap.servers": source.bootstrap, "offsets.file": str(tmp_path / "offsets.json")}
+        with mirroring([config], {"bootstrap.servers": target.bootstrap}) as mirror:
+            for value in (b"old", b"new"):
+                copied = mirror.copied
+                for partition in range(3):
+                    producer.send("views", value, partition=partition)
+                wait_for(lambda: mirror.copied == copied + 3)  # noqa: B023  # waited for at once
+                if value == b"old":
+                    with Admin(target) as admin:
+                        admin.delete_topics(["views"])
+        assert in_partitions(target, "views") == [{b"new"}] * 3

@@ -2,7 +2,7 @@
 
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from support.process import COMMAND
 from support.waiting import wait_for
 
 from barnabas import Admin, Broker, Consumer, Message, Producer
-from barnabas.app.mirror import MirrorMaker
+from barnabas.app.mirror import MirrorMaker, assigned, layout
+from barnabas.app.mirror.assigned import AssignedReader
 from barnabas.core.client.errors import ProducerFenced
 from barnabas.ports.errors import ApiError, ConfigError
 from barnabas.ports.words import TopicPartition
@@ -130,6 +131,127 @@ def test_killed_again_and_again_each_message_is_there_once(tmp_path: Path) -> No
             wait_for(lambda: copied() >= len(values), 60)
         found = committed(target.bootstrap)
         assert Counter(message.value for message in found) == Counter(values)
+
+
+# --- topics that are deleted while it runs
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks often for what has changed."""
+    monkeypatch.setattr(assigned, "TOPICS_REFRESH_S", 0.05)
+    monkeypatch.setattr(layout, "SETTLE_S", 0.1)
+
+
+@contextmanager
+def two_topics(
+    source: Broker, target: Broker, **settings: Any
+) -> Iterator[tuple[MirrorMaker, Callable[..., None], list[str]]]:
+    """A mirror of "goes" and "stays" that has copied what they had; how to have more copied; what it said."""
+    configs, to = {"bootstrap.servers": source.bootstrap, "group.id": "copy"}, {"bootstrap.servers": target.bootstrap}
+    said: list[str] = []
+    with Admin(source) as admin, Producer(source) as producer:
+        for topic in ("goes", "stays"):
+            admin.create_topic(topic, partitions=2)
+        with MirrorMaker(
+            [configs], to, whitelist="goes|stays", exactly_once=True, streams=2, report=said.append, **settings
+        ) as mirror:
+
+            def send(**values: list[bytes]) -> None:
+                wanted = mirror.copied + sum(map(len, values.values()))
+                for topic, several in values.items():
+                    for number, value in enumerate(several):
+                        producer.send(topic, value, partition=number % 2)
+                producer.flush()
+                wait_for(lambda: mirror.copied >= wanted or mirror.wait(0))
+
+            send(goes=numbered(b"g", 10), stays=numbered(b"s", 10))
+            yield mirror, send, said
+
+
+def numbered(name: bytes, count: int) -> list[bytes]:
+    return [b"%s-%d" % (name, number) for number in range(count)]
+
+
+def values_of(bootstrap: str, topic: str) -> list[bytes]:
+    return sorted(message.value or b"" for message in committed(bootstrap, topic))
+
+
+def all_of(count: int, *names: bytes) -> list[bytes]:
+    return sorted(value for name in names for value in numbered(name, count))
+
+
+@pytest.mark.parametrize("count", [4, 30], ids=["shorter", "longer"])
+def test_a_topic_of_the_source_that_is_made_again_is_copied_from_its_beginning(quick: None, count: int) -> None:
+    with broker() as source, broker() as target, two_topics(source, target) as (_, send, _said):
+        with Admin(source) as admin:
+            admin.delete_topics(["goes"])
+            send(stays=numbered(b"t", 10))
+            admin.create_topic("goes", partitions=2)
+            send(goes=numbered(b"new", count), stays=numbered(b"u", 10))
+        assert values_of(target.bootstrap, "goes") == sorted(numbered(b"g", 10) + numbered(b"new", count))
+        assert values_of(target.bootstrap, "stays") == all_of(10, b"s", b"t", b"u")
+
+
+def test_a_topic_of_the_source_that_was_made_again_while_no_mirror_ran() -> None:
+    with broker() as source, broker() as target:
+        fill(source, 30)
+        with mirroring(source, target, 30):
+            pass
+        with Admin(source) as admin:
+            admin.delete_topics(["views"])
+        fill(source, 60)
+        with mirroring(source, target, 60):
+            pass
+        assert len(committed(target.bootstrap)) == 90
+
+
+def test_topics_may_all_go_and_others_come(quick: None, caplog: pytest.LogCaptureFixture) -> None:
+    def told() -> str:
+        return "".join(text for text in caplog.messages if text.startswith("mirror: deleted at "))
+
+    with broker() as source, broker() as target, two_topics(source, target) as (_, send, said):
+        with Admin(source) as admin:
+            admin.delete_topics(["goes", "stays"])
+            wait_for(lambda: "goes" in told() and "stays" in told())
+            admin.create_topic("stays", partitions=2)
+            send(stays=numbered(b"new", 4))
+        assert values_of(target.bootstrap, "stays") == sorted(numbered(b"s", 10) + numbered(b"new", 4))
+        assert not [text for text in said if "at least one partition" in text]
+
+
+@pytest.mark.parametrize("source_too", [False, True])
+def test_a_topic_of_the_target_that_is_deleted_is_made_again(
+    quick: None, caplog: pytest.LogCaptureFixture, source_too: bool
+) -> None:
+    line = "mirror: topic goes is no more at the target; it is made again, for what comes now"
+    with broker() as source, broker() as target, two_topics(source, target) as (mirror, send, _):
+        with Admin(target) as admin:
+            admin.delete_topics(["goes"])
+            send(stays=numbered(b"t", 10), goes=numbered(b"new", 10))
+            assert len(admin.describe_topics(["goes"])[0].partitions) == 2
+        if source_too:
+            with Admin(source) as admin:
+                admin.delete_topics(["goes"])
+            send(stays=numbered(b"u", 10))
+        assert not mirror.wait(0)
+        assert values_of(target.bootstrap, "goes") == all_of(10, b"new")
+        assert values_of(target.bootstrap, "stays") == all_of(10, *((b"s", b"t", b"u") if source_too else (b"s", b"t")))
+        assert caplog.messages.count(line) == 1
+
+
+def test_a_partition_stays_in_the_same_stream_whatever_topics_there_are() -> None:
+    everything = [TopicPartition(topic, number) for topic in ("a", "b", "c") for number in range(7)]
+    fewer = [place for place in everything if place.topic != "a"]
+
+    class Source:
+        def consumer(self) -> None:
+            """None is needed to tell what falls where."""
+
+    readers = [AssignedReader(Source(), number, 3) for number in range(3)]  # type: ignore[arg-type]
+    of = {place: [reader for reader in readers if reader._falls_here(place)] for place in everything}
+    assert all(len(each) == 1 for each in of.values())
+    assert all(len({of[place][0] for place in fewer if place.topic == topic}) == 3 for topic in ("b", "c"))
 
 
 @pytest.mark.parametrize(

@@ -440,15 +440,14 @@ class Transaction:
         return f"{type(step.request).__name__} of transactional id {name}"
 
     def _no_coordinator(self, finder: CoordinatorFinder, refusal: BarnabasError) -> None:
-        if finder is self._finder:
-            self._fatal(refusal)
-        else:
-            self._need_abort(refusal)
+        (self._fatal if finder is self._finder else self._need_abort)(refusal)
 
     def _pause(self, error: BarnabasError, now_ms: float) -> None:
         self.last_error = error
         self._failures += 1
         busy = isinstance(error, ApiError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        if not busy:
+            self._view.request_refresh()  # a topic of the transaction may have been deleted
         first_ms, most_ms = (min(_BUSY_BACKOFF_MS, self._backoff[0]), self._backoff[0]) if busy else self._backoff
         self._not_before_ms = now_ms + backoff_ms(self._failures, first_ms, most_ms, self._entropy.fraction())
 

@@ -12,7 +12,7 @@ from ...core.tree.tree import Put, Tree
 from ...ports.errors import BarnabasError
 from .store import APPLICATION_ID, SCHEMA_VERSION, NodeStore
 
-Row = tuple[str, bytes, int]
+NodeRow = tuple[str, bytes, int]
 """Path, data, version."""
 
 _BESIDE = ("-wal", "-shm")
@@ -25,7 +25,7 @@ class Looked(NamedTuple):
     """What is wrong with the file, and the nodes that can be read."""
 
     problems: list[str]
-    rows: list[Row]
+    rows: list[NodeRow]
 
 
 def look_at(path: Path) -> Looked:
@@ -62,9 +62,9 @@ def _examined(connection: sqlite3.Connection) -> Looked:
     return Looked(problems, kept)
 
 
-def _rows(connection: sqlite3.Connection) -> dict[str, Row]:
+def _rows(connection: sqlite3.Connection) -> dict[str, NodeRow]:
     """What can be read: forwards up to the damage, and backwards down to it."""
-    found: dict[str, Row] = {}
+    found: dict[str, NodeRow] = {}
     for order in ("rowid", "rowid DESC", "path", "path DESC"):
         with suppress(sqlite3.Error):
             for row in _each(connection, order):
@@ -73,13 +73,13 @@ def _rows(connection: sqlite3.Connection) -> dict[str, Row]:
     return found
 
 
-def _each(connection: sqlite3.Connection, order: str) -> Iterator[Row]:
+def _each(connection: sqlite3.Connection, order: str) -> Iterator[NodeRow]:
     yield from connection.execute(f"SELECT path, data, version FROM node ORDER BY {order}")
 
 
-def _as_tree(rows: Iterable[Row]) -> list[Row]:
+def _as_tree(rows: Iterable[NodeRow]) -> list[NodeRow]:
     """The rows that are nodes of a tree."""
-    tree, kept = Tree(), list[Row]()
+    tree, kept = Tree(), list[NodeRow]()
     for row in sorted(rows, key=lambda row: str(row[0])):
         try:
             path, data, version = row
@@ -90,7 +90,7 @@ def _as_tree(rows: Iterable[Row]) -> list[Row]:
     return kept
 
 
-def write_anew(path: Path, rows: list[Row]) -> Path:
+def write_anew(path: Path, rows: list[NodeRow]) -> Path:
     """Make the file anew with these nodes; returns the name under which the old one is kept.
 
     Nobody may have it open. Raises `CoordinationError`, `OSError`.

@@ -13,7 +13,7 @@ from typing import Protocol
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 
-Ready = Callable[[int], None]
+WhenReady = Callable[[int], None]
 """Told READ, WRITE, or both."""
 
 _EVENTS_MAX = 1024
@@ -25,11 +25,11 @@ class Poller(Protocol):
 
     def __len__(self) -> int: ...
 
-    def watch(self, descriptor: int, interest: int, ready: Ready) -> None:
+    def watch(self, descriptor: int, interest: int, ready: WhenReady) -> None:
         """From now on; 0 = no more."""
         ...
 
-    def poll(self, seconds: float | None) -> list[tuple[Ready, int]]:
+    def poll(self, seconds: float | None) -> list[tuple[WhenReady, int]]:
         """Wait for the first events, None: as long as it takes. Whom to tell is looked up now: while they are told, a
         descriptor may come to belong to another socket."""
         ...
@@ -43,12 +43,12 @@ class _EpollPoller:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._but_in, self._but_out = ~select.EPOLLIN, ~select.EPOLLOUT
-        self._watched: dict[int, tuple[int, Ready]] = {}
+        self._watched: dict[int, tuple[int, WhenReady]] = {}
 
     def __len__(self) -> int:
         return len(self._watched)
 
-    def watch(self, descriptor: int, interest: int, ready: Ready) -> None:
+    def watch(self, descriptor: int, interest: int, ready: WhenReady) -> None:
         wanted = (select.EPOLLIN if interest & READ else 0) | (select.EPOLLOUT if interest & WRITE else 0)
         if not interest:
             if self._watched.pop(descriptor, None) is not None:
@@ -61,7 +61,7 @@ class _EpollPoller:
             self._epoll.register(descriptor, wanted)
         self._watched[descriptor] = (interest, ready)
 
-    def poll(self, seconds: float | None) -> list[tuple[Ready, int]]:
+    def poll(self, seconds: float | None) -> list[tuple[WhenReady, int]]:
         told = []
         but_in, but_out = self._but_in, self._but_out
         for descriptor, event in self._epoll.poll(-1 if seconds is None else seconds, _EVENTS_MAX):
@@ -87,7 +87,7 @@ class _SelectorPoller:
     def __len__(self) -> int:
         return len(self._selector.get_map() or ())
 
-    def watch(self, descriptor: int, interest: int, ready: Ready) -> None:
+    def watch(self, descriptor: int, interest: int, ready: WhenReady) -> None:
         known = descriptor in self._selector.get_map()
         if not interest:
             if known:
@@ -97,7 +97,7 @@ class _SelectorPoller:
         else:
             self._selector.register(descriptor, interest, ready)
 
-    def poll(self, seconds: float | None) -> list[tuple[Ready, int]]:
+    def poll(self, seconds: float | None) -> list[tuple[WhenReady, int]]:
         return [(key.data, events) for key, events in self._selector.select(seconds)]
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ...ports.errors import ClosedError
 from ...ports.scheduler import Outcome
-from .polling import READ, Ready, make_poller
+from .polling import READ, WhenReady, make_poller
 from .reporting import one_line, to_the_log
 from .timers import Callback, HeapTimer, Timers
 
@@ -116,7 +116,7 @@ class Reactor:
 
     # --- sockets
 
-    def watch(self, sock: socket.socket, interest: int, ready: Ready) -> None:
+    def watch(self, sock: socket.socket, interest: int, ready: WhenReady) -> None:
         """Call `ready(events)` whenever `sock` is ready for what `interest` asks (READ, WRITE, both; 0 = no more).
 
         Events found in one turn are told even if an earlier callback of the turn ended the interest: `ready` checks.

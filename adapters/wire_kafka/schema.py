@@ -355,7 +355,7 @@ class Flag:
     since: int = field(kw_only=True)
 
 
-Part = Field | Filler | Flag
+StructPart = Field | Filler | Flag
 
 
 class _Plan:
@@ -364,7 +364,7 @@ class _Plan:
 
     __slots__ = ("absent", "codecs", "readers", "writers")
 
-    def __init__(self, fields: Sequence[Part], version: int) -> None:
+    def __init__(self, fields: Sequence[StructPart], version: int) -> None:
         present = [part for part in fields if not isinstance(part, Flag) and part.since <= version <= part.until]
         names = ["" if isinstance(part, Filler) else part.name for part in present]
         self.readers = [(name, part.codec.read) for name, part in zip(names, present, strict=True)]
@@ -384,7 +384,7 @@ class _Plan:
 class Struct(Generic[T]):
     """A struct and the type that holds it. An `inline` one is fields among others, without tagged fields of its own."""
 
-    def __init__(self, kind: Callable[..., T], *fields: Part, inline: bool = False) -> None:
+    def __init__(self, kind: Callable[..., T], *fields: StructPart, inline: bool = False) -> None:
         self._kind = kind
         self._fields = fields
         self._inline = inline
@@ -437,7 +437,7 @@ class ByTopic(Generic[T]):
 
     has_steps = True
 
-    def __init__(self, kind: Callable[..., T], *fields: Part, inline: bool = False) -> None:
+    def __init__(self, kind: Callable[..., T], *fields: StructPart, inline: bool = False) -> None:
         self._item = Struct(kind, *fields, inline=inline)
 
     def read(self, reader: Reader, version: int) -> Sequence[T]:

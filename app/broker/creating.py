@@ -17,13 +17,13 @@ from .state import BrokerState
 TOPICS_AT_A_TIME = 10
 """So many make one change; between two of them it is the turn of whoever else waits."""
 
-Made = Sequence[Topic | BarnabasError]
+MadeTopics = Sequence[Topic | BarnabasError]
 
 
 class CreateSome(Protocol):
     """See `TopicService.create_some`."""
 
-    def __call__(self, news: Sequence[NewTopic], *, validate_only: bool = False) -> Awaitable[Made]: ...
+    def __call__(self, news: Sequence[NewTopic], *, validate_only: bool = False) -> Awaitable[MadeTopics]: ...
 
 
 class Creating:
@@ -85,10 +85,10 @@ class Creating:
             self._answer()
             return
 
-        async def change() -> Made:
+        async def change() -> MadeTopics:
             return await self._create_some(some, validate_only=self._request.validate_only)
 
-        def made(result: Made | BarnabasError) -> None:
+        def made(result: MadeTopics | BarnabasError) -> None:
             results = [result] * len(some) if isinstance(result, BarnabasError) else result
             for new, each in zip(some, results, strict=True):
                 self._outcomes[new.name] = self._outcome(new, each)

@@ -19,7 +19,7 @@ from .tables import list_text
 
 if TYPE_CHECKING:
     from ..clients.admin import Admin
-    from ..clients.reassigning import Assignment
+    from ..clients.reassigning import ReplicaAssignment
 
 reassign = typer.Typer(
     help="Plan moves of partitions, begin them, see how far they are, give up.", no_args_is_help=True
@@ -191,13 +191,13 @@ def _read(file: Path) -> dict[TopicPartition, tuple[int, ...]]:
     return from_json(file.read_bytes(), str(file))
 
 
-def _check_known(wanted: Assignment, current: Assignment) -> None:
+def _check_known(wanted: ReplicaAssignment, current: ReplicaAssignment) -> None:
     unknown = sorted(str(place) for place in wanted if place not in current)
     if unknown:
         raise ConfigError(f"there is no partition {', '.join(unknown)}")
 
 
-def _states(admin: Admin, wanted: Assignment) -> dict[TopicPartition, str]:
+def _states(admin: Admin, wanted: ReplicaAssignment) -> dict[TopicPartition, str]:
     """Per partition "done", "moving", "other replicas" (nobody moves it there) or "no such partition"."""
     moving = {TopicPartition(move.topic, move.partition) for move in admin.list_reassignments()}
     there = set(admin.list_topics(internal=True))
@@ -213,7 +213,7 @@ def _states(admin: Admin, wanted: Assignment) -> dict[TopicPartition, str]:
     return states
 
 
-def _settled(admin: Admin, wanted: Assignment) -> dict[TopicPartition, str]:
+def _settled(admin: Admin, wanted: ReplicaAssignment) -> dict[TopicPartition, str]:
     """As `_states`; what is not as wanted is believed after a while only: whom one asks may not have heard yet."""
     until = time.monotonic() + BELIEVED_S
     while True:
@@ -223,7 +223,7 @@ def _settled(admin: Admin, wanted: Assignment) -> dict[TopicPartition, str]:
         time.sleep(LOOK_S)
 
 
-def _wait(admin: Admin, wanted: Assignment) -> dict[TopicPartition, str]:
+def _wait(admin: Admin, wanted: ReplicaAssignment) -> dict[TopicPartition, str]:
     with progress("moved", len(wanted)) as advance:
         while True:
             states = _settled(admin, wanted)
@@ -234,7 +234,7 @@ def _wait(admin: Admin, wanted: Assignment) -> dict[TopicPartition, str]:
             time.sleep(LOOK_S)
 
 
-def _throttle(admin: Admin, wanted: Assignment, current: Assignment, rate: int) -> None:
+def _throttle(admin: Admin, wanted: ReplicaAssignment, current: ReplicaAssignment, rate: int) -> None:
     from ..clients.reassigning import moved
 
     copies = moved(current, wanted)

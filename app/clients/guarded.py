@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from threading import Condition
 from typing import Any
 
-from ...core.client.effects import Answer, Part, Poll, Send
+from ...core.client.effects import Part, Poll, Send, TakeAnswer
 from ...core.client.producer.sender import Sender
 
 
@@ -47,7 +47,7 @@ class GuardedSender:
 
 
 def _guarded(sends: Sequence[Send], changed: Condition, after: Callable[[], None]) -> list[Send]:
-    def behind(answer: Answer) -> Answer:
+    def behind(answer: TakeAnswer) -> TakeAnswer:
         def guarded(result: Any, now_ms: float) -> None:
             with changed:
                 answer(result, now_ms)

@@ -11,12 +11,12 @@ from ...ports.errors import ConfigError
 from ...ports.report import counted
 from ...ports.words import TopicPartition
 
-Assignment = Mapping[TopicPartition, Sequence[int]]
+ReplicaAssignment = Mapping[TopicPartition, Sequence[int]]
 """Partition → the brokers that hold it, the preferred leader first."""
 
 
 def planned(
-    current: Assignment, brokers: Mapping[int, str | None], replication_factor: int | None = None
+    current: ReplicaAssignment, brokers: Mapping[int, str | None], replication_factor: int | None = None
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """Who shall hold these partitions so that `brokers` (id → rack) have equal shares of replicas and of leaders.
 
@@ -35,7 +35,7 @@ def planned(
     return {place: tuple(held) for place, held in shares.held.items()}
 
 
-def moved(before: Assignment, after: Assignment) -> list[tuple[TopicPartition, int]]:
+def moved(before: ReplicaAssignment, after: ReplicaAssignment) -> list[tuple[TopicPartition, int]]:
     """The replicas that have to be copied: partition, and the broker that has not got it yet."""
     return [(place, broker) for place, held in after.items() for broker in held if broker not in before.get(place, ())]
 
@@ -141,7 +141,7 @@ class _Shares:
         return []
 
 
-def to_json(assignment: Assignment) -> str:
+def to_json(assignment: ReplicaAssignment) -> str:
     """As `kafka-reassign-partitions` writes and reads it."""
     entries = [
         {"topic": place.topic, "partition": place.partition, "replicas": list(held), "log_dirs": ["any"] * len(held)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ...core.client.course import Course, CourseRules, Piece
+from ...core.client.course import Course, CoursePiece, CourseRules
 from ...core.message.codec import Codecs
 from ...core.message.message_set import MessageSet
 from ...ports.broker_api import (
@@ -41,7 +41,7 @@ class FetchedSet(MessageSet):
 
     __slots__ = ("damage", "high_watermark", "log_start_offset")
 
-    def __init__(self, piece: Piece, codecs: Codecs, outcome: FetchResultPartition) -> None:
+    def __init__(self, piece: CoursePiece, codecs: Codecs, outcome: FetchResultPartition) -> None:
         super().__init__(
             piece.records,
             codecs,
@@ -243,7 +243,7 @@ class SimpleConsumer(SimpleConsumerFace):
         while piece is None and not course.at_end:
             again = self._fetch([course], course.rules.max_bytes, max_wait_ms=_PAUSE_MS if course.pause else 0)[0]
             piece, outcome = _next(course, again)
-        return FetchedSet(piece or Piece(b"", [], course.position, course.position), self._codecs, outcome)
+        return FetchedSet(piece or CoursePiece(b"", [], course.position, course.position), self._codecs, outcome)
 
     def close(self) -> None:
         """Hang up. Twice is harmless."""
@@ -270,7 +270,7 @@ def _fetched(result: FetchResult) -> list[tuple[ErrorCode, Any]]:
 
 def _next(
     course: Course, answer: FetchResultPartition | BarnabasError, *, first: bool = True
-) -> tuple[Piece | None, FetchResultPartition]:
+) -> tuple[CoursePiece | None, FetchResultPartition]:
     """What the answer brings, and the answer. Raises what is no answer to go on with."""
     if not isinstance(answer, BarnabasError):
         if answer.error is ErrorCode.CORRUPT_MESSAGE:

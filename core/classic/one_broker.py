@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from ...ports.broker_api import Request
+from ...ports.broker_api import Reply, Request
 from ...ports.errors import ClosedError
 from ...ports.transport import TransportError
-from ..client.links import NodeLink, Reply
+from ..client.links import NodeLink
 
 
 class OneBroker:
@@ -16,7 +16,7 @@ class OneBroker:
         self._link = link
         self._closed = False
 
-    def ask(self, request: Request[Any], answer: Reply) -> None:
+    def ask(self, request: Request[Any], answer: Reply[Any]) -> None:
         """`answer` gets the result, or the `BarnabasError` for which there is none."""
         if self._closed:
             answer(ClosedError("the consumer is closed"))

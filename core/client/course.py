@@ -47,7 +47,7 @@ class _Doubt(Enum):
 
 
 @define
-class Piece:
+class CoursePiece:
     """Records to hand out, none perhaps: from `from_offset` on, up to `next_offset`."""
 
     records: Buffer
@@ -118,7 +118,7 @@ class Course:
         """The leader epoch of what lies before the offset that was last asked for; -1 = not known."""
         return self.epoch if self._asked == self.position else -1
 
-    def answered(self, found: FetchResultPartition, *, first: bool = True) -> Piece | None:
+    def answered(self, found: FetchResultPartition, *, first: bool = True) -> CoursePiece | None:
         """`found` has no error; `first`: the partition was the first that was asked for, so that a whole batch fits."""
         self.pause = self.at_end = False
         records = _bytes_of(found.records)
@@ -156,7 +156,7 @@ class Course:
             return None
         return self._nothing(found, first)
 
-    def refused(self, reason: str, *, out_of_range: bool = False) -> Piece | None:
+    def refused(self, reason: str, *, out_of_range: bool = False) -> CoursePiece | None:
         """The broker cannot read what was asked for, or (`out_of_range`, while `exploring`) has no such offset."""
         if self._detour is not None:
             return self._explored(self._detour, self._asked - 1 if out_of_range else -1, None)
@@ -172,7 +172,9 @@ class Course:
             return Damage(*self.place, self.position, base, "the broker does not find what is there")
         return None
 
-    def _testified(self, chain: Chain, records: memoryview, found: FetchResultPartition, trust: Trust) -> Piece | None:
+    def _testified(
+        self, chain: Chain, records: memoryview, found: FetchResultPartition, trust: Trust
+    ) -> CoursePiece | None:
         assert self._leapt is not None
         self._doubt = _Doubt.TRUST
         if chain.batches and chain.batches[0][1] == self._leapt:
@@ -196,7 +198,7 @@ class Course:
 
     def _got_on(
         self, chain: Chain, records: memoryview, found: FetchResultPartition, damage: Damage | None = None
-    ) -> Piece:
+    ) -> CoursePiece:
         batches = chain.batches
         if self.rules.committed_only and found.aborted:
             try:
@@ -205,11 +207,13 @@ class Course:
                 raise CorruptRecord(*self.place, self.position, error.message) from error
         position, header = chain.batches[-1]
         begin = self.position if damage is None else damage.end
-        piece = Piece(records[: position + header.size], batches, begin, chain.next_offset, damage)
+        piece = CoursePiece(records[: position + header.size], batches, begin, chain.next_offset, damage)
         self._move(chain.next_offset, header.leader_epoch)
         return piece
 
-    def _wrong(self, fault: ChainBreak, records: memoryview, found: FetchResultPartition, trust: Trust) -> Piece | None:
+    def _wrong(
+        self, fault: ChainBreak, records: memoryview, found: FetchResultPartition, trust: Trust
+    ) -> CoursePiece | None:
         """What came for `position` cannot be believed."""
         if fault.beyond and self._beyond < BEYOND_MAX:
             self._beyond += 1
@@ -235,7 +239,7 @@ class Course:
         damage = Damage(*self.place, self.position, header.base_offset, fault.reason)
         return self._got_on(chain, records, found, damage if damage.start < damage.end else None)
 
-    def _leave_out(self, reason: str) -> Piece | None:
+    def _leave_out(self, reason: str) -> CoursePiece | None:
         """Nothing can be read at `position`, and nothing shows where it can be again."""
         if not self.rules.skip_damaged:
             raise CorruptRecord(*self.place, self.position, reason)
@@ -243,20 +247,20 @@ class Course:
         self._detour = Detour(self.position, self._end if self._end > self.position else LONG_MAX, reason)
         return self._past(self._detour)
 
-    def _explored(self, detour: Detour, end: int, chain: Chain | None) -> Piece | None:
+    def _explored(self, detour: Detour, end: int, chain: Chain | None) -> CoursePiece | None:
         if end >= 0:
             detour.limit(end)
         detour.told(self._asked, chain.batches[0][1].base_offset if chain is not None and chain.batches else None)
         return self._past(detour)
 
-    def _past(self, detour: Detour) -> Piece | None:
+    def _past(self, detour: Detour) -> CoursePiece | None:
         return None if detour.found is None else self._skip(detour.found, detour.reason)
 
-    def _skip(self, behind: int, reason: str) -> Piece:
+    def _skip(self, behind: int, reason: str) -> CoursePiece:
         damage = Damage(*self.place, self.position, behind, reason)
         self._move(behind)
         self._doubt = _Doubt.TRUST
-        return Piece(b"", [], behind, behind, damage)
+        return CoursePiece(b"", [], behind, behind, damage)
 
     def _larger(self) -> int:
         """How many bytes to ask for next, when what came was not enough."""
@@ -268,7 +272,7 @@ class Course:
 
     def _cut(
         self, chain: Chain, records: memoryview, found: FetchResultPartition, trust: Trust, first: bool
-    ) -> Piece | None:
+    ) -> CoursePiece | None:
         """The answer ends within a batch: an old broker, a small limit; or the batch lies about its size."""
         if not first:
             self.urgent = True
@@ -287,7 +291,7 @@ class Course:
             return None
         return self._wrong(ChainBreak(0, self.position, reason), records, found, trust)
 
-    def _nothing(self, found: FetchResultPartition, first: bool) -> Piece | None:
+    def _nothing(self, found: FetchResultPartition, first: bool) -> CoursePiece | None:
         stable = found.last_stable_offset
         readable = stable if self.rules.committed_only and stable >= 0 else found.high_watermark
         if self.position >= readable:

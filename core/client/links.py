@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...ports.broker_api import BrokerLink, Caller, Request
+from ...ports.broker_api import BrokerLink, Caller, Reply, Request
 from ...ports.clock import Clock
 from ...ports.entropy import Entropy
 from ...ports.errors import ClosedError
@@ -13,9 +13,6 @@ from ...ports.transport import Address, TransportError
 from ...ports.values import frozen
 from .connection import BrokerConnection, Connect
 from .effects import backoff_ms
-
-Reply = Callable[[Any], None]
-"""Takes the result, or the `BarnabasError` that took its place."""
 
 
 @frozen(kw_only=True)
@@ -46,12 +43,12 @@ class NodeLink:
         self._connection = BrokerConnection(
             address, outside.scheduler, outside.connect, opened=self._opened, failed=self._failed
         )
-        self._waiting: list[tuple[Request[Any], Reply]] = []
+        self._waiting: list[tuple[Request[Any], Reply[Any]]] = []
         self._failures = 0
         self._not_before_ms = 0.0
         self._closed = False
 
-    def submit(self, request: Request[Any], reply: Reply) -> None:
+    def submit(self, request: Request[Any], reply: Reply[Any]) -> None:
         """Send the request, once there is a connection; `reply` is called exactly once, at once or later."""
         if self._closed:
             reply(self._error("was given up"))
@@ -81,7 +78,7 @@ class NodeLink:
         for request, reply in waiting:
             self._hand_over(request, reply)
 
-    def _hand_over(self, request: Request[Any], reply: Reply) -> None:
+    def _hand_over(self, request: Request[Any], reply: Reply[Any]) -> None:
         link = self._connection.link
         if link is None:  # lost while the requests before this one were handed over
             reply(self._error("was lost"))
@@ -132,7 +129,7 @@ class Links:
         self._heard = heard
         self._links: dict[int, NodeLink] = {}
 
-    def submit(self, node: int, request: Request[Any], reply: Reply) -> None:
+    def submit(self, node: int, request: Request[Any], reply: Reply[Any]) -> None:
         """As `NodeLink.submit`; over a new connection when the node is elsewhere now."""
         address = self._address(node)
         if address is None:

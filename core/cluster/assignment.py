@@ -7,7 +7,7 @@ from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError
 from ...ports.report import counted
 
-Replicas = tuple[int, ...]
+ReplicaList = tuple[int, ...]
 Racks = Mapping[int, str | None]
 """Broker id to rack, None where the broker has none."""
 
@@ -20,7 +20,7 @@ def assign_replicas(
     start: int,
     shift: int,
     first_partition: int = 0,
-) -> dict[int, Replicas]:
+) -> dict[int, ReplicaList]:
     """Spread `partitions` new partitions, numbered from `first_partition`, over the brokers.
 
     Leaders go round from `start`; the distance of followers grows by one each time round, from `shift`. When every
@@ -44,14 +44,16 @@ def assign_replicas(
     return assigned
 
 
-def assign_new_topic(racks: Racks, partitions: int, replication_factor: int, entropy: Entropy) -> dict[int, Replicas]:
+def assign_new_topic(
+    racks: Racks, partitions: int, replication_factor: int, entropy: Entropy
+) -> dict[int, ReplicaList]:
     """The partitions of a new topic, from a random start."""
     check_counts(partitions, replication_factor, len(racks))
     start, shift = entropy.below(len(racks)), entropy.below(len(racks))
     return assign_replicas(racks, partitions, replication_factor, start=start, shift=shift)
 
 
-def assign_added(racks: Racks, existing: Mapping[int, Replicas], added: int) -> dict[int, Replicas]:
+def assign_added(racks: Racks, existing: Mapping[int, ReplicaList], added: int) -> dict[int, ReplicaList]:
     """Further partitions of a topic, going on where its first ones began."""
     brokers = sorted(racks)
     start = next((index for index, broker in enumerate(brokers) if broker >= existing[0][0]), 0)
@@ -72,7 +74,7 @@ def check_counts(partitions: int, replication_factor: int, brokers: int) -> None
 
 def check_manual(
     assignments: Sequence[Sequence[int]], racks: Racks, *, replication_factor: int | None = None
-) -> list[Replicas]:
+) -> list[ReplicaList]:
     """An assignment by hand: the same number of different, live brokers for each partition.
 
     `replication_factor` None = that of the first. Raises `ApiError(INVALID_REPLICA_ASSIGNMENT)`.
@@ -109,7 +111,7 @@ def _alternate_racks(rack_of: Mapping[int, str]) -> list[int]:
 
 def _replicas_on_racks(
     brokers: Sequence[int], rack_of: Mapping[int, str], first: int, shift: int, replication_factor: int
-) -> Replicas:
+) -> ReplicaList:
     racks = len(set(rack_of.values()))
     chosen = [brokers[first]]
     used_racks = {rack_of[brokers[first]]}

@@ -13,7 +13,7 @@ from ...ports.errors import BarnabasError, ClosedError
 from ...ports.scheduler import Outcome, Scheduler
 
 T = TypeVar("T")
-Change = Coroutine[Any, Any, T]
+Changing = Coroutine[Any, Any, T]
 
 _REFUSALS = (BadVersion, NodeExists, NoNode, NotEmpty)
 
@@ -37,7 +37,7 @@ def on_disk(work: Callable[[], T]) -> Awaitable[T]:
     return _Elsewhere(work, on_disk=True)
 
 
-def complete(change: Change[T]) -> T:
+def complete(change: Changing[T]) -> T:
     """Make a change here and now, waiting for whatever it waits for (at a start, before anything is served)."""
     outcome: Outcome[Any] | None = None
     while True:
@@ -56,10 +56,10 @@ def is_unreachable(error: BaseException | None) -> bool:
 class _Running:
     """A change in the queue. `outage`: why its calls are not made any more."""
 
-    def __init__(self, make: Callable[[], Change[Any]], done: Callable[[Outcome[Any]], None]) -> None:
+    def __init__(self, make: Callable[[], Changing[Any]], done: Callable[[Outcome[Any]], None]) -> None:
         self.make = make
         self.done = done
-        self.change: Change[Any] | None = None
+        self.change: Changing[Any] | None = None
         self.outage: BarnabasError | None = None
 
 
@@ -86,7 +86,7 @@ class ChangeQueue:
         """The broker is about to end: what is not done yet fails with `ClosedError`, from its next call on."""
         self._closed = True
 
-    def run(self, make: Callable[[], Change[T]], done: Callable[[Outcome[T]], None]) -> None:
+    def run(self, make: Callable[[], Changing[T]], done: Callable[[Outcome[T]], None]) -> None:
         """Begin the change that `make` gives when it is its turn; `done` is called with what it returns or raises."""
         self._waiting.append(_Running(make, done))
         if not self._busy:
@@ -151,7 +151,7 @@ class ChangeQueue:
             raise
 
 
-def _resumed(change: Change[Any], outcome: Outcome[Any] | None) -> _Elsewhere[Any]:
+def _resumed(change: Changing[Any], outcome: Outcome[Any] | None) -> _Elsewhere[Any]:
     """The next work that a change asks for, after the outcome of the one before."""
     work: _Elsewhere[Any]
     if outcome is None:

@@ -15,7 +15,7 @@ from .change_queue import elsewhere
 from .registry import ClusterRegistry
 
 Refresh = Callable[[], Coroutine[Any, Any, None]]
-Submit = Callable[[str, Refresh, Reply[None]], None]
+SubmitRefresh = Callable[[str, Refresh, Reply[None]], None]
 """Does a reading when the changes before it are done; the words name it in reports."""
 
 ROOT = "/barnabas"
@@ -73,8 +73,8 @@ class ClusterFollower:
         registry: ClusterRegistry,
         scheduler: Scheduler,
         *,
-        submit_leaders: Submit,
-        submit_topics: Submit,
+        submit_leaders: SubmitRefresh,
+        submit_topics: SubmitRefresh,
         settle: Callable[[str], Coroutine[Any, Any, None]],
     ) -> None:
         self._registry = registry

@@ -12,7 +12,7 @@ from ...ports.errors import ApiError
 from ...ports.report import counted
 from ..tree.tree import DATA_BYTES_MAX
 from . import layout
-from .assignment import Racks, Replicas, assign_added, assign_new_topic, check_counts, check_manual
+from .assignment import Racks, ReplicaList, assign_added, assign_new_topic, check_counts, check_manual
 from .brokers import random_uuid
 from .image import ClusterImage
 from .topics import Topic, check_topic_name
@@ -112,7 +112,7 @@ def _new_id(image: ClusterImage, entropy: Entropy) -> bytes:
     return topic_id
 
 
-def _from_zero(assignments: Mapping[int, Sequence[int]], racks: Racks) -> dict[int, Replicas]:
+def _from_zero(assignments: Mapping[int, Sequence[int]], racks: Racks) -> dict[int, ReplicaList]:
     check_counts(len(assignments), 1, max(1, len(racks)))
     _check_request_size(len(assignments))
     if sorted(assignments) != list(range(len(assignments))):

@@ -18,7 +18,7 @@ from .names import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, 
 from .producer_state_files import snapshot_offsets
 from .segment import NO_TIMESTAMP, Segment
 from .segment_files import SegmentFiles
-from .sparse_index import OFFSET_ENTRY, TIME_ENTRY, Entry, IndexDamaged
+from .sparse_index import OFFSET_ENTRY, TIME_ENTRY, IndexDamaged, IndexEntry
 
 _PROGRESS_BYTES = 1 << 28
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
@@ -85,7 +85,9 @@ class Loader:
         except (IndexDamaged, BadBatch) as error:
             return str(error)
 
-    def _end_problem(self, segment: Segment, last: Entry | None, last_time: Entry | None, next_base: int) -> str | None:
+    def _end_problem(
+        self, segment: Segment, last: IndexEntry | None, last_time: IndexEntry | None, next_base: int
+    ) -> str | None:
         delta, position = last or (0, 0)
         if not (0 <= delta < next_base - segment.base_offset and 0 <= position < segment.size):
             return f"the last entry ({delta}, {position}) is outside the segment"

@@ -11,7 +11,7 @@ OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
 """Timestamp in ms, offset - base offset."""
 
-Entry = tuple[int, int]
+IndexEntry = tuple[int, int]
 
 _TAIL_ENTRIES = 512
 """So many entries gather in memory before they go to the file."""
@@ -42,9 +42,9 @@ class SparseIndex:
         self._entry = entry
         self._file: File | None = None
         self._on_file = max(0, file_size) // entry.size
-        self._tail: list[Entry] = []
-        self._last: Entry | None = None
-        self._landmarks: dict[int, Entry] = {}
+        self._tail: list[IndexEntry] = []
+        self._last: IndexEntry | None = None
+        self._landmarks: dict[int, IndexEntry] = {}
 
     @property
     def name(self) -> str:
@@ -54,13 +54,13 @@ class SparseIndex:
     def count(self) -> int:
         return self._on_file + len(self._tail)
 
-    def last(self) -> Entry | None:
+    def last(self) -> IndexEntry | None:
         """The newest entry; None when there is none. Raises `IndexDamaged`, `StorageError`."""
         if self._last is None and self._on_file:
             self._last = self._read(self._on_file - 1)
         return self._last
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: IndexEntry) -> None:
         """Add an entry larger than all others. Full blocks go to the file; while that fails they stay in memory."""
         self._tail.append(entry)
         self._last = entry
@@ -70,14 +70,14 @@ class SparseIndex:
             except StorageError:
                 return  # the entries are safe in memory; `write` at the roll or the close tells if it goes on
 
-    def find(self, column: int, target: int) -> Entry | None:
+    def find(self, column: int, target: int) -> IndexEntry | None:
         """The greatest entry whose `column` is at most `target`. Raises `IndexDamaged`, `StorageError`."""
         tail = self._tail
         if tail and tail[0][column] <= target:
             return tail[bisect_right(tail, target, key=lambda entry: entry[column]) - 1]
         return self._search_file(column, target)[1]
 
-    def before(self, column: int, target: int, back: int) -> Entry | None:
+    def before(self, column: int, target: int, back: int) -> IndexEntry | None:
         """The entry `back` places before the one that `find` gives; None when there are not so many. Raises as it."""
         tail = self._tail
         if tail and tail[0][column] <= target:
@@ -88,7 +88,7 @@ class SparseIndex:
             return None
         return self._read(number) if number < self._on_file else tail[number - self._on_file]
 
-    def after(self, column: int, target: int) -> Entry | None:
+    def after(self, column: int, target: int) -> IndexEntry | None:
         """The least entry whose `column` is `target` or more; None when there is none. Raises as `find`."""
         tail = self._tail
         if tail and tail[0][column] < target:
@@ -151,7 +151,7 @@ class SparseIndex:
         if self._file is not None:
             self._file.close()
 
-    def _search_file(self, column: int, target: int) -> tuple[int, Entry | None]:
+    def _search_file(self, column: int, target: int) -> tuple[int, IndexEntry | None]:
         """(how many entries of the file have a `column` of at most `target`, the last of them)."""
         low, high = 0, self._on_file
         landmarks = self._landmarks
@@ -173,7 +173,7 @@ class SparseIndex:
         found = bisect_right(range(high - low), target, key=lambda number: unpack(block, number * size)[column])
         return low + found, unpack(block, (found - 1) * size) if found else None
 
-    def _read(self, number: int) -> Entry:
+    def _read(self, number: int) -> IndexEntry:
         return self._entry.unpack(self._read_bytes(number, 1))
 
     def _read_bytes(self, first: int, count: int) -> bytes:

@@ -17,7 +17,7 @@ from .local_partitions import LocalPartitions
 from .purgatory import Purgatory
 from .topic_stats import BrokerTopicStats
 
-Appended = Callable[[Sequence[ProduceResultPartition] | ApiError], None]
+AppendResults = Callable[[Sequence[ProduceResultPartition] | ApiError], None]
 """Told the outcomes in the order of the appends; an `ApiError` when the broker itself failed on the way."""
 
 ALL_IN_SYNC = -1
@@ -44,7 +44,7 @@ class Appends:
     def append(
         self,
         entries: Sequence[ProducePartition],
-        done: Appended,
+        done: AppendResults,
         *,
         acks: int,
         timeout_ms: float,
@@ -132,7 +132,7 @@ class Appends:
         results: Sequence[ProduceResultPartition],
         pending: dict[Hashable, Required],
         timeout_ms: float,
-        done: Appended,
+        done: AppendResults,
     ) -> None:
         required = dict(pending)
 

@@ -11,7 +11,7 @@ from .local_partitions import LocalPartitions
 from .partition import Partition
 from .purgatory import Delayed, Purgatory
 
-Deleted = Callable[[Sequence[DeleteRecordsResultPartition] | ApiError], None]
+DeletionResults = Callable[[Sequence[DeleteRecordsResultPartition] | ApiError], None]
 """Told the outcomes in the order that was asked for; an `ApiError` when the broker itself failed on the way."""
 
 
@@ -62,7 +62,7 @@ class Deletions:
         self._purgatory = purgatory
         self._is_alive = is_alive
 
-    def delete(self, entries: Sequence[DeleteRecordsPartition], done: Deleted, *, timeout_ms: float) -> None:
+    def delete(self, entries: Sequence[DeleteRecordsPartition], done: DeletionResults, *, timeout_ms: float) -> None:
         """Drop the records below an offset (-1 = below the high watermark) of partitions that this broker leads.
 
         `done` is called once, when no live replica has them any more, at the latest after `timeout_ms`

@@ -20,11 +20,11 @@ from .follower_flushes import FollowerFlushes
 from .local_partitions import LocalPartitions
 from .partition import Partition
 from .purgatory import Purgatory
-from .sessions import NEW_SESSION_EPOCH, NO_SESSION, Place, next_epoch
+from .sessions import NEW_SESSION_EPOCH, NO_SESSION, TopicIdPartition, next_epoch
 from .settings import ReplicationSettings
 from .throttle import Throttle, followers_throttled
 
-_Asked = dict[Place, tuple[Followed, FetchPartition]]
+_Asked = dict[TopicIdPartition, tuple[Followed, FetchPartition]]
 _ANOTHER_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 _NEWER_STATE_FIRST = frozenset({ErrorCode.FENCED_LEADER_EPOCH})
 """The leader knows a later epoch: that comes from the tree, too."""
@@ -185,7 +185,7 @@ class _LeaderSession:
     def __init__(self) -> None:
         self.id, self.epoch = NO_SESSION, NEW_SESSION_EPOCH
         self.asked: _Asked = {}
-        self.refused: set[Place] = set()
+        self.refused: set[TopicIdPartition] = set()
         """Of those: what was answered with an error. It is told in full again: the leader may not have known the topic
         when it was told."""
 
@@ -318,7 +318,7 @@ class LeaderFetcher:
             self._turn_soon()
             return
         self._complained = False
-        told: set[Place] = set()
+        told: set[TopicIdPartition] = set()
         for each in result.partitions:
             place = (each.topic_id, each.partition)
             told.add(place)

@@ -13,7 +13,7 @@ from .flushes import DurableFlushes
 from .local_partitions import LocalPartitions
 from .purgatory import Delayed, Purgatory
 
-Written = Callable[[Sequence[WrittenTxnMarker]], None]
+MarkerResults = Callable[[Sequence[WrittenTxnMarker]], None]
 """Told the outcomes, in the order of the markers and of the partitions of each."""
 WhenEnded = Callable[[TopicPartition, int, int, bool], None]
 """Told (partition, producer id, producer epoch, committed) when the in-sync replicas have the marker."""
@@ -100,7 +100,7 @@ class Markers:
         """Have this told of each transaction that ends in a partition which this broker leads. Several may listen."""
         self._when_ended.append(told)
 
-    def write(self, markers: Sequence[TxnMarker], done: Written, timeout_ms: float) -> None:
+    def write(self, markers: Sequence[TxnMarker], done: MarkerResults, timeout_ms: float) -> None:
         """Write markers into partitions that this broker leads.
 
         `done` is called once, when the in-sync replicas have them, and the disk where the topic asks for a flush, at

@@ -22,7 +22,7 @@ NEW_SESSION_EPOCH = 0
 FULL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 
-Place = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 """The id of a topic, and the number of a partition."""
 
 
@@ -39,7 +39,7 @@ class SessionAnswer(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-Answered = Callable[[SessionAnswer | ApiError], None]
+SessionAnswered = Callable[[SessionAnswer | ApiError], None]
 
 
 class _SessionPartition:
@@ -92,10 +92,10 @@ class _FollowerSession:
         self.replica = replica
         self.epoch = 1
         """That of the next request."""
-        self.partitions: dict[Place, _SessionPartition] = {}
+        self.partitions: dict[TopicIdPartition, _SessionPartition] = {}
         self.update(entries, ())
 
-    def update(self, entries: Sequence[FetchPartition], forgotten: Sequence[Place]) -> None:
+    def update(self, entries: Sequence[FetchPartition], forgotten: Sequence[TopicIdPartition]) -> None:
         for place in forgotten:
             self.partitions.pop(place, None)
         for entry in entries:
@@ -137,7 +137,7 @@ class FollowerSessions:
         self._by_follower: dict[int, _FollowerSession] = {}
         self._last_id = NO_SESSION
 
-    def read(self, request: Fetch, done: Answered, *, max_bytes: int, reader: Hashable) -> None:
+    def read(self, request: Fetch, done: SessionAnswered, *, max_bytes: int, reader: Hashable) -> None:
         """Answer a follower. `done` is called once, as that of `Reads.read`; a request that does not fit its session is
         answered with FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH: the follower begins another one."""
         replica = ReplicaId(request.replica_id, request.replica_epoch)
@@ -160,7 +160,13 @@ class FollowerSessions:
                 self._go_on(session_or_none, request, done, max_bytes, reader)
 
     def _read_all(
-        self, request: Fetch, replica: ReplicaId, session_id: int, done: Answered, max_bytes: int, reader: Hashable
+        self,
+        request: Fetch,
+        replica: ReplicaId,
+        session_id: int,
+        done: SessionAnswered,
+        max_bytes: int,
+        reader: Hashable,
     ) -> None:
         def told(results: Sequence[FetchResultPartition] | ApiError) -> None:
             done(results if isinstance(results, ApiError) else SessionAnswer(results, session_id))
@@ -176,7 +182,7 @@ class FollowerSessions:
         )
 
     def _go_on(
-        self, session: _FollowerSession, request: Fetch, done: Answered, max_bytes: int, reader: Hashable
+        self, session: _FollowerSession, request: Fetch, done: SessionAnswered, max_bytes: int, reader: Hashable
     ) -> None:
         self._purgatory.finish_all(session)  # who asks again wants to know what the one before has come to
         session.epoch = next_epoch(session.epoch)
@@ -206,7 +212,7 @@ class FollowerSessions:
     def _news(self, session: _FollowerSession, reading: FollowerReader, max_bytes: int) -> list[FetchResultPartition]:
         """What there is to tell now."""
         results: list[FetchResultPartition] = []
-        served: list[Place] = []
+        served: list[TopicIdPartition] = []
         left, read, is_leading = max_bytes, self._reads.read_one, self._reads.may_lead()
         for place, part in session.partitions.items():
             if is_leading and not part.has_news(reading) and part.is_noted():

@@ -16,7 +16,7 @@ from ...ports.words import TopicPartition
 from ..log.origin import AppendOrigin
 from ..log.producer_state import ProducerStates
 from ..message.batch_header import BatchHeader, parse_header
-from .append import Appended, Appends
+from .append import AppendResults, Appends
 from .local_partitions import LocalPartitions
 
 Verify = Callable[[str, int, int, TopicPartition, Callable[[ErrorCode], None]], None]
@@ -50,7 +50,7 @@ class _UnverifiedRequest:
         self,
         entries: Sequence[ProducePartition],
         headers: Sequence[BatchHeader | None],
-        done: Appended,
+        done: AppendResults,
         *,
         transactional_id: str,
         acks: int,
@@ -95,7 +95,7 @@ class VerifiedAppends:
     def append(
         self,
         entries: Sequence[ProducePartition],
-        done: Appended,
+        done: AppendResults,
         *,
         transactional_id: str,
         acks: int,
@@ -236,7 +236,7 @@ class VerifiedAppends:
         for each in entries:
             self._appends.put_off(each, ErrorCode.NOT_ENOUGH_REPLICAS)
 
-    def _hand_over(self, request: _UnverifiedRequest, entries: Sequence[ProducePartition], done: Appended) -> None:
+    def _hand_over(self, request: _UnverifiedRequest, entries: Sequence[ProducePartition], done: AppendResults) -> None:
         self._appends.append(
             entries,
             done,

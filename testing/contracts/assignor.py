@@ -20,10 +20,12 @@ groups = st.dictionaries(
     min_size=1,
     max_size=8,
 )
-Group = dict[str, Subscription]
+Subscriptions = dict[str, Subscription]
 
 
-def having(assignor: Assignor, members: Mapping[str, Subscription], shares: Shares, generation: int = 3) -> Group:
+def having(
+    assignor: Assignor, members: Mapping[str, Subscription], shares: Shares, generation: int = 3
+) -> Subscriptions:
     """What the members say in their next join if that is what they have."""
     return {
         member: evolve(
@@ -68,7 +70,7 @@ class AssignorContract:
     @inherited
     @given(groups, clusters, st.integers(0, 1000))
     def test_everything_goes_to_one_who_wants_it_whatever_the_order(
-        self, members: Group, partitions: dict[str, int], seed: int
+        self, members: Subscriptions, partitions: dict[str, int], seed: int
     ) -> None:
         shares = self.make().assign(members, partitions)
         check(members, partitions, shares)
@@ -80,7 +82,7 @@ class AssignorContract:
     @inherited
     @given(groups, clusters, groups, clusters)
     def test_it_comes_to_rest_whatever_was_before(
-        self, members: Group, partitions: dict[str, int], others: Group, grown: dict[str, int]
+        self, members: Subscriptions, partitions: dict[str, int], others: Subscriptions, grown: dict[str, int]
     ) -> None:
         """A cooperative one gives nobody what another still owns: in the end everything has its reader."""
         assignor = self.make()
@@ -91,7 +93,7 @@ class AssignorContract:
     @inherited
     @given(groups, clusters, st.binary(max_size=40))
     def test_what_members_say_of_themselves_may_be_garbage(
-        self, members: Group, partitions: dict[str, int], data: bytes
+        self, members: Subscriptions, partitions: dict[str, int], data: bytes
     ) -> None:
         claimed = [TopicPartition("a", 99), TopicPartition("gone", 0)]
         said = {m: evolve(each, user_data=data, owned=claimed, generation_id=7) for m, each in members.items()}

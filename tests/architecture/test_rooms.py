@@ -155,6 +155,20 @@ def test_no_two_classes_have_one_name(checkout: Path) -> None:
     assert {name: places for name, places in found.items() if len(places) > 1} == {}
 
 
+def test_no_alias_has_the_name_of_a_class(checkout: Path) -> None:
+    """Of those that broker and clients are made of; the options of commands are named as what they stand for."""
+    rooms = [checkout / room for room in ("ports", "core", "adapters", "app")]
+    paths = [path for room in rooms for path in room.rglob("*.py") if "cli" not in path.parts]
+    classes = {
+        node.name
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    }
+    aliases = {f"{path.relative_to(checkout)}: {node.id}" for path in paths for node in _assigned_names(path)}
+    assert {each for each in aliases if each.split(": ")[1] in classes} == set()
+
+
 def test_the_words_that_rooms_share_have_one_meaning(checkout: Path) -> None:
     words = {node.id for path in [checkout / "ports" / "words.py"] for node in _assigned_names(path)}
     assert words >= {"Offset", "Position"}

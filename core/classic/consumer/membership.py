@@ -11,7 +11,7 @@ from ....ports.scheduler import Outcome, Scheduler, Timer
 from ..registry.group import Owned, OwnershipConflict
 from ..registry.layout import ClassicBroker
 from ..registry.offload import Lane
-from .registry import Claim, ConsumerRegistry, Survey
+from .registry import ConsumerRegistry, PartitionClaim, Survey
 from .settings import ConnectorSettings, ConsumerRebalanceFailed
 
 _EARLY = 0.05
@@ -77,7 +77,7 @@ class ClassicMembership:
         self.exchanges = 0
         """How often partitions came or went."""
         self._orphans: dict[Owned, int] = {}
-        self._doubtful: dict[Claim, None] = {}
+        self._doubtful: dict[PartitionClaim, None] = {}
         """Owner nodes of ours that may stand without our reading the partition."""
         self._session = 0
         self._registered = 0

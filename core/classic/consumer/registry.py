@@ -14,7 +14,7 @@ from ..registry.subscription import ClassicSubscription
 StartOffsets = Callable[[str, BrokerPartition], int | None]
 """Where an application that keeps its offsets itself wants a partition to begin; None: see `autooffset.reset`."""
 
-Claim = tuple[Owned, str]
+PartitionClaim = tuple[Owned, str]
 """A partition, and our thread that owns it."""
 
 
@@ -115,7 +115,7 @@ class ConsumerRegistry:
         )
 
     def give_back(
-        self, offsets: Mapping[Owned, int], orphans: Mapping[Owned, int], released: Collection[Claim]
+        self, offsets: Mapping[Owned, int], orphans: Mapping[Owned, int], released: Collection[PartitionClaim]
     ) -> None:
         """Commit, and be the owner no more. Raises `CoordinationError`; it may be repeated.
 

@@ -24,7 +24,7 @@ from ...message.codec import Codecs
 from ...message.damage import CorruptRecord
 from ...message.message_set import MessageSet
 from ..cluster_view import ClusterView
-from ..course import Course, Piece
+from ..course import Course, CoursePiece
 from ..effects import NEVER, Poll, Send, backoff_ms
 from ..errors import LogTruncated, NoOffset, no_partition, silent
 from .fetch_state import AssignedPartition, AtOffset, AtTime, Chunk, FetcherSettings, FetchPosition, Reset
@@ -312,7 +312,7 @@ class Fetcher:
             state.log_start_offset = outcome.log_start_offset
             self._keep(state, lambda: course.answered(outcome, first=first), now_ms)
 
-    def _keep(self, state: AssignedPartition, take: Callable[[], Piece | None], now_ms: float) -> None:
+    def _keep(self, state: AssignedPartition, take: Callable[[], CoursePiece | None], now_ms: float) -> None:
         """Have what `take` gives wait for the reader, if that is anything."""
         try:
             piece = take()

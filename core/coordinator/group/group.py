@@ -31,7 +31,7 @@ from .effects import Answer, Effects, Store, StoreReason, To
 from .member import Member, protocols_by_name
 from .members import REBALANCE, SYNC, Due, Members, answer_sync, refuse_join
 from .records import StoredGroup
-from .states import TRANSITIONS, GroupEvent, GroupState
+from .states import TRANSITIONS, GroupChange, GroupState
 
 _EMPTY, _PREPARING, _COMPLETING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
 _STABLE, _DEAD = GroupState.STABLE, GroupState.DEAD
@@ -253,7 +253,7 @@ class Group:
         self._unsynced.clear()
         self._deadlines.clear()
         self._storing = None
-        self._follow(GroupEvent.END)
+        self._follow(GroupChange.END)
         return out
 
     def shrink(self, now_ms: float) -> Effects:
@@ -378,7 +378,7 @@ class Group:
             self._unsynced.clear()
             self._deadlines.drop(SYNC)
             self._initial, self._grew = self.state is _EMPTY, False
-            self._follow(GroupEvent.REBALANCE)
+            self._follow(GroupChange.REBALANCE)
             longest = self.roster.longest_rebalance_ms()
             wait = longest
             if self._initial:
@@ -420,14 +420,14 @@ class Group:
         self._deadlines.drop(REBALANCE)
         self._agreed.generation += 1
         if not len(roster):
-            self._follow(GroupEvent.DESERTED)
+            self._follow(GroupChange.DESERTED)
             self._agreed.protocol = self._agreed.leader = None
             out.append(Store(reason=StoreReason.EMPTIED, group=self._stored({})))
             return
         leader = roster.get(self.leader)
         if leader is None or leader.joining is None:
             self._agreed.leader = next(each.member_id for each in roster if each.joining is not None)
-        self._follow(GroupEvent.JOINED)
+        self._follow(GroupChange.JOINED)
         self._agreed.protocol = roster.elected_protocol()
         self._unsynced = {each.member_id for each in roster if each.joining is not None}
         self._deadlines.set(SYNC, now_ms + longest)
@@ -440,7 +440,7 @@ class Group:
                 out.append(Answer(to, self._joined(member)))
 
     def _assign(self, store: Store, now_ms: float, out: Effects) -> None:
-        self._follow(GroupEvent.ASSIGNED)
+        self._follow(GroupChange.ASSIGNED)
         for member in self.roster:
             self.roster.assign(member, store.assignments.get(member.member_id, b""))
             to, member.syncing = member.syncing, None
@@ -477,7 +477,7 @@ class Group:
 
     # --- small steps
 
-    def _follow(self, event: GroupEvent) -> None:
+    def _follow(self, event: GroupChange) -> None:
         self.state = TRANSITIONS[self.state, event]
 
     def _check_member(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:

@@ -18,7 +18,7 @@ class GroupState(Enum):
     """Deleted, or handed to another coordinator."""
 
 
-class GroupEvent(Enum):
+class GroupChange(Enum):
     """What may happen to a group as a whole. All else that members do leaves the state as it is."""
 
     REBALANCE = "a member came, left or changed, or the assignment could not be written: all are to join anew"
@@ -28,9 +28,9 @@ class GroupEvent(Enum):
     END = "it is deleted, or coordinated elsewhere"
 
 
-_S, _E = GroupState, GroupEvent
+_S, _E = GroupState, GroupChange
 
-TRANSITIONS: Mapping[tuple[GroupState, GroupEvent], GroupState] = {
+TRANSITIONS: Mapping[tuple[GroupState, GroupChange], GroupState] = {
     (_S.EMPTY, _E.REBALANCE): _S.PREPARING_REBALANCE,
     (_S.PREPARING_REBALANCE, _E.JOINED): _S.COMPLETING_REBALANCE,
     (_S.PREPARING_REBALANCE, _E.DESERTED): _S.EMPTY,

@@ -42,7 +42,7 @@ from .producer_check import ProducerCheck
 from .segment_scan import Excision, SegmentScan
 from .transaction_check import TransactionCheck
 
-Check = TypeVar("Check", OffsetIndexCheck, TimeIndexCheck)
+CheckT = TypeVar("CheckT", OffsetIndexCheck, TimeIndexCheck)
 
 MISSING = ".missing"
 _EPOCH_AT = 12
@@ -330,8 +330,8 @@ class BatchPartition:
     # --- indexes
 
     def _index(
-        self, pretended: PretendedFolder, segment: Segment, suffix: str, made: Callable[[bytes, int], Check]
-    ) -> Check | None:
+        self, pretended: PretendedFolder, segment: Segment, suffix: str, made: Callable[[bytes, int], CheckT]
+    ) -> CheckT | None:
         try:
             content = pretended.read_small(segment_file(segment.base_offset, suffix))
         except FileMissing:

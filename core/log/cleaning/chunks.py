@@ -6,11 +6,11 @@ from ....ports.errors import ApiError
 from ...message.batch_header import HEADER_SIZE, BatchHeader, crc_valid, parse_header
 from .order import CannotClean, Source
 
-Chunk = list[tuple[int, BatchHeader]]
+ChunkBatches = list[tuple[int, BatchHeader]]
 """(position in the bytes read, header)."""
 
 
-def chunks_of(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, Chunk]]:
+def chunks_of(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, ChunkBatches]]:
     """The whole batches of a segment, about `chunk_bytes` at a time, a larger batch by itself.
 
     Offsets may leave gaps. Raises `CannotClean` for damage: to go on would give it a new checksum, or lose what is
@@ -20,7 +20,7 @@ def chunks_of(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, Chunk]]
     expected, wanted = source.base_offset, max(chunk_bytes, HEADER_SIZE)
     while position < size:
         data = region.read(position, min(wanted, size - position))
-        batches: Chunk = []
+        batches: ChunkBatches = []
         at = 0
         try:
             while at + HEADER_SIZE <= len(data):

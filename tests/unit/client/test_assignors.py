@@ -20,7 +20,15 @@ from barnabas.core.client.group.builtin_assignors import ASSIGNOR_NAMES, builtin
 from barnabas.core.client.group.protocol import Subscription
 from barnabas.ports.errors import ConfigError
 from barnabas.ports.words import TopicPartition
-from barnabas.testing.contracts.assignor import AssignorContract, Group, check, clusters, groups, having, in_the_end
+from barnabas.testing.contracts.assignor import (
+    AssignorContract,
+    Subscriptions,
+    check,
+    clusters,
+    groups,
+    having,
+    in_the_end,
+)
 
 STICKY = ("sticky", "cooperative-sticky")
 
@@ -63,7 +71,7 @@ def test_shares_are_even_where_all_want_the_same(name: str, count: int, partitio
 @given(members=groups, partitions=clusters, others=groups, grown=clusters)
 @settings(max_examples=60, deadline=None)
 def test_sticky_shares_are_fair_whatever_was_before(
-    name: str, members: Group, partitions: dict[str, int], others: Group, grown: dict[str, int]
+    name: str, members: Subscriptions, partitions: dict[str, int], others: Subscriptions, grown: dict[str, int]
 ) -> None:
     """Nobody has two more than somebody who could take one of them; and what is fair stays as it is."""
     assignor = builtin_assignor(name)
@@ -111,7 +119,7 @@ def test_a_cooperative_partition_is_given_up_before_it_moves() -> None:
 def test_of_two_who_claim_a_partition_the_later_generation_counts(name: str) -> None:
     assignor = builtin_assignor(name)
     t = [TopicPartition("t", number) for number in range(4)]
-    members: Group = {}
+    members: Subscriptions = {}
     for member, owned, generation in (("a", (t[0], t[1]), 3), ("b", (t[1], t[2]), 4), ("c", (), 4)):
         members |= having(assignor, {member: Subscription(topics=("t",))}, {member: list(owned)}, generation)
     shares = assignor.assign(members, {"t": 4})
@@ -153,7 +161,7 @@ def theirs(assigned: Mapping[str, Any]) -> Shares:
     return {member: sorted(TopicPartition(*place) for place in each.partitions()) for member, each in assigned.items()}
 
 
-def unique(members: Group) -> Group:
+def unique(members: Subscriptions) -> Subscriptions:
     """Topics named twice are not what those clients expect."""
     return {member: evolve(each, topics=tuple(dict.fromkeys(each.topics))) for member, each in members.items()}
 
@@ -161,7 +169,7 @@ def unique(members: Group) -> Group:
 @pytest.mark.parametrize(("name", "other"), [("range", AioRange), ("roundrobin", AioRoundRobin)])
 @given(members=groups.map(unique), partitions=clusters)
 @settings(max_examples=40, deadline=None)
-def test_the_same_as_aiokafka(name: str, other: Any, members: Group, partitions: dict[str, int]) -> None:
+def test_the_same_as_aiokafka(name: str, other: Any, members: Subscriptions, partitions: dict[str, int]) -> None:
     metadata = {member: AioMetadata(0, list(each.topics), b"") for member, each in members.items()}
     assert builtin_assignor(name).assign(members, partitions) == theirs(
         other.assign(OtherCluster(partitions), metadata)
@@ -172,7 +180,7 @@ def test_the_same_as_aiokafka(name: str, other: Any, members: Group, partitions:
 @given(members=groups.map(unique), partitions=clusters, static=st.integers(0, 4))
 @settings(max_examples=40, deadline=None)
 def test_the_same_as_kafka_python(
-    name: str, other: Any, members: Group, partitions: dict[str, int], static: int
+    name: str, other: Any, members: Subscriptions, partitions: dict[str, int], static: int
 ) -> None:
     """Static members come first; where one is passed over kafka-python's round robin fails."""
     if name == "roundrobin":

@@ -7,7 +7,7 @@ from support.coordination_faults import BlockingCoordination
 
 from barnabas.adapters.coord_memory import MemoryTree
 from barnabas.adapters.system import ManualClock, ManualScheduler
-from barnabas.core.cluster.change_queue import Change, ChangeQueue, complete, elsewhere, is_unreachable, on_disk
+from barnabas.core.cluster.change_queue import ChangeQueue, Changing, complete, elsewhere, is_unreachable, on_disk
 from barnabas.ports.coordination import CoordinationError, NoNode, SessionExpired
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, ClosedError
@@ -184,7 +184,7 @@ def test_a_change_within_a_change(house: House) -> None:
     async def outer() -> int:
         return await inner() + await elsewhere(lambda: 20)
 
-    change: Callable[[], Change[int]] = outer
+    change: Callable[[], Changing[int]] = outer
     house.queue.run(change, lambda outcome: house.done("a", outcome))
     house.scheduler.run_pending()
     assert house.outcomes["a"].get() == 42

@@ -4,10 +4,10 @@ import pytest
 from support.group_driver import Driver
 
 from barnabas.core.coordinator.group.group import Group
-from barnabas.core.coordinator.group.states import TRANSITIONS, GroupEvent, GroupState
+from barnabas.core.coordinator.group.states import TRANSITIONS, GroupChange, GroupState
 from barnabas.ports.error_codes import ErrorCode
 
-S, E = GroupState, GroupEvent
+S, E = GroupState, GroupChange
 
 
 def test_a_group_ends_in_every_state_and_then_nothing_else_happens_to_it() -> None:
@@ -28,10 +28,10 @@ def test_only_an_assignment_makes_a_group_stable() -> None:
 
 
 def test_every_way_of_the_table_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone: set[tuple[GroupState, GroupEvent]] = set()
+    gone: set[tuple[GroupState, GroupChange]] = set()
     follow = Group._follow
 
-    def noted(group: Group, event: GroupEvent) -> None:
+    def noted(group: Group, event: GroupChange) -> None:
         gone.add((group.state, event))
         follow(group, event)
 

@@ -1,16 +1,17 @@
 """Fetch: read record batches, at once or when enough is there (facts C6, D8)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from ...core.replica.isolation import FetchIsolation
-from ...core.replica.partition import Partition
-from ...core.replica.selection import ReplicaSelector
+from ...core.replica.nearest import NearReplicas
+from ...core.replica.reading import Nearest
+from ...core.replica.selection import NearReader, ReplicaSelector
 from ...core.replica.sessions import SessionAnswer
 from ...ports.broker_api import Caller, Fetch, FetchResult, FetchResultPartition, Reply
+from ...ports.broker_api.epochs import CONSUMER
 from ...ports.errors import ApiError
 from .leaders import Leaders
-from .near import NearReplicas
 from .replica_ids import refused_replica
 from .state import BrokerState
 
@@ -27,7 +28,7 @@ class FetchService:
         self._leaders = Leaders(state)
         self._read = state.replicas.read
         self._max_bytes = state.settings.static.fetch_max_bytes
-        self._near = NearReplicas(state, selector) if selector is not None else None
+        self._near = None if selector is None else _near_replicas(state, selector)
 
     def handle(self, request: Fetch, caller: Caller, reply: Reply[FetchResult]) -> None:
         # Conditions in place of `min` and `max` where every request comes by: a call costs ten times as much.
@@ -53,7 +54,7 @@ class FetchService:
             allows_zstd=request.allows_zstd,
             reader=caller.connection,
             anywhere=request.allows_follower,
-            nearest=None if self._near is None else self._nearest(self._near, request, caller),
+            nearest=None if self._near is None else _nearest(self._near, request, caller),
         )
 
     def _answer_follower(self, request: Fetch, caller: Caller, reply: Reply[FetchResult], max_bytes: int) -> None:
@@ -71,6 +72,27 @@ class FetchService:
 
         self._state.replicas.read_in_session(request, done, max_bytes=max_bytes, reader=caller.connection)
 
-    def _nearest(self, near: NearReplicas, request: Fetch, caller: Caller) -> Callable[[Partition, int], int] | None:
-        reader = near.reader(request, caller)
-        return None if reader is None else partial(near.nearest, reader)
+
+def _near_replicas(state: BrokerState, selector: ReplicaSelector) -> NearReplicas:
+    rack = state.settings.static.broker_rack
+    return NearReplicas(
+        selector,
+        rack,
+        lambda: state.image.brokers,
+        state.clock,
+        lambda error: state.failed("replica.selector.class", error),
+    )
+
+
+def _nearest(near: NearReplicas, request: Fetch, caller: Caller) -> Nearest | None:
+    """Who may be sent elsewhere: a consumer that says where it is, and knows what to make of the answer."""
+    if request.replica_id != CONSUMER or not (request.rack_id and request.allows_follower):
+        return None
+    reader = NearReader(
+        rack=request.rack_id,
+        client_id=caller.client_id,
+        host=caller.host,
+        listener=caller.listener,
+        principal=caller.principal,
+    )
+    return partial(near.nearest, reader)

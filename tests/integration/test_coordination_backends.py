@@ -162,9 +162,10 @@ def test_the_broker_answers_others_while_a_change_waits(backend: Backend, tmp_pa
             waiting = threading.Thread(target=_works, args=(admin, "slow"))
             waiting.start()
             meanwhile = 0
-            for n in range(20):
-                send(broker.bootstrap, "t", b"%d" % n)
-                meanwhile += waiting.is_alive()
+            with Producer(broker.bootstrap) as producer:
+                for n in range(20):
+                    producer.send("t", b"%d" % n).result(30)
+                    meanwhile += waiting.is_alive()
             assert meanwhile > 1, "the sends have waited for the change"
             assert len(values(broker.bootstrap, "t")) == 21
         finally:

@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from ..app.clients.admin import Admin
@@ -87,15 +87,13 @@ class AuditedConsumer:
         settings = {"isolation_level": "read_committed", **settings, "enable_auto_commit": False}
         name = settings.get("group_instance_id") or secrets.token_hex(4)
         self._latest = str(settings.get("auto_offset_reset", "latest")) in ("latest", "largest")
-        self.consumer = Consumer(bootstrap, group_id=group_id, **settings)
-        try:
-            self._admin = Admin(bootstrap, default_api_timeout_ms=_ADMIN_MS)
+        with ExitStack() as opened:
+            self.consumer = opened.enter_context(Consumer(bootstrap, group_id=group_id, **settings))
+            self._admin = opened.enter_context(Admin(bootstrap, default_api_timeout_ms=_ADMIN_MS))
             self._producer = Producer(
                 bootstrap, transactional_id=f"_audit-{self.tier}-{name}", transaction_timeout_ms=TRANSACTION_MS
             )
-        except BaseException:
-            self.consumer.close()
-            raise
+            opened.pop_all()
 
     def subscribe(self, topics: str | Iterable[str] | None = None, *, pattern: str | None = None) -> None:
         """As `Consumer.subscribe`."""

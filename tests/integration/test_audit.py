@@ -1,10 +1,12 @@
 """The audit over a real broker: every tier counts exactly once, and what was lost or doubled is named."""
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from support.command import barnabas_here
@@ -315,6 +317,14 @@ def test_watching_shows_what_changes_until_it_is_told_to_end(broker: str, monkey
     before, _, after = shown.partition("the tiers do not agree, messages: 2 lost")
     assert before.startswith("nothing can be compared yet")
     assert "lost before broker  views" in after
+
+
+def test_a_reader_that_cannot_begin_leaves_nothing_open(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(threading.enumerate())
+    monkeypatch.setattr(consuming, "Producer", Mock(side_effect=ConfigError("none")))
+    with pytest.raises(ConfigError):
+        AuditedConsumer(broker, group_id="g")
+    assert set(threading.enumerate()) <= before
 
 
 def test_what_is_committed_counts_though_its_markers_are_to_come(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:

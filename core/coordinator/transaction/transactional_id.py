@@ -83,12 +83,10 @@ class TransactionalId:
 
     def wants_fresh_id(self, request: InitProducerId) -> bool:
         """True if `init` would need another producer id: this one has no epochs left."""
-        return (
-            self.pending is None
-            and self.state.is_idle
-            and self.stored.producer_epoch >= LAST_EPOCH
-            and request.producer_epoch in (-1, self.stored.producer_epoch)
-        )
+        epoch = self.stored.producer_epoch
+        # Fenced with the epoch after the last one, who asked for the next one still has the last one.
+        mine = (-1, epoch) if epoch <= LAST_EPOCH else (-1, epoch, self.last_epoch)
+        return self.pending is None and self.state.is_idle and epoch >= LAST_EPOCH and request.producer_epoch in mine
 
     def init(self, asked: TransactionAsked, request: InitProducerId, now_ms: int, fresh_id: int = -1) -> Effects:
         """A producer asks who it is; whoever was it before is fenced. `fresh_id`: where `wants_fresh_id`."""
@@ -105,7 +103,7 @@ class TransactionalId:
             return self._fence(now_ms, last_epoch=stored.producer_epoch if knows else -1)
         producer_id, epoch, last_epoch = stored.producer_id, stored.producer_epoch + 1, -1
         if self.wants_fresh_id(request):
-            producer_id, epoch, last_epoch = fresh_id, 0, stored.producer_epoch if knows else -1
+            producer_id, epoch, last_epoch = fresh_id, 0, request.producer_epoch
         elif knows and stored.producer_epoch in (-1, request.producer_epoch):
             last_epoch = stored.producer_epoch
         elif knows and request.producer_epoch == self.last_epoch:  # it has not heard the answer to its first try

@@ -245,6 +245,21 @@ def test_the_last_epoch_asks_for_the_next_one_and_once_more() -> None:
     assert house.identity("x", 7, LAST) == (102, 0), "the answer was lost"
 
 
+def test_the_last_epoch_asks_for_the_next_one_in_the_middle_of_a_transaction() -> None:
+    house = TransactionHouse(abort_check_interval_ms=1000)
+    who = house.identity()
+    entry = house.coordinator._table.get("x")
+    assert entry is not None
+    entry.transaction.stored = type(entry.transaction.stored)(
+        producer_id=who[0], producer_epoch=LAST, timeout_ms=60_000, updated_ms=house.clock.now_ms()
+    )
+    assert house.added((who[0], LAST), T0) == [E.NONE]
+    assert house.identity("x", who[0], LAST) == (101, 0), "the epoch that it was fenced with is nobody's"
+    assert house.markers == [(T0, who[0], LAST + 1, False)]
+    assert house.identity("x", who[0], LAST) == (101, 0), "the answer was lost"
+    assert house.added((101, 0), T0) == [E.NONE]
+
+
 def test_without_producer_ids_a_new_name_asks_again() -> None:
     house = TransactionHouse()
     house.next_id = None

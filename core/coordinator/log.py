@@ -1,5 +1,6 @@
 """What a coordinator writes into the internal topic that keeps its state."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from ...ports.broker_api import ProducePartition, ProduceResultPartition
@@ -110,13 +111,15 @@ class CoordinatorLog:
         return portions
 
     def _write(self, partition: int, appends: list[_Append]) -> None:
-        told = False
+        untold = deque(done for _, done, _ in appends)
 
         def tell(error: ErrorCode) -> None:
-            nonlocal told
-            told = True
-            for _, done, _ in appends:
-                done(error)
+            while untold:
+                done = untold.popleft()
+                try:
+                    done(error)
+                except Exception as fault:  # noqa: BLE001  reported; the others are told
+                    self._failed(f"telling what became of an append to {self._topic}-{partition}", fault)
 
         def replied(results: Sequence[ProduceResultPartition] | ApiError) -> None:
             tell(results.code if isinstance(results, ApiError) else results[0].error)
@@ -141,5 +144,4 @@ class CoordinatorLog:
             tell(error.code)
         except Exception as error:  # noqa: BLE001  reported; members wait for an answer
             self._failed(f"appending to {self._topic}-{partition}", error)
-            if not told:
-                tell(ErrorCode.UNKNOWN_SERVER_ERROR)
+            tell(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -249,7 +249,7 @@ class LogLoader(Generic[TakesT]):
 
     def _go_on_with(self, reading: _Reading[TakesT]) -> None:
         if reading.is_at_end:
-            self._end(reading)
+            self._end_or_again(reading)
             return
         self._waiting.append(reading)
         if len(self._waiting) == 1:
@@ -265,7 +265,7 @@ class LogLoader(Generic[TakesT]):
                 continue
             if reading.is_at_end:
                 self._waiting.popleft()
-                self._end(reading)
+                self._end_or_again(reading)
                 continue
             try:
                 records = log.read(reading.offset, max_bytes=self._slice_bytes, limit=log.log_end_offset).records
@@ -273,6 +273,7 @@ class LogLoader(Generic[TakesT]):
                 reading.skip(error)
                 continue
             except Exception as error:  # noqa: BLE001  reported; it is tried again
+                self._waiting.popleft()
                 self._failed(reading, error)
                 continue
             self._offload(reading, records)
@@ -285,14 +286,14 @@ class LogLoader(Generic[TakesT]):
             if isinstance(outcome.error, ApiError):
                 reading.skip(outcome.error)
             elif outcome.error is not None:
+                self._waiting.popleft()
                 self._failed(reading, outcome.error)
             self._go_on()
 
         self._scheduler.offload(lambda: reading.take(records, codecs), done)
 
     def _failed(self, reading: _Reading[TakesT], error: BaseException) -> None:
-        """The storage does not give it now; until it does, what is in it is loading."""
-        self._waiting.popleft()
+        """It does not come now; until it does, what is in it is loading."""
         if self._is_closed or self._is_gone(reading):
             return
         self._tell_failed(f"loading {reading.partition.topic_partition}", error)
@@ -304,6 +305,12 @@ class LogLoader(Generic[TakesT]):
                 self.load(reading.partition)
 
         self._scheduler.call_later(_RETRY_MS, again)
+
+    def _end_or_again(self, reading: _Reading[TakesT]) -> None:
+        try:
+            self._end(reading)
+        except Exception as error:  # noqa: BLE001  reported; the other partitions are read
+            self._failed(reading, error)
 
     def _end(self, reading: _Reading[TakesT]) -> None:
         """It is read; is it to stay?"""

@@ -94,8 +94,10 @@ class ReplicaHouse:
             **others,
         )
 
-    def open(self, topic: str = "t", *, replicas: Sequence[int] = (ME,), leader: int = ME) -> Partition:
-        key = TopicPartition(topic, 0)
+    def open(
+        self, topic: str = "t", number: int = 0, *, replicas: Sequence[int] = (ME,), leader: int = ME
+    ) -> Partition:
+        key = TopicPartition(topic, number)
         state = PartitionState(leader=leader, leader_epoch=0, isr=tuple(replicas))
         self.replicas.reopen(
             [AssignedReplica(key=key, topic_id=topic.encode().ljust(16), replicas=replicas, state=state)]

@@ -42,11 +42,11 @@ class Kept:
 class Keeper:
     """A coordinator's end of the topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, ended: list[Kept] | None = None) -> None:
         self.house = ReplicaHouse()
         self.failures: list[str] = []
         self.told: list[tuple[str, ErrorCode]] = []
-        self.ended: list[Kept] = []
+        self.ended: list[Kept] = [] if ended is None else ended
         house = self.house
         self.log = CoordinatorLog(
             TOPIC,
@@ -114,16 +114,42 @@ def test_a_partition_that_is_not_here_and_a_log_that_is_closed(keeper: Keeper) -
     ]
 
 
-def test_a_coordinator_that_raises_at_the_answer_is_reported() -> None:
+def test_one_that_raises_at_the_answer_is_reported_and_the_others_are_told() -> None:
     keeper = Keeper()
     keeper.house.open(TOPIC)
 
     def raises(_: ErrorCode) -> None:
         raise KeyError("a fault")
 
+    keeper.append("before", (b"a", b"1"))
     keeper.log.append(0, [(b"k", b"1")], raises)
+    keeper.append("after", (b"c", b"3"))
     keeper.house.scheduler.run_pending()
-    assert keeper.failures == [f"appending to {TOPIC}-0"]
+    assert keeper.failures == [f"telling what became of an append to {TOPIC}-0"]
+    assert keeper.told == [("before", NONE), ("after", NONE)], "the others are told all the same, and once"
+
+
+def test_a_partition_that_cannot_be_taken_in_holds_up_no_other() -> None:
+    refused = [RuntimeError("a fault")]
+    taken: list[int] = []
+
+    class Refusing(list[Kept]):
+        def append(self, kept: Kept) -> None:
+            if refused:
+                raise refused.pop()
+            taken.append(kept.number)
+
+    keeper = Keeper(Refusing())
+    partitions = [keeper.house.open(TOPIC, number) for number in (0, 1)]
+    for number in (0, 1):
+        keeper.log.append(number, [(b"k", b"v")], lambda _: None)
+    keeper.house.scheduler.run_pending()
+    for partition in partitions:
+        keeper.loader.load(partition)
+    keeper.house.scheduler.run_pending()
+    assert (taken, keeper.failures) == ([1], [f"loading {TOPIC}-0"])
+    keeper.house.scheduler.advance(2000)
+    assert (taken, keeper.loader.is_busy) == ([1, 0], False)
 
 
 def test_what_was_appended_is_loaded_again(keeper: Keeper) -> None:

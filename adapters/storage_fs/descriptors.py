@@ -22,9 +22,11 @@ class Descriptor:
 
 
 class Holder(Protocol):
-    """A file that keeps a descriptor and can open it again. `used` is set by each use and cleared by the pool."""
+    """A file that keeps a descriptor and can open it again. `used` is set by each use and cleared by the pool, to which
+    `listed` belongs."""
 
     used: bool
+    listed: bool
 
     def release(self) -> None: ...
 
@@ -44,7 +46,9 @@ class DescriptorPool:
         """`holder` has just opened its descriptor."""
         with self._lock:
             holder.used = True
-            self._holders.append(ref(holder))
+            if not holder.listed:  # else it opened again what it had not given back
+                holder.listed = True
+                self._holders.append(ref(holder))
             second_chances = len(self._holders)
             while len(self._holders) > self._limit:
                 oldest = self._holders.popleft()
@@ -58,4 +62,5 @@ class DescriptorPool:
                 elif file is holder:
                     self._holders.append(oldest)
                 else:
+                    file.listed = False
                     file.release()

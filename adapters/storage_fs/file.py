@@ -67,11 +67,22 @@ class FsRegion:
 class FsFile:
     """A file of a folder. Its descriptor may be closed and opened again behind the scenes; regions keep theirs."""
 
-    __slots__ = ("__weakref__", "_closed", "_descriptor", "_pinned", "_place", "_size", "_torn", "name", "used")
+    __slots__ = (
+        "__weakref__",
+        "_closed",
+        "_descriptor",
+        "_pinned",
+        "_place",
+        "_size",
+        "_torn",
+        "listed",
+        "name",
+        "used",
+    )
 
     def __init__(self, place: FilePlace, name: str, *, create: bool) -> None:
         self.name = name
-        self.used = False
+        self.used = self.listed = False
         self._place = place
         self._closed = False
         self._pinned = False
@@ -96,7 +107,8 @@ class FsFile:
         wanted = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         if not wanted:
             return Position(position)
-        fd = self._writable()
+        descriptor = self._writable()  # held until the end: another thread may give it back meanwhile
+        fd = descriptor.fd
         if self._torn:
             self._cut(fd)
         if len(buffers) > _BUFFERS_PER_CALL:
@@ -118,8 +130,9 @@ class FsFile:
     def read(self, position: int, size: int) -> bytes:
         if position < 0 or size < 0:
             raise ValueError(f"cannot read {size} bytes at {position}")
+        descriptor = self._hold()
         try:
-            return _read(self._hold().fd, position, min(size, self._size - position))
+            return _read(descriptor.fd, position, min(size, self._size - position))
         except OSError as error:
             raise storage_error(error, f"cannot read {self._path}") from error
 
@@ -144,9 +157,9 @@ class FsFile:
     def truncate(self, size: int) -> None:
         if not 0 <= size <= self._size:
             raise ValueError(f"cannot truncate {self._path} of {self._size} bytes to {size}")
-        fd = self._writable()
+        descriptor = self._writable()
         try:
-            os.ftruncate(fd, size)
+            os.ftruncate(descriptor.fd, size)
         except OSError as error:
             raise storage_error(error, f"cannot truncate {self._path}") from error
         self._size = size
@@ -195,8 +208,8 @@ class FsFile:
         self._place.pool.opened(self)
         return descriptor
 
-    def _writable(self) -> int:
-        """A descriptor to write to. Raises `StorageReadOnly`; asks again each time, the volume may be writable now."""
+    def _writable(self) -> Descriptor:
+        """One to write to. Raises `StorageReadOnly`; asks again each time, the volume may be writable now."""
         descriptor = self._hold()
         if not descriptor.writable:
             if not self._pinned:
@@ -204,7 +217,7 @@ class FsFile:
                 descriptor = self._hold()
             if not descriptor.writable:
                 raise StorageReadOnly(f"{self._path} cannot be written to; check permissions and mount options")
-        return descriptor.fd
+        return descriptor
 
     def _cut(self, fd: int) -> None:
         try:

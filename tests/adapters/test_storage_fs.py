@@ -209,6 +209,67 @@ def test_few_descriptors_for_many_files(tmp_path: Path) -> None:
     log_dir.close()
 
 
+@pytest.mark.parametrize("call", ["append", "read", "truncate"])
+def test_a_descriptor_that_another_thread_gives_back_stays_open_for_the_call_under_way(
+    log_dir: LogDir, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Else its number may be another file's by the time that it is written to."""
+    folder = log_dir.folder("t-0")
+    file, other = folder.open("a.log"), folder.open("other.log")
+    file.append(b"abc")
+    calls: dict[str, tuple[str, Callable[[], object]]] = {
+        "append": ("writev", lambda: file.append(b"def")),
+        "read": ("pread", lambda: file.read(0, 3)),
+        "truncate": ("ftruncate", lambda: file.truncate(1)),
+    }
+    name, use = calls[call]
+    real, opened = getattr(os, name), list[int]()
+
+    def given_back(fd: int, *rest: object) -> object:
+        file.release()  # type: ignore[attr-defined]  # as the pool does, from any thread
+        opened.append(os.open(log_dir.path, os.O_RDONLY))  # takes the lowest free number
+        return real(fd, *rest)
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, given_back)
+            use()
+        assert other.size == 0
+        assert file.read(0, 9) == {"append": b"abcdef", "read": b"abc", "truncate": b"a"}[call]
+    finally:
+        for each in opened:
+            os.close(each)
+        file.close()
+        other.close()
+
+
+def test_a_file_that_is_opened_again_and_again_has_one_place_among_the_open_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file on a volume that became read-only is opened again by each append."""
+    log_dir = open_log_dir(tmp_path / "data", open_files_max=2)
+    folder = log_dir.folder("t-0")
+    folder.open("a.log").close()
+    real, opened = os.open, list[str]()
+
+    def read_only(path: str, flags: int, *rest: int) -> int:
+        opened.append(str(path))
+        assert len(opened) < 100
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(path, flags, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", read_only)
+        file = folder.open("a.log")
+        for _ in range(5):
+            with pytest.raises(StorageReadOnly):
+                file.append(b"x")
+    assert file.append(b"y") == 0
+    file.close()
+    log_dir.close()
+
+
 def test_lock_holds_against_another_process(tmp_path: Path) -> None:
     log_dir = open_log_dir(tmp_path / "data")
     script = (

@@ -172,11 +172,12 @@ class ClassicConsumer:
         for stream in self._streams:
             stream.feed.end()
         offsets = self._membership.unsaved | self._consumed() if self.settings.autocommit_enable else {}
+        held = self._membership.held
         self._partitions.clear()
 
         def leave() -> None:
             try:
-                self._registry.commit(offsets)
+                self._registry.commit_last(offsets, held)
             finally:
                 self._registry.close()
 

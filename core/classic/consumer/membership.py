@@ -76,7 +76,6 @@ class ClassicMembership:
         """Consumed offsets of what was given up, still to be committed."""
         self.exchanges = 0
         """How often partitions came or went."""
-        self._orphans: dict[Owned, int] = {}
         self._doubtful: dict[PartitionClaim, None] = {}
         """Owner nodes of ours that may stand without our reading the partition."""
         self._session = 0
@@ -114,6 +113,11 @@ class ClassicMembership:
         self._wanted = True
         self._go_on()
 
+    @property
+    def held(self) -> set[PartitionClaim]:
+        """Whatever may have an owner node of ours."""
+        return {*self.claims.items(), *self._doubtful}
+
     def close(self) -> None:
         """Begin nothing more."""
         self._closed = True
@@ -141,8 +145,7 @@ class ClassicMembership:
         if state is SessionState.EXPIRED:
             self._session += 1
             self._report("the session expired: giving up all partitions, registering again")
-            self._orphans |= self.unsaved | self._reading.give_up(list(self.claims))
-            self.unsaved = {}
+            self.unsaved |= self._reading.give_up(list(self.claims))
             self._doubtful |= dict.fromkeys(self.claims.items())
             self.claims = {}
             self._failures = 0
@@ -186,16 +189,13 @@ class ClassicMembership:
             kept = {}  # as after an expired session: nothing is known of who reads them now
         lost = {owned: thread for owned, thread in self.claims.items() if owned not in kept}
         claimed = {owned: thread for owned, thread in survey.share.items() if owned not in kept}
-        if not (lost or claimed or self._doubtful or self.unsaved or self._orphans):
+        if not (lost or claimed or self._doubtful or self.unsaved):
             self._reading.take_up({}, {}, survey.brokers)
             self._settled()
             return
         given_up = self._reading.give_up(list(lost))
         self.claims = kept
-        if survey.still_owned:
-            self.unsaved |= given_up
-        else:
-            self._orphans |= given_up
+        self.unsaved |= given_up
         self._doubtful |= dict.fromkeys(lost.items())
         self._give_back(session, survey, claimed, given_up if survey.still_owned else {})
 
@@ -204,8 +204,7 @@ class ClassicMembership:
     ) -> None:
         saving = self._settings.autocommit_enable
         unsaved = dict(self.unsaved) if saving else {}
-        orphans = dict(self._orphans) if saving else {}
-        released = list(self._doubtful)
+        released = dict(self._doubtful)
 
         def done(outcome: Outcome[None]) -> None:
             if self._overtaken(session):
@@ -214,11 +213,10 @@ class ClassicMembership:
                 self._failed(outcome.error)
                 return
             self.unsaved = {}
-            self._orphans = {}
             self._doubtful = {}
             self._claim(session, survey, claimed, starts)
 
-        self._lane.run(lambda: self._registry.give_back(unsaved, orphans, released), done)
+        self._lane.run(lambda: self._registry.give_back(unsaved, released), done)
 
     def _claim(self, session: int, survey: Survey, claimed: Mapping[Owned, str], starts: Mapping[Owned, int]) -> None:
         self._doubtful = dict.fromkeys(claimed.items())

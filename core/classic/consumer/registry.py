@@ -92,7 +92,10 @@ class ConsumerRegistry:
         if self._subscription.topic_filter is not None:
             names = registries.read_topic_names(self._coordination, self._report)
         for topic in self._subscription.expand(names):
-            self._watch(layout.topic_path(topic))  # before it is read: no change is missed
+            path = layout.topic_path(topic)
+            self._watch(path)  # before it is read: no change is missed
+            for broker_id in registries.children(self._coordination, path):
+                self._watch(f"{path}/{broker_id}")  # it tells the number of partitions
         view = group.read_group(self._coordination, self._group, self._consumer_id, self._report)
         if self._consumer_id not in view.consumers:
             # The node was left from an earlier life of this consumer id, and went with its session.
@@ -114,20 +117,19 @@ class ConsumerRegistry:
             ),
         )
 
-    def give_back(
-        self, offsets: Mapping[Owned, int], orphans: Mapping[Owned, int], released: Collection[PartitionClaim]
-    ) -> None:
-        """Commit, and be the owner no more. Raises `CoordinationError`; it may be repeated.
-
-        `orphans` are offsets of what we lost without giving it up: committed unless somebody else owns it by now.
-        """
-        self.commit(offsets)
-        for owned, offset in orphans.items():
-            owner = self._owner(owned)
-            if owner is None or (owned, owner) in released:
-                self.commit({owned: offset})
+    def give_back(self, offsets: Mapping[Owned, int], released: Collection[PartitionClaim]) -> None:
+        """Commit, and be the owner no more. Raises `CoordinationError`; it may be repeated."""
+        self.commit_last(offsets, released)
         for owned, thread in released:
             group.release(self._coordination, self._group, {owned: thread})
+
+    def commit_last(self, offsets: Mapping[Owned, int], claims: Collection[PartitionClaim]) -> None:
+        """Write the offsets of what was ours by these claims, unless somebody else owns it by now: it may have been
+        released before, or lost with a session. Raises `CoordinationError`."""
+        for owned, offset in offsets.items():
+            owner = self._owner(owned)
+            if owner is None or (owned, owner) in claims:
+                self.commit({owned: offset})
 
     def claim(self, claims: Mapping[Owned, str], starts: Mapping[Owned, int]) -> dict[Owned, int]:
         """Own these; returns where to begin, where an offset is known: as `starts` says, or as it was committed.

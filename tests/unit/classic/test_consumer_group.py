@@ -9,6 +9,7 @@ from support.classic_world import GROUP, ClassicWorld, Member
 
 from barnabas.core.classic.consumer.registry import ConsumerRegistry
 from barnabas.core.classic.consumer.settings import ConsumerRebalanceFailed
+from barnabas.core.classic.rebalancer import RangeRebalancer
 from barnabas.core.classic.registry import layout
 from barnabas.core.classic.registry.group import Owned, OwnershipConflict
 from barnabas.core.classic.registry.layout import BrokerPartition
@@ -123,6 +124,13 @@ def test_a_topic_that_comes_later_and_a_broker_that_brings_more(world: ClassicWo
     fill(world, "t", 5)
     member.run_until_got(5)
     world.add_broker(1, {"t": 2})
+    world.run_until(lambda: len(member.places) == 3)
+
+
+def test_a_broker_that_has_more_partitions_of_a_topic_than_before(world: ClassicWorld) -> None:
+    world.add_broker(0, {"t": 1})
+    member = Member(world, "a", {"t": 1})
+    world.onlooker.set(layout.topic_broker_path("t", 0), b"3")
     world.run_until(lambda: len(member.places) == 3)
 
 
@@ -318,6 +326,37 @@ def test_after_an_expired_session_another_owner_s_offset_is_left_alone(world: Cl
     world.commit("t", place, 400)
     world.tree.reconnect(member.session)
     world.advance(5000)
+    assert world.committed("t") == {place: 400}
+
+
+def test_the_last_commit_leaves_another_owner_s_offset_alone(world: ClassicWorld) -> None:
+    """A process that was stopped for longer than its session, and ends before it is told."""
+    world.add_broker(0, {"t": 1})
+    fill(world, "t", 10)
+    place = BrokerPartition(0, 0)
+    member = Member(world, "a", {"t": 1})
+    member.run_until_got(10)
+    world.tree.expire(member.session)
+    world.onlooker.create(layout.owner_path(GROUP, "t", place), b"somebody-0", ephemeral=True)
+    world.commit("t", place, 400)
+    member.stop()
+    assert world.committed("t") == {place: 400}
+
+
+def test_a_giving_back_that_is_repeated_leaves_another_owner_s_offset_alone(world: ClassicWorld) -> None:
+    """The first time it came to an end after one of the partitions was released."""
+    place = BrokerPartition(0, 0)
+    registry = ConsumerRegistry(
+        world.tree.session(),
+        group_id=GROUP,
+        consumer_id="g_a",
+        subscription=ClassicSubscription.topics({"t": 1}),
+        rebalancer=RangeRebalancer(),
+        report=world.reports.append,
+    )
+    world.onlooker.create(layout.owner_path(GROUP, "t", place), b"somebody-0", ephemeral=True)
+    world.commit("t", place, 400)
+    registry.give_back({("t", place): 180}, [(("t", place), "g_a-0")])
     assert world.committed("t") == {place: 400}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -82,7 +83,7 @@ class Call:
     def members(self) -> dict[str, Any]:
         """The body, a JSON object. Raises `RegistryError`."""
         try:
-            value = json.loads(self.body)
+            value = json.loads(self.body, parse_constant=_finite, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             raise RegistryError(400, f"The body is not JSON: {str(error) or 'it nests too deep'}") from error
         if not isinstance(value, dict):
@@ -174,6 +175,14 @@ def _whole(members: dict[str, Any], name: str, most: int) -> int:
         return 0
     if type(value) is not int or not -1 <= value <= most:
         raise RegistryError(422, f"{name}: expected a whole number up to {most}, not {value!r:.100}")
+    return value
+
+
+def _finite(text: str) -> float:
+    """Raises `ValueError` for NaN and the infinities, which no other reader of the topic would take."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text:.100} is no number of JSON")
     return value
 
 

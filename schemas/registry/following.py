@@ -10,7 +10,7 @@ from threading import Condition, Event, Thread
 from ...app.clients.admin import Admin
 from ...app.clients.simple_consumer import SimpleConsumer
 from ...core.message.message import Message
-from ...ports.broker_api import LATEST
+from ...ports.broker_api import EARLIEST, LATEST
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError, ClosedError
 from .errors import unavailable
@@ -135,10 +135,11 @@ class SchemaReader:
     def _follow(self, consumer: SimpleConsumer) -> None:
         with Admin(self._bootstrap, client_id="barnabas-registry", default_api_timeout_ms=self._attempt_ms) as admin:
             prepare_topic(admin, self._topic)
+        first = consumer.offset_at(self._topic, 0, EARLIEST)  # not 0 of one that was no compacted topic before
         end = consumer.offset_at(self._topic, 0, LATEST)
         with self._changed:
             if self._loaded_upto is None:
-                self._loaded_upto = end
+                self._position, self._loaded_upto = max(self._position, first), end
         while not self._stopping.is_set():
             fetched = consumer.fetch(self._topic, 0, self._position, max_wait_ms=_POLL_MS)
             messages = list(fetched)

@@ -135,8 +135,7 @@ class Subjects:
             content = self.contents.pop(version.id)
             if self._ids.get(content) == version.id:
                 del self._ids[content]
-        for each in version.content.references:
-            target = (each.subject, each.version)
+        for target in {(each.subject, each.version) for each in version.content.references}:
             _put(self._referrers, target, (self._referrers[target] - {place}) or None)
 
 

@@ -120,7 +120,7 @@ class SchemaWriter:
 
     def _next(self) -> list[_Wish]:
         first = self._wishes.get()
-        return [] if first is None else [first, *self._rest(_AT_ONCE - 1)]
+        return [] if first is None else [*_awaited(first), *self._rest(_AT_ONCE - 1)]
 
     def _rest(self, most: int = 2**31) -> list[_Wish]:
         found: list[_Wish] = []
@@ -130,7 +130,7 @@ class SchemaWriter:
             except Empty:
                 break
             if wish is not None:
-                found.append(wish)
+                found += _awaited(wish)
         return found
 
     def _fulfil(self, wishes: list[_Wish]) -> None:
@@ -146,7 +146,7 @@ class SchemaWriter:
                 cause = error
             except Exception as error:
                 logger.exception("a change of schemas failed")
-                _refuse(wishes, RegistryError(50001, f"The registry failed: {type(error).__name__}: {error}", 500))
+                _refuse(wishes, _failure(error))
                 self._let_go()
                 return
             else:
@@ -190,6 +190,10 @@ class SchemaWriter:
                 answer, wanted = _decided(wish, self._subjects)
             except RegistryError as error:
                 outcomes.append((wish, None, error))
+                continue
+            except Exception as error:
+                logger.exception("a change of schemas could not be decided")
+                outcomes.append((wish, None, _failure(error)))
                 continue
             outcomes.append((wish, answer, None))
             for key, value in wanted:
@@ -257,9 +261,17 @@ class _Unsure(Exception):
         self.cause = cause
 
 
+def _awaited(wish: _Wish) -> list[_Wish]:
+    """The wish, which nobody can take back from here on; nothing if somebody has."""
+    return [wish] if wish.answer.set_running_or_notify_cancel() else []
+
+
 def _decided(wish: _Wish, subjects: Subjects) -> tuple[Any, list[tuple[bytes, bytes | None]]]:
     answer, records = wish.decide(subjects)
-    encoded = [encode(record) for record in records]
+    try:
+        encoded = [encode(record) for record in records]
+    except UnicodeEncodeError as error:
+        raise invalid_schema(f"it holds half of a character: {error}") from error
     for key, value in encoded:
         if len(key) + len(value or b"") > _RECORD_BYTES_MAX:
             raise invalid_schema(f"with its references it is larger than {_RECORD_BYTES_MAX} bytes")
@@ -289,6 +301,10 @@ def _answer(written: _Written) -> None:
             wish.answer.set_exception(error)
         else:
             wish.answer.set_result(answer)
+
+
+def _failure(error: Exception) -> RegistryError:
+    return RegistryError(50001, f"The registry failed: {type(error).__name__}: {error}", 500)
 
 
 def _refuse(wishes: list[_Wish], error: RegistryError) -> None:

@@ -53,6 +53,13 @@ def test_deleting_has_two_steps(ask: Asking) -> None:
     assert ask("GET", "/subjects/s/versions") == (200, [1])
 
 
+def test_numbers_that_other_readers_of_json_do_not_know(ask: Asking) -> None:
+    for number in (b"NaN", b"-Infinity", b"1e999"):
+        body = b'{"schema": "\\"int\\"", "metadata": {"properties": {"a": %s}}}' % number
+        assert ask.code("POST", "/subjects/s/versions", body) == (400, 400)
+    assert ask("GET", "/schemas") == (200, [])
+
+
 def test_what_is_not_there(ask: Asking) -> None:
     ask.register("s", ONE)
     for method, path, body, expected in (

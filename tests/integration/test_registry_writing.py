@@ -129,3 +129,45 @@ def test_a_topic_that_would_lose_schemas_is_refused(broker: TestBroker, partitio
         admin.create_topic("_schemas", partitions=partitions, configs={"cleanup.policy": policy})
     with pytest.raises(ConfigError, match=why), serving(broker.bootstrap):
         pass
+
+
+def test_a_wish_that_nobody_waits_for_any_more_costs_nobody_else(broker: TestBroker) -> None:
+    """Whoever hangs up, or a server that stops, cancels the answer."""
+    with writing(broker, timeout_s=1) as (_, writer):
+        assert writer.submit(Wish("a", "A")).result(10) == 1
+        broker.stop()
+        writer.submit(Wish("b", "B")).cancel()
+        with pytest.raises(RegistryError, match="cannot be reached"):
+            writer.submit(Wish("c", "C")).result(15)
+
+
+def test_a_wish_that_cannot_be_decided_costs_nobody_else(broker: TestBroker) -> None:
+    def fails(subjects: Subjects) -> tuple[Any, list[Record]]:
+        raise AttributeError("of no schema")
+
+    def half_a_character(subjects: Subjects) -> tuple[Any, list[Record]]:
+        return register(
+            Given(subject="h", content=Content("AVRO", '"int"', metadata='{"a":"\ud800"}')), subjects, Library()
+        )
+
+    with writing(broker) as (_, writer):
+        first = writer.submit(Wish("first", "First"))
+        answers = [writer.submit(wish) for wish in (fails, half_a_character, Wish("b", "B"), Wish("c", "C"))]
+        assert [first.result(10), answers[2].result(10), answers[3].result(10)] == [1, 2, 3]
+        with pytest.raises(RegistryError) as failed:
+            answers[0].result(10)
+        with pytest.raises(RegistryError) as refused:
+            answers[1].result(10)
+        assert (failed.value.code, refused.value.code) == (50001, 42201)
+
+
+def test_a_topic_whose_first_records_are_gone(broker: TestBroker) -> None:
+    """One that was no compacted topic before."""
+    with broker.admin() as admin:
+        admin.create_topic("_schemas", partitions=1, replication_factor=1, configs={"cleanup.policy": "delete"})
+        with Producer(broker.bootstrap) as producer:
+            producer.send("_schemas", b"{}", key=b"what").result(10)
+        admin.delete_records({("_schemas", 0): 1})
+        admin.alter_topic_configs("_schemas", {"cleanup.policy": "compact"})
+    with writing(broker) as (_, writer):
+        assert writer.submit(Wish("a", "A")).result(10) == 1

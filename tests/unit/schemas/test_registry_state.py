@@ -155,3 +155,13 @@ def test_compaction_changes_nothing_and_no_id_is_given_twice(steps: list[tuple[A
             compacted.apply(decode(key, value))
     assert seen(again) == seen(subjects)
     assert seen(compacted) == seen(subjects)
+
+
+def test_a_version_that_needs_another_under_two_names_can_go() -> None:
+    subjects = Subjects()
+    subjects.apply(SchemaRecord("s", 1, Version(subject="s", version=1, id=1, content=CONTENT)))
+    twice = Content("JSON", "{}", (Reference("a", "s", 1), Reference("b", "s", 1)))
+    subjects.apply(SchemaRecord("t", 1, Version(subject="t", version=1, id=2, content=twice)))
+    assert [each.subject for each in subjects.referrers("s", 1)] == ["t"]
+    subjects.apply(SchemaRecord("t", 1, None))
+    assert (subjects.referrers("s", 1), subjects.of_subject("t", deleted=True)) == ([], [])

@@ -51,6 +51,8 @@ class BrokerPool:
         self.settings = settings
         self.closed = False
         self._channels: dict[int, _Channel] = {}
+        self._retired: list[_Channel] = []
+        """To where brokers were before, with something left."""
 
     def submit(self, broker_id: int, address: Address, request: ClassicProduce, size: int, done: Done) -> None:
         """Send a request of about `size` bytes, behind those submitted before for the broker."""
@@ -60,6 +62,7 @@ class BrokerPool:
         channel, doubt = self._channels.get(broker_id), None
         if channel is not None and channel.address != address:
             doubt = channel.retire()  # the broker came back elsewhere
+            self._retired = [each for each in (*self._retired, channel) if each.has_left]
             channel = None
         if channel is None:
             channel = self._channels[broker_id] = _Channel(self, address, doubt)
@@ -91,9 +94,10 @@ class BrokerPool:
     def close(self) -> None:
         """Hang up; what has not gone out fails with `ClosedError`."""
         self.closed = True
-        for channel in self._channels.values():
+        for channel in (*self._channels.values(), *self._retired):
             channel.close(ClosedError("the producer was closed before the request had gone out"))
         self._channels.clear()
+        self._retired.clear()
 
 
 class _Sending:
@@ -166,6 +170,11 @@ class _Channel:
         question = ClassicOffsets(topic=entry.topic, partition=max(0, entry.partition), time_ms=LATEST, max_offsets=1)
         link.submit(question, _CALLER, reply)
 
+    @property
+    def has_left(self) -> bool:
+        """Something is under way, or waits."""
+        return bool(self._waiting or self._out)
+
     def add(self, sending: _Sending) -> None:
         self._waiting.append(sending)
         self._pump()
@@ -173,7 +182,7 @@ class _Channel:
     def retire(self) -> BarnabasError | None:
         """The broker is elsewhere now; what waits goes out where it was to go, or fails. Returns what is in doubt."""
         self._retired = True
-        if not self._waiting and not self._out:
+        if not self.has_left:
             self._hang_up()
         elif self._doubt is None:
             self._doubt = TransportError(f"{self._name()} is given up")
@@ -234,7 +243,7 @@ class _Channel:
                 self._hang_up()
                 continue
             self._hand_over(link, self._waiting.popleft())
-        if self._retired and not self._waiting and not self._out:
+        if self._retired and not self.has_left:
             self._hang_up()
 
     def _proven_on(self, link: BrokerLink) -> bool:

@@ -417,6 +417,21 @@ def test_a_broker_that_came_back_elsewhere() -> None:
     assert not [c for c in bench.network.connections if c.node == "producer" and c.peer[0] == "b0"]
 
 
+def test_closing_fails_what_waits_for_where_a_broker_was_before() -> None:
+    directory = PlainDirectory(t=[(0, 0)])
+    bench = Bench(directory)
+    for node in bench.nodes:
+        node.listener.close()
+    bench.send(run("t", b"1"))
+    directory.address = lambda broker_id: ("b2", 9092)  # type: ignore[method-assign]  # it moved
+    bench.send(run("t", b"2"))
+    bench.pool.close()
+    assert bench.errors == [ClosedError] * 2
+    attempts = bench.attempts
+    bench.scheduler.advance(60_000)
+    assert bench.attempts == attempts
+
+
 def test_a_broker_that_dies_before_another_attempt() -> None:
     directory = PlainDirectory(t=[(0, 0)])
     bench = Bench(directory, settings=SendingSettings(num_retries=5))

@@ -135,18 +135,31 @@ def commit(target: WriteTarget, written: Sequence[TaskTransaction], version: int
 
 
 def abort(target: WriteTarget, written: Sequence[TaskTransaction]) -> None:
-    """Abort what the tasks have left open, unless it is decided to be committed. A fenced one is aborted already."""
+    """Abort what the tasks have left open, unless it is decided to be committed. A fenced one is aborted already.
+
+    Raises the first `BarnabasError` when all of them have been tried: each that stays open holds up readers.
+    """
     with target.admin() as admin:
         decision = _read(admin, target.name)
     decided = decision.tasks if decision is not None else {}
+    failures: list[BarnabasError] = []
     for each in written:
         if each.prepared.begun and decided.get(each.task) != _identity(each.prepared):
-            with target.open(each.task) as producer:
-                producer.resume_transaction(each.prepared)
-                try:
-                    producer.abort_transaction()
-                except ProducerFenced:
-                    _log.debug("%s was fenced before it was aborted", each.prepared.transactional_id)
+            try:
+                _abort_one(target, each)
+            except BarnabasError as error:
+                failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+def _abort_one(target: WriteTarget, each: TaskTransaction) -> None:
+    with target.open(each.task) as producer:
+        producer.resume_transaction(each.prepared)
+        try:
+            producer.abort_transaction()
+        except ProducerFenced:
+            _log.debug("%s was fenced before it was aborted", each.prepared.transactional_id)
 
 
 def _identity(prepared: PreparedTransaction) -> tuple[int, int]:

@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.pipeline.source.exactly_once import Decision, WriteTarget, note_texts, parse_notes
+from barnabas.pipeline.source.exactly_once import (
+    Decision,
+    TaskTransaction,
+    WriteTarget,
+    abort,
+    note_texts,
+    parse_notes,
+)
 from barnabas.ports.errors import BarnabasError
 from barnabas.ports.words import TopicPartition
 
@@ -43,3 +50,37 @@ def test_ids_of_tasks() -> None:
     prepared = target.prepared(3, (5, 6))
     assert target.task_of(prepared.transactional_id) == 3
     assert [target.task_of(each) for each in ("job", "job-", "job-x", "other-1", "job-1-2")] == [None] * 5
+
+
+def test_what_cannot_be_aborted_leaves_no_other_transaction_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = WriteTarget(bootstrap="h:1", name="job", producer={})
+    aborted: list[int] = []
+
+    class _Fake:
+        """In place of an admin, and of the producer of a task, the first of which cannot be reached."""
+
+        def __init__(self, task: int = -1) -> None:
+            self._task = task
+
+        def __enter__(self) -> "_Fake":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def group_offsets(self, _name: str, *, require_stable: bool) -> dict[TopicPartition, object]:
+            assert require_stable
+            return {}
+
+        def resume_transaction(self, _prepared: object) -> None:
+            if self._task == 0:
+                raise BarnabasError("its coordinator is away")
+
+        def abort_transaction(self) -> None:
+            aborted.append(self._task)
+
+    monkeypatch.setattr(WriteTarget, "admin", lambda _: _Fake())
+    monkeypatch.setattr(WriteTarget, "open", lambda _, task: _Fake(task))
+    with pytest.raises(BarnabasError, match="its coordinator is away"):
+        abort(target, [TaskTransaction(task, target.prepared(task, (5, task))) for task in range(3)])
+    assert aborted == [1, 2]

@@ -192,12 +192,26 @@ class TableLoad:
         except (BarnabasError, OSError) as error:
             with suppress(BarnabasError, OSError):
                 self.store.recover()
+            if self._is_in_effect(plan, last):
+                text = (
+                    f"{self.store.folder}: the load is in the table, and what was left to do after it failed: {error}"
+                )
+                raise TableError(text) from error
             if _DISK_FULL in str(error):  # no topic's fault
                 text = (
                     f"{self.store.folder}: {_DISK_FULL}; nothing of this load is in the table, make room and load again"
                 )
                 raise TableError(text) from error
             raise
+
+    def _is_in_effect(self, plan: LoadPlan, before: Commit | None) -> bool:
+        """False also when the table cannot be read."""
+        with suppress(BarnabasError, OSError):
+            now = self.store.last()
+            if now is None or (before is not None and now.number <= before.number):
+                return False
+            return dict(now.topics) == plan.topics and list(now.ranges) == _ranges(plan)
+        return False
 
     def _carry_out(self, plan: LoadPlan, last: Commit | None, layout: Layout) -> LoadResult:
         self.progress(LoadProgress(step="start", rows=plan.rows))

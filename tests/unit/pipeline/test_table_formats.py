@@ -8,9 +8,14 @@ import pytest
 from support.tables import Rows, Seen, commit_rows, read_foreign, seen
 
 from barnabas.pipeline.tables.formats import FORMATS, open_store
+from barnabas.pipeline.tables.layout import DEFAULT_LAYOUT, Layout
+from barnabas.pipeline.tables.load_plan import LoadPlan
+from barnabas.pipeline.tables.loading import TableLoad, no_progress
 from barnabas.pipeline.tables.parquet import PARQUET
+from barnabas.pipeline.tables.source import LoadSource
 from barnabas.pipeline.tables.state import TableError, plain_os_errors
 from barnabas.pipeline.tables.store import TableStore, no_checkpoint
+from barnabas.pipeline.topics.model import Where
 from barnabas.ports.errors import ConfigError
 
 pytestmark = pytest.mark.parametrize("named", FORMATS)
@@ -104,6 +109,42 @@ def test_stopped_at_any_step_there_is_the_old_or_the_new_table(tmp_path: Path, n
         if not done:
             _replace(store, replaced)
             assert seen(read_foreign(folder)) == AFTER
+    assert found == {False, True}
+
+
+def test_a_load_that_fails_tells_whether_it_is_in_the_table(
+    tmp_path: Path, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    replaced = _begin(tmp_path / "count", named)
+    _replace(open_store(tmp_path / "count", checkpoint=steps.append), replaced)
+    last = open_store(tmp_path / "count").last()
+    assert last is not None
+    plan = LoadPlan(ranges=(), topics=last.topics, replaced_from={}, replaced_topics=(), lost=())
+    found = set()
+    for stop_at in range(len(steps)):
+        folder = tmp_path / str(stop_at)
+        replaced = _begin(folder, named)
+        stop = OSError(ENOSPC, "No space left on device")
+        store = open_store(folder, checkpoint=partial(_raise_at, list(range(stop_at)), stop))
+        load = TableLoad(
+            store=store,
+            source=LoadSource(Where(bootstrap="memory:0"), {}, True, False, 1000),
+            partition_by=None,
+            since_ms=None,
+            recreated="fail",
+            spark=None,
+            progress=no_progress,
+            log_file=None,
+        )
+        monkeypatch.setattr(TableLoad, "_carry_out", lambda *_, store=store, name=replaced: _replace(store, name))
+        with pytest.raises(TableError, match="No space left on device") as failed:
+            load._carried_out(plan, store.last(), Layout.parse(DEFAULT_LAYOUT))
+        now = open_store(folder).last()
+        assert now is not None
+        done = now.topics == last.topics
+        assert ("nothing of this load is in the table" in str(failed.value)) == (not done)
+        found.add(done)
     assert found == {False, True}
 
 

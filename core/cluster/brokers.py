@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from ...ports.coordination import Coordination, CoordinationError, NodeExists, NoNode
+from ...ports.coordination import BadVersion, Coordination, CoordinationError, NodeExists, NoNode
 from ...ports.entropy import Entropy
 from . import layout
 from .topics import BrokerRegistration, ReplicaId
@@ -76,6 +76,24 @@ def stored_controller(coordination: Coordination, report: Callable[[str], None])
     except ValueError as error:
         report(f"{layout.CONTROLLER} does not name a broker: {error}")
         return None
+
+
+def end_earlier_controller(coordination: Coordination, own: ReplicaId) -> bool:
+    """A life of this broker that is over elects nobody: its node goes, though it may be of the present session.
+
+    False: the controller is another one.
+    """
+    try:
+        node = coordination.get(layout.CONTROLLER)
+        stored = layout.decode_controller(node.data)
+        if stored.broker_id != own.broker_id or stored.broker_epoch >= own.broker_epoch:
+            return False
+        coordination.delete(layout.CONTROLLER, version=node.version)
+    except ValueError:
+        return False
+    except (NoNode, BadVersion):
+        pass
+    return True
 
 
 def live_brokers(coordination: Coordination, report: Callable[[str], None]) -> list[BrokerRegistration]:

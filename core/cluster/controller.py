@@ -15,7 +15,7 @@ from ...ports.scheduler import Outcome, Scheduler
 from ...ports.words import TopicPartition
 from . import layout
 from .balance import unbalanced
-from .brokers import count_up
+from .brokers import count_up, end_earlier_controller
 from .change_queue import ChangeQueue, elsewhere, is_unreachable
 from .deltas import BrokersChanged, ControllerChanged, Delta, StatesChanged, TopicSet
 from .election import ElectionRules, preferred, settled
@@ -114,11 +114,15 @@ class Controller:
     async def _campaigning(self, own: ReplicaId) -> tuple[ReplicaId, int | None]:
         coordination = self._registry.coordination
         node = layout.encode_controller(own)
-        try:
-            await elsewhere(partial(coordination.create, layout.CONTROLLER, node, ephemeral=True))
-        except NodeExists:
-            stored = await elsewhere(partial(coordination.get, layout.CONTROLLER))
-            if stored.data != node:
+        while True:
+            try:
+                await elsewhere(partial(coordination.create, layout.CONTROLLER, node, ephemeral=True))
+                break
+            except NodeExists:
+                stored = await elsewhere(partial(coordination.get, layout.CONTROLLER))
+            if stored.data == node:
+                break
+            if not await elsewhere(partial(end_earlier_controller, coordination, own)):
                 await self._registry.reread_controller()
                 return own, None
         epoch = await elsewhere(partial(count_up, coordination, layout.CONTROLLER_EPOCH))

@@ -14,7 +14,7 @@ from ...ports.scheduler import Outcome, Scheduler, Timer
 from ...ports.values import frozen
 from ...ports.words import TopicPartition
 from . import layout
-from .brokers import next_broker_epoch
+from .brokers import end_earlier_controller, next_broker_epoch
 from .change_queue import ChangeQueue, elsewhere
 from .lease import Lease
 from .topics import UNKNOWN_EPOCH, BrokerRegistration, ReplicaId
@@ -188,20 +188,13 @@ class Membership:
                 node = self._coordination.get(path)
                 found = _decoded(wanted.broker_id, node.data)
                 if found is not None and found.broker_epoch == last_epoch:
-                    self._end_controller(ReplicaId(wanted.broker_id, last_epoch))
+                    end_earlier_controller(self._coordination, ReplicaId(wanted.broker_id, wanted.broker_epoch))
                     self._coordination.delete(path, version=node.version)
                 elif found is not None and found.endpoints == wanted.endpoints:
                     raise _Predecessor(f"{path} is of a broker at the same address")
                 else:
                     where = "something else" if found is None else f"a broker at {', '.join(found.endpoints)}"
                     raise BrokerIdTaken(f"{path} is of {where}")
-
-    def _end_controller(self, last: ReplicaId) -> None:
-        """A life that is over elects nobody."""
-        with suppress(NoNode, BadVersion, ValueError):
-            node = self._coordination.get(layout.CONTROLLER)
-            if layout.decode_controller(node.data) == last:
-                self._coordination.delete(layout.CONTROLLER, version=node.version)
 
     def _registered_or_not(self, outcome: Outcome[tuple[int, BrokerRegistration]]) -> None:
         self._is_busy = False

@@ -14,7 +14,7 @@ from barnabas.core.cluster.image import ClusterImage
 from barnabas.core.cluster.lease import Lease
 from barnabas.core.cluster.membership import LastLife, Membership
 from barnabas.core.cluster.registry import ClusterRegistry
-from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, Topic
+from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, ReplicaId, Topic
 from barnabas.ports.broker_api import Reply
 from barnabas.ports.coordination import CoordinationError
 from barnabas.ports.error_codes import ErrorCode
@@ -231,6 +231,27 @@ def test_a_broker_that_stood_still_is_fenced_and_joins_again() -> None:
     assert one.losses == 1 and one.epoch == 4 and one.lease.is_valid
     assert one.membership.registration is not None and one.membership.registration.previous_epoch == 1
     assert one.state() == two.state() and not one.controller.is_active
+
+
+def test_a_session_that_ends_while_its_broker_becomes_the_controller_leaves_none_behind() -> None:
+    world = World()
+    one, two = cluster(world, 2)
+    create, ended = two.session.create, []
+
+    def late(path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        if path == layout.CONTROLLER and not ended:
+            ended.append(path)
+            world.tree.expire(two.session)  # what comes now is of the next session already
+        create(path, data, ephemeral=ephemeral)
+
+    two.session.create = late  # type: ignore[method-assign]
+    one.kill()
+    world.advance(SESSION_MS + 3000)
+    assert ended and two.losses == 1 and two.epoch == 3
+    assert layout.decode_controller(two.session.get(layout.CONTROLLER).data) == ReplicaId(2, 3), (
+        "not the life before, for ever"
+    )
+    assert two.controller.is_active
 
 
 def test_everybody_dies_and_the_last_in_sync_comes_back() -> None:

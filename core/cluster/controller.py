@@ -8,7 +8,7 @@ changes nothing.
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from ...ports.coordination import BadVersion, CoordinationError, NodeExists, NoNode
+from ...ports.coordination import BadVersion, NodeExists, NoNode
 from ...ports.errors import BarnabasError
 from ...ports.report import counted, info
 from ...ports.scheduler import Outcome, Scheduler
@@ -54,6 +54,9 @@ class Controller:
         self._own: ReplicaId | None = None
         self._epoch: int | None = None
         self._due: dict[str, None] = {}
+        self._at_a_time = TOPICS_AT_A_TIME
+        """Fewer after a failure: one topic that cannot be written must not keep the others from their leaders."""
+        self._complaint = ""
         self._is_settling = self._is_campaigning = self._is_closed = False
         registry.listen(self._told)
 
@@ -167,7 +170,7 @@ class Controller:
         self._queue.run(self._settling, self._settled)
 
     async def _settling(self) -> None:
-        some = list(self._due)[:TOPICS_AT_A_TIME]
+        some = list(self._due)[: self._at_a_time]
         for name in some:
             del self._due[name]
         if self._epoch is None:
@@ -189,9 +192,11 @@ class Controller:
                     self._elected(key, known, now)
             for name in some:
                 await self._finish_moves(name)
-        except CoordinationError:
-            self._due.update(dict.fromkeys(some))
+        except Exception:
+            self._due.update(dict.fromkeys(some))  # last
+            self._at_a_time = max(1, len(some) // 2)
             raise
+        self._at_a_time = min(TOPICS_AT_A_TIME, 2 * self._at_a_time)
 
     async def _finish_moves(self, name: str) -> None:
         image = self._registry.image
@@ -262,6 +267,8 @@ class Controller:
             self._complain("electing leaders", error)
             self._scheduler.call_later(RETRY_MS, self._settle_soon)
         else:
+            if not self._due:
+                self._complaint = ""
             self._settle_soon()
 
     def _depose(self) -> None:
@@ -270,8 +277,10 @@ class Controller:
 
     def _complain(self, what: str, error: BaseException) -> None:
         """What is only not to be reached is tried again without a word: whoever follows tells."""
-        if not is_unreachable(error if isinstance(error, BarnabasError) else None):
-            self._report(f"{what} failed: {type(error).__name__}: {error}")
+        complaint = f"{what} failed: {type(error).__name__}: {error}"
+        if complaint != self._complaint and not is_unreachable(error if isinstance(error, BarnabasError) else None):
+            self._complaint = complaint
+            self._report(complaint)
 
 
 def without_leader(image: ClusterImage) -> int:

@@ -1,6 +1,9 @@
 """Registrations, leases, the controller and the follower of several brokers over one tree, under a simulated clock."""
 
+from collections.abc import Mapping, Sequence
 from math import inf
+
+import pytest
 
 from barnabas.adapters.coord_memory import MemorySession, MemoryTree
 from barnabas.adapters.system import ManualClock, ManualScheduler, SeededEntropy
@@ -16,7 +19,7 @@ from barnabas.core.cluster.membership import LastLife, Membership
 from barnabas.core.cluster.registry import ClusterRegistry
 from barnabas.core.cluster.topics import BrokerRegistration, PartitionState, ReplicaId, Topic
 from barnabas.ports.broker_api import Reply
-from barnabas.ports.coordination import CoordinationError
+from barnabas.ports.coordination import CoordinationError, NodeChange
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError, BarnabasError
 from barnabas.ports.scheduler import Outcome
@@ -323,6 +326,32 @@ def test_a_topic_that_goes_while_leaders_are_elected_is_passed_over() -> None:
     world.advance(SESSION_MS + 3000)
     assert [key.topic for key, leader in one.elections if leader == 1] == names[1:]
     assert [line for line in one.lines if "failed" in line] == []
+
+
+@pytest.mark.parametrize("error", [CoordinationError("not today"), ValueError("a node holds at most 1048576 bytes")])
+def test_a_topic_whose_states_cannot_be_written_does_not_keep_the_others_without_leaders(error: Exception) -> None:
+    world = World()
+    one, two, _ = cluster(world)
+    for name in ("a", "b", "c"):
+        one.create(name, 2, 1)
+    world.advance()
+    commit, tried = one.session.commit, []
+
+    def faulty(changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+        if any(change.path == layout.states_path("b") for change in changes):
+            tried.append(changes)
+            raise error
+        commit(changes, guards=guards)
+
+    one.session.commit = faulty  # type: ignore[method-assign]
+    two.kill()
+    world.advance(SESSION_MS + 3000)
+    assert [one.state(name).leader for name in ("a", "b", "c")] == [1, 2, 1]
+    told = sum(str(error) in line for line in one.lines)
+    assert 2 <= len(tried) < 20 and told == isinstance(error, ValueError), "once, however often it is tried"
+    one.session.commit = commit  # type: ignore[method-assign]
+    world.advance(2000)
+    assert one.state("b").leader == 1
 
 
 def test_a_topic_that_cannot_be_settled_does_not_hold_up_the_others() -> None:

@@ -239,7 +239,7 @@ def test_a_broker_that_stood_still_is_fenced_and_joins_again() -> None:
 def test_a_session_that_ends_while_its_broker_becomes_the_controller_leaves_none_behind() -> None:
     world = World()
     one, two = cluster(world, 2)
-    create, ended = two.session.create, []
+    create, ended = two.session.create, list[str]()
 
     def late(path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
         if path == layout.CONTROLLER and not ended:
@@ -335,7 +335,7 @@ def test_a_topic_whose_states_cannot_be_written_does_not_keep_the_others_without
     for name in ("a", "b", "c"):
         one.create(name, 2, 1)
     world.advance()
-    commit, tried = one.session.commit, []
+    commit, tried = one.session.commit, list[object]()
 
     def faulty(changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
         if any(change.path == layout.states_path("b") for change in changes):

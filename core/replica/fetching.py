@@ -1,6 +1,6 @@
 """Followers copy what leaders have: one connection and one question at a time for each leader (facts D4 to D6)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...ports.broker_api import Fetch, FetchPartition, FetchResult, FetchResultPartition
@@ -66,6 +66,12 @@ class Copying:
         if followed.waiting or (self._noting and self._noting.get(partition.topic_partition) is partition.log):
             return False
         return not self._flushes.holds(partition.log)
+
+    def forget(self, keys: Iterable[TopicPartition]) -> None:
+        """These partitions are no more: what was to be done for their logs is not told."""
+        for key in keys:
+            self._noting.pop(key, None)
+            self._flushes.forget(key)
 
     def put_off_ms(self, followed: Followed) -> float:
         """How long a replica has to wait for its share of what may be copied."""

@@ -31,6 +31,10 @@ class FollowerFlushes:
         waiting = self._waiting.get(log.topic_partition)
         return waiting is not None and waiting[0] is log
 
+    def forget(self, key: TopicPartition) -> None:
+        """The partition is no more, and of a closed log no flush is told."""
+        self._waiting.pop(key, None)
+
     def _flushed(self, log: Log) -> None:
         """A flush is over. One that was under way when more was appended is followed by another."""
         waiting = self._waiting.get(log.topic_partition)

@@ -97,6 +97,8 @@ class Replicas:
         self.stats = BrokerTopicStats(metrics)
         self._flushes = DurableFlushes(logs, self.purgatory)
         self._insync = InSync(lambda: self._roles.own, change_isr, may_join, lag_time_max_ms=settings.lag_time_max_ms)
+        self._when_opened: list[Callable[[Partition], None]] = []
+        self._when_dropped: list[Callable[[Sequence[TopicPartition]], None]] = []
         self.fetchers: Following = FollowingNobody() if fetch_from is None else self._fetchers(fetch_from, settings)
         own = ReplicaId(broker_id, broker_epoch)
         self._roles = Roles(own, self.purgatory, self._insync, self.fetchers, clock, metrics)
@@ -113,8 +115,6 @@ class Replicas:
         self.delete_records = Deletions(self._local, self.purgatory, is_alive).delete
         self._timer: Timer | None = None
         self._beginning: set[TopicPartition] = set()
-        self._when_opened: list[Callable[[Partition], None]] = []
-        self._when_dropped: list[Callable[[Sequence[TopicPartition]], None]] = []
         if went_offline is not None:
             self._local.broken = self._take_offline
             logs.when_flushed(self._flushed)
@@ -126,18 +126,18 @@ class Replicas:
         )
 
     def _fetchers(self, fetch_from: Submit, settings: ReplicationSettings) -> ReplicaFetchers:
-        return ReplicaFetchers(
-            Copying(
-                submit=fetch_from,
-                own=lambda: self._roles.own,
-                local=self._local,
-                logs=self._logs,
-                purgatory=self.purgatory,
-                scheduler=self._scheduler,
-                clock=self._clock,
-                settings=settings,
-            )
+        copying = Copying(
+            submit=fetch_from,
+            own=lambda: self._roles.own,
+            local=self._local,
+            logs=self._logs,
+            purgatory=self.purgatory,
+            scheduler=self._scheduler,
+            clock=self._clock,
+            settings=settings,
         )
+        self._when_dropped.append(copying.forget)
+        return ReplicaFetchers(copying)
 
     # --- finding
 

@@ -1,6 +1,7 @@
 """Leaders and followers: what is copied, what counts as committed, and who is in sync."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 from attrs import evolve
@@ -8,6 +9,8 @@ from support.replica_cluster import KEY, ReplicaCluster
 
 from barnabas.core.cluster.topics import ReplicaId
 from barnabas.core.log.config import LogConfig
+from barnabas.core.log.log import Log
+from barnabas.core.replica.fetching import ReplicaFetchers
 from barnabas.core.replica.partition import Partition
 from barnabas.ports.broker_api import ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
@@ -355,6 +358,28 @@ def test_a_follower_counts_once_its_disk_has_what_is_to_be_flushed() -> None:
         cluster.run(500)
     assert set(cluster.state.isr) == {1, 2, 3}
     assert cluster.leader.visible == [b"0", b"1", b"2", b"3", b"4"], "all of them lost power at once"
+
+
+def test_nothing_stays_of_a_log_that_is_deleted_while_its_follower_flushes_or_cuts_it() -> None:
+    cluster = ReplicaCluster(config=LogConfig(flush_messages=1))
+    copying = cast(ReplicaFetchers, cluster[3].replicas.fetchers)._copying
+    begin, dropped = copying._flushes.begin_if_due, list[bool]()
+
+    def drop(held: bool) -> None:
+        copying._noting[KEY] = cluster[3].log
+        dropped.append(held and cluster[3].replicas.drop([KEY]))
+
+    def begin_and_drop(log: Log, now_ms: int, resume: Callable[[], None]) -> None:
+        begin(log, now_ms, resume)
+        held = copying._flushes.holds(log)
+        if not dropped:
+            cluster.scheduler.call_soon(lambda: drop(held))
+
+    copying._flushes.begin_if_due = begin_and_drop  # type: ignore[method-assign]
+    cluster[1].produce(b"a")
+    cluster.run(1000)
+    assert dropped == [True], "the flush was under way"
+    assert not copying._flushes._waiting and not copying._noting
 
 
 def test_a_flush_that_fails_holds_nobody_up_but_takes_the_partition_offline() -> None:

@@ -73,7 +73,7 @@ class Appends:
     def put_off(self, entry: ProducePartition, code: ErrorCode) -> None:
         """What is told `code` comes again: see `ProducerStates.put_off`."""
         partition = self._local.by_key.get((entry.topic, entry.partition))
-        if partition is not None and partition.leader == partition.broker_id:
+        if partition is not None:
             partition.log.producers.put_off(entry.records, code)
 
     def _append(
@@ -102,7 +102,9 @@ class Appends:
             return _failed(entry, error.code, error.message, error.record_errors)
         except ApiError as error:
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                self.put_off(entry, error.code)  # the lease may be back before what is behind it comes
+                self.put_off(
+                    entry, error.code
+                )  # the lease, or word of being the leader, may come before what is behind it
             return _failed(entry, error.code, error.message)
         except StorageError as error:
             self.put_off(entry, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -71,6 +71,23 @@ def test_a_lease_that_is_lost_for_a_moment_lets_nothing_pass_what_it_has_refused
     assert leader.values == [b"a", b"b"]
 
 
+def test_a_leader_that_hears_of_it_late_lets_nothing_pass_what_it_has_refused(cluster: ReplicaCluster) -> None:
+    """The producer has heard of it before; else it would be told OUT_OF_ORDER_SEQUENCE_NUMBER of the second."""
+
+    def send(broker: int, sequence: int) -> list[ErrorCode]:
+        told = cluster[broker].produce_batch(numbered(b"%d" % sequence, sequence=sequence), acks=1)
+        cluster.run()
+        return [each.error for each in told]
+
+    assert send(1, 0) == [ErrorCode.NONE]
+    assert send(2, 1) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    cluster.lead(2)
+    cluster.run()
+    assert send(2, 2) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert [send(2, 1), send(2, 2)] == [[ErrorCode.NONE]] * 2
+    assert cluster[2].values == [b"0", b"1", b"2"]
+
+
 def test_a_fault_in_taking_in_what_came_is_told_and_tried_again(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

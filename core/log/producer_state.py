@@ -145,6 +145,10 @@ class ProducerStates:
             header = parse_header(records)
         except ApiError:
             return  # its producer is told so as soon as it may be appended
+        self.put_off_batch(header, code)
+
+    def put_off_batch(self, header: BatchHeader, code: ErrorCode) -> None:
+        """The same for one of which only the header is known."""
         producer_id, epoch, base = header.producer_id, header.producer_epoch, header.base_sequence
         known, before = self._producers.get(producer_id), self._put_off.get(producer_id)
         if producer_id < 0 or base < 0 or not _is_next(known, epoch, base):

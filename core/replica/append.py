@@ -12,8 +12,10 @@ from ..cluster.topics import INTERNAL_TOPICS, check_not_internal
 from ..log.origin import AppendOrigin
 from ..message.record_check import InvalidRecords
 from .delayed_produce import NONE, DelayedProduce, Required
+from .early_batches import EarlyBatches
 from .flushes import DurableFlushes
 from .local_partitions import LocalPartitions
+from .partition import Partition
 from .purgatory import Purgatory
 from .topic_stats import BrokerTopicStats
 
@@ -21,6 +23,7 @@ AppendResults = Callable[[Sequence[ProduceResultPartition] | ApiError], None]
 """Told the outcomes in the order of the appends; an `ApiError` when the broker itself failed on the way."""
 
 ALL_IN_SYNC = -1
+_COMES_AGAIN = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _BROKER = AppendOrigin.BROKER
 
 
@@ -40,6 +43,7 @@ class Appends:
         self._flushes = flushes
         self._stats = stats
         self._clock = clock
+        self._early = EarlyBatches()
 
     def append(
         self,
@@ -75,6 +79,12 @@ class Appends:
         partition = self._local.by_key.get((entry.topic, entry.partition))
         if partition is not None:
             partition.log.producers.put_off(entry.records, code)
+        else:
+            self._early.note(entry, self._clock.now_ms())
+
+    def opened(self, partition: Partition) -> None:
+        """It is here from now on."""
+        self._early.opened(partition, self._clock.now_ms())
 
     def _append(
         self,
@@ -101,7 +111,7 @@ class Appends:
         except InvalidRecords as error:
             return _failed(entry, error.code, error.message, error.record_errors)
         except ApiError as error:
-            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            if error.code in _COMES_AGAIN:
                 self.put_off(
                     entry, error.code
                 )  # the lease, or word of being the leader, may come before what is behind it

@@ -103,6 +103,7 @@ class Replicas:
         own = ReplicaId(broker_id, broker_epoch)
         self._roles = Roles(own, self.purgatory, self._insync, self.fetchers, clock, metrics)
         appends = Appends(self._local, self.purgatory, self._flushes, self.stats, clock)
+        self._when_opened.append(appends.opened)
         self.append = appends.append
         self.verified_appends = VerifiedAppends(appends, self._local, scheduler)
         """For clients that name their transactional id."""

@@ -8,13 +8,14 @@ from support.replica_house import ME, OTHER, ReplicaHouse, reached
 from barnabas.core.log.config import LogConfig
 from barnabas.core.log.origin import AppendOrigin
 from barnabas.core.message.message_set import MessageSet
+from barnabas.core.replica import early_batches
 from barnabas.core.replica.isolation import FetchIsolation
 from barnabas.plugins.builtin.codecs import builtin_codecs
-from barnabas.ports.broker_api import FetchResultPartition, ProduceResultPartition
+from barnabas.ports.broker_api import FetchResultPartition, ProducePartition, ProduceResultPartition
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition
-from barnabas.testing.logs import put
+from barnabas.testing.logs import numbered, put
 from barnabas.testing.manual_broker import batch
 
 
@@ -32,6 +33,39 @@ def count(result: FetchResultPartition) -> int:
 
 
 # --- coming and going
+
+
+def sent(house: ReplicaHouse, sequence: int, producer: int = 1) -> ErrorCode:
+    told: list[ProduceResultPartition] = []
+
+    def done(results: Sequence[ProduceResultPartition] | ApiError) -> None:
+        assert not isinstance(results, ApiError)
+        told.extend(results)
+
+    records = numbered(b"%d" % sequence, producer=producer, sequence=sequence)
+    house.replicas.append([ProducePartition("t", 0, records)], done, acks=1, timeout_ms=0)
+    return told[0].error
+
+
+def test_a_producer_that_was_early_begins_where_it_was_refused(house: ReplicaHouse) -> None:
+    """It has heard of a new topic before its leader has made the log; the other batch was on its way already."""
+    assert [sent(house, 0), sent(house, 1)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    house.open()
+    assert sent(house, 2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [sent(house, 0), sent(house, 1), sent(house, 2)] == [ErrorCode.NONE] * 3
+    assert sent(house, 7, producer=2) is ErrorCode.NONE, "one that nobody has refused may begin anywhere"
+
+
+def test_what_came_too_early_is_not_remembered_for_ever(house: ReplicaHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early_batches, "BATCHES_MAX", 10)
+    sent(house, 0)
+    house.clock.advance(early_batches.PATIENCE_MS + 1)
+    for producer in range(2, 14):
+        sent(house, 0, producer)
+    house.open()
+    assert sent(house, 1) is ErrorCode.NONE, "it was long ago"
+    assert sent(house, 1, 2) is ErrorCode.NONE, "there were too many since"
+    assert sent(house, 1, 13) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_whoever_listens_is_told_in_turn(house: ReplicaHouse) -> None:

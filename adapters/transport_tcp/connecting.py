@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from ...ports.scheduler import Outcome
@@ -11,6 +12,7 @@ from ...ports.transport import Address, Connection, ConnectionHandler, Limits, T
 from .connection import Shared, TcpConnection, address_text
 from .polling import WRITE
 from .reporting import one_line
+from .timers import HeapTimer
 
 Opened = Callable[[Connection | TransportError], ConnectionHandler | None]
 _AddressInfo = tuple[Any, ...]  # what getaddrinfo returns: family, type, protocol, name, socket address
@@ -19,7 +21,10 @@ _UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR}
 
 
 class Connecting:
-    """One attempt; calls `opened` exactly once, on a later turn, with a connection or an error."""
+    """One attempt; calls `opened` exactly once, on a later turn, with a connection or an error.
+
+    An address that does not answer has its share of the time, and leaves theirs to those behind it.
+    """
 
     def __init__(self, shared: Shared, address: Address, opened: Opened, timeout_ms: float, limits: Limits) -> None:
         self._shared = shared
@@ -30,6 +35,8 @@ class Connecting:
         self._sock: socket.socket | None = None
         self._targets: list[_AddressInfo] = []
         self._failure = "no address found"
+        self._until = monotonic() + timeout_ms / 1000.0
+        self._patience: HeapTimer | None = None
         self._timer = self._reactor.call_later(timeout_ms, lambda: self.fail(f"no answer within {timeout_ms:.0f} ms"))
         shared.attempts.add(self)
         host, port = address
@@ -69,6 +76,9 @@ class Connecting:
                 continue
             if code in _UNDER_WAY:
                 self._reactor.watch(self._sock, WRITE, self._on_ready)
+                if self._targets:
+                    share_ms = (self._until - monotonic()) * 1000.0 / (len(self._targets) + 1)
+                    self._patience = self._reactor.call_later(share_ms, self._out_of_patience)
                 return
             if self._check(code):
                 return
@@ -76,6 +86,11 @@ class Connecting:
     def _on_ready(self, _events: int) -> None:
         if self._sock is not None and not self._check(self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)):
             self._try_next()
+
+    def _out_of_patience(self) -> None:
+        self._failure = os.strerror(errno.ETIMEDOUT)
+        self._drop_socket()
+        self._try_next()
 
     def _check(self, code: int) -> bool:
         """True if the connection stands; otherwise this address is done with."""
@@ -88,6 +103,7 @@ class Connecting:
                 if peer != sock.getsockname():
                     self._reactor.watch(sock, 0, self._on_ready)
                     self._sock = None
+                    self._end_patience()
                     self._tell(TcpConnection(self._shared, sock, (peer[0], peer[1]), self._limits))
                     return True
                 code = errno.ECONNREFUSED  # a socket on loopback can meet itself when nobody listens on the port
@@ -97,7 +113,13 @@ class Connecting:
         self._drop_socket()
         return False
 
+    def _end_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
     def _drop_socket(self) -> None:
+        self._end_patience()
         if self._sock is not None:
             self._reactor.watch(self._sock, 0, self._on_ready)
             self._sock.close()

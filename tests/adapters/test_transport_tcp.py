@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.adapters.transport_tcp import Reactor, TcpTransport
+from barnabas.adapters.transport_tcp import Reactor, TcpTransport, connecting
 from barnabas.adapters.transport_tcp.outbound import Outbound
 from barnabas.ports.errors import ClosedError
 from barnabas.ports.storage import Region
@@ -387,19 +387,44 @@ def test_a_name_that_is_none(harness: TcpHarness) -> None:
     assert "cannot connect" in _connect_error(harness, "127.0.0.1", 70_000)
 
 
-def test_nobody_answers_in_time(harness: TcpHarness) -> None:
+@contextmanager
+def _silent() -> Iterator[int]:
+    """A port of this machine that gives no answer: its backlog is full."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(0)
-        fillers = [socket.socket() for _ in range(4)]  # the backlog is full: further attempts get no answer
+        fillers = [socket.socket() for _ in range(4)]
         for filler in fillers:
             filler.setblocking(False)
             filler.connect_ex(silent.getsockname())
-        before = harness.open_things()
-        assert "60 ms" in _connect_error(harness, "127.0.0.1", silent.getsockname()[1], timeout_ms=60)
-        assert harness.open_things() == before
+        yield silent.getsockname()[1]
         for filler in fillers:
             filler.close()
+
+
+def test_nobody_answers_in_time(harness: TcpHarness) -> None:
+    with _silent() as port:
+        before = harness.open_things()
+        assert "60 ms" in _connect_error(harness, "127.0.0.1", port, timeout_ms=60)
+        assert harness.open_things() == before
+
+
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(
+    harness: TcpHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ServerSide(harness, echo)
+    before = harness.open_things()
+    with _silent() as port:
+        found = [
+            (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", each))
+            for each in (port, server.listener.address[1])
+        ]
+        monkeypatch.setattr(connecting, "_resolve", lambda *_: list(found))
+        outcomes: list[Connection | TransportError] = []
+        harness.transport.connect(("two", 1), outcomes.append, timeout_ms=2000, limits=LIMITS)
+        harness.run_until(lambda: bool(outcomes))
+        assert not isinstance(outcomes[0], TransportError)
+        harness.run_until(lambda: harness.open_things() == before)  # nobody wanted it
 
 
 @pytest.mark.parametrize(

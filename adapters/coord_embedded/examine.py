@@ -107,9 +107,14 @@ def write_anew(path: Path, rows: list[NodeRow]) -> Path:
     while kept.exists():
         number += 1
         kept = Path(f"{path}{_ASIDE}-{number}")
+    try:
+        shutil.copyfile(path, kept)  # first: where there is no room for it all stays as it was
+    except OSError:
+        for each in (kept, made):
+            each.unlink(missing_ok=True)
+        raise
     for suffix in _BESIDE:
         with suppress(FileNotFoundError):
             Path(f"{path}{suffix}").rename(f"{kept}{suffix}")
-    shutil.copyfile(path, kept)
     made.replace(path)
     return kept

@@ -101,6 +101,8 @@ class SessionKeeper:
                 self._serve(link)
             except CoordinationError as error:
                 self._why = str(error)
+            except Exception as error:  # noqa: BLE001  told as the reason; without this thread there is no session again
+                self._why = f"{endpoint}: {type(error).__name__}: {error}"
             finally:
                 if self._link is not None:
                     self._link = None

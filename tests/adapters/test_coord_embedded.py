@@ -1,3 +1,5 @@
+import errno
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -9,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from barnabas.adapters.coord_embedded import EmbeddedCoordination
+from barnabas.adapters.coord_embedded.examine import write_anew
 from barnabas.ports.coordination import CoordinationError, Node, NoNode
 from barnabas.testing.contracts.coordination import CoordinationContract, Harness, Opened, machine_for
 
@@ -200,3 +203,25 @@ def test_a_file_that_is_no_database_tells_what_to_do(tmp_path: Path) -> None:
     path.write_bytes(b"\xff" * 8192)
     with pytest.raises(CoordinationError, match=r"move it away.*topics recover"):
         EmbeddedCoordination(str(path))
+
+
+def test_a_file_that_is_written_anew_on_a_full_disk_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tree", "tree-wal"):
+        (tmp_path / name).write_bytes(b"what there is")
+
+    def full(_source: object, target: str) -> None:
+        Path(target).write_bytes(b"wh")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", full)
+        with pytest.raises(OSError, match="No space left"):
+            write_anew(tmp_path / "tree", [("/a", b"1", 0)])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "tree": b"what there is",
+        "tree-wal": b"what there is",
+    }
+    assert write_anew(tmp_path / "tree", [("/a", b"1", 0)]).name == "tree.aside"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tree", "tree.aside", "tree.aside-wal"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -11,6 +12,7 @@ from support.ports import free_port
 from support.standing_still import goes_on_when_it_stands_still
 
 from barnabas.adapters.coord_etcd import EtcdCoordination
+from barnabas.adapters.coord_etcd.link import Link, WatchStream
 from barnabas.ports.coordination import Coordination, CoordinationError, NotEmpty, SessionState
 from barnabas.ports.errors import ConfigError
 from barnabas.testing.contracts.coordination import CoordinationContract, Opened, machine_for
@@ -190,6 +192,22 @@ def test_a_cluster_goes_on_when_one_member_is_killed_and_waits_when_two_are(tmp_
 def test_the_session_time_is_what_the_service_agreed_to(harness: EtcdHarness) -> None:
     assert harness.session(session_timeout_ms=4100).keep() == 5000
     assert harness.session(session_timeout_ms=1).keep() == 2000  # the least that etcd gives
+
+
+def test_a_fault_that_nobody_expected_does_not_end_the_keeping_of_the_session(
+    harness: EtcdHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, left = Link.watch, [True]
+
+    def watch(link: Link, *arguments: Any, **named: Any) -> WatchStream:
+        if left:
+            left.pop()
+            raise RuntimeError("can't start new thread")
+        return real(link, *arguments, **named)
+
+    monkeypatch.setattr(Link, "watch", watch)
+    harness.session().create("/there")
+    assert not left
 
 
 def test_a_member_that_stands_still_is_left_for_another(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def table_batches(folder: Path | str, *keys: str, appId: str = "barnabas-stream"
         if not there or not keys:
             write_deltalake(where, found, mode="append", commit_properties=note)
             return
-        same = " AND ".join(f'target."{name}" = source."{name}"' for name in keys)
+        same = " AND ".join(f'target."{name}" IS NOT DISTINCT FROM source."{name}"' for name in keys)
         merge = DeltaTable(where).merge(
             found, same, source_alias="source", target_alias="target", commit_properties=note
         )

@@ -1,5 +1,6 @@
 """Rows of before a time, out of a table."""
 
+import shutil
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -68,9 +69,12 @@ def delete_before(
         kept += written.rows
         rewritten.append(file)
     removed = [file.name for file in (*whole, *rewritten)]
+    if not rows:
+        shutil.rmtree(staging.folder)
+        return Deleted(rows=0, files=0, rewritten=0, commit=None)
     names = staged_names(staging, kept, gather=True)
     change = change_files(last, DELETE, files=names, removed=removed, replaced_rows=rows)
-    commit = store.commit(staging, change).number if rows else None
+    commit = store.commit(staging, change).number
     return Deleted(rows=rows, files=len(whole), rewritten=len(rewritten), commit=commit)
 
 

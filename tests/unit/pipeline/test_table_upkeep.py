@@ -64,6 +64,18 @@ def test_compact(tmp_path: Path, named: str) -> None:
     assert seen(read_foreign(tmp_path)) == LOADED + Rows("a", "", range(50, 60)).seen
 
 
+def test_a_delete_that_finds_nothing_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The file does not say how old its rows are, and has to be read."""
+    store = open_store(tmp_path, PARQUET)
+    commit_rows(store, Rows("a", "2024-01-01", range(10)))
+    (file,) = store.files()
+    path = tmp_path / file.name
+    pq.write_table(pq.ParquetFile(path).read(), path, write_statistics=False)
+    with store.locked():
+        assert delete_before(store, _ms("2023-12-31")).commit is None
+    assert not list((tmp_path / "_barnabas" / "staging").iterdir())
+
+
 @every_format
 def test_delete_before(tmp_path: Path, named: str) -> None:
     store = _small_loads(tmp_path, named)

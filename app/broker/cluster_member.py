@@ -13,6 +13,7 @@ from ...core.cluster.lease import Lease
 from ...core.cluster.membership import LastLife, Membership
 from ...core.cluster.topics import NO_LEADER, UNKNOWN_EPOCH, BrokerRegistration, PartitionState, ReplicaId, Topic
 from ...core.replica.insync import IsrChange
+from ...core.replica.partition import Partition
 from ...ports.broker_api import Reply
 from ...ports.errors import BarnabasError
 from ...ports.metrics import Counter
@@ -97,7 +98,7 @@ class ClusterMember:
             "kafka_controller_controllerstats_leaderelections_total", "Elections of leaders."
         )
         state.registry.listen(self._told)
-        state.replicas.listen(lambda _: None, self._dropped)
+        state.replicas.listen(self._opened, self._dropped)
         show_controller(state.metrics, lambda: self.controller.is_active, lambda: without_leader(state.image))
 
     def begin(self) -> None:
@@ -120,7 +121,6 @@ class ClusterMember:
         opened = [key for key in missing if key in state.replicas.partitions]
         if opened:
             self._membership.tell(gone=opened)
-            self._claim(names)
         state.scheduler.call_later(OPEN_AGAIN_MS, self._open_again)
 
     def _balance_in_time(self) -> None:
@@ -180,6 +180,14 @@ class ClusterMember:
     def offline(self, key: TopicPartition) -> None:
         """The log of a partition is out of use here: others are to lead it."""
         self._membership.tell(offline=[key])
+
+    def _opened(self, partition: Partition) -> None:
+        """It may have been moved here while nobody led it, and what it has be waited for."""
+        own, key = self._own, partition.topic_partition
+        topic = self._state.image.topics.get(key.topic)
+        replicas = () if topic is None else topic.partitions.get(key.partition, ())
+        if own is not None and replicas and wants_claim(self._state.image.state(key), replicas, own):
+            self._claim([key.topic])
 
     def _dropped(self, keys: Sequence[TopicPartition]) -> None:
         if keys:
@@ -332,16 +340,28 @@ class ClusterMember:
             topic = self._state.image.topics.get(name)
             if topic is not None and self._wanted_claims(topic, self._state.image, own):
                 self._claims[name] = None
-        if self._claims and not self._claims_due:
+        self._claim_soon()
+
+    def _claim_soon(self) -> None:
+        if self._claims and not self._claims_due and not self._is_closed:
             self._claims_due = True
-            self._submit("telling what is here of partitions without a leader", self._claiming, _ignore)
+            self._submit("telling what is here of partitions without a leader", self._claiming, self._claims_told)
 
     async def _claiming(self) -> None:
         self._claims_due = False
         names, self._claims = self._claims, {}
         own = self._own
-        if own is not None:
+        if own is None:
+            return  # the next registration begins anew
+        try:
             await self._registry.change_states(names, lambda topic, image: self._wanted_claims(topic, image, own))
+        except BaseException:
+            self._claims = {**names, **self._claims}
+            raise
+
+    def _claims_told(self, error: BarnabasError | None) -> None:
+        if error is not None and not self._is_closed:
+            self._state.scheduler.call_later(RETRY_MS, self._claim_soon)
 
     def _wanted_claims(self, topic: Topic, image: ClusterImage, own: ReplicaId) -> Mapping[int, PartitionState]:
         claims = {}
@@ -377,7 +397,3 @@ def _may_be_in(member: ReplicaId, brokers: Brokers, known: PartitionState) -> bo
     """Who is in sync stays so in the life in which it was; the others have to be there to come in."""
     stays = member.broker_id in known.isr and known.broker_epochs.get(member.broker_id) == member.broker_epoch
     return stays or may_join(member, brokers)
-
-
-def _ignore(_: Sequence[object] | BarnabasError | None) -> None:
-    """What failed is reported; it is tried again with the next change."""

@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 
 from barnabas import Admin, Consumer, Producer
+from barnabas.core.cluster.registry import ClusterRegistry
+from barnabas.core.cluster.topics import NO_LEADER
+from barnabas.ports.coordination import CoordinationError
+from barnabas.ports.words import TopicPartition
 from barnabas.simulation import COORDINATION, World
 
 QUICK: dict[str, Any] = {
@@ -127,3 +131,45 @@ def test_topics_that_are_made_while_a_broker_comes_back_are_known_to_it(chosen: 
             world.scheduler.call_later(1.0 * number, late.start)
             admin.create_topic(f"t{number}", partitions=1)
             world.run_until(partial(knows, number + 1))
+
+
+def test_a_replica_that_is_moved_while_nobody_leads_tells_what_it_has_once_it_is_there() -> None:
+    """Who leads is decided when all replicas that live have told; nothing else may happen after this one is open."""
+    with cluster(6, brokers=5) as world, Admin(world.client()) as admin:
+        admin.create_topic("t", partitions=1)
+        world.run(1)
+        replicas = world.look.topics()["t"].partitions[0]
+        spare = next(broker for broker in world.brokers if broker not in replicas)
+        for broker in replicas:
+            world.brokers[broker].kill()
+        world.run_until(lambda: world.look.states("t")[0].leader == NO_LEADER)
+        world.brokers[spare].pause(1.5)
+        admin.reassign_partitions({("t", 0): [spare, *replicas[:2]]})
+        for broker in replicas:
+            world.brokers[broker].start()
+        world.run_until(lambda: world.look.states("t")[0].claims.keys() == set(replicas))
+        assert world.look.states("t")[0].leader == NO_LEADER
+        world.run_until(lambda: world.look.states("t")[0].leader != NO_LEADER)
+        world.run_until(lambda: set(world.look.states("t")[0].isr) == {spare, *replicas[:2]})
+
+
+def test_what_a_replica_has_is_told_again_when_it_could_not_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(7) as world, Admin(world.client()) as admin:
+        admin.create_topic("t", partitions=1)
+        world.run(1)
+        for broker in world.brokers.values():
+            broker.kill()
+        refused: set[ClusterRegistry] = set()
+        change_states = ClusterRegistry.change_states
+
+        async def refuse_once(registry: ClusterRegistry, *arguments: Any) -> object:
+            if registry not in refused and registry.image.state(TopicPartition("t", 0)).leader == NO_LEADER:
+                refused.add(registry)
+                raise CoordinationError("no answer in time")
+            return await change_states(registry, *arguments)
+
+        monkeypatch.setattr(ClusterRegistry, "change_states", refuse_once)
+        for broker in world.brokers.values():
+            broker.start()
+        world.run_until(lambda: len(refused) == 3)
+        world.run_until(lambda: world.look.states("t")[0].leader != NO_LEADER)

@@ -1,9 +1,10 @@
 """Deadlines that mostly move on before they are due: a heartbeat costs one entry in a dict."""
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 
 Key = tuple[int, str]
+_SPARE = 64
 
 
 class Deadlines:
@@ -66,6 +67,14 @@ class Deadlines:
     def _push(self, key: Key, at_ms: float) -> None:
         self._queued[key] = at_ms
         heappush(self._heap, (at_ms, key))
+        if len(self._heap) > 2 * len(self._times) + _SPARE:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """What was dropped would lie there until its time: half an hour for each member id that is given out, say."""
+        self._queued = dict(self._times)
+        self._heap = [(at_ms, key) for key, at_ms in self._times.items()]
+        heapify(self._heap)
 
     def _pop(self) -> tuple[bool, Key]:
         """The key of the first entry, and whether that was the key's earliest (an older one stands for nothing)."""

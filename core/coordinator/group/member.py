@@ -1,6 +1,6 @@
 """The members of a group, and what they have in common."""
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import define
@@ -109,7 +109,9 @@ class Roster:
     __slots__ = ("_members", "_static", "_support", "size_bytes", "waiting")
 
     def __init__(self) -> None:
-        self._members: dict[str, Member] = {}
+        self._members: OrderedDict[str, Member] = OrderedDict()
+        """A plain dict looks for its first entry among all that were removed before it: who all leave, one after the
+        other, would cost the square of their number."""
         self._static: dict[str, str] = {}
         self._support: Counter[str] = Counter()
         self.waiting = 0

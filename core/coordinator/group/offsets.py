@@ -64,8 +64,9 @@ class GroupOffsets:
         return partition in self._pending
 
     def touch(self, partitions: frozenset[TopicPartition]) -> bool:
-        """True if one of these is committed, or pending."""
-        return not (partitions.isdisjoint(self._committed) and partitions.isdisjoint(self._pending))
+        """True if one of these is committed, or pending. As many steps as there are of these, or positions if less."""
+        keys = self._committed.keys(), self._pending.keys()
+        return not all(known.isdisjoint(partitions) for known in keys)
 
     def begin(self, positions: dict[TopicPartition, StoredOffset], producer_id: int = NOBODY) -> PendingCommit:
         """These are being written. They count once `finish` is told so, those of a producer's transaction once `end`

@@ -5,10 +5,18 @@ from time import process_time
 from support.group_driver import Asked
 from support.group_house import House
 
+from barnabas.core.coordinator.group.member import Member, Roster
 from barnabas.core.coordinator.group.records import decode_group
+from barnabas.ports.broker_api import Caller, GroupProtocol, JoinGroup
 from barnabas.ports.error_codes import ErrorCode as E
 
 PARTITIONS = 10_000
+JOIN = JoinGroup(
+    group_id="g",
+    session_timeout_ms=10_000,
+    protocol_type="consumer",
+    protocols=[GroupProtocol("range", b"")],
+)
 
 
 def _settle(members: int) -> float:
@@ -145,3 +153,24 @@ def test_a_group_that_no_record_can_hold_is_told_so() -> None:
     assert house.sync("g", member, 1, {member: bytes(600)}).error is E.UNKNOWN_SERVER_ERROR
     assert house.log == {}
     assert "MESSAGE_TOO_LARGE" in house.reports[0]
+
+
+def _who_is_first(left: int, gone: int) -> float:
+    """CPU seconds of asking for the first of a roster that so many have left, a thousand times."""
+    roster = Roster()
+    members = [Member.joined(f"m{number}", JOIN, Caller()) for number in range(left + gone)]
+    for member in members:
+        roster.add(member)
+    for member in members[:gone]:
+        roster.remove(member)
+    start = process_time()
+    for _ in range(1000):
+        assert roster.first() is members[gone]
+    return process_time() - start
+
+
+def test_members_that_have_left_are_not_looked_at_to_find_the_next_leader() -> None:
+    """Each of many that leave at once may have been the leader."""
+    few = min(_who_is_first(100, 100) for _ in range(3))
+    many = min(_who_is_first(100, 20_000) for _ in range(3))
+    assert many < 20 * few  # it was 100 times as much

@@ -52,6 +52,20 @@ def test_what_is_forgotten_does_not_come_back_with_a_late_write() -> None:
     assert offsets.is_void
 
 
+def test_a_topic_that_is_deleted_costs_no_step_for_each_position_of_a_group() -> None:
+    hashed: list[object] = []
+
+    class Counted(TopicPartition):
+        def __hash__(self) -> int:
+            hashed.append(self)
+            return super().__hash__()
+
+    offsets = GroupOffsets({Counted("a", number): StoredOffset(1) for number in range(1000)})
+    hashed.clear()
+    assert offsets.touch(frozenset([A0, B0])) and not offsets.touch(frozenset([B0]))
+    assert not hashed
+
+
 def _expired(offsets: GroupOffsets, now_ms: int, **over: Any) -> set[TopicPartition]:
     given = {"state": GroupState.EMPTY, "state_since_ms": 0, "is_simple": False, "topics": None, **over}
     return set(offsets.expired(now_ms=now_ms, retention_ms=100, **given))
@@ -177,6 +191,16 @@ def test_topics_of_a_subscription() -> None:
     assert subscribed_topics(bytes.fromhex("0001 00000002 0001 61 0001 62 ffffffff 00000000")) == frozenset({"a", "b"})
     for nonsense in ("", "0001", "ffff 00000000", "0001 7fffffff", "0001 00000001 0005 61", "0001 00000001 ffff"):
         assert subscribed_topics(bytes.fromhex(nonsense)) is None
+
+
+def test_deadlines_that_were_dropped_take_no_room() -> None:
+    deadlines = Deadlines()
+    deadlines.set((0, "a member"), 10)
+    for number in range(10_000):
+        deadlines.set((1, f"given out {number}"), 1_800_000 + number)
+        deadlines.drop((1, f"given out {number}"))
+    assert len(deadlines._heap) < 200 and len(deadlines._queued) < 200
+    assert deadlines.next_ms() == 10 and deadlines.due(10) == [(0, "a member")]
 
 
 class DeadlinesMachine(RuleBasedStateMachine):

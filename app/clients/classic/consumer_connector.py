@@ -201,12 +201,8 @@ class ConsumerConnector:
         consumer, target = self._running(), offset
 
         def work(done: Callable[[Outcome[None]], None]) -> None:
-            try:
-                consumer.seek(topic, BrokerPartition(*place), target)
-            except BarnabasError as error:
-                done(Outcome(error=error))
-            else:
-                done(Outcome())
+            consumer.seek(topic, BrokerPartition(*place), target)
+            done(Outcome())
 
         self._ask(work)
 
@@ -324,8 +320,11 @@ class ConsumerConnector:
         def run(done: Callable[[Outcome[T]], None]) -> None:
             if self._shutting and not closing:
                 done(Outcome(error=ClosedError("the consumer connector is shut down")))
-            else:
+                return
+            try:
                 work(done)
+            except Exception as error:  # noqa: BLE001  for who asked, and would wait for ever
+                done(Outcome(error=error))
 
         return self._shell.on_reactor(run, timeout, f"not done within {timeout} s")
 

@@ -43,7 +43,8 @@ class Directory(Protocol):
         ...
 
     def learn(self, topic: str, done: Learnt) -> None:
-        """Read everything again, with this topic from now on; `done` is called later."""
+        """Read everything again, with this topic from now on; `done` is called later. A name that no topic can have is
+        a `ConfigError`."""
         ...
 
     def close(self) -> None:
@@ -155,6 +156,12 @@ class RegistryDirectory:
     def learn(self, topic: str, done: Learnt) -> None:
         if self._closed:
             self._scheduler.call_soon(lambda: done(ClosedError("the directory is closed")))
+            return
+        try:
+            layout.check_name("topic", topic)
+        except ConfigError as error:
+            refusal = error  # it would be in the way of all readings to come
+            self._scheduler.call_soon(lambda: done(refusal))
             return
         self._topics[topic] = None
         self._waiting.append(done)

@@ -274,3 +274,27 @@ def test_values_are_decoded(world: ClassicWorld, connect: Open) -> None:
     world.add_broker(0, {"t": 1}).log("t").append([b'{"a": 1}'])
     (stream,) = connect(decoder="json").create_message_streams({"t": 1})["t"]
     assert next(stream).value == {"a": 1}
+
+
+def test_what_is_no_partition_is_told_to_who_asked(world: ClassicWorld, connect: Open) -> None:
+    """On the thread that asked, which else would wait for ever."""
+    world.add_broker(0, {"t": 1})
+    connector = connect()
+    connector.create_message_streams({"t": 1})
+    told: list[type[BaseException]] = []
+
+    def ask() -> None:
+        for call in (
+            lambda: connector.seek("t", 5, 0),  # type: ignore[arg-type]  # on purpose
+            lambda: connector.seek("t", P0, None),  # type: ignore[arg-type]  # on purpose
+            lambda: connector.commit_offsets([1]),  # type: ignore[arg-type]  # on purpose
+        ):
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001  whatever it is
+                told.append(type(error))
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(20)
+    assert told == [TypeError, TypeError, AttributeError]

@@ -224,3 +224,11 @@ def test_a_typo_in_a_broker_list_is_named(wrong: str) -> None:
 def test_places_of_nobody() -> None:
     assert places_of({1: 2}, []) == ()
     assert places_of({1: 0}, [1]) == (BrokerPartition(1, 0),)
+
+
+def test_a_name_that_no_topic_has_spoils_no_other(bench: Bench) -> None:
+    bench.broker(0)
+    bench.topic("t", b0=1)
+    assert bench.learn("") is None
+    assert bench.learn("t") == ["0-0"]
+    assert [type(error) for error in bench.told] == [ConfigError, type(None)]

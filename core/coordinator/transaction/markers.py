@@ -94,6 +94,7 @@ class MarkerSender:
         self._report = report
         self._queues: dict[int, dict[_Sending, list[TopicPartition]]] = {}
         self._under_way: dict[int, int] = {}
+        self._asking: set[int] = set()
         self._is_due = self._is_closed = False
         self.without_leader = 0
         """How many transactions have partitions that nobody leads."""
@@ -168,12 +169,18 @@ class MarkerSender:
             self._send_to(node)
 
     def _send_to(self, node: int) -> None:
-        while self._under_way.get(node, 0) < _AT_ONCE:
-            batch = self._next_batch(node)
-            if not batch:
-                return
-            self._under_way[node] = self._under_way.get(node, 0) + 1
-            self._request(node, batch)
+        if node in self._asking:
+            return  # answered at once: who asks goes on
+        self._asking.add(node)
+        try:
+            while self._under_way.get(node, 0) < _AT_ONCE:
+                batch = self._next_batch(node)
+                if not batch:
+                    return
+                self._under_way[node] = self._under_way.get(node, 0) + 1
+                self._request(node, batch)
+        finally:
+            self._asking.discard(node)
 
     def _next_batch(self, node: int) -> dict[_Sending, list[TopicPartition]]:
         queue, batch, room = self._queues.get(node, {}), {}, _PARTITIONS_MAX

@@ -1,9 +1,14 @@
 """Partitions are told how a transaction ended, whatever happens to their leaders meanwhile."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import pytest
 from support.transaction_house import ELSEWHERE, HERE, T0, T1, U0, TransactionHouse
 
-from barnabas.ports.broker_api import WriteTxnMarkersResult
+from barnabas.adapters.system import ManualClock, ManualScheduler
+from barnabas.core.coordinator.transaction.markers import MarkerSender
+from barnabas.ports.broker_api import PartitionOutcome, TxnMarker, WriteTxnMarkersResult, WrittenTxnMarker
 from barnabas.ports.error_codes import ErrorCode as E
 
 
@@ -158,3 +163,38 @@ def test_more_partitions_than_one_request_takes() -> None:
     house.mark()
     assert house.state() == "CompleteCommit"
     assert len(house.markers) == 2500
+
+
+def test_many_batches_for_partitions_that_are_led_here_are_written_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that is alone answers itself at once: not one request within the other."""
+    monkeypatch.setattr("barnabas.core.coordinator.transaction.markers._PARTITIONS_MAX", 1)
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    lines: list[str] = []
+    ended: list[int] = []
+    deepest = under_way = 0
+
+    def write(markers: Sequence[TxnMarker], done: Callable[[Sequence[WrittenTxnMarker]], None], _: float) -> None:
+        nonlocal deepest, under_way
+        under_way += 1
+        deepest = max(deepest, under_way)
+        done([WrittenTxnMarker(producer_id=markers[0].producer_id, partitions=[PartitionOutcome(*T0, E.NONE)])])
+        under_way -= 1
+
+    sender = MarkerSender(
+        own_id=HERE,
+        leader_of=lambda _: HERE,
+        write_here=write,
+        submit=None,
+        clock=clock,
+        scheduler=scheduler,
+        report=lines.append,
+    )
+    for number in range(500):
+        marker = TxnMarker(producer_id=number, producer_epoch=0, committed=True, partitions=[T0], coordinator_epoch=0)
+        sender.send(marker, partial(ended.append, number))
+    scheduler.run_pending()
+    assert ended == list(range(500)) and not lines
+    assert deepest == 1

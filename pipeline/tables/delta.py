@@ -187,6 +187,7 @@ class DeltaLakeTable:
             )
         except DeltaError as error:
             raise TableError(f"{self.folder}: columns of the new rows do not go with the table's: {error}") from error
+        self._log.sync(table.version())
 
     def _write_version(
         self, staging: str, number: int, change: TableChange, facts: Sequence[FileFacts], columns: "pa.Schema"

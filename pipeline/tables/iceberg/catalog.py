@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, RESTError
 
 from ....ports.errors import ConfigError
+from ..files import sync_down_to, write_durably
 from ..state import TableError
 from .durable import DurableFileIO
 
@@ -60,11 +61,11 @@ def kept_place(folder: Path) -> Place | None:
 
 
 def keep_place(folder: Path, place: Place) -> None:
+    """Durably: without it nobody would know the table, and a load would begin from the first offset."""
     path = folder / _MARKER
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(asdict(place), indent=1))
-    temporary.rename(path)
+    write_durably(path, json.dumps(asdict(place), indent=1))
+    sync_down_to(path.parent, folder)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from support.tables import Rows, commit_rows
 
 from barnabas.pipeline.load import load
 from barnabas.pipeline.tables.delta import DeltaLakeTable
+from barnabas.pipeline.tables.delta_log import DeltaLog
 from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.lock import TableLocked
 from barnabas.pipeline.tables.state import Commit, Range, TableChange, TableError, TopicState
@@ -219,6 +220,22 @@ def test_new_columns_widen_the_table(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="do not go with the table's"):
         _add_file(tmp_path, rows([13]).append_column("decoded", pa.array([3])))
     assert seen(tmp_path) == expected(13)
+
+
+def test_every_version_of_a_load_that_widens_the_table_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(tmp_path, 0, 10)
+    synced: list[int] = []
+    real = DeltaLog.sync
+
+    def sync(log: DeltaLog, number: int) -> None:
+        synced.append(number)
+        real(log, number)
+
+    monkeypatch.setattr(DeltaLog, "sync", sync)
+    _add_file(tmp_path, rows([10]).append_column("more", pa.array([1])))
+    assert synced == [1, 2] == [DeltaTable(tmp_path).version() - 1, DeltaTable(tmp_path).version()]
 
 
 def _add_file(folder: Path, content: pa.Table) -> None:

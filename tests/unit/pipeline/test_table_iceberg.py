@@ -10,9 +10,10 @@ import pytest
 from support.iceberg_rest import rest_catalog
 from support.tables import Rows, Seen, commit_rows, read_foreign, seen, write_rows
 
+from barnabas.adapters.system import SeededEntropy
 from barnabas.app.cli.main import main
 from barnabas.pipeline.tables.formats import open_store
-from barnabas.pipeline.tables.iceberg.catalog import find_place
+from barnabas.pipeline.tables.iceberg.catalog import Place, find_place, keep_place, kept_place
 from barnabas.pipeline.tables.iceberg.store import IcebergTable
 from barnabas.pipeline.tables.parquet import PARQUET
 from barnabas.pipeline.tables.state import TableChange, TableError, TopicState
@@ -20,6 +21,7 @@ from barnabas.pipeline.tables.upkeep.compact import compact
 from barnabas.pipeline.tables.upkeep.convert import convert_table
 from barnabas.pipeline.tables.upkeep.delete import delete_before
 from barnabas.ports.errors import ConfigError
+from barnabas.testing.crashes import Recording, crashes
 
 ICEBERG = "iceberg"
 ROWS = (Rows("a", "2024-01-01", range(5)), Rows("a b/c=%", "2024-01-02", range(5, 8)))
@@ -229,3 +231,19 @@ def test_a_parquet_table_is_converted_as_it_is(tmp_path: Path, capsys: pytest.Ca
     assert seen(read_foreign(tmp_path)) == THERE + Rows("a", "", range(5, 9)).seen
     with pytest.raises(ConfigError, match="is a table in format iceberg; only one in parquet"):
         convert_table(tmp_path, ICEBERG)
+
+
+def test_where_a_table_is_registered_survives_a_power_cut(tmp_path: Path) -> None:
+    folder, left = tmp_path / "table", tmp_path / "left"
+    (folder / "_barnabas").mkdir(parents=True)
+    place = Place(catalog="http://localhost:8181", table="a.b")
+    with Recording(folder) as recording:
+        keep_place(folder, place)
+        recording.note("kept")
+    tried = 0
+    for crash in crashes(recording.operations, SeededEntropy("place"), first=recording.began):
+        crash.left.write_to(left)
+        assert kept_place(left) in ([place] if "kept" in crash.noted else [place, None])
+        shutil.rmtree(left)
+        tried += 1
+    assert tried > 3

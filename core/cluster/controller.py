@@ -175,21 +175,18 @@ class Controller:
             del self._due[name]
         if self._epoch is None:
             return
-        before: dict[str, ClusterImage] = {}
+        decided: dict[str, tuple[ClusterImage, Iterable[int]]] = {}
 
         def decide(topic: Topic, image: ClusterImage) -> Mapping[int, PartitionState]:
-            before[topic.name] = image
-            return self._decide(topic, image)
+            states = self._decide(topic, image)
+            decided[topic.name] = image, states
+            return states
 
         try:
-            changed = await self._registry.change_states(some, decide, {layout.CONTROLLER_EPOCH: self._epoch})
-            for key in changed:
-                topic = self._registry.image.topics.get(key.topic)
-                if topic is None or key.partition not in topic.partitions:
-                    continue  # it was deleted while others were written
-                known, now = before[key.topic].state(key), self._registry.image.state(key)
-                if known.leader != now.leader or known.leader_epoch != now.leader_epoch:
-                    self._elected(key, known, now)
+            try:
+                await self._registry.change_states(some, decide, {layout.CONTROLLER_EPOCH: self._epoch})
+            finally:
+                self._tell_elected(decided)
             for name in some:
                 await self._finish_moves(name)
         except Exception:
@@ -197,6 +194,18 @@ class Controller:
             self._at_a_time = max(1, len(some) // 2)
             raise
         self._at_a_time = min(TOPICS_AT_A_TIME, 2 * self._at_a_time)
+
+    def _tell_elected(self, decided: Mapping[str, tuple[ClusterImage, Iterable[int]]]) -> None:
+        """Of what was decided, what counts now: the others may not have been written."""
+        image = self._registry.image
+        for name, (before, numbers) in decided.items():
+            topic = image.topics.get(name)
+            if topic is None:
+                continue  # it was deleted while others were written
+            for key in [TopicPartition(name, number) for number in numbers if number in topic.partitions]:
+                known, now = before.state(key), image.state(key)
+                if known.leader != now.leader or known.leader_epoch != now.leader_epoch:
+                    self._elected(key, known, now)
 
     async def _finish_moves(self, name: str) -> None:
         image = self._registry.image

@@ -328,6 +328,27 @@ def test_a_topic_that_goes_while_leaders_are_elected_is_passed_over() -> None:
     assert [line for line in one.lines if "failed" in line] == []
 
 
+def test_elections_are_told_though_the_tree_goes_away_before_all_are_written() -> None:
+    world = World()
+    one, two, _ = cluster(world)
+    names = [f"t{number:02}" for number in range(60)]
+    for name in names:
+        one.create(name, 2, 1)
+    world.advance()
+    commit, calls = one.session.commit, list[object]()
+
+    def faulty(changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+        calls.append(changes)
+        if len(calls) == 2:
+            raise CoordinationError("gone for a moment")
+        commit(changes, guards=guards)
+
+    one.session.commit = faulty  # type: ignore[method-assign]
+    two.kill()
+    world.advance(SESSION_MS + 3000)
+    assert sorted(one.elections) == [(TopicPartition(name, 0), 1) for name in names]
+
+
 @pytest.mark.parametrize("error", [CoordinationError("not today"), ValueError("a node holds at most 1048576 bytes")])
 def test_a_topic_whose_states_cannot_be_written_does_not_keep_the_others_without_leaders(error: Exception) -> None:
     world = World()

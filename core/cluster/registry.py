@@ -289,6 +289,8 @@ class ClusterRegistry:
             if not contended:
                 return changed
             waiting = await self._still_there(contended)
+            if not waiting:
+                return changed
             await self.reread_states(waiting)
         raise CoordinationError(f"others change the states of {waiting[0]} as often as it is tried")
 

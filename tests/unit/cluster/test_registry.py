@@ -15,10 +15,10 @@ from barnabas.core.cluster.change_queue import complete
 from barnabas.core.cluster.deltas import ConfigsChanged, Delta, StatesChanged, TopicDeleting, TopicGone, TopicSet
 from barnabas.core.cluster.image import ClusterImage
 from barnabas.core.cluster.planning import plan_partitions, plan_topic
-from barnabas.core.cluster.registry import ClusterRegistry, Deposed
+from barnabas.core.cluster.registry import ATTEMPTS, ClusterRegistry, Deposed
 from barnabas.core.cluster.topics import PartitionState, Topic, check_topic_name, first_state
 from barnabas.ports.broker_api import NewTopic
-from barnabas.ports.coordination import CoordinationError, NodeChange, NoNode
+from barnabas.ports.coordination import BadVersion, CoordinationError, NodeChange, NoNode
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.words import TopicPartition
@@ -503,6 +503,25 @@ def test_partitions_and_configs_are_stored_together_or_refused() -> None:
     refused(ErrorCode.INVALID_CONFIG, lambda: house.plan(new, k="x" * 900_000), "together")
     complete(house.registry.create(house.plan(new, k="x" * 500_000)))
     assert len(house.reopened().image.topic("t").configs["k"]) == 500_000
+
+
+def test_a_topic_that_goes_after_the_last_try_is_no_error() -> None:
+    house = House()
+    topic = house.create("t", 1)
+    other, commit, tries = house.reopened(), house.session.commit, list[object]()
+
+    def contended(changes: Sequence[NodeChange], *, guards: Mapping[str, int] | None = None) -> None:
+        if any(change.path.startswith("/barnabas/partitions") for change in changes) and len(tries) < ATTEMPTS:
+            tries.append(changes)
+            if len(tries) == ATTEMPTS:
+                complete(other.begin_delete("t"))
+                complete(other.finish_delete(topic))
+            raise BadVersion("another one was quicker")
+        commit(changes, guards=guards)
+
+    house.session.commit = contended  # type: ignore[method-assign]
+    assert complete(house.registry.change_states(["t"], all_again)) == []
+    assert len(tries) == ATTEMPTS
 
 
 def test_states_of_a_topic_that_is_gone_are_not_made_again() -> None:

@@ -42,6 +42,7 @@ class SchemaReader:
         self._snapshot: Subjects | None = None
         self._snapshot_mark = (-1, -1)
         self._position = 0
+        self._topic_id = b""
         self._life = 0
         """Grows when the topic turns out to be another one than what was read, and is read anew."""
         self._lately: deque[int] = deque(maxlen=_REMEMBERED)
@@ -134,10 +135,13 @@ class SchemaReader:
 
     def _follow(self, consumer: SimpleConsumer) -> None:
         with Admin(self._bootstrap, client_id="barnabas-registry", default_api_timeout_ms=self._attempt_ms) as admin:
-            prepare_topic(admin, self._topic)
+            topic_id = prepare_topic(admin, self._topic)
         first = consumer.offset_at(self._topic, 0, EARLIEST)  # not 0 of one that was no compacted topic before
         end = consumer.offset_at(self._topic, 0, LATEST)
         with self._changed:
+            if self._topic_id and topic_id and self._topic_id != topic_id:
+                self._read_anew()
+            self._topic_id = topic_id or self._topic_id
             if self._loaded_upto is None:
                 self._position, self._loaded_upto = max(self._position, first), end
         while not self._stopping.is_set():
@@ -160,13 +164,16 @@ class SchemaReader:
             self._position = next_offset
         self._changed.notify_all()
 
+    def _read_anew(self) -> None:
+        logger.warning("%s is not the topic it was, or lost records: it is read anew", self._topic)
+        self._subjects, self._position, self._loaded_upto = Subjects(), 0, None
+        self._lately.clear()
+        self._life += 1
+
     def _failed(self, error: BarnabasError) -> None:
         with self._changed:
             if isinstance(error, ApiError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                logger.warning("%s is not the topic it was, or lost records: it is read anew", self._topic)
-                self._subjects, self._position, self._loaded_upto = Subjects(), 0, None
-                self._lately.clear()
-                self._life += 1
+                self._read_anew()
             if str(error) != str(self._trouble):
                 logger.warning("%s cannot be read: %s", self._topic, error)
             self._trouble = error

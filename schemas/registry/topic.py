@@ -10,8 +10,11 @@ from ...ports.errors import ApiError, ConfigError
 REPLICAS = 3
 
 
-def prepare_topic(admin: Admin, topic: str) -> None:
-    """Have the topic: one partition, compacted. Raises `ConfigError` when there is another one of that name."""
+def prepare_topic(admin: Admin, topic: str) -> bytes:
+    """Have the topic: one partition, compacted; returns its id, empty where brokers tell none.
+
+    Raises `ConfigError` when there is another one of that name.
+    """
     if not _is_there(admin, topic):
         replicas = min(REPLICAS, len(admin.describe_cluster().brokers))
         try:
@@ -19,7 +22,7 @@ def prepare_topic(admin: Admin, topic: str) -> None:
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another registry was quicker
                 raise
-    _check(admin, topic)
+    return _check(admin, topic)
 
 
 def _is_there(admin: Admin, topic: str) -> bool:
@@ -32,11 +35,13 @@ def _is_there(admin: Admin, topic: str) -> bool:
     return True
 
 
-def _check(admin: Admin, topic: str) -> None:
-    partitions = len(admin.describe_topics([topic])[0].partitions)
+def _check(admin: Admin, topic: str) -> bytes:
+    found = admin.describe_topics([topic])[0]
+    partitions = len(found.partitions)
     if partitions != 1:
         raise ConfigError(f"topic {topic} has {partitions} partitions, and schemas need one: give another topic")
     (policy,) = admin.describe_configs(ResourceKind.TOPIC, topic, ["cleanup.policy"])
     if policy.value != "compact":
         why = f"topic {topic} has cleanup.policy={policy.value}, which would delete schemas"
         raise ConfigError(f"{why}: barnabas configs alter --topic {topic} --set cleanup.policy=compact")
+    return found.topic_id if any(found.topic_id) else b""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -10,12 +11,12 @@ from support.schema_registry import serving
 from barnabas import Producer
 from barnabas.ports.errors import ConfigError
 from barnabas.schemas.registry.errors import RegistryError
-from barnabas.schemas.registry.following import SchemaReader
+from barnabas.schemas.registry.following import SchemaReader, committed_reader
 from barnabas.schemas.registry.library import Library
-from barnabas.schemas.registry.records import Record
+from barnabas.schemas.registry.records import Record, SchemaRecord, encode
 from barnabas.schemas.registry.registering import Given, register
 from barnabas.schemas.registry.state import Subjects
-from barnabas.schemas.registry.words import Content
+from barnabas.schemas.registry.words import Content, Version
 from barnabas.schemas.registry.writing import SchemaWriter
 from barnabas.testing import TestBroker
 
@@ -171,3 +172,29 @@ def test_a_topic_whose_first_records_are_gone(broker: TestBroker) -> None:
         admin.alter_topic_configs("_schemas", {"cleanup.policy": "compact"})
     with writing(broker) as (_, writer):
         assert writer.submit(Wish("a", "A")).result(10) == 1
+
+
+def test_a_topic_made_anew_is_read_from_its_beginning_however_long_it_is(broker: TestBroker) -> None:
+    """Nobody looked while it was away."""
+    one, other = (SchemaReader(broker.bootstrap, "_schemas", attempt_ms=ATTEMPT_MS) for _ in range(2))
+    names = iter("abcd")
+
+    def look(reader: SchemaReader, records: int) -> list[str]:
+        """What is there when so many more are written after it has connected."""
+        reader._stopping.set()  # it looks only when it is told to
+        with Producer(broker.bootstrap) as producer, committed_reader(broker.bootstrap, ATTEMPT_MS) as consumer:
+            reader._follow(consumer)
+            for name in islice(names, records):
+                version = Version(subject=name, version=1, id=1, content=Content("AVRO", '"int"'))
+                key, value = encode(SchemaRecord(name, 1, version))
+                producer.send("_schemas", value, key).result(10)
+            fetched = consumer.fetch("_schemas", 0, reader._position, max_wait_ms=0)
+            with reader._changed:
+                reader._take(list(fetched), fetched.next_offset)
+        return sorted(reader._subjects.versions)
+
+    assert look(one, 1) == ["a"]
+    with broker.admin() as admin:
+        admin.delete_topics(["_schemas"])
+    assert look(other, 2) == ["b", "c"]
+    assert look(one, 1) == ["b", "c", "d"]

@@ -55,7 +55,7 @@ class FetchReader:
 
     def without_records(self, partition: Partition, entry: FetchPartition) -> FetchResultPartition | None:
         """The answer where it is to get no records from here; None: it is."""
-        if entry.last_fetched_epoch >= 0:
+        if entry.last_fetched_epoch >= 0 and partition.is_leader:  # a follower that lacks something is behind
             diverging = partition.diverging(entry.offset, entry.last_fetched_epoch)
             if diverging is not None and entry.offset >= partition.log.log_start_offset:
                 return empty(partition, entry, diverging=diverging)
@@ -65,14 +65,14 @@ class FetchReader:
                 return empty(partition, entry, preferred_read_replica=chosen)
         return None
 
-    def refused(
-        self,
-        partition: Partition | None,  # noqa: ARG002  it knows where its log begins and ends
-        entry: FetchPartition,
-        error: ApiError,
-    ) -> FetchResultPartition:
-        """The answer in place of an error."""
-        return FetchResultPartition(entry.topic, entry.partition, error.code, topic_id=entry.topic_id)
+    def refused(self, partition: Partition | None, entry: FetchPartition, error: ApiError) -> FetchResultPartition:
+        """The answer in place of an error. A follower that has less than the reader is behind, which passes: one that
+        takes it for the leader would go back to the beginning of what it has read."""
+        code = error.code
+        is_behind = partition is not None and not partition.is_leader and entry.offset > partition.log.log_end_offset
+        if is_behind and code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            code = ErrorCode.OFFSET_NOT_AVAILABLE
+        return FetchResultPartition(entry.topic, entry.partition, code, topic_id=entry.topic_id)
 
     def held_back(self, partition: Partition) -> bool:  # noqa: ARG002
         """True if it gets no records of the partition for now."""

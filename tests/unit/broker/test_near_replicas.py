@@ -157,8 +157,17 @@ def test_a_follower_answers_consumers_up_to_the_high_watermark_that_it_knows() -
     assert (told.error, told.high_watermark) == (ErrorCode.NONE, 2)
     assert told.records
     assert _fetch(broker, "a", 3, max_wait_ms=0).error is ErrorCode.NONE
-    assert _fetch(broker, "a", 4).error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert _fetch(broker, "a", allows_follower=False).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_follower_that_has_less_than_a_reader_is_behind() -> None:
+    """A reader that takes it for the leader is to ask again: it would go back to where this log ends."""
+    broker = _broker()
+    _following(broker)
+    end = _partition(broker).log.log_end_offset
+    asked = FetchPartition("t", 0, end + 1, 1 << 20, last_fetched_epoch=0)
+    (told,) = broker.ask(Fetch(partitions=[asked], rack_id="a", max_wait_ms=60_000)).partitions
+    assert (told.error, told.diverging) == (ErrorCode.OFFSET_NOT_AVAILABLE, None)
 
 
 def _offsets(broker: ManualBroker, timestamp: int, replica_id: int = -1) -> ListOffsetsResultPartition:

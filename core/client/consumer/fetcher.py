@@ -232,6 +232,9 @@ class Fetcher:
             self._failed(state, outcome, now_ms, refresh=True)
         elif outcome.error is not ErrorCode.NONE:
             self._refused(state, ApiError(outcome.error, f"offset of {state.place}"), now_ms)
+        elif outcome.offset < 0 and state.lookup == AtTime(LATEST):
+            error = ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"the leader of {state.place} has told no end")
+            self._failed(state, error, now_ms, refresh=True)
         elif outcome.offset < 0:  # no record is so young: go on at the end
             state.lookup = AtTime(LATEST)
         else:

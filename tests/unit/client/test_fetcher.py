@@ -12,7 +12,16 @@ from barnabas.core.client.errors import NoOffset
 from barnabas.core.message.batch_writer import encode_batch
 from barnabas.core.message.codec import NO_CODECS
 from barnabas.core.message.message import Message
-from barnabas.ports.broker_api import EARLIEST, LATEST, Fetch, FetchResult, FetchResultPartition, ListOffsets
+from barnabas.ports.broker_api import (
+    EARLIEST,
+    LATEST,
+    Fetch,
+    FetchResult,
+    FetchResultPartition,
+    ListOffsets,
+    ListOffsetsResult,
+    ListOffsetsResultPartition,
+)
 from barnabas.ports.error_codes import ErrorCode
 from barnabas.ports.errors import ApiError
 from barnabas.ports.transport import TransportError
@@ -226,6 +235,18 @@ def test_what_may_pass_is_tried_again(failure: Any) -> None:
     cluster.once(ListOffsets, TransportError("lost"))
     bench.fetcher.assign({PLACE: AtTime(EARLIEST)})
     assert bench.read(3) == values
+
+
+def test_a_leader_that_tells_no_end_is_asked_again_after_a_while() -> None:
+    cluster = PlainCluster(t=1)
+    bench = Bench(cluster)
+    unknown = ListOffsetsResult(partitions=[ListOffsetsResultPartition(topic="t", partition=0, offset=-1)])
+    cluster.script(lambda _, request: unknown if isinstance(request, ListOffsets) and bench.now < 3000 else None)
+    bench.fetcher.assign({PLACE: AtTime(LATEST)})
+    bench.settle()
+    assert "has told no end" in bench.fetcher.why(bench.fetcher.partitions[PLACE])
+    bench.run(lambda: bench.fetcher.partitions[PLACE].read_offset >= 0)
+    assert len(cluster.of(ListOffsets)) < 20
 
 
 def test_what_cannot_pass_is_told() -> None:

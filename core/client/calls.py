@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from attrs import define, field
 
-from ...ports.broker_api import GROUP_COORDINATOR, FindCoordinator, FindCoordinatorResult, Request
+from ...ports.broker_api import GROUP_COORDINATOR, Coordinator, FindCoordinator, FindCoordinatorResult, Request
 from ...ports.entropy import Entropy
 from ...ports.error_codes import ErrorCode
 from ...ports.errors import ApiError, BarnabasError
@@ -215,7 +215,8 @@ class Calls:
                 call.last = result
                 self._failed(call, result, now_ms)
                 return
-            found = result.coordinators[0]
+            nothing = Coordinator(key=target.key, error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            found = next(iter(result.coordinators), nothing)
             if found.error is ErrorCode.NONE:
                 self._coordinators[target] = self._view.coordinator(found.node_id, (found.host, found.port))
                 return

@@ -217,6 +217,8 @@ def test_a_coordinator_that_is_not_there_yet_is_waited_for() -> None:
     absent = Coordinator(key="g", error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     bench.cluster.once(FindCoordinator, FindCoordinatorResult(coordinators=[absent]))
     assert isinstance(bench.ask(CoordinatorOf("g")), MetadataResult)
+    bench.cluster.once(FindCoordinator, FindCoordinatorResult(coordinators=[]))
+    assert isinstance(bench.ask(CoordinatorOf("i")), MetadataResult)
     forbidden = Coordinator(key="h", error=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message="not you")
     bench.cluster.once(FindCoordinator, FindCoordinatorResult(coordinators=[forbidden]))
     answer = bench.ask(CoordinatorOf("h"))

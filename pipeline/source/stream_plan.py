@@ -178,6 +178,11 @@ def batch_ranges(
     there = _still_there(cluster, options, after, {place.topic for place in after.positions}, report)
     new = sorted(place for place in set(after.positions) - set(begin) if place.topic in there)
     begin.update(cluster.offsets(new, EARLIEST) if new else {})
+    for place in new:
+        end = after.positions[place]
+        if begin[place] > end:
+            text = f"{place}: offsets up to {end} were planned, and the log begins at {begin[place]}"
+            data_loss(text, fail_on_data_loss=options.fail_on_data_loss, report=report)
     wanted = [
         OffsetRange.of(place, begin[place], end, there[place.topic])
         for place, end in sorted(after.positions.items())

@@ -208,6 +208,22 @@ def test_new_partitions_are_read_from_their_beginning() -> None:
     assert _ranges(reader, before, after) == [(1, 0, 10)]
 
 
+def test_a_new_partition_that_loses_all_that_was_planned_is_data_loss(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = _cluster()
+    start = _reader(cluster).initialOffset()
+    _create(cluster, 10, "one", partitions=2)
+    end = _next(_reader(cluster), start)
+    new = cluster.logs["t"][1]
+    for _ in range(10):
+        new.add(2000, b"later")
+    new.delete_before(15)
+    with pytest.raises(ApiError, match="t-1: offsets up to 10 were planned, and the log begins at 15"):
+        _ranges(_reader(cluster), start, end)
+    with caplog.at_level(logging.WARNING, "barnabas"):
+        assert _ranges(_reader(cluster, failOnDataLoss="false"), start, end) == [(0, 0, 10)]
+    assert "t-1: offsets up to 10 were planned" in caplog.text
+
+
 def test_damaged_offsets_are_told() -> None:
     with pytest.raises(ConfigError, match="none of format 'barnabas'"):
         _next(_reader(_cluster()), {"elsewhere": 1})

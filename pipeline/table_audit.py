@@ -45,7 +45,8 @@ def audited_load(audit: "TableAudit | None", tell: Callable[[str], object]) -> I
         yield
     finally:
         try:
-            audit.count()
+            if audit.has_table:  # else the load has said why there is none
+                audit.count()
         except BarnabasError as error:
             tell(f"audit: what is in the table is not counted yet: {error}")
 
@@ -75,6 +76,11 @@ class TableAudit:
         self._window_ms = window_ms
         self._group = f"{TOPIC}-{self.tier}"
         self._reports = TierReports(self.tier, after)
+
+    @property
+    def has_table(self) -> bool:
+        """False while no load has made one. Raises `BarnabasError`."""
+        return open_store(self._folder).exists()
 
     def look(self) -> None:
         """Before a load: see where the topics end. The count after it tells whether the table has come so far.

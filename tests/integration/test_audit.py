@@ -23,7 +23,7 @@ from barnabas.audit.reading import AuditReader
 from barnabas.audit.reconcile import Reconciliation, TierFigures, reconcile
 from barnabas.audit.reports import TOPIC, CountReport, Reporter, encode
 from barnabas.audit.stamp import HEADER
-from barnabas.pipeline.table_audit import TableAudit
+from barnabas.pipeline.table_audit import TableAudit, audited_load
 from barnabas.pipeline.tables.formats import open_store
 from barnabas.pipeline.tables.quarantine import FOLDER as QUARANTINE
 from barnabas.ports.errors import ConfigError
@@ -247,6 +247,15 @@ def test_what_went_to_quarantine_has_come_to_the_table(bootstrap: str, tmp_path:
     audit = TableAudit(bootstrap, table, ["bad"], tier="table")
     assert audit.count() == 10
     assert audit.count() == 0
+
+
+def test_where_a_first_load_fails_nothing_is_said_of_a_count(bootstrap: str, tmp_path: Path) -> None:
+    made(bootstrap, "here")
+    told: list[str] = []
+    audit = TableAudit(bootstrap, tmp_path / "table", ["here"])
+    with pytest.raises(ZeroDivisionError), audited_load(audit, told.append):
+        raise ZeroDivisionError
+    assert told == []
 
 
 def test_a_topic_that_is_gone_or_another_does_not_keep_a_table_from_being_counted(

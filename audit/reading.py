@@ -13,6 +13,8 @@ from .reports import TOPIC, decode
 
 _EARLIER_MS = 3_600_000
 """So much before a window the reports about it may seem to have been written, where clocks differ."""
+_PATIENCE_MS = 10_000
+"""A person waits."""
 _MARKERS_S = 2.0
 """So long reports are waited for that were committed when we looked: a commit returns before its markers are there."""
 
@@ -27,8 +29,13 @@ class AuditReader:
         start_ms = max(0, since_ms - _EARLIER_MS)
         try:
             for bootstrap in bootstraps:
-                self._admins.append(Admin(bootstrap))
-                consumer = Consumer(bootstrap, isolation_level="read_committed", allow_auto_create_topics=False)
+                self._admins.append(Admin(bootstrap, default_api_timeout_ms=_PATIENCE_MS))
+                consumer = Consumer(
+                    bootstrap,
+                    isolation_level="read_committed",
+                    allow_auto_create_topics=False,
+                    default_api_timeout_ms=_PATIENCE_MS,
+                )
                 self._consumers.append(consumer)
                 _assign(consumer, str(bootstrap), start_ms)
         except BaseException:

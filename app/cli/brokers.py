@@ -44,7 +44,7 @@ def describe_broker(
         node = next((each for each in found.brokers if each.node_id == broker), None)
         if node is None:
             there = list_text(sorted(each.node_id for each in found.brokers))
-            raise ConfigError(f"there is no broker {broker}; there are {there}")
+            raise ConfigError(f"there is no broker {broker}; those there are: {there}")
         topics = admin.describe_topics()
         folders = admin.describe_log_dirs([broker])[broker]
         settings = admin.describe_configs(ResourceKind.BROKER, broker)

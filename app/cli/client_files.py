@@ -16,7 +16,8 @@ def read_client_file(file: Path) -> dict[str, Any]:
 
             return dict(flatten(tomllib.loads(text)))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"the configuration {file} cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"the configuration {file} cannot be read: {why}") from error
     settings = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith(("#", "!")):

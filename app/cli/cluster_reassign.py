@@ -153,7 +153,7 @@ def _chosen(text: str, racks: Mapping[int, str | None]) -> dict[int, str | None]
     unknown = [word for word in words if not word.isdigit() or int(word) not in racks]
     if unknown or not words:
         raise ConfigError(
-            f"--brokers {text}: there is no broker {', '.join(unknown)}; there are {list_text(sorted(racks))}"
+            f"--brokers {text}: there is no broker {', '.join(unknown)}; those there are: {list_text(sorted(racks))}"
         )
     return {int(word): racks[int(word)] for word in words}
 

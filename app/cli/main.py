@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import NoReturn
 
 import typer
@@ -97,6 +98,7 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; ends the process with 0 (done), 1 (failed), 2 (wrong usage) or 130 (Ctrl-C)."""
+    _open_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     wanted = None if _COMPLETING in os.environ else next((word for word in given if not word.startswith("-")), None)
     try:
@@ -115,7 +117,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except OSError as error:
-        _fail(error, FAILED)
+        _fail(_in_words(error), FAILED)
+
+
+def _open_standard_streams() -> None:
+    """Who closes one of them (`>&-`) does not want it; a file or socket that takes its number is not to get it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # as long as the process
+
+
+def _in_words(error: OSError) -> str:
+    """Without the number that only programmers know."""
+    if not error.strerror:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def _leave_quietly() -> NoReturn:
@@ -124,6 +140,6 @@ def _leave_quietly() -> NoReturn:
     sys.exit(DONE)
 
 
-def _fail(error: Exception, code: int) -> None:
+def _fail(error: Exception | str, code: int) -> None:
     typer.echo(f"barnabas: {error}", err=True)
     sys.exit(code)

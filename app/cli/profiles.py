@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ...ports.errors import ConfigError
+from ..config.listeners import parse_address
 from .options import AsJson, print_json, print_table
 
 BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP"
@@ -68,6 +69,8 @@ def set_profile(
     bootstrap: Annotated[str, typer.Argument(metavar="HOST:PORT")],
 ) -> None:
     """Make or change a profile. The first one is used from now on."""
+    for each in bootstrap.split(","):
+        parse_address(each.strip().rpartition("://")[2], f"{bootstrap!r}")
     profiles, in_use = _load()
     profiles[name] = {"bootstrap": bootstrap}
     _save(profiles, in_use or name)

@@ -107,6 +107,8 @@ def _settings(given: list[str] | None) -> dict[str, str]:
     """Pairs, and files of them. Raises `ConfigError`."""
     found: dict[str, str] = {}
     for each in given or ():
+        if "=" not in each and not Path(each).exists():
+            raise ConfigError(f"{each!r} is neither KEY=VALUE nor a file with such lines")
         found |= parse_settings([each]) if "=" in each else read_client_file(Path(each))
     return found
 

@@ -43,5 +43,5 @@ def _check(admin: Admin, topic: str) -> bytes:
     (policy,) = admin.describe_configs(ResourceKind.TOPIC, topic, ["cleanup.policy"])
     if policy.value != "compact":
         why = f"topic {topic} has cleanup.policy={policy.value}, which would delete schemas"
-        raise ConfigError(f"{why}: barnabas configs alter --topic {topic} --set cleanup.policy=compact")
+        raise ConfigError(f"{why}: barnabas configs set cleanup.policy=compact --topic {topic}")
     return found.topic_id if any(found.topic_id) else b""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.command import Command, barnabas_here
+from support.process import COMMAND
 
 from barnabas import Admin, Message, Producer
 from barnabas.testing import TestBroker
@@ -161,3 +162,34 @@ def test_records_of_a_topic_that_is_not_there(broker: TestBroker, capsys: pytest
     assert "UNKNOWN_TOPIC_OR_PARTITION" in run("topics", "delete-records", "none", "--all", expect=1).err
     with Admin(broker.bootstrap) as admin:
         assert "none" not in admin.list_topics()
+
+
+@pytest.mark.parametrize(
+    "words", ["cluster status", "cluster overview", "topics list", "consume {topic} --stop-at-end"]
+)
+def test_who_closes_standard_output_gets_nothing_there(broker: TestBroker, words: str) -> None:
+    topic = broker.create_topic()
+    broker.produce(topic, ["x"])
+    line = f"exec {COMMAND} {words.format(topic=topic)} -b {broker.bootstrap} >&-"
+    done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_wrong_words_are_told_in_words(broker: TestBroker, home: Path, tmp_path: Path) -> None:
+    b = ["-b", broker.bootstrap]
+    missing = str(tmp_path / "missing")
+    for words, expect, says in (
+        (["produce", "t", "--file", missing, *b], 1, f"{missing}: No such file or directory"),
+        (["topics", "create", "t", "--set", "retention.ms", *b], 2, "'retention.ms' is neither KEY=VALUE nor a file"),
+        (["brokers", "describe", "9", *b], 2, "there is no broker 9; those there are: "),
+        (["cluster", "reassign", "plan", "--brokers", "9", *b], 2, "there is no broker 9; those there are: "),
+        (["profile", "set", "dev", "a host"], 2, "'a host' has no port"),
+        (
+            ["mirror", "--consumer-config", missing, "--producer-config", missing, "--whitelist", "x"],
+            2,
+            "read: No such",
+        ),
+    ):
+        told = barnabas_here(*words, expect=expect).stderr.decode()
+        assert says in told
+        assert "Errno" not in told

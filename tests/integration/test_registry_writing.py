@@ -123,7 +123,8 @@ def test_a_record_that_says_nothing_is_left_out(broker: TestBroker, caplog: pyte
 
 
 @pytest.mark.parametrize(
-    ("partitions", "policy", "why"), [(1, "delete", "which would delete schemas"), (2, "compact", "has 2 partitions")]
+    ("partitions", "policy", "why"),
+    [(1, "delete", "barnabas configs set cleanup.policy=compact --topic _schemas"), (2, "compact", "has 2 partitions")],
 )
 def test_a_topic_that_would_lose_schemas_is_refused(broker: TestBroker, partitions: int, policy: str, why: str) -> None:
     with broker.admin() as admin:

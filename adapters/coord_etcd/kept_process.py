@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
+from time import monotonic
 
 from ...ports.coordination import CoordinationError
 
 RESTART_FIRST_S, RESTART_MAX_S = 0.2, 5.0
+LONG_LIFE_S = 60.0
+"""Who has run for longer did not fail for the reason of the last time."""
 STOP_PATIENCE_S = 10.0
 LOG_BYTES_MAX = 8 * 1024 * 1024
 _LAST_WORDS_BYTES = 16_384
@@ -97,7 +100,10 @@ class KeptProcess:
     def _keep(self) -> None:
         pause_s = RESTART_FIRST_S
         while True:
+            began = monotonic()
             code = self._wait()
+            if monotonic() - began > LONG_LIFE_S:
+                pause_s = RESTART_FIRST_S
             if self._stopping.is_set():
                 return
             self.deaths += 1

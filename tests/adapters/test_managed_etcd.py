@@ -258,6 +258,29 @@ def test_a_program_that_ends_at_once_is_tried_again_and_can_be_stopped(tmp_path:
     assert kept.last_words()[-1] == "why"
 
 
+def test_one_that_ran_for_long_is_started_again_as_soon_as_the_first_time(
+    tmp_path: Path, reports: Recorder[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = KeptProcess("it", ["true"], tmp_path / "log", reports)
+    now, pauses = [0.0], list[float]()
+    lives = iter([1.0] * 6 + [3600.0, 1.0])
+
+    def ended() -> int:
+        now[0] += next(lives)
+        return 1
+
+    def wait(pause_s: float) -> bool:
+        pauses.append(pause_s)
+        return len(pauses) == 8
+
+    monkeypatch.setattr(kept_process, "monotonic", lambda: now[0])
+    monkeypatch.setattr(kept, "_launch", lambda: None)
+    monkeypatch.setattr(kept, "_wait", ended)
+    monkeypatch.setattr(kept._stopping, "wait", wait)
+    kept._keep()
+    assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 0.2, 0.4]
+
+
 def test_a_long_log_is_put_aside(tmp_path: Path, reports: Recorder[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_process, "LOG_BYTES_MAX", 10)
     (tmp_path / "log").write_text("as long as this\n")

@@ -19,6 +19,8 @@ from .errors import ClientTimeout, no_partition, silent
 
 ItemT = TypeVar("ItemT")
 Done = Callable[[Any], None]
+COORDINATORS_MAX = 10_000
+"""Of so many groups and transactional ids it is remembered who coordinates them: of those found last."""
 
 
 class Target(Enum):
@@ -218,6 +220,8 @@ class Calls:
             nothing = Coordinator(key=target.key, error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
             found = next(iter(result.coordinators), nothing)
             if found.error is ErrorCode.NONE:
+                if len(self._coordinators) >= COORDINATORS_MAX:
+                    del self._coordinators[next(iter(self._coordinators))]
                 self._coordinators[target] = self._view.coordinator(found.node_id, (found.host, found.port))
                 return
             text = found.error_message or f"who coordinates {target.key}"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from support.plain_cluster import PlainCluster, Play
 
 from barnabas.core.client.calls import Calls, CoordinatorOf, Destination, LeaderCall, NodeCall, Target
@@ -224,6 +225,18 @@ def test_a_coordinator_that_is_not_there_yet_is_waited_for() -> None:
     answer = bench.ask(CoordinatorOf("h"))
     assert isinstance(answer, ApiError)
     assert (answer.code, answer.message) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, "not you")
+
+
+def test_coordinators_of_many_groups_are_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.core.client.calls.COORDINATORS_MAX", 3)
+    bench = Bench(PlainCluster())
+    coordinated(bench, 1)
+    for number in range(10):
+        assert isinstance(bench.ask(CoordinatorOf(f"g{number}")), MetadataResult)
+    asked = len(bench.cluster.of(FindCoordinator))
+    assert isinstance(bench.ask(CoordinatorOf("g9")), MetadataResult)
+    assert len(bench.cluster.of(FindCoordinator)) == asked, "the newest are"
+    assert len(bench.calls._coordinators) == 3
 
 
 def test_a_coordinator_that_never_comes() -> None:

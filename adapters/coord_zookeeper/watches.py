@@ -10,6 +10,7 @@ from kazoo import exceptions as kazoo
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from ...core.tree.tree import is_at_or_below, is_path
+from ...ports.values import frozen
 from ..watch_delivery import WatchDelivery
 from .watching_client import WatchingClient
 
@@ -17,6 +18,18 @@ _LOST = (kazoo.ConnectionLoss, kazoo.ConnectionClosedError, kazoo.SessionExpired
 """With a new connection or session everything is armed again."""
 _HARMLESS = (kazoo.NoNodeError, *_LOST)
 """A missing node has no children to watch."""
+
+
+@frozen
+class _Fired:
+    """Called when something happens to a path. Two of one path are equal: kazoo remembers each that differs until the
+    path fires, and it may be watched again and again before that."""
+
+    path: str
+    tell: Callable[[str, WatchedEvent], None]
+
+    def __call__(self, event: WatchedEvent) -> None:
+        self.tell(self.path, event)
 
 
 class Watches:
@@ -39,7 +52,7 @@ class Watches:
         self._report = report
         self._lock = Lock()
         self._wanted: Counter[str] = Counter()
-        self._fired: dict[str, Callable[[WatchedEvent], None]] = {}
+        self._fired: dict[str, _Fired] = {}
         self._roots: Counter[str] = Counter()
         self._refused: set[str] = set()
 
@@ -47,7 +60,7 @@ class Watches:
         """Want changes of `path`, from the next `arm` or `arm_all` on."""
         with self._lock:
             self._wanted[path] += 1
-            self._fired.setdefault(path, partial(self._on_fired, path))
+            self._fired.setdefault(path, _Fired(path, self._on_fired))
 
     def remove(self, path: str) -> None:
         """Undo one `add`. The last watch on the server stays until it fires."""
@@ -123,7 +136,7 @@ class Watches:
         else:
             self._arm(path, fired)
 
-    def _arm(self, path: str, fired: Callable[[WatchedEvent], None], *, tell: bool = True) -> Any:
+    def _arm(self, path: str, fired: _Fired, *, tell: bool = True) -> Any:
         full = self._prefix + path
         node = self._client.exists_async(full, watch=fired)
         node.rawlink(partial(self._check, path))

@@ -1,0 +1,44 @@
+"""What is asked of ZooKeeper for watches that come and go, without a server."""
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, cast
+
+from barnabas.adapters.coord_zookeeper.watches import Watches
+from barnabas.adapters.coord_zookeeper.watching_client import WatchingClient
+from barnabas.adapters.watch_delivery import WatchDelivery
+
+
+class _Result:
+    exception = None
+
+    def rawlink(self, _done: Callable[[Any], None]) -> None:
+        pass
+
+
+class _Client:
+    """Keeps who is to be told of a path until it fires, as kazoo does."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, set[Callable[..., None]]] = {}
+        self.touched: Callable[[str, bool], None] = lambda _path, _came_or_went: None
+
+    def exists_async(self, path: str, *, watch: Callable[..., None]) -> _Result:
+        self.told.setdefault(path, set()).add(watch)
+        return _Result()
+
+    get_children_async = exists_async
+
+
+def test_a_path_that_is_watched_again_and_again_is_remembered_once() -> None:
+    client, reports = _Client(), list[str]()
+    delivery = WatchDelivery(Lock(), lambda call: call(), lambda error: reports.append(str(error)))
+    watches = Watches(cast("WatchingClient", client), "/root", delivery, reports.append)
+    for _ in range(5):
+        watches.add("/a")
+        watches.arm("/a")
+        watches.remove("/a")
+    watches.add("/b")
+    watches.arm("/b")
+    assert {path: len(told) for path, told in client.told.items()} == {"/root/a": 1, "/root/b": 1}
+    assert not reports

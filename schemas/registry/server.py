@@ -24,15 +24,36 @@ _BACKLOG = 256
 
 
 class _ImpatientProtocol(H11Protocol):
-    """Hangs up on who connects and asks for nothing: connections are counted."""
+    """Hangs up on who connects and asks for nothing, or begins to ask and does not go on: connections are counted.
+
+    Who asks no more after an answer is looked after by uvicorn, until the first byte comes.
+    """
+
+    _head_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        self.loop.call_later(FIRST_REQUEST_S, self._look)
+        self._head_due = self.loop.call_later(FIRST_REQUEST_S, self._hang_up)
 
-    def _look(self) -> None:
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
         asked: Any = self.cycle  # None before the first request, which its type does not say
-        if asked is None and not self.transport.is_closing():
+        if asked is not None and not asked.response_complete:
+            self._expect_no_head()
+        elif self._head_due is None:
+            self._head_due = self.loop.call_later(FIRST_REQUEST_S, self._hang_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_no_head()
+        super().connection_lost(exc)
+
+    def _expect_no_head(self) -> None:
+        if self._head_due is not None:
+            self._head_due.cancel()
+            self._head_due = None
+
+    def _hang_up(self) -> None:
+        if not self.transport.is_closing():
             self.transport.close()
 
 

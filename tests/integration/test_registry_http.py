@@ -206,3 +206,16 @@ def test_who_asks_for_nothing_or_does_not_end_is_hung_up_on(
             slow.sendall(b"POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
             assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
         assert Asking(url)("GET", "/subjects") == (200, [])
+
+
+def test_who_begins_a_second_request_and_does_not_go_on(broker: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FIRST_REQUEST_S", 0.3)
+    with serving(broker.bootstrap) as url:
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=10) as peer:
+            peer.sendall(b"GET /contexts HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b'["."]'):
+                answer += peer.recv(4096)
+            peer.sendall(b"GET /cont")
+            assert peer.recv(4096) == b""

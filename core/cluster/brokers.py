@@ -1,8 +1,9 @@
 """The cluster's id, its live brokers, and the configs of brokers, as the coordination tree has them."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
-from ...ports.coordination import BadVersion, Coordination, CoordinationError, NodeExists, NoNode
+from ...ports.coordination import BadVersion, Coordination, CoordinationError, Node, NodeExists, NoNode
 from ...ports.entropy import Entropy
 from . import layout
 from .topics import BrokerRegistration, ReplicaId
@@ -78,22 +79,21 @@ def stored_controller(coordination: Coordination, report: Callable[[str], None])
         return None
 
 
-def end_earlier_controller(coordination: Coordination, own: ReplicaId) -> bool:
-    """A life of this broker that is over elects nobody: its node goes, though it may be of the present session.
-
-    False: the controller is another one.
-    """
+def is_earlier_controller(node: Node, own: ReplicaId) -> bool:
+    """True if the node of the controller names a life of this broker that is over."""
     try:
-        node = coordination.get(layout.CONTROLLER)
         stored = layout.decode_controller(node.data)
-        if stored.broker_id != own.broker_id or stored.broker_epoch >= own.broker_epoch:
-            return False
-        coordination.delete(layout.CONTROLLER, version=node.version)
     except ValueError:
         return False
-    except (NoNode, BadVersion):
-        pass
-    return True
+    return stored.broker_id == own.broker_id and stored.broker_epoch < own.broker_epoch
+
+
+def end_earlier_controller(coordination: Coordination, own: ReplicaId) -> None:
+    """A life of this broker that is over elects nobody: its node goes, though it may be of the present session."""
+    with suppress(NoNode, BadVersion):
+        node = coordination.get(layout.CONTROLLER)
+        if is_earlier_controller(node, own):
+            coordination.delete(layout.CONTROLLER, version=node.version)
 
 
 def live_brokers(coordination: Coordination, report: Callable[[str], None]) -> list[BrokerRegistration]:

@@ -15,7 +15,7 @@ from ...ports.scheduler import Outcome, Scheduler
 from ...ports.words import TopicPartition
 from . import layout
 from .balance import unbalanced
-from .brokers import count_up, end_earlier_controller
+from .brokers import count_up, end_earlier_controller, is_earlier_controller
 from .change_queue import ChangeQueue, elsewhere, is_unreachable
 from .deltas import BrokersChanged, ControllerChanged, Delta, StatesChanged, TopicSet
 from .election import ElectionRules, preferred, settled
@@ -125,9 +125,10 @@ class Controller:
                 stored = await elsewhere(partial(coordination.get, layout.CONTROLLER))
             if stored.data == node:
                 break
-            if not await elsewhere(partial(end_earlier_controller, coordination, own)):
+            if not is_earlier_controller(stored, own):
                 await self._registry.reread_controller()
                 return own, None
+            await elsewhere(partial(end_earlier_controller, coordination, own))
         epoch = await elsewhere(partial(count_up, coordination, layout.CONTROLLER_EPOCH))
         await self._registry.reread_controller()
         return own, epoch

@@ -113,6 +113,8 @@ def test_partitions_that_one_broker_cannot_open_are_led_by_others() -> None:
         admin.create_partitions("t", 4)
         world.run_until(lambda: all(bad not in (s.leader, *s.isr) for s in world.look.states("t").values()))
         assert len(world.look.topics()["t"].partitions) == 4
+        nodes = [broker.node for broker in world.brokers.values() if broker.node is not None]
+        world.run_until(lambda: all(len(node.state.image.topics["t"].partitions) == 4 for node in nodes))
         with Producer(world.client()) as producer:
             assert [producer.send("t", b"a", partition=n).result().partition for n in (1, 2, 3)] == [1, 2, 3]
 

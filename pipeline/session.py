@@ -1,10 +1,13 @@
 """A local Spark session with the data source `barnabas`, quick to start."""
 
+import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +28,8 @@ REPORT_PACKAGES = (*SPARK_PACKAGES, "jinja2")
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Halves the start of a session; jobs of a minute and more are twice as quick without the second option."""
 LASTING_JVM = "-XX:+UseSerialGC"
+_TOLD_BY_PY4J = (None, "py4j.clientserver", "py4j.java_gateway")
+"""Loggers, the root among them."""
 _SOCKET_FOLDER_BYTES_MAX = 60
 """The path of a Unix socket has 104 bytes on some systems; Spark's names in the folder take 43."""
 
@@ -138,18 +143,43 @@ def _unix_sockets(folder: Path) -> dict[str, str]:
 
 def _start(app_name: str, settings: Mapping[str, str], log_file: Path) -> "SparkSession":
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no type hints
+    from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    for logger in _TOLD_BY_PY4J:
+        logging.getLogger(logger).addFilter(_is_no_interrupt)
     with _environment(log_file):
-        builder = SparkSession.builder.appName(app_name)
-        for key, value in settings.items():
-            builder = builder.config(key, value)
         try:
-            return builder.getOrCreate()
+            with _interrupts_later():
+                SparkContext.getOrCreate(SparkConf().setAppName(app_name).setAll(list(settings.items())))
+            return SparkSession.builder.getOrCreate()
         except (PySparkException, Py4JError) as error:
             said = log_file.read_text(errors="replace").strip() if log_file.exists() else ""
             raise SparkFailed(f"Spark did not start: {said[-2000:] or summary(str(error))}") from error
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Ctrl-C waits while Java begins: pyspark would take the folder away in which Java tells its port, and not know of
+    it yet, so that it stays behind for ever. Afterwards it is what it was: pyspark's own handler asks Java something in
+    the middle of another question."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        signal.raise_signal(signal.SIGINT)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """py4j tells on pages that it was Ctrl-C, and raises it as well."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 @contextmanager

@@ -123,6 +123,7 @@ class FsFile:
                 os.ftruncate(fd, position)
             except OSError:
                 self._torn = True  # what lies beyond `size` is cut off before the next append
+            del descriptor  # whoever keeps the error keeps this frame, and is not to keep the file open
             raise failure from error
         self._size = position + wanted
         return Position(position)
@@ -134,6 +135,7 @@ class FsFile:
         try:
             return _read(descriptor.fd, position, min(size, self._size - position))
         except OSError as error:
+            del descriptor
             raise storage_error(error, f"cannot read {self._path}") from error
 
     def region(self, position: int, size: int) -> FsRegion:
@@ -152,6 +154,7 @@ class FsFile:
         try:
             sync(descriptor.fd)
         except OSError as error:
+            del descriptor
             raise storage_error(error, f"cannot flush {self._path}") from error
 
     def truncate(self, size: int) -> None:
@@ -161,6 +164,7 @@ class FsFile:
         try:
             os.ftruncate(descriptor.fd, size)
         except OSError as error:
+            del descriptor
             raise storage_error(error, f"cannot truncate {self._path}") from error
         self._size = size
         self._torn = False
@@ -216,6 +220,7 @@ class FsFile:
                 self._descriptor = None
                 descriptor = self._hold()
             if not descriptor.writable:
+                del descriptor
                 raise StorageReadOnly(f"{self._path} cannot be written to; check permissions and mount options")
         return descriptor
 

@@ -188,6 +188,24 @@ def _open_descriptors(of: Path) -> int:
     return found
 
 
+def test_an_error_that_is_kept_keeps_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its volume could not be taken away."""
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("no /proc to see open descriptors in")
+    file = open_log_dir(tmp_path).folder("t-0").open("a.log")
+
+    def full(fd: int, buffers: tuple[bytes, ...]) -> int:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "writev", full)
+    with pytest.raises(StorageFull) as kept:
+        file.append(b"x")
+    assert _open_descriptors(tmp_path / "t-0") == 1
+    file.close()
+    assert kept.value.__traceback__ is not None
+    assert _open_descriptors(tmp_path / "t-0") == 0
+
+
 def test_few_descriptors_for_many_files(tmp_path: Path) -> None:
     log_dir = open_log_dir(tmp_path / "data", open_files_max=8)
     folder = log_dir.folder("t-0")

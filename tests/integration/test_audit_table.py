@@ -75,7 +75,7 @@ def test_loads_are_counted_once_whatever_was_counted_before(
     told: list[str] = []
     with audited_load(audit(), told.append):
         pass
-    assert "not counted yet" in told[0]
+    assert told == [], "there is no table to count"
     with Producer(bootstrap, callback_handler="audit", callback_handler_props=PROPS) as producer:
         producer.send_many("views", [b"x"] * 10)
         producer.flush()

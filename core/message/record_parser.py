@@ -76,7 +76,8 @@ def parse_records(data: bytes, start: int, end: int, count: int, *, with_headers
     plain = len(values)
     records = Records(values, [None] * plain, list(range(plain)), deltas, [()] * plain if with_headers else [])
     try:
-        if not plain and count >= _RUN_MIN:
+        # The first record's time and offset take a byte each, so that the length of its key is the one behind them.
+        if not plain and count >= _RUN_MIN and data[start + (4 if data[start] < 0x80 else 5)] == _NO_KEY:
             position = take_headed(data, start, count, records, with_headers)
         position = take_any(data, position, count - len(values), records, with_headers)
     except IndexError:
